@@ -1,0 +1,37 @@
+# Every target installs first where that is not done: a fresh machine with Python needs nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= auto
+
+.PHONY: install up test test-long lint bench clean
+install: $(STAMP)
+
+$(STAMP): pyproject.toml requirements/constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Solward needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev]'
+	touch $@
+
+up: install
+	$(BIN)/solward up --demo
+
+test: install
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not long'
+
+# Crash loops, races and differentials at full size; run before a change to the money path is done.
+test-long: install
+	$(BIN)/python -m pytest -n $(WORKERS) --timeout 1800
+
+lint: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: install
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache dist
