@@ -1,0 +1,57 @@
+"""What can be chosen when a localnet is opened."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from solders.account import Account
+from solders.pubkey import Pubkey
+
+LAMPORTS_PER_SOL = 1_000_000_000
+
+MIN_SLOTS_PER_EPOCH = 32
+"""Agave's `MINIMUM_SLOTS_PER_EPOCH`."""
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the Unix epoch, by the machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LocalnetOptions:
+    """Options of one localnet.
+
+    `slot_ms` is the length of a slot in milliseconds of `clock`, which returns milliseconds since
+    the Unix epoch. `slots_per_epoch`, the faucet's and the validator's lamports and `genesis`
+    (accounts placed at genesis) count only when the ledger is created: an existing one keeps what
+    it was created with. `ticker` wakes the node on every slot so that subscribers see slots pass;
+    without it a slot passes when somebody calls. `test_control` makes the RPC methods
+    `solward_advanceSlots` and `solward_advanceEpochs` callable.
+
+    Raises:
+        ValueError: an option is out of its range; the text names it.
+    """
+
+    slot_ms: int = 400
+    slots_per_epoch: int = 432
+    faucet_lamports: int = 500_000_000 * LAMPORTS_PER_SOL
+    max_airdrop_lamports: int = 1_000_000 * LAMPORTS_PER_SOL
+    validator_stake_lamports: int = 1_000_000 * LAMPORTS_PER_SOL
+    clock: Callable[[], int] = wall_clock_ms
+    genesis: Callable[[], Mapping[Pubkey, Account]] | None = None
+    ticker: bool = True
+    test_control: bool = False
+
+    def __post_init__(self) -> None:
+        if self.slot_ms < 1:
+            raise ValueError(f"slot_ms must be at least 1, not {self.slot_ms}")
+        if self.slots_per_epoch < MIN_SLOTS_PER_EPOCH:
+            raise ValueError(
+                f"slots_per_epoch must be at least {MIN_SLOTS_PER_EPOCH}, "
+                f"not {self.slots_per_epoch}"
+            )
+        for name in ("faucet_lamports", "max_airdrop_lamports", "validator_stake_lamports"):
+            lamports = getattr(self, name)
+            if not 0 < lamports < 2**63:
+                raise ValueError(f"{name} must be positive and below 2^63, not {lamports}")
