@@ -1,0 +1,158 @@
+"""Every error Solward raises on purpose.
+
+    SolwardError
+    ├── InvalidRequest             a value is missing or wrong; names the field     (HTTP 400)
+    ├── NotFound                                                                    (HTTP 404)
+    │   ├── WalletNotFound         "Wallet not found"
+    │   └── AgentNotFound          "Agent not found"
+    ├── IdempotencyMismatch        same key, another body                           (HTTP 422)
+    ├── IdempotencyInFlight        same key, still being worked on                  (HTTP 409)
+    ├── SkillError                 a skill says what went wrong, with a code        (HTTP 400)
+    │   ├── SkillNotFound
+    │   └── SkillTimeout                                                            (HTTP 500)
+    ├── TransactionError           a money route's refusal; carries the record      (HTTP 500)
+    │   ├── GuardrailBlocked       a rule refused it: `rule`, `reason`
+    │   └── TransactionFailed      the ledger refused it, or it cannot land
+    ├── ProviderError              a model vendor's failure
+    ├── LedgerError
+    │   ├── LedgerUnavailable      no answer; says nothing about a transaction's fate
+    │   └── LedgerRejected         an RPC error object: `code`, `data`
+    ├── KeystoreError              a key cannot be opened, or must not be
+    ├── ConfigError                the settings cannot be served safely
+    ├── HomeLocked                 another process owns this SOLWARD_HOME
+    └── StoreError                 the database refused or is not at this version
+
+Anything else that escapes is a bug: it is logged with its traceback and shown to callers and
+models as an internal error without its text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from solward.transactions.record import TransactionRecord
+
+
+class SolwardError(Exception):
+    """Base of every deliberate error; `str()` of it may be shown to a caller."""
+
+
+class InvalidRequest(SolwardError):
+    """A value is missing or invalid; the message names the field and what was expected."""
+
+
+class NotFound(SolwardError):
+    """The named resource does not exist."""
+
+
+class WalletNotFound(NotFound):
+    """Wallet not found"""
+
+    def __init__(self) -> None:
+        super().__init__("Wallet not found")
+
+
+class AgentNotFound(NotFound):
+    """Agent not found"""
+
+    def __init__(self) -> None:
+        super().__init__("Agent not found")
+
+
+class IdempotencyMismatch(SolwardError):
+    """The Idempotency-Key was used before with another request body."""
+
+    def __init__(self) -> None:
+        super().__init__("Idempotency-Key was already used with a different request body")
+
+
+class IdempotencyInFlight(SolwardError):
+    """The first request with this Idempotency-Key has not finished yet."""
+
+    def __init__(self) -> None:
+        super().__init__("A request with this Idempotency-Key is still in progress")
+
+
+class SkillError(SolwardError):
+    """A skill could not do what was asked; `code` is stable, the message is for reading."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class SkillNotFound(SkillError):
+    """No loaded skill has this name."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        super().__init__("skill_not_found", f"No skill named {name!r}; known: {', '.join(known)}")
+
+
+class SkillTimeout(SkillError):
+    """The skill did not finish within its declared timeout."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        super().__init__("timeout", f"Skill {name!r} did not finish within {seconds:g} s")
+
+
+class TransactionError(SolwardError):
+    """A transaction did not succeed; `record` is what was stored of it."""
+
+    def __init__(self, message: str, record: TransactionRecord) -> None:
+        super().__init__(message)
+        self.record = record
+
+
+class GuardrailBlocked(TransactionError):
+    """A guardrail refused the transaction; nothing was sent."""
+
+    def __init__(self, rule: str, reason: str, record: TransactionRecord) -> None:
+        super().__init__(f"Transaction blocked by guardrail {rule}: {reason}", record)
+        self.rule = rule
+        self.reason = reason
+
+
+class TransactionFailed(TransactionError):
+    """The transaction cannot succeed or did not: refused in simulation, on the ledger, or expired."""
+
+
+class ProviderError(SolwardError):
+    """A model provider failed; `retryable` says whether the same call may succeed later."""
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class LedgerError(SolwardError):
+    """The ledger could not do what was asked."""
+
+
+class LedgerUnavailable(LedgerError):
+    """The ledger did not answer; nothing is known about what it did."""
+
+
+class LedgerRejected(LedgerError):
+    """The ledger answered with a JSON-RPC error object."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+class KeystoreError(SolwardError):
+    """A private key cannot be opened, or must not be; never carries key material."""
+
+
+class ConfigError(SolwardError):
+    """The settings are contradictory or unsafe to serve with."""
+
+
+class HomeLocked(SolwardError):
+    """Another process owns this SOLWARD_HOME."""
+
+
+class StoreError(SolwardError):
+    """The database cannot be used as it is."""
