@@ -114,7 +114,7 @@ class GuardrailBlocked(TransactionError):
 
 
 class TransactionFailed(TransactionError):
-    """The transaction cannot succeed or did not: refused in simulation, on the ledger, or expired."""
+    """It cannot succeed or did not: refused in simulation, failed on the ledger, or expired."""
 
 
 class ProviderError(SolwardError):

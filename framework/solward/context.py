@@ -1,0 +1,151 @@
+"""What a skill holds while it runs: a capability over one wallet, and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from solders.instruction import Instruction
+
+from solward.errors import SkillError
+from solward.guardrails import Intent
+from solward.ledger.protocol import ReadLedger
+from solward.ledger.token_list import TokenList
+from solward.operations.balances import Balances, read_balances
+from solward.skill import Effects
+from solward.transactions.record import TransactionRecord
+from solward.transactions.request import Actor, Draft
+
+if TYPE_CHECKING:
+    from solward.operations import Operations
+
+
+@dataclass(frozen=True, slots=True)
+class WalletView:
+    """The wallet a skill acts on: id, name, base58 address."""
+
+    id: str
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """The agent a skill runs for."""
+
+    id: str
+    name: str
+
+
+class SkillContext:
+    """The hands of a skill: read the ledger, and ask for transactions of its own wallet.
+
+    Every money call goes through the engine and its guardrails; each raises `GuardrailBlocked`
+    or `TransactionFailed` with the stored record, and returns a record that is `confirmed`, or
+    `pending` where the ledger had not answered in time.
+
+    Attributes:
+        wallet: id, name and address; no key is reachable from here.
+        agent: the agent this runs for, None for a REST or CLI call.
+        ledger: read only.
+        tokens: symbols known on this network.
+        http: a client for the skill's own calls.
+        log: a logger that scrubs secrets.
+    """
+
+    __slots__ = ("_actor", "_effects", "_operations", "_ordinal", "agent", "http", "ledger",
+                 "log", "tokens", "wallet")  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        wallet: WalletView,
+        agent: AgentView | None,
+        ledger: ReadLedger,
+        tokens: TokenList,
+        operations: Operations,
+        actor: Actor,
+        effects: Effects,
+        http: httpx.AsyncClient,
+        log: Any,
+    ) -> None:
+        self.wallet = wallet
+        self.agent = agent
+        self.ledger = ledger
+        self.tokens = tokens
+        self.http = http
+        self.log = log
+        self._operations = operations
+        self._actor = actor
+        self._effects = effects
+        self._ordinal = itertools.count(1)
+
+    async def balances(self) -> Balances:
+        """SOL and token holdings of the wallet."""
+        return await read_balances(self.ledger, self.tokens, self.wallet.address)
+
+    async def transfer(self, *, to: str, amount: Decimal | int) -> TransactionRecord:
+        """Send `amount` SOL to an address."""
+        return await self._operations.transfer(self.wallet.id, self._next(), to=to, amount=amount)
+
+    async def airdrop(self, *, amount: Decimal | int = 1) -> TransactionRecord:
+        """Ask the test network's faucet for `amount` SOL (at most 2)."""
+        return await self._operations.airdrop(self.wallet.id, self._next(), amount=amount)
+
+    async def swap(
+        self, *, input_token: str, output_token: str, amount: Decimal | int, slippage_bps: int = 50
+    ) -> TransactionRecord:
+        """Sell `amount` whole units of a token (mint or symbol) for another at the venue."""
+        return await self._operations.swap(
+            self.wallet.id,
+            self._next(),
+            input_token=input_token,
+            output_token=output_token,
+            amount=amount,
+            slippage_bps=slippage_bps,
+        )
+
+    async def transact(
+        self,
+        *,
+        instructions: Sequence[Instruction] = (),
+        wire: bytes | None = None,
+        last_valid_block_height: int | None = None,
+        type: str = "other",  # noqa: A002 - the record's own field name
+        lamports_out: int = 0,
+        rent_lamports: int = 0,
+        tokens_out: Mapping[str, int] | None = None,
+        destinations: Sequence[str] = (),
+        programs: Sequence[str] = (),
+        details: Mapping[str, Any] | None = None,
+    ) -> TransactionRecord:
+        """Have a transaction of your own judged, signed and sent: instructions, or whole bytes.
+
+        Declare what leaves the wallet (lamports, units per mint); whatever the simulation shows
+        beyond that, or any control given away, is blocked.
+        """
+        intent = Intent(
+            type=type,
+            wallet=self.wallet.address,
+            lamports_out=lamports_out,
+            rent_lamports=rent_lamports,
+            tokens_out=dict(tokens_out or {}),
+            destinations=frozenset(destinations),
+            programs=frozenset(programs),
+            details=dict(details or {}),
+        )
+        draft = Draft(intent, tuple(instructions), wire, last_valid_block_height)
+        return await self._operations.execute(self.wallet.id, self._next(), draft)
+
+    def _next(self) -> Actor:
+        """The actor for the next money call; numbered, so that a re-run cycle never pays twice."""
+        if self._effects is not Effects.SPEND:
+            raise SkillError("read_only", "This skill declares READ and may not transact")
+        ordinal = next(self._ordinal)
+        if self._actor.action_key is None:
+            return self._actor
+        return replace(self._actor, action_key=f"{self._actor.action_key}:{ordinal}")

@@ -1,0 +1,126 @@
+"""The narrow ledger protocol: all Solward asks of a Solana cluster, in its own few types.
+
+Addresses, signatures and blockhashes are base58 text; amounts are lamports or token units.
+Every method may raise `LedgerUnavailable` (no answer: nothing is known) or `LedgerRejected`
+(a JSON-RPC error object).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account's state: lamports, owner program, raw data."""
+
+    lamports: int
+    owner: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Blockhash:
+    """A recent blockhash and the last block height at which it is valid."""
+
+    blockhash: str
+    last_valid_block_height: int
+    context_slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """What `simulateTransaction` answered.
+
+    Attributes:
+        err: the error in the RPC's JSON shape, None when it would succeed.
+        accounts: post-state of each address asked for; None where the account would not exist.
+        inner_instructions: the RPC's JSON, None when the node gave none.
+    """
+
+    err: Any
+    logs: tuple[str, ...]
+    accounts: Mapping[str, Account | None]
+    inner_instructions: Any
+    units_consumed: int | None
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureStatus:
+    """What is known of a signature: slot, error in the RPC's JSON shape, commitment reached."""
+
+    slot: int
+    err: Any
+    confirmation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenHolding:
+    """One token account of a wallet."""
+
+    account: str
+    mint: str
+    program: str
+    units: int
+    decimals: int
+
+
+class ReadLedger(Protocol):
+    """Reading, safe to hand to a plugin."""
+
+    async def balance(self, address: str) -> int:
+        """Lamports of an address, 0 when it does not exist."""
+
+    async def account(self, address: str) -> Account | None:
+        """An account's state, None when it does not exist."""
+
+    async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
+        """Many accounts' states, in as many calls of 100 as it takes."""
+
+    async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
+        """Token accounts of a wallet under both token programs, zero balances included."""
+
+    async def slot(self) -> int:
+        """The current slot at `confirmed`."""
+
+    async def rent_exempt_minimum(self, size: int) -> int:
+        """Lamports an account of `size` bytes must hold."""
+
+
+class Ledger(ReadLedger, Protocol):
+    """Reading and sending; held by the transaction engine alone."""
+
+    async def genesis_hash(self) -> str:
+        """The cluster's genesis hash."""
+
+    async def block_height(self) -> int:
+        """The current block height at `confirmed`."""
+
+    async def latest_blockhash(self) -> Blockhash:
+        """A blockhash at `confirmed`."""
+
+    async def simulate(self, wire: bytes, addresses: Sequence[str]) -> SimulationResult:
+        """Run a transaction without signature checks; report the state of `addresses` after it."""
+
+    async def send(self, wire: bytes) -> str:
+        """Hand bytes to the cluster without its own retries; returns the signature.
+
+        An error here is never the transaction's fate: only statuses are.
+        """
+
+    async def statuses(
+        self, signatures: Sequence[str], *, search_history: bool = False
+    ) -> list[SignatureStatus | None]:
+        """Statuses of up to 256 signatures, None where unknown."""
+
+    async def transaction(self, signature: str) -> dict[str, Any] | None:
+        """A landed transaction with its meta in the RPC's JSON shape, None when unknown."""
+
+    async def request_airdrop(self, address: str, lamports: int) -> str:
+        """Ask the cluster's faucet; returns the faucet transaction's signature."""
+
+    async def close(self) -> None:
+        """Release connections."""

@@ -1,0 +1,36 @@
+"""What a skill declares about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Effects(StrEnum):
+    """What running a skill can do."""
+
+    READ = "read"
+    """Reads only; a transaction from it is refused."""
+    SPEND = "spend"
+    """May ask for transactions; each still passes every guardrail."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkillSpec:
+    """A skill's declaration, returned by its `skill_spec` hook.
+
+    Attributes:
+        name: equal to the entry point's name; `[a-z][a-z0-9_]{0,63}`.
+        description: for the model: what it does, when to use it. At most 1,024 characters.
+        parameters: JSON Schema 2020-12 of an object with `additionalProperties: false`.
+        effects: READ or SPEND.
+        timeout_s: seconds before the skill is cancelled; 0 < timeout_s <= 600.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    effects: Effects = Effects.READ
+    timeout_s: float = 60.0
