@@ -1,0 +1,122 @@
+"""Accounts and transactions in the encodings of the RPC, with Agave's limits and texts."""
+
+import base64
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from solders.account import Account
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+
+from solward.localnet.base58 import b58decode, b58encode
+from solward.localnet.encoding import decode_transaction, encode_account
+from solward.localnet.errors import RpcError
+
+ADDRESS = Pubkey(bytes(range(32)))
+OWNER = Pubkey(bytes(reversed(range(32))))
+
+
+def account(data: bytes) -> Account:
+    return Account(5_000, data, OWNER, True, 2**64 - 1)
+
+
+@given(st.binary(max_size=80))
+def test_base58_gives_back_the_bytes_it_was_given(data: bytes) -> None:
+    assert b58decode(b58encode(data)) == data
+
+
+@given(st.binary(min_size=64, max_size=64))
+def test_base58_agrees_with_solders(data: bytes) -> None:
+    assert b58encode(data) == str(Signature.from_bytes(data))
+
+
+def test_base58_names_the_character_it_cannot_read() -> None:
+    with pytest.raises(ValueError, match=r"invalid character '0' at position 1"):
+        b58decode("10")
+
+
+def test_an_account_carries_its_fields_and_its_whole_length() -> None:
+    assert encode_account(account(b"abcdef"), "base64", {"offset": 1, "length": 3}, ADDRESS) == {
+        "lamports": 5_000,
+        "data": [base64.b64encode(b"bcd").decode(), "base64"],
+        "owner": str(OWNER),
+        "executable": True,
+        "rentEpoch": 2**64 - 1,
+        "space": 6,
+    }
+
+
+@pytest.mark.parametrize("encoding", [None, "binary"])
+def test_the_legacy_encoding_is_base58_text_alone(encoding: str | None) -> None:
+    assert encode_account(account(b"abc"), encoding, None, ADDRESS)["data"] == b58encode(b"abc")
+
+
+def test_base58_takes_128_bytes_and_refuses_one_more_unless_sliced() -> None:
+    assert encode_account(account(bytes(128)), "base58", None, ADDRESS)["data"][1] == "base58"
+    with pytest.raises(RpcError, match="less than 128 bytes, please use Base64") as caught:
+        encode_account(account(bytes(129)), "base58", None, ADDRESS)
+    assert caught.value.code == -32600
+    window = {"offset": 100, "length": 40}
+    assert encode_account(account(bytes(129)), "base58", window, ADDRESS)["data"][0] == "1" * 29
+
+
+def test_zstd_data_decompresses_to_the_account_data() -> None:
+    text, name = encode_account(account(b"x" * 5_000), "base64+zstd", None, ADDRESS)["data"]
+    assert name == "base64+zstd"
+    assert len(text) < 100
+    frame = base64.b64decode(text)
+    assert zstandard.ZstdDecompressor().decompressobj().decompress(frame) == b"x" * 5_000
+
+
+def test_a_slice_past_the_end_is_empty() -> None:
+    encoded = encode_account(account(b"abc"), "base64", {"offset": 9, "length": 3}, ADDRESS)
+    assert encoded["data"] == ["", "base64"]
+
+
+def test_an_account_without_a_parser_falls_back_to_base64_with_its_slice() -> None:
+    window = {"offset": 0, "length": 2}
+    encoded = encode_account(account(b"abc"), "jsonParsed", window, ADDRESS)
+    assert encoded["data"] == [base64.b64encode(b"ab").decode(), "base64"]
+
+
+@pytest.mark.parametrize("window", [{}, {"offset": 0}, {"offset": -1, "length": 1}])
+def test_a_bad_slice_is_named(window: dict[str, int]) -> None:
+    with pytest.raises(RpcError, match=r"dataSlice\.(offset|length) must be a whole number"):
+        encode_account(account(b"abc"), "base64", window, ADDRESS)
+
+
+def test_an_unknown_encoding_is_named_with_the_known_ones() -> None:
+    with pytest.raises(RpcError, match="unknown variant `hex`, expected one of `binary`") as caught:
+        encode_account(account(b""), "hex", None, ADDRESS)
+    assert caught.value.code == -32602
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [("base58", b58encode(b"\0wire")), ("base64", base64.b64encode(b"\0wire").decode())],
+)
+def test_a_transaction_is_decoded(encoding: str, text: str) -> None:
+    assert decode_transaction(text, encoding) == b"\0wire"
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "message"),
+    [
+        ("AAAA", "hex", "unsupported encoding: hex. Supported encodings: base58, base64"),
+        ("0OIl", "base58", "invalid base58 encoding: invalid character '0' at position 0"),
+        ("????", "base64", "invalid base64 encoding"),
+        ("AAA", "base64", "invalid base64 encoding"),
+        ("1" * 1684, "base58", r"too large: 1684 bytes \(max: encoded/raw 1683/1232\)"),
+        ("A" * 1648, "base64", r"too large: 1648 bytes \(max: encoded/raw 1644/1232\)"),
+        ("A" * 1644, "base64", r"too large: 1233 bytes \(max: 1232 bytes\)"),
+        ("1" * 1683, "base58", r"too large: 1683 bytes \(max: 1232 bytes\)"),
+    ],
+)
+def test_a_transaction_that_cannot_be_decoded_is_refused(
+    text: str, encoding: str, message: str
+) -> None:
+    with pytest.raises(RpcError, match=message) as caught:
+        decode_transaction(text, encoding)
+    assert caught.value.code == -32602
