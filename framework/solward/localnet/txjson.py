@@ -134,7 +134,7 @@ def _raw_message(message: VersionedMessage) -> Json:
             for instruction in message.instructions
         ],
     }
-    return body | _lookups(message)
+    return body | _extras(message)
 
 
 def _parsed_message(message: VersionedMessage, keys: _AccountKeys) -> Json:
@@ -170,7 +170,7 @@ def _parsed_message(message: VersionedMessage, keys: _AccountKeys) -> Json:
             for instruction in message.instructions
         ],
     }
-    return body | _lookups(message)
+    return body | _extras(message)
 
 
 def _is_writable(message: VersionedMessage, index: int) -> bool:
@@ -185,19 +185,30 @@ def _is_writable(message: VersionedMessage, index: int) -> bool:
     return index < end and not message.is_key_called_as_program(index)
 
 
-def _lookups(message: VersionedMessage) -> Json:
-    if not isinstance(message, MessageV0):
-        return {}
-    return {
-        "addressTableLookups": [
-            {
-                "accountKey": str(lookup.account_key),
-                "writableIndexes": list(lookup.writable_indexes),
-                "readonlyIndexes": list(lookup.readonly_indexes),
+def _extras(message: VersionedMessage) -> Json:
+    """What a version has beyond the legacy message."""
+    if isinstance(message, MessageV1):
+        config = message.config
+        return {
+            "transactionConfig": {
+                "priorityFee": config.priority_fee,
+                "computeUnitLimit": config.compute_unit_limit,
+                "loadedAccountsDataSizeLimit": config.loaded_accounts_data_size_limit,
+                "heapSize": config.heap_size,
             }
-            for lookup in message.address_table_lookups
-        ]
-    }
+        }
+    if isinstance(message, MessageV0):
+        return {
+            "addressTableLookups": [
+                {
+                    "accountKey": str(lookup.account_key),
+                    "writableIndexes": list(lookup.writable_indexes),
+                    "readonlyIndexes": list(lookup.readonly_indexes),
+                }
+                for lookup in message.address_table_lookups
+            ]
+        }
+    return {}
 
 
 def _parsed_instruction(
