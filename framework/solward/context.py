@@ -17,7 +17,7 @@ from solward.ledger.protocol import ReadLedger
 from solward.ledger.token_list import TokenList
 from solward.operations.balances import Balances, read_balances
 from solward.skill import Effects
-from solward.transactions.record import TransactionRecord
+from solward.record import TransactionRecord
 from solward.transactions.request import Actor, Draft
 
 if TYPE_CHECKING:
@@ -114,7 +114,6 @@ class SkillContext:
         *,
         instructions: Sequence[Instruction] = (),
         wire: bytes | None = None,
-        last_valid_block_height: int | None = None,
         type: str = "other",  # noqa: A002 - the record's own field name
         lamports_out: int = 0,
         rent_lamports: int = 0,
@@ -138,7 +137,7 @@ class SkillContext:
             programs=frozenset(programs),
             details=dict(details or {}),
         )
-        draft = Draft(intent, tuple(instructions), wire, last_valid_block_height)
+        draft = Draft(intent, tuple(instructions), wire)
         return await self._operations.execute(self.wallet.id, self._next(), draft)
 
     def _next(self) -> Actor:

@@ -31,7 +31,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from solward.transactions.record import TransactionRecord
+    from solward.record import TransactionRecord
 
 
 class SolwardError(Exception):

@@ -56,12 +56,10 @@ class Draft:
         instructions: compiled by the engine with the wallet as fee payer.
         wire: a complete versioned transaction made elsewhere (a swap venue), where only the
             wallet's signature may be missing; its blockhash is kept.
-        last_valid_block_height: of `wire`, as its maker says; bounded by the engine.
         settled_details: details to add once the effects are known (a swap's output amount).
     """
 
     intent: Intent
     instructions: tuple[Instruction, ...] = ()
     wire: bytes | None = None
-    last_valid_block_height: int | None = None
     settled_details: Callable[[Effects], Mapping[str, Any]] = field(default=lambda _effects: {})

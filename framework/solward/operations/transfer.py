@@ -1,0 +1,58 @@
+"""Sending SOL, and asking a test network's faucet for some."""
+
+from __future__ import annotations
+
+from solders.pubkey import Pubkey
+from solders.system_program import ID as SYSTEM_PROGRAM
+from solders.system_program import TransferParams, transfer
+
+from solward.errors import InvalidRequest
+from solward.guardrails import Intent
+from solward.money import LAMPORTS_PER_SOL, lamports_to_sol, sol_to_lamports
+from solward.record import TransactionType
+from solward.transactions.request import Draft
+
+# Contract, section 8: at most 2 SOL a request.
+MAX_AIRDROP_LAMPORTS = 2 * LAMPORTS_PER_SOL
+
+
+def parse_address(value: object, field: str) -> Pubkey:
+    """A base58 address as given by a caller; raises `InvalidRequest` naming `field`."""
+    if isinstance(value, str):
+        try:
+            return Pubkey.from_string(value)
+        except ValueError:
+            pass
+    raise InvalidRequest(f"{field} must be a base58 Solana address")
+
+
+def plan_transfer(wallet: str, *, to: object, amount: object) -> Draft:
+    """Declare and build a SOL transfer; raises `InvalidRequest` on a bad `to` or `amount`."""
+    recipient = parse_address(to, "to")
+    lamports = sol_to_lamports(amount, "amount")
+    sender = Pubkey.from_string(wallet)
+    intent = Intent(
+        type=TransactionType.TRANSFER,
+        wallet=wallet,
+        lamports_out=lamports,
+        destinations=frozenset({str(recipient)}),
+        programs=frozenset({str(SYSTEM_PROGRAM)}),
+        details={"from": wallet, "to": str(recipient), "amount": lamports_to_sol(lamports)},
+    )
+    params = TransferParams(from_pubkey=sender, to_pubkey=recipient, lamports=lamports)
+    return Draft(intent, (transfer(params),))
+
+
+def plan_airdrop(wallet: str, network: str, *, amount: object) -> tuple[Intent, int]:
+    """Declare a faucet request: the intent and its lamports.
+
+    Raises:
+        InvalidRequest: `amount` is no amount or above 2 SOL, or the network has no faucet.
+    """
+    if network == "mainnet-beta":
+        raise InvalidRequest("airdrop is available on devnet, testnet and localnet only")
+    lamports = sol_to_lamports(amount, "amount")
+    if lamports > MAX_AIRDROP_LAMPORTS:
+        raise InvalidRequest("amount must be at most 2 SOL for an airdrop")
+    details = {"to": wallet, "amount": lamports_to_sol(lamports)}
+    return Intent(type=TransactionType.AIRDROP, wallet=wallet, details=details), lamports

@@ -1,0 +1,88 @@
+"""The public record of one transaction (contract 2.4) and how it is written as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from solward.clock import iso
+
+
+class TransactionStatus(StrEnum):
+    """What a caller sees; the sending protocol's own states are the attempts'."""
+
+    PENDING = "pending"
+    """Reserved, signed or sent; its fate is not known yet."""
+    CONFIRMED = "confirmed"
+    """Landed on the ledger without error."""
+    FAILED = "failed"
+    """Refused in simulation, landed with an error, or expired without landing."""
+    BLOCKED = "blocked"
+    """Refused by a guardrail; nothing was sent."""
+
+
+class TransactionType(StrEnum):
+    """The contract's transaction types."""
+
+    TRANSFER = "transfer"
+    SWAP = "swap"
+    AIRDROP = "airdrop"
+    TOKEN_TRANSFER = "token_transfer"  # noqa: S105 - a transaction type, not a secret
+    TOKEN_LAUNCH = "token_launch"  # noqa: S105 - a transaction type, not a secret
+    MINT_SUPPLY = "mint_supply"
+    REVOKE_AUTHORITY = "revoke_authority"
+    STAKE = "stake"
+    UNSTAKE = "unstake"
+    WITHDRAW_STAKE = "withdraw_stake"
+    BURN = "burn"
+    CLOSE_ACCOUNT = "close_account"
+    WRAP_SOL = "wrap_sol"
+    UNWRAP_SOL = "unwrap_sol"
+    FREEZE = "freeze"
+    THAW = "thaw"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRecord:
+    """One stored transaction.
+
+    Attributes:
+        id: record identifier (uuid).
+        details: per-type data; amounts are whole units as Decimal.
+        guardrails_applied: rule names evaluated, the refusing one last.
+        error: why it is blocked or failed, else None.
+        fee_lamports: what the ledger charged, once known.
+        created_ms: milliseconds since the Unix epoch.
+    """
+
+    id: str
+    wallet_id: str
+    type: str
+    status: TransactionStatus
+    details: Mapping[str, Any]
+    guardrails_applied: tuple[str, ...]
+    created_ms: int
+    agent_id: str | None = None
+    signature: str | None = None
+    error: str | None = None
+    fee_lamports: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as the contract's 2.4 writes it; absent fields are omitted."""
+        body: dict[str, Any] = {"id": self.id, "walletId": self.wallet_id}
+        if self.agent_id is not None:
+            body["agentId"] = self.agent_id
+        body |= {"type": self.type, "status": self.status.value}
+        if self.signature is not None:
+            body["signature"] = self.signature
+        body |= {
+            "details": dict(self.details),
+            "guardrailsApplied": list(self.guardrails_applied),
+            "timestamp": iso(self.created_ms),
+        }
+        if self.error is not None:
+            body["error"] = self.error
+        return body

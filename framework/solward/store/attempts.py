@@ -1,0 +1,214 @@
+"""Signed transactions, written ahead of sending, and how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward import jsontext
+from solward.record import TransactionRecord, TransactionStatus
+from solward.store.tables import attempts, reservations, transactions
+from solward.store.transactions import record_of
+
+
+class AttemptState(StrEnum):
+    """Where one signed transaction stands (reference/reliability.md, exactly-once sending)."""
+
+    SIGNED = "signed"
+    """Written ahead; its bytes may or may not have left the process."""
+    SENT = "sent"
+    """Handed to the ledger at least once."""
+    UNKNOWN = "unknown"
+    """Its fate cannot be told; the money stays reserved."""
+    LANDED_OK = "landed_ok"
+    """On the ledger without error."""
+    LANDED_ERR = "landed_err"
+    """On the ledger with an error; only the fee was paid."""
+    DEAD = "dead"
+    """Expired without landing; it never can any more."""
+
+
+LIVE_STATES = (AttemptState.SIGNED, AttemptState.SENT, AttemptState.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One signed transaction as written ahead. `wire` is what was and will be sent, unchanged."""
+
+    transaction_id: str
+    attempt_no: int
+    signature: str
+    wire: bytes
+    blockhash: str
+    last_valid_block_height: int
+    context_slot: int
+    max_debit: int
+    state: AttemptState = AttemptState.SIGNED
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The end of a transaction: the attempt's final state and what it cost.
+
+    Attributes:
+        attempt: final attempt state, None where no attempt was ever written.
+        held_lamports: the actual debit, which replaces the reserved one.
+        details: the record's details in full, None to leave them.
+    """
+
+    transaction_id: str
+    status: TransactionStatus
+    attempt: AttemptState | None
+    fee_lamports: int
+    held_lamports: int
+    error: str | None = None
+    details: Mapping[str, Any] | None = None
+
+
+async def write_ahead(connection: AsyncConnection, attempt: Attempt, now_ms: int) -> None:
+    """Make signed bytes durable before they leave the process.
+
+    Raises:
+        sqlalchemy.exc.IntegrityError: the signature exists already, or the transaction has a
+            live attempt.
+    """
+    await connection.execute(
+        insert(attempts).values(
+            transaction_id=attempt.transaction_id,
+            attempt_no=attempt.attempt_no,
+            signature=attempt.signature,
+            wire=attempt.wire,
+            blockhash=attempt.blockhash,
+            last_valid_block_height=attempt.last_valid_block_height,
+            context_slot=attempt.context_slot,
+            max_debit=attempt.max_debit,
+            state=attempt.state.value,
+            created_ms=now_ms,
+        )
+    )
+    await connection.execute(
+        update(transactions)
+        .where(transactions.c.id == attempt.transaction_id)
+        .values(signature=attempt.signature)
+    )
+
+
+async def mark_sent(connection: AsyncConnection, signatures: Collection[str]) -> None:
+    """Note that bytes have been handed to the ledger."""
+    await connection.execute(
+        update(attempts)
+        .where(
+            attempts.c.signature.in_(signatures),
+            attempts.c.state == AttemptState.SIGNED.value,
+        )
+        .values(state=AttemptState.SENT.value)
+    )
+
+
+_SETTLE = (
+    update(transactions)
+    .where(
+        transactions.c.id == bindparam("b_id"),
+        transactions.c.status == TransactionStatus.PENDING.value,
+    )
+    .values(
+        status=bindparam("b_status"),
+        error=bindparam("b_error"),
+        fee_lamports=bindparam("b_fee"),
+        held_lamports=bindparam("b_held"),
+        details=func.coalesce(bindparam("b_details", type_=transactions.c.details.type),
+                              transactions.c.details),
+    )
+)  # fmt: skip
+_SETTLE_ATTEMPT = (
+    update(attempts)
+    .where(
+        attempts.c.transaction_id == bindparam("b_id"),
+        attempts.c.state.in_([state.value for state in LIVE_STATES]),
+    )
+    .values(state=bindparam("b_state"))
+)
+
+
+async def settle(connection: AsyncConnection, settlements: Sequence[Settlement]) -> None:
+    """End transactions: their status and cost, and what still counts against the limits.
+
+    A dead one gives everything back, its rate slot too; one that landed with an error keeps its
+    rate slot and gives its amount back.
+    """
+    await connection.execute(
+        _SETTLE,
+        [
+            {
+                "b_id": item.transaction_id,
+                "b_status": item.status.value,
+                "b_error": item.error,
+                "b_fee": item.fee_lamports,
+                "b_held": item.held_lamports,
+                "b_details": None if item.details is None else jsontext.dumps(dict(item.details)),
+            }
+            for item in settlements
+        ],
+    )
+    ended = [item for item in settlements if item.attempt is not None]
+    if ended:
+        await connection.execute(
+            _SETTLE_ATTEMPT,
+            [{"b_id": item.transaction_id, "b_state": item.attempt} for item in ended],
+        )
+    landed_err = [i.transaction_id for i in settlements if i.attempt is AttemptState.LANDED_ERR]
+    if landed_err:
+        await connection.execute(
+            update(reservations)
+            .where(reservations.c.transaction_id.in_(landed_err))
+            .values(units=0)
+        )
+    never_landed = [
+        item.transaction_id
+        for item in settlements
+        if item.status is TransactionStatus.FAILED and item.attempt is not AttemptState.LANDED_ERR
+    ]
+    if never_landed:
+        await connection.execute(
+            delete(reservations).where(reservations.c.transaction_id.in_(never_landed))
+        )
+
+
+async def pending(
+    connection: AsyncConnection,
+) -> list[tuple[TransactionRecord, int, Attempt | None]]:
+    """Every unfinished transaction with what it holds and its live attempt, oldest first."""
+    live = attempts.c.state.in_([state.value for state in LIVE_STATES])
+    statement = (
+        select(transactions, attempts)
+        .select_from(
+            transactions.outerjoin(
+                attempts, (attempts.c.transaction_id == transactions.c.id) & live
+            )
+        )
+        .where(transactions.c.status == TransactionStatus.PENDING.value)
+        .order_by(transactions.c.seq)
+    )
+    found = []
+    for row in await connection.execute(statement):
+        fields = row._mapping
+        attempt = None
+        if fields[attempts.c.signature] is not None:
+            attempt = Attempt(
+                transaction_id=fields[transactions.c.id],
+                attempt_no=fields[attempts.c.attempt_no],
+                signature=fields[attempts.c.signature],
+                wire=fields[attempts.c.wire],
+                blockhash=fields[attempts.c.blockhash],
+                last_valid_block_height=fields[attempts.c.last_valid_block_height],
+                context_slot=fields[attempts.c.context_slot],
+                max_debit=fields[attempts.c.max_debit],
+                state=AttemptState(fields[attempts.c.state]),
+            )
+        found.append((record_of(fields), int(fields[transactions.c.held_lamports]), attempt))
+    return found

@@ -1,0 +1,110 @@
+"""What counts against the limits: usage read and reserved inside one write transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import case, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.clock import DAY_MS, MINUTE_MS
+from solward.record import TransactionStatus
+from solward.store.tables import reservations, switches, transactions, wallets
+
+SOL_ASSET = "SOL"
+# Columns are signed 64-bit while a mint's units are unsigned; no limit reaches this far.
+_MAX_UNITS = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a scope has used: transactions in the last minute, units of each asset in 24 hours."""
+
+    tx_last_minute: int
+    units_last_day: Mapping[str, int]
+
+
+async def lock_wallet(connection: AsyncConnection, wallet_id: str) -> str | None:
+    """Take the wallet's row lock (the whole database on SQLite) and return the freeze's reason.
+
+    None means not frozen; an empty reason is "".
+    """
+    reason = (
+        select(func.coalesce(func.max(func.coalesce(switches.c.reason, "")), ""))
+        .where(
+            switches.c.frozen.is_(True), switches.c.scope.in_(("service", f"wallet:{wallet_id}"))
+        )
+        .having(func.count() > 0)
+        .scalar_subquery()
+    )
+    statement = (
+        select(reason.label("reason"))
+        .select_from(wallets)
+        .where(wallets.c.id == wallet_id)
+        .with_for_update(of=wallets)
+    )
+    found = (await connection.execute(statement)).scalar_one_or_none()
+    return None if found is None else str(found)
+
+
+async def usage(
+    connection: AsyncConnection, scopes: Collection[str], assets: Collection[str], now_ms: int
+) -> dict[str, Spent]:
+    """What each scope has used: transactions in the last minute, units in the last 24 hours."""
+    statement = (
+        select(
+            reservations.c.scope,
+            reservations.c.asset,
+            func.sum(reservations.c.units).label("units"),
+            func.sum(case((reservations.c.created_ms > now_ms - MINUTE_MS, 1), else_=0)).label(
+                "recent"
+            ),
+        )
+        .where(
+            reservations.c.scope.in_(scopes),
+            reservations.c.asset.in_({SOL_ASSET, *assets}),
+            reservations.c.created_ms > now_ms - DAY_MS,
+        )
+        .group_by(reservations.c.scope, reservations.c.asset)
+    )
+    recent: dict[str, int] = {}
+    units: dict[str, dict[str, int]] = {}
+    for row in await connection.execute(statement):
+        units.setdefault(row.scope, {})[row.asset] = int(row.units)
+        if row.asset == SOL_ASSET:
+            recent[row.scope] = int(row.recent)
+    return {scope: Spent(recent.get(scope, 0), units.get(scope, {})) for scope in scopes}
+
+
+async def reserve(
+    connection: AsyncConnection,
+    transaction_id: str,
+    scopes: Sequence[str],
+    units_by_asset: Mapping[str, int],
+    now_ms: int,
+) -> None:
+    """Count a transaction against its scopes: a rate slot each, and units of each asset."""
+    await connection.execute(
+        insert(reservations),
+        [
+            {
+                "transaction_id": transaction_id,
+                "scope": scope,
+                "asset": asset,
+                "created_ms": now_ms,
+                "units": min(units, _MAX_UNITS),
+            }
+            for scope in scopes
+            for asset, units in units_by_asset.items()
+        ],
+    )
+
+
+async def held(connection: AsyncConnection, wallet_id: str) -> int:
+    """Lamports held by a wallet's unfinished transactions: amounts, fees and rent."""
+    statement = select(func.coalesce(func.sum(transactions.c.held_lamports), 0)).where(
+        transactions.c.wallet_id == wallet_id,
+        transactions.c.status == TransactionStatus.PENDING.value,
+    )
+    return int((await connection.execute(statement)).scalar_one())

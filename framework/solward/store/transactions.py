@@ -1,0 +1,112 @@
+"""Transaction records: stored, found, listed.
+
+Each function works inside the caller's transaction; the engine decides what belongs together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Row, Select, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward import jsontext
+from solward.record import TransactionRecord, TransactionStatus
+from solward.store.tables import transactions
+
+_NEWEST = 2**62
+
+
+async def insert_record(
+    connection: AsyncConnection,
+    record: TransactionRecord,
+    *,
+    principal: str,
+    action_key: str | None,
+    held_lamports: int = 0,
+) -> None:
+    """Store a new record; a pending one holds `held_lamports` (amount + fees + rent)."""
+    await connection.execute(
+        insert(transactions).values(
+            id=record.id,
+            wallet_id=record.wallet_id,
+            agent_id=record.agent_id,
+            principal=principal,
+            action_key=action_key,
+            type=record.type,
+            status=record.status.value,
+            signature=record.signature,
+            details=jsontext.dumps(dict(record.details)),
+            guardrails_applied=list(record.guardrails_applied),
+            error=record.error,
+            fee_lamports=record.fee_lamports,
+            held_lamports=held_lamports,
+            created_ms=record.created_ms,
+        )
+    )
+
+
+async def set_signature(connection: AsyncConnection, transaction_id: str, signature: str) -> None:
+    """Note a signature of a transaction this service did not sign (the faucet's)."""
+    await connection.execute(
+        update(transactions).where(transactions.c.id == transaction_id).values(signature=signature)
+    )
+
+
+async def get(connection: AsyncConnection, transaction_id: str) -> TransactionRecord | None:
+    """One record by its id."""
+    return await _first(connection, select(transactions).where(transactions.c.id == transaction_id))
+
+
+async def by_action_key(connection: AsyncConnection, action_key: str) -> TransactionRecord | None:
+    """The record of a logical action, None when it was never asked for."""
+    return await _first(
+        connection, select(transactions).where(transactions.c.action_key == action_key)
+    )
+
+
+def history_statement(
+    wallet_id: str | None, limit: int, before: str | None
+) -> Select[tuple[Any, ...]]:
+    """The newest records, of one wallet or all, older than the record `before`."""
+    newest: Any = _NEWEST
+    if before is not None:
+        newest = select(transactions.c.seq).where(transactions.c.id == before).scalar_subquery()
+    statement = select(transactions).where(transactions.c.seq < newest)
+    if wallet_id is not None:
+        statement = statement.where(transactions.c.wallet_id == wallet_id)
+    return statement.order_by(transactions.c.seq.desc()).limit(limit)
+
+
+async def history(
+    connection: AsyncConnection, wallet_id: str | None, limit: int, before: str | None
+) -> list[TransactionRecord]:
+    """See `history_statement`."""
+    rows = await connection.execute(history_statement(wallet_id, limit, before))
+    return [record_of(row._mapping) for row in rows]
+
+
+async def _first(
+    connection: AsyncConnection, statement: Select[tuple[Any, ...]]
+) -> TransactionRecord | None:
+    row: Row[Any] | None = (await connection.execute(statement)).first()
+    return None if row is None else record_of(row._mapping)
+
+
+def record_of(fields: Mapping[Any, Any]) -> TransactionRecord:
+    """A row of the transactions table as a record."""
+    columns = transactions.c
+    return TransactionRecord(
+        id=fields[columns.id],
+        wallet_id=fields[columns.wallet_id],
+        agent_id=fields[columns.agent_id],
+        type=fields[columns.type],
+        status=TransactionStatus(fields[columns.status]),
+        signature=fields[columns.signature],
+        details=jsontext.loads(fields[columns.details]),
+        guardrails_applied=tuple(fields[columns.guardrails_applied]),
+        error=fields[columns.error],
+        fee_lamports=fields[columns.fee_lamports],
+        created_ms=fields[columns.created_ms],
+    )

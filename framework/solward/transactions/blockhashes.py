@@ -1,0 +1,48 @@
+"""A recent blockhash, kept for a few seconds so that a warm transfer asks for none."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from solward.errors import LedgerUnavailable
+from solward.ledger.protocol import Blockhash, Ledger
+
+# A blockhash lives 150 slots (about a minute); ten seconds of age leave most of it for landing.
+MAX_AGE_S = 10.0
+# Agave's MAX_PROCESSING_AGE is 150 blocks; an answer that claims more is a lie that would keep
+# a reservation held for ever.
+MAX_VALID_BLOCKS = 151
+
+
+class BlockhashSource:
+    """Hands out the cached blockhash; concurrent callers share one refresh."""
+
+    def __init__(self, ledger: Ledger, max_age_s: float = MAX_AGE_S) -> None:
+        self._ledger = ledger
+        self._max_age_s = max_age_s
+        self._cached: tuple[float, Blockhash] | None = None
+        self._refreshing = asyncio.Lock()
+
+    async def get(self) -> Blockhash:
+        """A blockhash at most `max_age_s` old.
+
+        Raises:
+            LedgerError: the ledger did not answer, or its expiry height is impossible.
+        """
+        async with self._refreshing:
+            if self._cached is not None:
+                fetched, blockhash = self._cached
+                if time.monotonic() - fetched <= self._max_age_s:
+                    return blockhash
+            blockhash, height = await asyncio.gather(
+                self._ledger.latest_blockhash(), self._ledger.block_height()
+            )
+            if blockhash.last_valid_block_height > height + MAX_VALID_BLOCKS:
+                raise LedgerUnavailable("The ledger gave an impossible last valid block height")
+            self._cached = (time.monotonic(), blockhash)
+            return blockhash
+
+    def forget(self) -> None:
+        """Drop the cached one: the ledger does not know it any more."""
+        self._cached = None

@@ -1,0 +1,295 @@
+"""The only door to a signature: assess, judge and reserve, sign, write ahead, send, confirm.
+
+Order and durability follow reference/reliability.md, "Exactly-once sending".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy.exc import IntegrityError
+
+from solward.clock import now_ms
+from solward.errors import (
+    GuardrailBlocked,
+    LedgerError,
+    TransactionError,
+    TransactionFailed,
+)
+from solward.guardrails import Effects, GuardrailCheck, Intent, Policy, ScopeLimits, max_debit
+from solward.ledger.protocol import Ledger
+from solward.record import TransactionRecord, TransactionStatus
+from solward.store import attempts as attempt_store
+from solward.store import transactions as store
+from solward.store.attempts import Attempt, Settlement
+from solward.store.database import Database
+from solward.transactions.assess import Assessment, Assessor
+from solward.transactions.build import message_bytes, with_signature
+from solward.transactions.reconcile import faucet_in_flight
+from solward.transactions.request import Actor, Draft
+from solward.transactions.reservation import Reservation, Reserver
+from solward.transactions.sender import InFlight, Sender
+from solward.transactions.steps import Step, StepHook, no_hook
+from solward.wallets import Wallet, Wallets
+
+# A caller waits this long for a terminal state, then is told `pending`; watching goes on.
+CONFIRM_WAIT_S = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What the engine enforces beside a caller's own limits.
+
+    Attributes:
+        policy: program allowlist, blocked addresses, fee limits.
+        wallet_limits: the service's limits, which hold for each wallet.
+        extra_rules: rules of plugins; they can only refuse.
+    """
+
+    policy: Policy
+    wallet_limits: ScopeLimits
+    extra_rules: Sequence[GuardrailCheck] = ()
+    confirm_wait_s: float = CONFIRM_WAIT_S
+
+
+class Engine:
+    """Sends transactions of managed wallets, each intent at most once."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        database: Database,
+        wallets: Wallets,
+        options: EngineOptions,
+        *,
+        hook: StepHook = no_hook,
+    ) -> None:
+        self._ledger = ledger
+        self._database = database
+        self._wallets = wallets
+        self._options = options
+        self._hook = hook
+        self._assessor = Assessor(ledger)
+        self._reserver = Reserver(
+            database, options.policy, options.wallet_limits, options.extra_rules
+        )
+        self.sender = Sender(ledger, database, hook=hook)
+        self._running: set[asyncio.Task[TransactionRecord]] = set()
+
+    async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
+        """Judge, sign and send a draft, and wait for its end.
+
+        A caller that is cancelled does not cancel the transaction.
+
+        Returns:
+            The stored record: `confirmed`, or `pending` when the ledger took too long.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            InvalidRequest: the draft makes no transaction this wallet alone can sign.
+            GuardrailBlocked: a rule refused it; the record is stored.
+            TransactionFailed: it cannot succeed or did not; the record is stored.
+            IdempotencyInFlight, IdempotencyMismatch: the key was claimed by another request.
+        """
+        wallet = await self._wallets.get(wallet_id)
+        return await self._shielded(self._execute(wallet, actor, draft))
+
+    async def airdrop(
+        self, wallet_id: str, actor: Actor, intent: Intent, lamports: int
+    ) -> TransactionRecord:
+        """Ask the faucet, with the rules, the record and the waiting of any transaction."""
+        wallet = await self._wallets.get(wallet_id)
+        return await self._shielded(self._airdrop(wallet, actor, intent, lamports))
+
+    async def refuse(
+        self, wallet_id: str, actor: Actor, intent: Intent, error: str
+    ) -> TransactionError:
+        """Record an intent that could not even be drafted; returns the error to raise."""
+        wallet = await self._wallets.get(wallet_id)
+        record = self._record(wallet, actor, intent)
+        stored = await self._reserver.fail(record, actor, intent, None, error)
+        return _refusal(stored)
+
+    async def close(self) -> None:
+        """Let running transactions reach their end, then stop watching."""
+        if self._running:
+            await asyncio.wait(self._running)
+        await self.sender.close()
+
+    async def _shielded(self, work: Coroutine[Any, Any, TransactionRecord]) -> TransactionRecord:
+        task: asyncio.Task[TransactionRecord] = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def _execute(self, wallet: Wallet, actor: Actor, draft: Draft) -> TransactionRecord:
+        known = await self._known_action(actor)
+        if known is not None:
+            return known
+        record = self._record(wallet, actor, draft.intent)
+        try:
+            assessment = await self._assessor.assess(draft, record.id)
+        except LedgerError as error:
+            raise _refusal(
+                await self._reserver.fail(record, actor, draft.intent, None, str(error))
+            ) from None
+        self._hook(Step.ASSESSED)
+        if assessment.effects is None:
+            error_text = f"The transaction would fail: {assessment.failure}"
+            raise _refusal(
+                await self._reserver.fail(record, actor, draft.intent, None, error_text)
+            )
+        reservation = await self._reserve(record, actor, draft.intent, assessment.effects)
+        self._hook(Step.RESERVED)
+        item = await self._sign_and_write(wallet, draft, assessment, reservation)
+        await self.sender.send(item)
+        return await self._outcome(reservation.record, item)
+
+    async def _reserve(
+        self, record: TransactionRecord, actor: Actor, intent: Intent, effects: Effects
+    ) -> Reservation:
+        reservation = await self._reserver.reserve(record, actor, intent, effects)
+        if reservation.record.status is not TransactionStatus.PENDING:
+            raise _refusal(reservation.record)
+        return reservation
+
+    async def _sign_and_write(
+        self, wallet: Wallet, draft: Draft, assessment: Assessment, reservation: Reservation
+    ) -> InFlight:
+        """Sign the assessed bytes and make them durable; on any failure nothing was sent."""
+        record = reservation.record
+        try:
+            try:
+                return await self._write(wallet, draft, assessment, reservation)
+            except IntegrityError:
+                if draft.wire is not None:
+                    raise
+                rebuilt = await self._assessor.rebuild(draft, record.id)
+                self._reserver.recheck(draft.intent, rebuilt.effects, reservation)
+                return await self._write(wallet, draft, rebuilt, reservation)
+        except Exception as error:
+            text = "The transaction could not be signed; nothing was sent"
+            if isinstance(error, IntegrityError):
+                text = "An identical transaction was already sent; nothing was sent"
+            failed = await self._reserver.release(record, text)
+            raise TransactionFailed(text, failed) from error
+
+    async def _write(
+        self, wallet: Wallet, draft: Draft, assessment: Assessment, reservation: Reservation
+    ) -> InFlight:
+        assert assessment.effects is not None
+        record, effects = reservation.record, assessment.effects
+        signer = await self._wallets.signer(wallet.id)
+        message = assessment.transaction.message
+        signed = with_signature(assessment.transaction, await signer.sign(message_bytes(message)))
+        self._hook(Step.SIGNED)
+        signature = str(signed.signatures[0])
+        debit = max_debit(draft.intent, effects)
+        attempt = Attempt(
+            transaction_id=record.id,
+            attempt_no=1,
+            signature=signature,
+            wire=bytes(signed),
+            blockhash=str(message.recent_blockhash),
+            last_valid_block_height=assessment.blockhash.last_valid_block_height,
+            context_slot=assessment.blockhash.context_slot,
+            max_debit=debit,
+        )
+        async with self._database.write() as connection:
+            await attempt_store.write_ahead(connection, attempt, now_ms())
+        self._hook(Step.WRITTEN_AHEAD)
+        settled = draft.settled_details(effects)
+        return InFlight(
+            record.id,
+            signature,
+            attempt.wire,
+            attempt.last_valid_block_height,
+            fee_lamports=effects.fee_lamports,
+            held_lamports=debit,
+            details={**record.details, **settled} if settled else None,
+        )
+
+    async def _airdrop(
+        self, wallet: Wallet, actor: Actor, intent: Intent, lamports: int
+    ) -> TransactionRecord:
+        known = await self._known_action(actor)
+        if known is not None:
+            return known
+        nothing = Effects(lamports_out=0, fee_lamports=0, addresses=frozenset({wallet.address}))
+        record = self._record(wallet, actor, intent)
+        reservation = await self._reserve(record, actor, intent, nothing)
+        self._hook(Step.RESERVED)
+        try:
+            height = await self._ledger.block_height()
+            signature = await self._ledger.request_airdrop(wallet.address, lamports)
+        except LedgerError as error:
+            text = f"The faucet refused: {error}"
+            raise TransactionFailed(
+                text, await self._reserver.release(reservation.record, text)
+            ) from None
+        async with self._database.write() as connection:
+            await store.set_signature(connection, record.id, signature)
+        item = faucet_in_flight(record.id, signature, height)
+        self.sender.watch(item)
+        return await self._outcome(reservation.record, item)
+
+    async def _outcome(self, record: TransactionRecord, item: InFlight) -> TransactionRecord:
+        record = replace(record, signature=item.signature)
+        try:
+            settlement = await asyncio.wait_for(
+                asyncio.shield(item.done), self._options.confirm_wait_s
+            )
+        except TimeoutError:
+            return record
+        return _ended(record, settlement)
+
+    async def _known_action(self, actor: Actor) -> TransactionRecord | None:
+        """The record of an action asked for before; its own end if it failed, as at first."""
+        if actor.action_key is None:
+            return None
+        async with self._database.read() as connection:
+            record = await store.by_action_key(connection, actor.action_key)
+        if record is not None and record.status in (
+            TransactionStatus.BLOCKED,
+            TransactionStatus.FAILED,
+        ):
+            raise _refusal(record)
+        return record
+
+    @staticmethod
+    def _record(wallet: Wallet, actor: Actor, intent: Intent) -> TransactionRecord:
+        return TransactionRecord(
+            id=str(uuid.uuid4()),
+            wallet_id=wallet.id,
+            agent_id=actor.agent_id,
+            type=intent.type,
+            status=TransactionStatus.PENDING,
+            details=intent.details,
+            guardrails_applied=(),
+            created_ms=now_ms(),
+        )
+
+
+def _ended(record: TransactionRecord, settlement: Settlement) -> TransactionRecord:
+    ended = replace(
+        record,
+        status=settlement.status,
+        error=settlement.error,
+        fee_lamports=settlement.fee_lamports,
+        details=record.details if settlement.details is None else settlement.details,
+    )
+    if settlement.status is TransactionStatus.FAILED:
+        raise _refusal(ended)
+    return ended
+
+
+def _refusal(record: TransactionRecord) -> TransactionError:
+    """The error of a stored record that did not succeed."""
+    if record.status is TransactionStatus.BLOCKED:
+        rule = record.guardrails_applied[-1]
+        return GuardrailBlocked(rule, record.error or "", record)
+    return TransactionFailed(record.error or "The transaction failed", record)

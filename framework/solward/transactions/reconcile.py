@@ -1,0 +1,102 @@
+"""What a restarted service does before it serves: finish what the last process left open."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+from solders.transaction import VersionedTransaction
+
+from solward.errors import LedgerError
+from solward.guardrails import network_fee
+from solward.ledger.protocol import Ledger
+from solward.record import TransactionRecord, TransactionStatus
+from solward.store import attempts as store
+from solward.store.attempts import Attempt, Settlement
+from solward.store.database import Database
+from solward.transactions.blockhashes import MAX_VALID_BLOCKS
+from solward.transactions.sender import InFlight, Sender
+
+_log = structlog.get_logger(__name__)
+
+_RELEASED = "The service stopped before this was signed; nothing was sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """What was found: reservations given back, and transactions taken up again."""
+
+    released: int
+    resumed: int
+
+
+async def reconcile(
+    ledger: Ledger, database: Database, sender: Sender, *, wait_s: float
+) -> Reconciliation:
+    """Release what was never signed, resume what was, and wait up to `wait_s` for its end.
+
+    A reservation without an attempt row had no signed bytes, so it can be given back. Anything
+    else may have landed: its stored bytes are watched and sent again until the ledger decides;
+    what is still open after `wait_s` stays reserved and watched while the service serves.
+    """
+    async with database.read() as connection:
+        open_items = await store.pending(connection)
+    if not open_items:
+        return Reconciliation(0, 0)
+    never_signed = [record.id for record, _, attempt in open_items if _untouched(record, attempt)]
+    if never_signed:
+        async with database.write() as connection:
+            await store.settle(
+                connection,
+                [
+                    Settlement(one, TransactionStatus.FAILED, None, 0, 0, error=_RELEASED)
+                    for one in never_signed
+                ],
+            )
+    resumed = []
+    for record, held, attempt in open_items:
+        if attempt is not None:
+            resumed.append(_in_flight(attempt, held))
+        elif record.signature is not None:
+            resumed.append(await _faucet(ledger, record))
+    for item in resumed:
+        sender.watch(item)
+    if resumed:
+        await asyncio.wait([item.done for item in resumed], timeout=wait_s)
+    found = Reconciliation(len(never_signed), len(resumed))
+    _log.info("reconciled", released=found.released, resumed=found.resumed)
+    return found
+
+
+def _untouched(record: TransactionRecord, attempt: Attempt | None) -> bool:
+    return attempt is None and record.signature is None
+
+
+def _in_flight(attempt: Attempt, held: int) -> InFlight:
+    message = VersionedTransaction.from_bytes(attempt.wire).message
+    return InFlight(
+        attempt.transaction_id,
+        attempt.signature,
+        attempt.wire,
+        attempt.last_valid_block_height,
+        fee_lamports=network_fee(message),
+        held_lamports=held,
+    )
+
+
+async def _faucet(ledger: Ledger, record: TransactionRecord) -> InFlight:
+    assert record.signature is not None
+    try:
+        height = await ledger.block_height()
+    except LedgerError:
+        # Far enough ahead that only a ledger that answers again can call it expired.
+        height = 2**62
+    return faucet_in_flight(record.id, record.signature, height)
+
+
+def faucet_in_flight(transaction_id: str, signature: str, height: int) -> InFlight:
+    """A faucet's transaction to watch: not ours to resend, and it costs the wallet nothing."""
+    return InFlight(
+        transaction_id, signature, None, height + MAX_VALID_BLOCKS, fee_lamports=0, held_lamports=0
+    )

@@ -1,0 +1,187 @@
+"""The one write transaction that judges and reserves, and the ways a reservation is undone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.clock import now_ms
+from solward.errors import IdempotencyInFlight, IdempotencyMismatch
+from solward.guardrails import (
+    Effects,
+    GuardrailCheck,
+    Intent,
+    Policy,
+    ScopeLimits,
+    Usage,
+    Verdict,
+    counted_lamports,
+    counted_tokens,
+    judge,
+    max_debit,
+)
+from solward.record import TransactionRecord, TransactionStatus
+from solward.store import attempts as attempt_store
+from solward.store import budgets, idempotency
+from solward.store import transactions as store
+from solward.store.attempts import Settlement
+from solward.store.database import Database
+from solward.transactions.request import Actor
+
+# What a record's guardrailsApplied names when the freeze switch stopped it.
+FREEZE_RULE = "freeze"
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A judged record, and the limits it was judged by."""
+
+    record: TransactionRecord
+    scopes: tuple[tuple[str, ScopeLimits], ...]
+    held_lamports: int
+
+
+class Reserver:
+    """Judges intents against what is spent, and stores verdict and reservation together."""
+
+    def __init__(
+        self,
+        database: Database,
+        policy: Policy,
+        wallet_limits: ScopeLimits,
+        extra_rules: Sequence[GuardrailCheck] = (),
+    ) -> None:
+        self._database = database
+        self._policy = policy
+        self._wallet_limits = wallet_limits
+        self._extra_rules = tuple(extra_rules)
+
+    async def reserve(
+        self, record: TransactionRecord, actor: Actor, intent: Intent, effects: Effects
+    ) -> Reservation:
+        """Judge a simulated transaction; returns its record as stored, pending or blocked.
+
+        Raises:
+            IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
+        """
+        scopes = self._scopes(record.wallet_id, actor)
+        held = max_debit(intent, effects)
+        async with self._database.write() as connection:
+            judged = await self._judge(connection, record, scopes, intent, effects)
+            await self._claim(connection, actor, judged)
+            allowed = judged.status is TransactionStatus.PENDING
+            await store.insert_record(
+                connection,
+                judged,
+                principal=actor.principal,
+                action_key=actor.action_key,
+                held_lamports=held if allowed else 0,
+            )
+            if allowed:
+                units = {budgets.SOL_ASSET: counted_lamports(intent, effects)}
+                units |= counted_tokens(intent, effects)
+                await budgets.reserve(
+                    connection, record.id, [scope for scope, _ in scopes], units, judged.created_ms
+                )
+        return Reservation(judged, scopes, held if allowed else 0)
+
+    async def fail(
+        self,
+        record: TransactionRecord,
+        actor: Actor,
+        intent: Intent,
+        effects: Effects | None,
+        error: str,
+    ) -> TransactionRecord:
+        """Store an intent that cannot be sent: blocked where the declaration alone breaks a rule,
+        failed otherwise. Nothing is reserved."""
+        scopes = self._scopes(record.wallet_id, actor)
+        async with self._database.write() as connection:
+            judged = await self._judge(connection, record, scopes, intent, effects)
+            if judged.status is TransactionStatus.PENDING:
+                judged = replace(judged, status=TransactionStatus.FAILED, error=error)
+            await self._claim(connection, actor, judged)
+            await store.insert_record(
+                connection, judged, principal=actor.principal, action_key=actor.action_key
+            )
+        return judged
+
+    async def release(self, record: TransactionRecord, error: str) -> TransactionRecord:
+        """Give a reservation back: no bytes were ever written ahead."""
+        settlement = Settlement(record.id, TransactionStatus.FAILED, None, 0, 0, error=error)
+        async with self._database.write() as connection:
+            await attempt_store.settle(connection, [settlement])
+        return replace(record, status=TransactionStatus.FAILED, error=error)
+
+    def recheck(self, intent: Intent, effects: Effects | None, reservation: Reservation) -> None:
+        """Judge rebuilt bytes of an intent whose limits are reserved already.
+
+        Raises:
+            PermissionError: they do more than what was reserved, or break a rule.
+        """
+        limits = [(scope, ScopeLimits(), Usage()) for scope, _ in reservation.scopes]
+        verdict = judge(intent, effects, limits, self._policy, self._extra_rules)
+        if effects is None or not verdict.allowed:
+            raise PermissionError(verdict.reason or "the rebuilt transaction would fail")
+        if max_debit(intent, effects) > reservation.held_lamports:
+            # A memo costs no lamports, so more debit means the ledger changed its mind.
+            raise PermissionError("the rebuilt transaction costs more than was reserved")
+
+    def _scopes(self, wallet_id: str, actor: Actor) -> tuple[tuple[str, ScopeLimits], ...]:
+        return ((f"wallet:{wallet_id}", self._wallet_limits), *actor.limits)
+
+    async def _judge(
+        self,
+        connection: AsyncConnection,
+        record: TransactionRecord,
+        scopes: tuple[tuple[str, ScopeLimits], ...],
+        intent: Intent,
+        effects: Effects | None,
+    ) -> TransactionRecord:
+        frozen = await budgets.lock_wallet(connection, record.wallet_id)
+        # Read under the lock, so that records and rate windows follow the order of judgement.
+        now = now_ms()
+        record = replace(record, created_ms=now)
+        if frozen is not None:
+            reason = "transactions are frozen" + (f": {frozen}" if frozen else "")
+            return _judged(record, Verdict((FREEZE_RULE,), FREEZE_RULE, reason))
+        assets = {mint for _, limits in scopes for mint in limits.daily_tokens}
+        spent = await budgets.usage(connection, [scope for scope, _ in scopes], assets, now)
+        used = {
+            scope: Usage(
+                found.tx_last_minute,
+                found.units_last_day.get(budgets.SOL_ASSET, 0),
+                found.units_last_day,
+            )
+            for scope, found in spent.items()
+        }
+        limits = [(scope, limit, used[scope]) for scope, limit in scopes]
+        return _judged(record, judge(intent, effects, limits, self._policy, self._extra_rules))
+
+    async def _claim(
+        self, connection: AsyncConnection, actor: Actor, record: TransactionRecord
+    ) -> None:
+        key = actor.idempotency
+        if key is None:
+            return
+        try:
+            await idempotency.claim(
+                connection, key.scope, key.fingerprint, record.id, record.created_ms
+            )
+        except IntegrityError:
+            # Whoever claimed it committed first; a key names one body for ever.
+            async with self._database.read() as other:
+                claimed = await idempotency.lookup(other, key.scope)
+            if claimed is not None and claimed.fingerprint != key.fingerprint:
+                raise IdempotencyMismatch from None
+            raise IdempotencyInFlight from None
+
+
+def _judged(record: TransactionRecord, verdict: Verdict) -> TransactionRecord:
+    status = TransactionStatus.PENDING if verdict.allowed else TransactionStatus.BLOCKED
+    return replace(
+        record, status=status, guardrails_applied=verdict.applied, error=verdict.reason
+    )

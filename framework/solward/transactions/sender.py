@@ -1,0 +1,218 @@
+"""Watches what was sent until its fate is known: polls in batches, resends, settles.
+
+The only terminal facts are the ledger's: a status, or a block height past the last valid one and
+*afterwards* no status even in the history (reference/reliability.md, 5 and 6). The wall clock
+never decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from solward.errors import LedgerError
+from solward.ledger.protocol import Ledger, SignatureStatus
+from solward.record import TransactionStatus
+from solward.store import attempts as store
+from solward.store.attempts import AttemptState, Settlement
+from solward.store.database import Database
+from solward.transactions.explain import explain
+from solward.transactions.steps import Step, StepHook, no_hook
+
+# The reference's numbers: identical bytes about every 2 s; statuses at the pace of slots.
+RESEND_S = 2.0
+POLL_S = 0.4
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class InFlight:
+    """A transaction whose fate is open.
+
+    Attributes:
+        wire: the stored signed bytes; None when somebody else sends it (a faucet).
+        fee_lamports: what landing costs the wallet, whatever comes of it.
+        held_lamports: the debit if it lands without error.
+        details: the record's full details if it lands, None to leave them.
+        done: the settled status and error, once stored.
+    """
+
+    transaction_id: str
+    signature: str
+    wire: bytes | None
+    last_valid_block_height: int
+    fee_lamports: int
+    held_lamports: int
+    details: Mapping[str, Any] | None = None
+    done: asyncio.Future[Settlement] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    polled: bool = False
+    sent_at: float = 0.0
+
+
+class Sender:
+    """One task for every transaction in flight; callers wait on `InFlight.done`."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        database: Database,
+        *,
+        hook: StepHook = no_hook,
+        on_settled: Callable[[Settlement], None] = lambda _settlement: None,
+        poll_s: float = POLL_S,
+        resend_s: float = RESEND_S,
+    ) -> None:
+        self._ledger = ledger
+        self._database = database
+        self._hook = hook
+        self._on_settled = on_settled
+        self._poll_s = poll_s
+        self._resend_s = resend_s
+        self._open: dict[str, InFlight] = {}
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin watching."""
+        self._task = asyncio.create_task(self._run(), name="solward-sender")
+
+    async def close(self) -> None:
+        """Stop watching; what is in flight is taken up by the next start."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def send(self, item: InFlight) -> None:
+        """Send the written-ahead bytes once and watch them; never raises for the ledger."""
+        await self._hand_over(item)
+        self._hook(Step.SENT)
+        self.watch(item)
+
+    def watch(self, item: InFlight) -> None:
+        """Take up something that may have been sent already."""
+        self._open[item.signature] = item
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            if not self._open:
+                self._wake.clear()
+                await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._round()
+            except LedgerError as error:
+                _log.warning("ledger_unavailable", error=str(error), in_flight=len(self._open))
+            except Exception:
+                # The watcher must outlive any one failure: what it holds is other people's money.
+                _log.exception("confirmation_failed", in_flight=len(self._open))
+            if self._open and all(item.polled for item in self._open.values()):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), self._poll_s)
+
+    async def _round(self) -> None:
+        items = list(self._open.values())
+        if not items:
+            return
+        for item in items:
+            item.polled = True
+        statuses = await self._ledger.statuses([item.signature for item in items])
+        landed = [
+            (item, status)
+            for item, status in zip(items, statuses, strict=True)
+            if status is not None and status.confirmation in ("confirmed", "finalized")
+        ]
+        if landed:
+            self._hook(Step.LANDED)
+            await self._settle([_landed(item, status) for item, status in landed])
+        now = time.monotonic()
+        late = [
+            item
+            for item, status in zip(items, statuses, strict=True)
+            if status is None and now - item.sent_at >= self._resend_s
+        ]
+        if late:
+            await self._pursue(late)
+
+    async def _pursue(self, late: Sequence[InFlight]) -> None:
+        """Resend what may still land; end what never can."""
+        height = await self._ledger.block_height()
+        expired = [item for item in late if height > item.last_valid_block_height]
+        alive = [item for item in late if height <= item.last_valid_block_height]
+        if expired:
+            # Asked after the height passed, and in the whole history: only this null is final.
+            found = await self._ledger.statuses(
+                [item.signature for item in expired], search_history=True
+            )
+            pairs = list(zip(expired, found, strict=True))
+            await self._settle(
+                [_landed(item, status) for item, status in pairs if status is not None]
+                + [_dead(item) for item, status in pairs if status is None]
+            )
+        if alive:
+            async with self._database.write() as connection:
+                await store.mark_sent(connection, [item.signature for item in alive])
+            await asyncio.gather(*(self._hand_over(item) for item in alive))
+
+    async def _hand_over(self, item: InFlight) -> None:
+        if item.wire is not None:
+            try:
+                await self._ledger.send(item.wire)
+            except LedgerError as error:
+                # No answer to a send is an answer about its fate.
+                _log.info("send_unanswered", signature=item.signature, error=str(error))
+        item.sent_at = time.monotonic()
+
+    async def _settle(self, settlements: list[Settlement]) -> None:
+        async with self._database.write() as connection:
+            await store.settle(connection, settlements)
+        self._hook(Step.SETTLED)
+        ended = {settlement.transaction_id: settlement for settlement in settlements}
+        for signature, item in list(self._open.items()):
+            settlement = ended.get(item.transaction_id)
+            if settlement is not None:
+                del self._open[signature]
+                self._on_settled(settlement)
+                if not item.done.done():
+                    item.done.set_result(settlement)
+
+
+def _landed(item: InFlight, status: SignatureStatus) -> Settlement:
+    if status.err is None:
+        return Settlement(
+            item.transaction_id,
+            TransactionStatus.CONFIRMED,
+            AttemptState.LANDED_OK,
+            fee_lamports=item.fee_lamports,
+            held_lamports=item.held_lamports,
+            details=item.details,
+        )
+    return Settlement(
+        item.transaction_id,
+        TransactionStatus.FAILED,
+        AttemptState.LANDED_ERR,
+        fee_lamports=item.fee_lamports,
+        held_lamports=item.fee_lamports,
+        error=f"The transaction failed on the ledger: {explain(status.err, ())}",
+    )
+
+
+def _dead(item: InFlight) -> Settlement:
+    return Settlement(
+        item.transaction_id,
+        TransactionStatus.FAILED,
+        AttemptState.DEAD,
+        fee_lamports=0,
+        held_lamports=0,
+        error="The transaction expired without reaching the ledger; nothing was paid",
+    )
