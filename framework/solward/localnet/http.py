@@ -8,6 +8,8 @@ from solward.localnet.jsonrpc import Call, answer
 MAX_BODY_BYTES = 50 * 1024
 """Agave's default `max_request_body_size`."""
 
+_MOST_DISCARDED_BYTES = 1024 * 1024
+
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -75,10 +77,10 @@ async def _respond(scope: Scope, receive: Receive, send: Send, call: Call) -> No
         await _send(send, 415, text, _TEXT)
     else:
         try:
-            body = await _read(headers, receive)
+            body = await _read(receive)
         except _BodyTooLargeError:
             text = f"request body too large: at most {MAX_BODY_BYTES} bytes are accepted\n"
-            # The rest of the body is not read, so the connection cannot carry another request.
+            # A rest of the body may be unread, so the connection cannot carry another request.
             await _send(send, 413, text, _TEXT, ((b"connection", b"close"),))
         except _ClientGoneError:
             return
@@ -90,19 +92,22 @@ def _is_json(content_type: bytes) -> bool:
     return content_type.split(b";", 1)[0].strip().lower() == b"application/json"
 
 
-async def _read(headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
-    declared = headers.get(b"content-length", b"")
-    if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
-        raise _BodyTooLargeError
-    body = bytearray()
+async def _read(receive: Receive) -> bytes:
+    body, total = bytearray(), 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise _ClientGoneError
-        body += message.get("body", b"")
-        if len(body) > MAX_BODY_BYTES:
+        chunk = message.get("body", b"")
+        total += len(chunk)
+        if total <= MAX_BODY_BYTES:
+            body += chunk
+        # Read on for a while: an answer to a client that is still sending would be lost.
+        elif total > _MOST_DISCARDED_BYTES:
             raise _BodyTooLargeError
         if not message.get("more_body", False):
+            if total > MAX_BODY_BYTES:
+                raise _BodyTooLargeError
             return bytes(body)
 
 

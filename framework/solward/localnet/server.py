@@ -5,13 +5,16 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol, cast
 
 from hypercorn.asyncio import serve as serve_asgi
 from hypercorn.config import Config
-from solward.localnet.node import Localnet
+from hypercorn.typing import Framework
 from websockets.asyncio.server import serve as serve_websocket
 
 from solward.localnet.http import MAX_BODY_BYTES, Application, application
+from solward.localnet.jsonrpc import Call
+from solward.localnet.records import Commit
 from solward.localnet.websocket import PubSub
 
 _BACKLOG = 512
@@ -41,8 +44,19 @@ class Addresses:
         return f"ws://{_in_url(self.host)}:{self.ws_port}"
 
 
+class Ledger(Protocol):
+    """What is served: `Localnet`, or anything with its two methods."""
+
+    @property
+    def call(self) -> Call:
+        """Executes a JSON-RPC method."""
+
+    def subscribe(self, listener: Callable[[Commit], None]) -> Callable[[], None]:
+        """Calls `listener` after each commit, until what it returns is called."""
+
+
 async def serve(
-    localnet: Localnet,
+    localnet: Ledger,
     host: str,
     http_port: int,
     ws_port: int | None = None,
@@ -59,7 +73,7 @@ async def serve(
 
 @contextlib.asynccontextmanager
 async def serving(
-    localnet: Localnet,
+    localnet: Ledger,
     host: str,
     http_port: int,
     ws_port: int | None = None,
@@ -79,7 +93,7 @@ async def serving(
     pubsub = PubSub(localnet.call)
     unsubscribe = localnet.subscribe(pubsub.publish)
     stop = asyncio.Event()
-    app = application(localnet.call, mounts)
+    app = cast(Framework, application(localnet.call, mounts))
     config = _http_config(http_socket)
     try:
         async with serve_websocket(
