@@ -101,10 +101,14 @@ async def reserve(
     )
 
 
-async def held(connection: AsyncConnection, wallet_id: str) -> int:
-    """Lamports held by a wallet's unfinished transactions: amounts, fees and rent."""
-    statement = select(func.coalesce(func.sum(transactions.c.held_lamports), 0)).where(
-        transactions.c.wallet_id == wallet_id,
-        transactions.c.status == TransactionStatus.PENDING.value,
+async def reserved(connection: AsyncConnection, scope: str) -> int:
+    """The part of a scope's lamports in 24 hours that belongs to unfinished transactions."""
+    unfinished = select(transactions.c.id).where(
+        transactions.c.status == TransactionStatus.PENDING.value
+    )
+    statement = select(func.coalesce(func.sum(reservations.c.units), 0)).where(
+        reservations.c.transaction_id.in_(unfinished),
+        reservations.c.scope == scope,
+        reservations.c.asset == SOL_ASSET,
     )
     return int((await connection.execute(statement)).scalar_one())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from solders.transaction import VersionedTransaction
@@ -20,10 +20,11 @@ from solward.guardrails import (
     resolve,
 )
 from solward.ledger.protocol import Account, Blockhash, Ledger, SimulationResult
-from solward.transactions.blockhashes import BlockhashSource
+from solward.transactions.blockhashes import BlockhashSource, trusted
 from solward.transactions.build import compile_instructions, message_bytes, parse_wire
 from solward.transactions.explain import explain
 from solward.transactions.request import Draft
+from solward.transactions.steps import Step, StepHook, no_hook
 
 # Reading the state before and simulating are two calls; when other transactions of the wallet
 # land between them the difference shows theirs too. Asking again tells the two cases apart.
@@ -47,9 +48,15 @@ class Assessment:
 class Assessor:
     """Builds and simulates drafts against the ledger."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        verify: Callable[[], Awaitable[None]] = trusted,
+        hook: StepHook = no_hook,
+    ) -> None:
         self._ledger = ledger
-        self._blockhashes = BlockhashSource(ledger)
+        self._hook = hook
+        self._blockhashes = BlockhashSource(ledger, verify)
         # Messages already built on a blockhash: an equal one would get an equal signature.
         self._built: dict[str, set[bytes]] = {}
 
@@ -73,6 +80,7 @@ class Assessor:
                 transaction = self._unique(draft, blockhash.blockhash, nonce)
             else:
                 transaction = parse_wire(draft.wire, draft.intent.wallet)
+            self._hook(Step.BUILT)
             assessment = await self._simulate(draft, transaction, blockhash)
             last = attempt == _TRIES - 1
             if assessment.failure == "BlockhashNotFound" and draft.wire is None and not last:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 from solward.errors import LedgerUnavailable
 from solward.ledger.protocol import Blockhash, Ledger
@@ -15,11 +16,26 @@ MAX_AGE_S = 10.0
 MAX_VALID_BLOCKS = 151
 
 
-class BlockhashSource:
-    """Hands out the cached blockhash; concurrent callers share one refresh."""
+async def trusted() -> None:
+    """The check of a cluster that needs none: the embedded one."""
 
-    def __init__(self, ledger: Ledger, max_age_s: float = MAX_AGE_S) -> None:
+
+class BlockhashSource:
+    """Hands out the cached blockhash; concurrent callers share one refresh.
+
+    `verify` raises while the cluster is not known to be the configured one; no transaction can
+    be built before it passed once.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        verify: Callable[[], Awaitable[None]] = trusted,
+        max_age_s: float = MAX_AGE_S,
+    ) -> None:
         self._ledger = ledger
+        self._verify = verify
+        self._verified = False
         self._max_age_s = max_age_s
         self._cached: tuple[float, Blockhash] | None = None
         self._refreshing = asyncio.Lock()
@@ -35,6 +51,9 @@ class BlockhashSource:
                 fetched, blockhash = self._cached
                 if time.monotonic() - fetched <= self._max_age_s:
                     return blockhash
+            if not self._verified:
+                await self._verify()
+                self._verified = True
             blockhash, height = await asyncio.gather(
                 self._ledger.latest_blockhash(), self._ledger.block_height()
             )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from solward.store import transactions as store
 from solward.store.attempts import Attempt, Settlement
 from solward.store.database import Database
 from solward.transactions.assess import Assessment, Assessor
+from solward.transactions.blockhashes import trusted
 from solward.transactions.build import message_bytes, with_signature
 from solward.transactions.reconcile import faucet_in_flight
 from solward.transactions.request import Actor, Draft
@@ -66,6 +67,7 @@ class Engine:
         wallets: Wallets,
         options: EngineOptions,
         *,
+        verify_cluster: Callable[[], Awaitable[None]] = trusted,
         hook: StepHook = no_hook,
     ) -> None:
         self._ledger = ledger
@@ -73,7 +75,7 @@ class Engine:
         self._wallets = wallets
         self._options = options
         self._hook = hook
-        self._assessor = Assessor(ledger)
+        self._assessor = Assessor(ledger, verify_cluster, hook)
         self._reserver = Reserver(
             database, options.policy, options.wallet_limits, options.extra_rules
         )
@@ -140,9 +142,7 @@ class Engine:
         self._hook(Step.ASSESSED)
         if assessment.effects is None:
             error_text = f"The transaction would fail: {assessment.failure}"
-            raise _refusal(
-                await self._reserver.fail(record, actor, draft.intent, None, error_text)
-            )
+            raise _refusal(await self._reserver.fail(record, actor, draft.intent, None, error_text))
         reservation = await self._reserve(record, actor, draft.intent, assessment.effects)
         self._hook(Step.RESERVED)
         item = await self._sign_and_write(wallet, draft, assessment, reservation)

@@ -20,7 +20,9 @@ def explain(err: Any, logs: Sequence[str]) -> str:
     for line in logs:
         found = _INSUFFICIENT.search(line)
         if found:
-            amounts = f" ({found['have']} lamports, {found['need']} needed)" if found["have"] else ""
+            amounts = (
+                f" ({found['have']} lamports, {found['need']} needed)" if found["have"] else ""
+            )
             return f"insufficient balance{amounts}"
     if isinstance(err, dict):
         if "InsufficientFundsForRent" in err:

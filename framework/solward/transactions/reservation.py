@@ -182,6 +182,4 @@ class Reserver:
 
 def _judged(record: TransactionRecord, verdict: Verdict) -> TransactionRecord:
     status = TransactionStatus.PENDING if verdict.allowed else TransactionStatus.BLOCKED
-    return replace(
-        record, status=status, guardrails_applied=verdict.applied, error=verdict.reason
-    )
+    return replace(record, status=status, guardrails_applied=verdict.applied, error=verdict.reason)

@@ -1,0 +1,118 @@
+"""Which cluster a process works on: the embedded localnet, or one behind SOLANA_RPC_URL."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import httpx
+
+from solward.errors import ConfigError, LedgerError, LedgerRejected, LedgerUnavailable
+from solward.ledger.client import RpcLedger
+from solward.ledger.protocol import Ledger
+from solward.ledger.transport import HttpTransport, InProcessTransport
+from solward.localnet.errors import RpcError
+from solward.localnet.market import genesis_accounts
+from solward.localnet.node import Localnet
+from solward.localnet.options import LocalnetOptions
+from solward.localnet.venue import venue_app
+from solward.settings import Settings
+from solward.transactions.blockhashes import trusted
+
+# The public clusters' genesis hashes (docs.anza.xyz/clusters/available): an RPC that claims to be
+# one and is another would have amounts judged against the wrong money.
+GENESIS = {
+    "mainnet-beta": "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d",
+    "devnet": "EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG",
+    "testnet": "4uhcVJyU9pJkvQyS88uRDiswHXSCkY3zQawwpjk2NsNY",
+}
+
+_VENUE_TIMEOUT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A ledger, its network's name, the HTTP client bound to its swap venue, and `verify`, which
+    raises while the ledger is not known to be that network."""
+
+    ledger: Ledger
+    network: str
+    venue_http: httpx.AsyncClient
+    localnet: Localnet | None
+    verify: Callable[[], Awaitable[None]]
+
+
+class WrongCluster(ConfigError, LedgerError):
+    """The RPC serves another cluster than SOLANA_NETWORK names: stops the start, and every
+    transaction where the ledger was away at the start."""
+
+
+@asynccontextmanager
+async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
+    """Open the cluster the settings name.
+
+    Raises:
+        ConfigError: the RPC is not the network it is said to be.
+    """
+    async with AsyncExitStack() as stack:
+        localnet: Localnet | None = None
+        verify: Callable[[], Awaitable[None]] = trusted
+        if settings.solana_rpc_url is None:
+            localnet = await Localnet.open(settings.localnet_path, localnet_options(settings))
+            stack.push_async_callback(localnet.close)
+            ledger = RpcLedger(InProcessTransport(localnet.call, _rejection))
+            venue = httpx.AsyncClient(
+                transport=httpx.ASGITransport(venue_app(localnet.call)),
+                base_url="http://localnet",
+                timeout=_VENUE_TIMEOUT_S,
+            )
+        else:
+            ledger = RpcLedger(HttpTransport(settings.solana_rpc_url.get_secret_value()))
+            stack.push_async_callback(ledger.close)
+            verify = partial(_check_genesis, ledger, settings.solana_network)
+            # A ledger that is away now is asked again before the first transaction is built.
+            with contextlib.suppress(LedgerUnavailable):
+                await verify()
+            venue = httpx.AsyncClient(base_url=_venue_url(settings), timeout=_VENUE_TIMEOUT_S)
+        await stack.enter_async_context(venue)
+        yield Cluster(ledger, settings.solana_network, venue, localnet, verify)
+
+
+def localnet_options(settings: Settings) -> LocalnetOptions:
+    """How the embedded localnet is opened: the settings' pace, with the demo market."""
+    return LocalnetOptions(
+        slot_ms=settings.localnet_slot_ms,
+        slots_per_epoch=settings.localnet_slots_per_epoch,
+        genesis=genesis_accounts,
+    )
+
+
+def _venue_url(settings: Settings) -> str:
+    """Configured, or for a localnet elsewhere the localnet itself, which serves its venue."""
+    if settings.jupiter_api_url:
+        return settings.jupiter_api_url
+    if settings.solana_network == "localnet" and settings.solana_rpc_url is not None:
+        return settings.solana_rpc_url.get_secret_value()
+    return "https://lite-api.jup.ag"
+
+
+async def _check_genesis(ledger: Ledger, network: str) -> None:
+    genesis = await ledger.genesis_hash()
+    expected = GENESIS.get(network)
+    known = {value: name for name, value in GENESIS.items()}
+    if expected is not None and genesis != expected:
+        actual = known.get(genesis, f"an unknown cluster ({genesis})")
+        raise WrongCluster(f"SOLANA_NETWORK is {network}, but SOLANA_RPC_URL serves {actual}")
+    if expected is None and genesis in known:
+        raise WrongCluster(
+            f"SOLANA_NETWORK is {network}, but SOLANA_RPC_URL serves {known[genesis]}"
+        )
+
+
+def _rejection(error: Exception) -> LedgerRejected | None:
+    if isinstance(error, RpcError):
+        return LedgerRejected(error.code, error.message, error.data)
+    return None

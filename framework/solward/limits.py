@@ -1,0 +1,54 @@
+"""What a limit allows, what is spent of it and what is reserved, for people and dashboards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from solward.clock import now_ms
+from solward.guardrails import ScopeLimits
+from solward.money import lamports_to_sol
+from solward.store import budgets
+from solward.store.database import Database
+
+
+async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> dict[str, Any]:
+    """One scope's limits as JSON: SOL as Decimal, a limit that is not set as None.
+
+    `spent` is what ended in the rolling 24 hours, `reserved` what unfinished transactions hold,
+    `left` what another transaction may take.
+    """
+    async with database.read() as connection:
+        used = await budgets.usage(connection, [scope], limits.daily_tokens, now_ms())
+        reserved = await budgets.reserved(connection, scope)
+    spent = used[scope]
+    counted = spent.units_last_day.get(budgets.SOL_ASSET, 0)
+    return {
+        "maxSolPerTransaction": {"limit": _sol(limits.max_lamports_per_tx)},
+        "maxTransactionsPerMinute": {
+            "limit": limits.max_tx_per_minute,
+            "used": spent.tx_last_minute,
+            "left": _left(limits.max_tx_per_minute, spent.tx_last_minute),
+        },
+        "dailySpendingLimitSol": {
+            "limit": _sol(limits.daily_lamports),
+            "spent": lamports_to_sol(counted - reserved),
+            "reserved": lamports_to_sol(reserved),
+            "left": _sol(_left(limits.daily_lamports, counted)),
+        },
+        "dailyTokens": {
+            mint: {
+                "limit": str(limit),
+                "spent": str(spent.units_last_day.get(mint, 0)),
+                "left": str(_left(limit, spent.units_last_day.get(mint, 0))),
+            }
+            for mint, limit in limits.daily_tokens.items()
+        },
+    }
+
+
+def _left(limit: int | None, used: int) -> int | None:
+    return None if limit is None else max(0, limit - used)
+
+
+def _sol(lamports: int | None) -> Any:
+    return None if lamports is None else lamports_to_sol(lamports)

@@ -1,0 +1,255 @@
+"""Wires the parts of one process together, in the order they can be trusted.
+
+Home lock, database, keys, ledger, plugins, reconciliation; only then may anything be served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import structlog
+
+from solward.agents.service import AgentService
+from solward.audit import AuditLog
+from solward.cluster import open_cluster
+from solward.context import AgentView, SkillContext, WalletView
+from solward.errors import InvalidRequest, LedgerError, NotFound, SkillNotFound
+from solward.events import EventBus
+from solward.guardrails import DEFAULT_PROGRAMS, Policy, ScopeLimits
+from solward.home import Home
+from solward.ledger.protocol import Ledger
+from solward.ledger.token_list import TokenList, token_list
+from solward.limits import limits_report
+from solward.localnet.node import Localnet
+from solward.operations import Operations
+from solward.operations.balances import Balances, read_balances
+from solward.record import TransactionRecord
+from solward.registry import Registry, load_registry, run_skill
+from solward.settings import Settings
+from solward.store import switches
+from solward.store import transactions as transaction_store
+from solward.store.database import Database
+from solward.transactions.engine import Engine, EngineOptions
+from solward.transactions.reconcile import reconcile
+from solward.transactions.request import Actor
+from solward.transactions.steps import StepHook, no_hook
+from solward.wallets import Wallets
+
+# Long enough for an answering ledger to settle everything, short enough to start without one.
+RECONCILE_WAIT_S = 5.0
+# Contract addition in DESIGN: health answers within a second, ledger or not.
+HEALTH_WAIT_S = 0.8
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Solward:
+    """Everything one process needs. Open it with `Solward.open`."""
+
+    settings: Settings
+    network: str
+    database: Database
+    ledger: Ledger
+    tokens: TokenList
+    wallets: Wallets
+    engine: Engine
+    operations: Operations
+    registry: Registry
+    events: EventBus
+    audit: AuditLog
+    http: httpx.AsyncClient
+    localnet: Localnet | None
+    agents: AgentService
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, settings: Settings, *, demo: bool = False, step_hook: StepHook = no_hook
+    ) -> AsyncIterator[Solward]:
+        """Open every part, reconcile, resume the agents; close all of it at the end.
+
+        Args:
+            demo: load demo providers too.
+            step_hook: called at each point of the money path (tests kill the process there).
+
+        Raises:
+            ConfigError, HomeLocked, KeystoreError, StoreError: it cannot be served as it is.
+            PluginError: a built-in plugin is broken.
+        """
+        async with AsyncExitStack() as stack:
+            home = stack.enter_context(Home.locked(settings.solward_home))
+            registry = load_registry(settings.plugins, demo=demo)
+            for problem in registry.problems:
+                _log.warning("plugin_problem", problem=str(problem))
+            database = await Database.open(settings.database_url, home.path)
+            stack.push_async_callback(database.close)
+            wallets = await Wallets.open(database, settings, home.path)
+            cluster = await stack.enter_async_context(open_cluster(settings))
+            http = await stack.enter_async_context(httpx.AsyncClient(timeout=15.0))
+            events = EventBus()
+            tokens = token_list(cluster.network)
+            engine = Engine(
+                cluster.ledger, database, wallets, _engine_options(settings, registry),
+                verify_cluster=cluster.verify, hook=step_hook,
+            )  # fmt: skip
+            stack.push_async_callback(engine.close)
+            venues = {
+                name: BoundVenue(venue, VenueContext(cluster.venue_http))
+                for name, venue in registry.venues.items()
+            }
+            service = cls(
+                settings=settings,
+                network=cluster.network,
+                database=database,
+                ledger=cluster.ledger,
+                tokens=tokens,
+                wallets=wallets,
+                engine=engine,
+                operations=Operations(
+                    engine=engine,
+                    wallets=wallets,
+                    ledger=cluster.ledger,
+                    tokens=tokens,
+                    network=cluster.network,
+                    venues=venues,
+                ),
+                registry=registry,
+                events=events,
+                audit=AuditLog(database, events),
+                http=http,
+                localnet=cluster.localnet,
+            )
+            engine.sender.start()
+            await reconcile(cluster.ledger, database, engine.sender, wait_s=RECONCILE_WAIT_S)
+            service.agents = AgentService(service)
+            stack.push_async_callback(service.agents.close)
+            await service.agents.resume()
+            yield service
+
+    async def run_skill(
+        self,
+        name: str,
+        params: Any,
+        wallet_id: str,
+        actor: Actor,
+        agent: AgentView | None = None,
+    ) -> str:
+        """Validate, time out, execute a skill on a wallet; returns its text outcome.
+
+        Raises:
+            SkillNotFound: no loaded skill has this name.
+            WalletNotFound: no such wallet.
+            InvalidRequest: the parameters do not fit the skill's schema.
+            SkillError, TransactionError: what the skill or the engine said.
+        """
+        skill = self.registry.skills.get(name)
+        if skill is None:
+            raise SkillNotFound(name, sorted(self.registry.skills))
+        wallet = await self.wallets.get(wallet_id)
+        context = SkillContext(
+            wallet=WalletView(wallet.id, wallet.name, wallet.address),
+            agent=agent,
+            ledger=self.ledger,
+            tokens=self.tokens,
+            operations=self.operations,
+            actor=actor,
+            effects=skill.spec.effects,
+            http=self.http,
+            log=structlog.get_logger(f"solward.skill.{name}"),
+        )
+        return await run_skill(skill, params, context, emit=self.events.publish)
+
+    async def balances(self, wallet_id: str) -> Balances:
+        """What a wallet holds; raises `WalletNotFound` or `LedgerError`."""
+        wallet = await self.wallets.get(wallet_id)
+        return await read_balances(self.ledger, self.tokens, wallet.address)
+
+    async def transactions(
+        self, wallet_id: str | None = None, *, limit: int = 50, before: str | None = None
+    ) -> list[TransactionRecord]:
+        """Records newest first, of one wallet or all, older than the record `before`.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            InvalidRequest: `before` is no record's id.
+        """
+        if wallet_id is not None:
+            await self.wallets.get(wallet_id)
+        async with self.database.read() as connection:
+            if before is not None and await transaction_store.get(connection, before) is None:
+                raise InvalidRequest("before must be the id of a transaction")
+            return await transaction_store.history(connection, wallet_id, limit, before)
+
+    async def record(self, transaction_id: str) -> TransactionRecord:
+        """One record; raises `NotFound`."""
+        async with self.database.read() as connection:
+            record = await transaction_store.get(connection, transaction_id)
+        if record is None:
+            raise NotFound("Transaction not found")
+        return record
+
+    async def ledger_health(self) -> dict[str, Any]:
+        """Contract 2.10's ledger object; says unhealthy within a second when it is away."""
+        slot = None
+        with contextlib.suppress(LedgerError, TimeoutError):
+            slot = await asyncio.wait_for(self.ledger.slot(), HEALTH_WAIT_S)
+        return {"healthy": slot is not None, "network": self.network, "slot": slot or 0}
+
+    async def wallet_limits(self, wallet_id: str) -> dict[str, Any]:
+        """The limits that hold for a wallet, what is spent and reserved, and its freeze."""
+        wallet = await self.wallets.get(wallet_id)
+        scope = f"wallet:{wallet.id}"
+        async with self.database.read() as connection:
+            frozen = await switches.frozen(connection, ("service", scope))
+        report = await limits_report(self.database, scope, wallet_limits(self.settings))
+        return {"walletId": wallet.id, "frozen": frozen} | report
+
+    async def agent_limits(self, agent_id: str) -> dict[str, Any]:
+        """An agent's own limits, what is spent and reserved of them."""
+        agent = await self.agents.get(agent_id)
+        report = await limits_report(self.database, f"agent:{agent.id}", agent.limits)
+        return {"agentId": agent.id, "walletId": agent.wallet_id} | report
+
+    async def freeze(self, wallet_id: str | None, reason: str | None = None) -> None:
+        """Stop every new transaction of one wallet, or of all; takes effect at once."""
+        await self._switch(wallet_id, True, reason)
+
+    async def thaw(self, wallet_id: str | None) -> None:
+        """Allow transactions again."""
+        await self._switch(wallet_id, False, None)
+
+    async def _switch(self, wallet_id: str | None, frozen: bool, reason: str | None) -> None:
+        scope = "service"
+        if wallet_id is not None:
+            scope = f"wallet:{(await self.wallets.get(wallet_id)).id}"
+        async with self.database.write() as connection:
+            await switches.set_frozen(connection, scope, frozen, reason)
+
+
+def wallet_limits(settings: Settings) -> ScopeLimits:
+    """The service's limits, which hold for each wallet."""
+    return ScopeLimits(
+        max_lamports_per_tx=settings.max_lamports_per_transaction,
+        max_tx_per_minute=settings.max_transactions_per_minute,
+        daily_lamports=settings.daily_spending_limit_lamports,
+        daily_tokens=settings.token_limits,
+    )
+
+
+def _engine_options(settings: Settings, registry: Registry) -> EngineOptions:
+    venue_programs = [venue.spec.programs for venue in registry.venues.values()]
+    return EngineOptions(
+        policy=Policy(
+            allowed_programs=DEFAULT_PROGRAMS.union(*venue_programs),
+            blocked_addresses=settings.blocked_addresses,
+        ),
+        wallet_limits=wallet_limits(settings),
+        extra_rules=registry.guardrails,
+    )

@@ -1,0 +1,29 @@
+"""Services in processes of their own, gone when the test ends."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.money.harness import Service
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Any]:
+    """Makes services that are gone when the test ends."""
+    made: list[Service] = []
+
+    def make(**environment: str) -> Service:
+        home = tmp_path / f"s{len(made)}" / "home"
+        home.parent.mkdir()
+        service = Service(home, **environment)
+        made.append(service)
+        return service
+
+    yield make
+    for service in made:
+        if service.process is not None:
+            service.stop(signal.SIGKILL)

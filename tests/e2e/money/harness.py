@@ -1,0 +1,101 @@
+"""A service in a process of its own that can be killed, and a client that talks to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+ARMED = Path(__file__).with_name("armed.py")
+SECRET = "a-secret-for-tests-of-at-least-32-bytes"
+
+
+def free_port() -> int:
+    """A port nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Service:
+    """One SOLWARD_HOME, and the process that serves it now."""
+
+    def __init__(self, home: Path, **environment: str) -> None:
+        self.home = home
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/api/v1"
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "SOLWARD_HOME": str(home),
+            "API_SECRET": SECRET,
+            "MAX_TRANSACTIONS_PER_MINUTE": "100000",
+        } | environment
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, armed: str | None = None) -> Service:
+        """Start and wait until it serves."""
+        command = [sys.executable, "-m", "solward_cli"]
+        if armed is not None:
+            command = [sys.executable, str(ARMED), armed]
+        log = (self.home.parent / "service.log").open("ab")
+        self.process = subprocess.Popen(
+            [*command, "server", "start", "--port", str(self.port)],
+            env=self.environment,
+            stdout=log,
+            stderr=log,
+            cwd=self.home.parent,
+        )
+        log.close()
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                break
+            try:
+                if httpx.get(f"{self.url}/health", timeout=2).status_code == 200:
+                    return self
+            except httpx.TransportError:
+                time.sleep(0.02)
+        raise AssertionError((self.home.parent / "service.log").read_text()[-4000:])
+
+    def wait_killed(self) -> None:
+        """Wait for the process to be gone by its own SIGKILL."""
+        assert self.process is not None
+        assert self.process.wait(30) == -signal.SIGKILL
+
+    def stop(self, with_signal: int = signal.SIGTERM) -> int:
+        """End the process and wait for it."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(with_signal)
+        return self.process.wait(30)
+
+    def client(self, token: str = SECRET, **options: Any) -> httpx.Client:
+        """An HTTP client with a bearer token."""
+        return httpx.Client(
+            base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60, **options
+        )
+
+
+def funded_wallet(client: httpx.Client, name: str, sol: int) -> str:
+    """A new wallet holding `sol` SOL, two at a time from the faucet."""
+    wallet = str(client.post("/wallets", json={"name": name}).json()["walletId"])
+    while sol > 0:
+        part = min(sol, 2)
+        answer = client.post(f"/wallets/{wallet}/airdrop", json={"amount": part})
+        assert answer.status_code == 200, answer.text
+        sol -= part
+    return wallet
+
+
+def sol_of(client: httpx.Client, wallet: str) -> Decimal:
+    """A wallet's balance as the ledger has it."""
+    answer = client.get(f"/wallets/{wallet}/balance")
+    return Decimal(str(answer.json()["sol"]))

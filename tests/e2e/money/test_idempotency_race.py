@@ -1,0 +1,47 @@
+"""Fifty requests with one Idempotency-Key are one payment."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from decimal import Decimal
+from typing import Any
+
+import httpx
+from tests.e2e.money.harness import SECRET, Service, funded_wallet, sol_of
+
+
+async def fifty(service: Service, wallet: str, recipient: str) -> list[httpx.Response]:
+    headers = {"Authorization": f"Bearer {SECRET}", "Idempotency-Key": "one payment"}
+    async with httpx.AsyncClient(base_url=service.url, headers=headers, timeout=60) as client:
+        body = {"to": recipient, "amount": 0.25}
+        return await asyncio.gather(
+            *(client.post(f"/wallets/{wallet}/transfer", json=body) for _ in range(50))
+        )
+
+
+def test_fifty_requests_with_one_key_are_one_payment(services: Any) -> None:
+    service = services().start()
+    with service.client() as client:
+        wallet = funded_wallet(client, "sender", 2)
+        recipient = client.post("/wallets", json={"name": "recipient"}).json()
+        answers = asyncio.run(fifty(service, wallet, recipient["address"]))
+        assert {answer.status_code for answer in answers} <= {200, 409}
+        paid = [answer for answer in answers if answer.status_code == 200]
+        assert len({answer.json()["signature"] for answer in paid}) == 1
+        assert all("Retry-After" in a.headers for a in answers if a.status_code == 409)
+        assert sol_of(client, recipient["walletId"]) == Decimal("0.25")
+
+        key = {"Idempotency-Key": "one payment"}
+        path = f"/wallets/{wallet}/transfer"
+        body = {"to": recipient["address"], "amount": 0.25}
+        first = next(a for a in paid if "Idempotent-Replayed" not in a.headers)
+        deadline = time.monotonic() + 10
+        while (replay := client.post(path, json=body, headers=key)).status_code == 409:
+            assert time.monotonic() < deadline
+        assert replay.headers["Idempotent-Replayed"] == "true"
+        assert (replay.status_code, replay.content) == (first.status_code, first.content)
+        other = client.post(path, json=body | {"amount": 0.3}, headers=key)
+        assert other.status_code == 422
+        assert "Idempotency-Key" in other.json()["error"]
+        assert sol_of(client, recipient["walletId"]) == Decimal("0.25")
