@@ -1,0 +1,17 @@
+"""The JSON-RPC methods of the localnet, by name."""
+
+from collections.abc import Mapping
+
+from solward.localnet.methods import accounts, cluster, control, tokens, transactions
+from solward.localnet.methods.base import Method
+
+METHODS: Mapping[str, Method] = {
+    **accounts.METHODS,
+    **cluster.METHODS,
+    **tokens.METHODS,
+    **transactions.METHODS,
+}
+
+CONTROL_METHODS: Mapping[str, Method] = control.METHODS
+
+__all__ = ["CONTROL_METHODS", "METHODS", "Method"]
