@@ -1,0 +1,112 @@
+"""`solward localnet`: the embedded ledger, served to any Solana client."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import platformdirs
+
+from solward.localnet.errors import LedgerLocked, LedgerMismatch
+from solward.localnet.node import Localnet
+from solward.localnet.options import MIN_SLOTS_PER_EPOCH, LocalnetOptions
+from solward.localnet.server import Addresses, serving
+from solward.localnet.storage import reset
+
+_PORT = click.IntRange(0, 65535)
+
+
+def default_ledger() -> Path:
+    """`localnet.db` in `SOLWARD_HOME`, or in the user's data folder where that is unset."""
+    home = os.environ.get("SOLWARD_HOME")
+    return Path(home or platformdirs.user_data_dir("solward", appauthor=False)) / "localnet.db"
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=_PORT, default=8899, show_default=True, help="JSON-RPC port; 0 takes a free one."
+)
+@click.option("--ws-port", type=_PORT, default=None, help="WebSocket port.  [default: port + 1]")
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    help="The ledger's file.  [default: localnet.db in SOLWARD_HOME]",
+)
+@click.option("--reset", "do_reset", is_flag=True, help="Forget the ledger and start a new one.")
+@click.option(
+    "--slot-ms",
+    type=click.IntRange(1),
+    default=400,
+    show_default=True,
+    help="Milliseconds of a slot.",
+)
+@click.option(
+    "--slots-per-epoch",
+    type=click.IntRange(MIN_SLOTS_PER_EPOCH),
+    default=432,
+    show_default=True,
+    help="Slots of an epoch; counts when the ledger is created.",
+)
+def localnet(
+    host: str,
+    port: int,
+    ws_port: int | None,
+    ledger: Path | None,
+    do_reset: bool,
+    slot_ms: int,
+    slots_per_epoch: int,
+) -> None:
+    """Serve a local Solana ledger: JSON-RPC over HTTP and WebSocket, no network needed."""
+    path = default_ledger() if ledger is None else ledger
+    options = LocalnetOptions(slot_ms=slot_ms, slots_per_epoch=slots_per_epoch)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if do_reset:
+            reset(path)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(path, options, host, port, ws_port))
+    except (LedgerLocked, LedgerMismatch) as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"the localnet could not start: {error}") from None
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+async def _serve(
+    path: Path, options: LocalnetOptions, host: str, port: int, ws_port: int | None
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Windows has no signal handlers on its loops; there Ctrl-C cancels the runner.
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, stop.set)
+    node = await Localnet.open(path, options)
+    try:
+        async with serving(node, host, port, ws_port) as addresses:
+            _announce(addresses, path)
+            await stop.wait()
+    finally:
+        await node.close()
+
+
+def _announce(addresses: Addresses, path: Path) -> None:
+    click.echo(f"Ledger:    {path}")
+    click.echo(f"JSON-RPC:  {addresses.http}")
+    click.echo(f"WebSocket: {addresses.ws}")
+
+
+if __name__ == "__main__":
+    localnet()
