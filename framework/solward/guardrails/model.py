@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final
 
 # Evaluated in this order and stored by these names in a record's `guardrailsApplied`.
@@ -24,8 +23,6 @@ RULES: Final = (
     "authority_change",
 )
 
-NO_TOKENS: Final[Mapping[str, int]] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True)
 class Intent:
@@ -39,7 +36,7 @@ class Intent:
         tokens_out: mint -> most units that may leave (transfer, burn, swap input).
         tokens_in: mint -> least units that must arrive (swap output minimum).
         destinations: addresses that may receive; all are checked against the blocked ones.
-        programs: programs the transaction may call, top level or inner.
+        programs: programs beyond the default ones that it may call, top level or inner.
         may_close: token accounts of the wallet that may be closed back to the wallet.
         may_revoke: mints whose authority the wallet may give up.
         details: the record's `details`, JSON-able, amounts as Decimal.
@@ -49,13 +46,66 @@ class Intent:
     wallet: str
     lamports_out: int = 0
     rent_lamports: int = 0
-    tokens_out: Mapping[str, int] = NO_TOKENS
-    tokens_in: Mapping[str, int] = NO_TOKENS
+    tokens_out: Mapping[str, int] = field(default_factory=dict)
+    tokens_in: Mapping[str, int] = field(default_factory=dict)
     destinations: frozenset[str] = frozenset()
     programs: frozenset[str] = frozenset()
     may_close: frozenset[str] = frozenset()
     may_revoke: frozenset[str] = frozenset()
     details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountState:
+    """An account at one moment: lamports, base58 owner program, raw data."""
+
+    lamports: int
+    owner: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One instruction as executed, top level or inner, with its accounts resolved.
+
+    Attributes:
+        program: base58 id of the program called.
+        accounts: base58 addresses, in the instruction's order.
+        data: the raw instruction data.
+        top: index of the top-level instruction it is, or runs inside.
+    """
+
+    program: str
+    accounts: tuple[str, ...]
+    data: bytes
+    top: int
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """The accounts before and after a simulated transaction, and what it called inside.
+
+    An account that does not exist (or has 0 lamports) is None; one that was not asked for is
+    absent, which `analyse` refuses for every writable key of the transaction.
+
+    Attributes:
+        pre: address -> state before. Give every key of the transaction, readonly ones too.
+        post: address -> state after; at least every writable key.
+        inner: all inner instructions, in order (see `inner_from_json`).
+    """
+
+    pre: Mapping[str, AccountState | None]
+    post: Mapping[str, AccountState | None]
+    inner: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedKey:
+    """One account of a transaction, lookup tables resolved; flags as the header asks."""
+
+    address: str
+    writable: bool
+    signer: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,27 +127,33 @@ class Effects:
         fee_lamports: the whole network fee, computed from the message.
         rent_lamports: lamports put into newly created accounts as rent.
         accounts_created: how many accounts come into being.
-        tokens_out: mint -> units leaving the wallet's token accounts (burns included).
-        tokens_in: mint -> units arriving in them.
+        tokens_out: mint -> units leaving the wallet's token accounts (burns included). Wrapped
+            SOL that was wrapped in the same transaction is in `lamports_out`, not here.
+        tokens_in: mint -> units by which the wallet's holding grows; under the wrapped SOL mint
+            the SOL by which it grows, wrapped or not, before the fee.
         closed: the wallet's accounts that cease to exist -> who gets their lamports.
         authority_changes: control given away, delegates included.
         programs: every program called, top level and inner.
         addresses: every address touched or named: account keys with lookup tables resolved,
             owners of token accounts, keys inside instruction data.
         violations: what may never happen, whatever is declared (rule name, reason).
+        created: new token and mint accounts the wallet paid for -> owner or mint authority.
+        instruction_data: the data of every instruction, searched for blocked keys.
     """
 
     lamports_out: int
     fee_lamports: int
     rent_lamports: int = 0
     accounts_created: int = 0
-    tokens_out: Mapping[str, int] = NO_TOKENS
-    tokens_in: Mapping[str, int] = NO_TOKENS
+    tokens_out: Mapping[str, int] = field(default_factory=dict)
+    tokens_in: Mapping[str, int] = field(default_factory=dict)
     closed: Mapping[str, str] = field(default_factory=dict)
     authority_changes: tuple[AuthorityChange, ...] = ()
     programs: frozenset[str] = frozenset()
     addresses: frozenset[str] = frozenset()
     violations: tuple[tuple[str, str], ...] = ()
+    created: Mapping[str, str] = field(default_factory=dict)
+    instruction_data: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +170,7 @@ class ScopeLimits:
     max_lamports_per_tx: int | None = None
     max_tx_per_minute: int | None = None
     daily_lamports: int | None = None
-    daily_tokens: Mapping[str, int] = NO_TOKENS
+    daily_tokens: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +179,7 @@ class Usage:
 
     tx_last_minute: int = 0
     lamports_last_day: int = 0
-    tokens_last_day: Mapping[str, int] = NO_TOKENS
+    tokens_last_day: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +187,19 @@ class Policy:
     """The rules' settings that are not per scope; one value a process, from its settings.
 
     Attributes:
-        allowed_programs: programs any transaction may call, besides those its intent names.
+        allowed_programs: the only programs a transaction may call. Those beyond
+            `DEFAULT_PROGRAMS` must be named by the intent too: an intent narrows, never adds.
         blocked_addresses: addresses nothing may be sent to or signed with.
         max_fee_lamports: most network fee of one transaction.
         max_rent_lamports: most rent of one transaction.
+        max_accounts_created: most accounts one transaction may bring into being.
     """
 
     allowed_programs: frozenset[str]
     blocked_addresses: frozenset[str] = frozenset()
     max_fee_lamports: int = 1_000_000
     max_rent_lamports: int = 20_000_000
+    max_accounts_created: int = 4
 
 
 @dataclass(frozen=True, slots=True)

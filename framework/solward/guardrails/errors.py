@@ -1,0 +1,13 @@
+"""What makes a transaction unfit to be judged at all."""
+
+from __future__ import annotations
+
+from solward.errors import InvalidRequest, LedgerError
+
+
+class MalformedTransaction(InvalidRequest):
+    """The bytes are no transaction this service signs; the message says what is wrong."""
+
+
+class UntrustedSimulation(LedgerError):
+    """The ledger's simulation answer lacks what judging needs, or has a form not understood."""

@@ -1,0 +1,67 @@
+"""The inner instructions of a simulation, as RPC nodes word them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from solders.pubkey import Pubkey
+
+from solward.guardrails.base58 import decode as base58_decode
+from solward.guardrails.errors import UntrustedSimulation
+from solward.guardrails.model import Call, ResolvedKey
+from solward.guardrails.parsed import parsed_call
+
+
+def inner_from_json(value: object, keys: Sequence[ResolvedKey]) -> tuple[Call, ...]:
+    """`innerInstructions` of `simulateTransaction` -> calls, accounts resolved.
+
+    Reads the compiled form (indexes into `keys`), the partially decoded form (addresses) and
+    the parsed form of the programs in `parsed`; the simulation must have asked for inner
+    instructions, so null is no answer.
+
+    Raises:
+        UntrustedSimulation: null, or anything that is not fully understood.
+    """
+    if not isinstance(value, list):
+        raise UntrustedSimulation("the simulation shows no inner instructions")
+    calls: list[Call] = []
+    for group in value:
+        if not isinstance(group, Mapping) or not isinstance(group.get("instructions"), list):
+            raise UntrustedSimulation("inner instructions have an unknown form")
+        top = _index(group.get("index"), 256)
+        calls.extend(_call(item, keys, top) for item in group["instructions"])
+    return tuple(calls)
+
+
+def _call(item: object, keys: Sequence[ResolvedKey], top: int) -> Call:
+    if not isinstance(item, Mapping):
+        raise UntrustedSimulation("an inner instruction has an unknown form")
+    if "parsed" in item:
+        return parsed_call(item, top)
+    accounts, data = item.get("accounts"), item.get("data")
+    if not isinstance(accounts, list) or not isinstance(data, str):
+        raise UntrustedSimulation("an inner instruction has an unknown form")
+    try:
+        raw = base58_decode(data)
+    except ValueError:
+        raise UntrustedSimulation("an inner instruction's data is not base58") from None
+    if "programIdIndex" in item:
+        program = keys[_index(item["programIdIndex"], len(keys))].address
+        names = tuple(keys[_index(index, len(keys))].address for index in accounts)
+        return Call(program, names, raw, top)
+    return Call(
+        _address(item.get("programId")), tuple(_address(account) for account in accounts), raw, top
+    )
+
+
+def _index(value: object, end: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < end:
+        raise UntrustedSimulation("an inner instruction's index is out of range")
+    return value
+
+
+def _address(value: object) -> str:
+    try:
+        return str(Pubkey.from_string(str(value)))
+    except ValueError:
+        raise UntrustedSimulation("an inner instruction names no valid address") from None

@@ -1,0 +1,27 @@
+"""Control over the wallet and what is its own is given to nobody; declared revokes excepted."""
+
+from __future__ import annotations
+
+from solward.guardrails.model import Effects, Intent, Policy, ScopeLimits, Usage
+from solward.guardrails.rules.violations import first_violation
+
+_REVOCABLE = frozenset({"mint_authority", "freeze_authority"})
+
+
+def check(
+    intent: Intent,
+    effects: Effects | None,
+    limits: ScopeLimits,
+    usage: Usage,
+    policy: Policy,
+) -> str | None:
+    """Refuse any delegate, owner or authority change that is not a declared revoke."""
+    if effects is None:
+        return None
+    for change in effects.authority_changes:
+        declared = (
+            change.to is None and change.kind in _REVOCABLE and change.account in intent.may_revoke
+        )
+        if not declared:
+            return f"{change.kind} of {change.account} would pass to {change.to or 'nobody'}"
+    return first_violation(effects, "authority_change")

@@ -1,0 +1,36 @@
+"""No wallet and no agent spends more in a rolling 24 hours than it may: SOL, and each mint."""
+
+from __future__ import annotations
+
+from solward.guardrails.counting import counted_lamports, counted_tokens
+from solward.guardrails.model import Effects, Intent, Policy, ScopeLimits, Usage
+from solward.money import format_sol
+
+
+def check(
+    intent: Intent,
+    effects: Effects | None,
+    limits: ScopeLimits,
+    usage: Usage,
+    policy: Policy,
+) -> str | None:
+    """Refuse when the counted amounts exceed what is left of the scope's day; 0 always passes."""
+    counted = counted_lamports(intent, effects)
+    if limits.daily_lamports is not None:
+        left = max(0, limits.daily_lamports - usage.lamports_last_day)
+        if counted > left:
+            return (
+                f"{format_sol(counted)} SOL is more than the {format_sol(left)} SOL left of the "
+                f"{format_sol(limits.daily_lamports)} SOL allowed in 24 hours"
+            )
+    for mint, units in counted_tokens(intent, effects).items():
+        most = limits.daily_tokens.get(mint)
+        if most is None:
+            continue
+        left = max(0, most - usage.tokens_last_day.get(mint, 0))
+        if units > left:
+            return (
+                f"{units} units of {mint} are more than the {left} left of the {most} allowed in "
+                "24 hours"
+            )
+    return None

@@ -1,0 +1,29 @@
+"""Only programs the policy lists are called, and only instructions that are understood."""
+
+from __future__ import annotations
+
+from solward.guardrails.model import Effects, Intent, Policy, ScopeLimits, Usage
+from solward.guardrails.programs import DEFAULT_PROGRAMS
+from solward.guardrails.rules.violations import first_violation
+
+
+def check(
+    intent: Intent,
+    effects: Effects | None,
+    limits: ScopeLimits,
+    usage: Usage,
+    policy: Policy,
+) -> str | None:
+    """Refuse an inner or top-level program outside the policy, or not named by the intent.
+
+    Programs beyond the default ones must be in both, so a plugin's intent cannot allow itself a
+    program, and a transfer cannot wander through an exchange the policy lists for swaps.
+    """
+    if effects is None:
+        return None
+    allowed = policy.allowed_programs & (DEFAULT_PROGRAMS | intent.programs)
+    for program in sorted(effects.programs - allowed):
+        if program in policy.allowed_programs:
+            return f"program {program} is called but not declared"
+        return f"program {program} is not on the allowlist"
+    return first_violation(effects, "program_allowlist")

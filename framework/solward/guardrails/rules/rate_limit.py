@@ -1,0 +1,21 @@
+"""No scope makes more transactions in a sliding minute than it may."""
+
+from __future__ import annotations
+
+from solward.guardrails.model import Effects, Intent, Policy, ScopeLimits, Usage
+
+
+def check(
+    intent: Intent,
+    effects: Effects | None,
+    limits: ScopeLimits,
+    usage: Usage,
+    policy: Policy,
+) -> str | None:
+    """Refuse when the scope has no transaction left this minute; blocked attempts count none."""
+    most = limits.max_tx_per_minute
+    if most is None or usage.tx_last_minute < most:
+        return None
+    return (
+        f"{usage.tx_last_minute} transactions in the last minute leave none of the {most} allowed"
+    )

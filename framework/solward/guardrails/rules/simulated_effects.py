@@ -1,0 +1,52 @@
+"""The transaction does to the wallet what its intent declares, and nothing more."""
+
+from __future__ import annotations
+
+from solward.guardrails.model import Effects, Intent, Policy, ScopeLimits, Usage
+from solward.guardrails.rules.violations import first_violation
+from solward.money import format_sol
+
+
+def check(
+    intent: Intent,
+    effects: Effects | None,
+    limits: ScopeLimits,
+    usage: Usage,
+    policy: Policy,
+) -> str | None:
+    """Refuse outflow beyond the declaration, inflow below it, and undeclared closes or accounts."""
+    if effects is None:
+        return None
+    violation = first_violation(effects, "simulated_effects")
+    if violation is not None:
+        return violation
+    if effects.lamports_out > intent.lamports_out:
+        return (
+            f"{format_sol(effects.lamports_out)} SOL would leave the wallet, "
+            f"{format_sol(intent.lamports_out)} SOL is declared"
+        )
+    return _tokens(intent, effects) or _accounts(intent, effects)
+
+
+def _tokens(intent: Intent, effects: Effects) -> str | None:
+    for mint, units in sorted(effects.tokens_out.items()):
+        declared = intent.tokens_out.get(mint, 0)
+        if units > declared:
+            return f"{units} units of {mint} would leave the wallet, {declared} are declared"
+    for mint, least in sorted(intent.tokens_in.items()):
+        arriving = effects.tokens_in.get(mint, 0)
+        if arriving < least:
+            return f"{arriving} units of {mint} would arrive, at least {least} are required"
+    return None
+
+
+def _accounts(intent: Intent, effects: Effects) -> str | None:
+    for account, receiver in sorted(effects.closed.items()):
+        if receiver != intent.wallet:
+            return f"account {account} would be closed to {receiver}, which is not the wallet"
+        if account not in intent.may_close:
+            return f"account {account} would be closed, which is not declared"
+    for account, owner in sorted(effects.created.items()):
+        if not {account, owner} & (intent.destinations | {intent.wallet}):
+            return f"account {account} would be paid for, whose owner {owner} is not declared"
+    return None
