@@ -1,0 +1,377 @@
+import base64
+
+import pytest
+from solders.address_lookup_table_account import AddressLookupTableAccount
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
+from solders.hash import Hash
+from solders.instruction import AccountMeta, Instruction
+from solders.keypair import Keypair
+from solders.message import Message, MessageV0, MessageV1, TransactionConfig
+from solders.pubkey import Pubkey
+from solders.transaction import VersionedTransaction
+from tests.localnet.node_support import FEE, PAYER_LAMPORTS, SOL, Chain, key, pay, wire
+
+from solward.localnet.base58 import b58encode
+
+MEMO = Pubkey.from_string("MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr")
+LOOKUP = Pubkey.from_string("AddressLookupTab1e1111111111111111111111111")
+SYSTEM = Pubkey.default()
+
+
+async def test_a_transfer_moves_lamports_and_its_fee(chain: Chain) -> None:
+    to = key()
+    await chain.do(pay(chain.payer.pubkey(), to, SOL))
+    assert await chain.balance(to) == SOL
+    assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS - SOL - FEE
+
+
+async def test_a_transaction_is_confirmed_at_once_and_final_a_slot_later(chain: Chain) -> None:
+    signature = await chain.do(pay(chain.payer.pubkey(), key(), SOL))
+    slot = await chain.call("getSlot")
+    expected = {
+        "confirmationStatus": "confirmed",
+        "confirmations": 0,
+        "err": None,
+        "slot": slot,
+        "status": {"Ok": None},
+    }
+    assert await chain.status(signature) == expected
+    chain.clock.slots(1)
+    final = {**expected, "confirmationStatus": "finalized", "confirmations": None}
+    assert await chain.status(signature) == final
+
+
+async def test_statuses_older_than_the_recent_slots_need_the_history(chain: Chain) -> None:
+    signature = await chain.do(pay(chain.payer.pubkey(), key(), SOL))
+    chain.clock.slots(301)
+    assert await chain.status(signature) is None
+    found = await chain.value(
+        "getSignatureStatuses", [signature], {"searchTransactionHistory": True}
+    )
+    assert found[0]["confirmationStatus"] == "finalized"
+
+
+async def test_statuses_are_asked_for_256_at_most(chain: Chain) -> None:
+    signature = await chain.do(pay(chain.payer.pubkey(), key(), SOL))
+    assert len(await chain.value("getSignatureStatuses", [signature] * 256)) == 256
+    error = await chain.error("getSignatureStatuses", [signature] * 257)
+    assert (error.code, error.message) == (-32602, "Too many inputs provided; max 256")
+    error = await chain.error("getSignatureStatuses", ["abc"])
+    assert (error.code, error.message) == (-32602, "Invalid param: WrongSize")
+
+
+async def test_a_stored_transaction_has_its_meta(chain: Chain) -> None:
+    to = key()
+    signature = await chain.do(pay(chain.payer.pubkey(), to, SOL))
+    found = await chain.transaction(signature)
+    meta = found["meta"]
+    assert found["slot"] == await chain.call("getSlot")
+    assert found["blockTime"] == chain.clock() // 1000
+    assert meta["preBalances"] == [PAYER_LAMPORTS, 0, 1]
+    assert meta["postBalances"] == [PAYER_LAMPORTS - SOL - FEE, SOL, 1]
+    assert (meta["fee"], meta["err"], meta["computeUnitsConsumed"]) == (FEE, None, 150)
+    assert meta["logMessages"] == [
+        f"Program {SYSTEM} invoke [1]",
+        f"Program {SYSTEM} success",
+    ]
+
+
+async def test_an_unknown_transaction_is_null(chain: Chain) -> None:
+    signature = str(chain.payer.sign_message(b"nothing"))
+    assert await chain.transaction(signature) is None
+    assert await chain.status(signature) is None
+
+
+async def test_the_history_is_not_read_below_confirmed(chain: Chain) -> None:
+    signature = await chain.do(pay(chain.payer.pubkey(), key(), SOL))
+    error = await chain.error("getTransaction", signature, {"commitment": "processed"})
+    assert error.message == "Method does not support commitment below `confirmed`"
+    error = await chain.error("getTransaction", signature, {"commitment": "max"})
+    assert error.code == -32602
+    assert error.message.startswith("Invalid params: unknown variant `max`, expected one of")
+
+
+async def test_a_version_the_client_cannot_read_is_refused(chain: Chain) -> None:
+    signature = await chain.do(pay(chain.payer.pubkey(), key(), SOL))
+    error = await chain.error("getTransaction", signature)
+    assert error.code == -32015
+
+
+async def test_base58_is_the_default_encoding_of_what_is_sent(chain: Chain) -> None:
+    tx = await chain.transfer(key(), SOL)
+    signature = await chain.call("sendTransaction", b58encode(bytes(tx)))
+    assert signature == str(tx.signatures[0])
+    assert await chain.status(signature) is not None
+
+
+async def test_a_legacy_transaction_lands(chain: Chain) -> None:
+    to = key()
+    message = Message.new_with_blockhash(
+        [pay(chain.payer.pubkey(), to, SOL)], chain.payer.pubkey(), await chain.blockhash()
+    )
+    await chain.post(VersionedTransaction(message, [chain.payer]))
+    assert await chain.balance(to) == SOL
+
+
+async def test_a_failed_preflight_answers_with_its_simulation_and_leaves_nothing(
+    chain: Chain,
+) -> None:
+    tx = await chain.transfer(key(), 2 * PAYER_LAMPORTS)
+    error = await chain.refused(tx)
+    assert error.code == -32002
+    assert error.message == (
+        "Transaction simulation failed: Error processing Instruction 0: custom program error: 0x1"
+    )
+    assert error.data is not None
+    assert error.data["err"] == {"InstructionError": [0, {"Custom": 1}]}
+    assert error.data["logs"][-1] == f"Program {SYSTEM} failed: custom program error: 0x1"
+    assert error.data["unitsConsumed"] == 150
+    assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS
+    assert await chain.status(str(tx.signatures[0])) is None
+
+
+async def test_a_failure_sent_without_preflight_lands_and_pays_its_fee(chain: Chain) -> None:
+    tx = await chain.transfer(key(), 2 * PAYER_LAMPORTS)
+    signature = await chain.post(tx, skipPreflight=True)
+    err = {"InstructionError": [0, {"Custom": 1}]}
+    status = await chain.status(signature)
+    assert status is not None
+    assert (status["err"], status["status"]) == (err, {"Err": err})
+    assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS - FEE
+    assert (await chain.transaction(signature))["meta"]["err"] == err
+
+
+async def test_a_transaction_lands_once(chain: Chain) -> None:
+    to = key()
+    tx = await chain.transfer(to, SOL)
+    await chain.post(tx)
+    error = await chain.refused(tx)
+    assert error.code == -32002
+    assert error.message == (
+        "Transaction simulation failed: This transaction has already been processed"
+    )
+    assert error.data is not None
+    assert error.data["err"] == "AlreadyProcessed"
+    assert await chain.post(tx, skipPreflight=True) == str(tx.signatures[0])
+    assert await chain.balance(to) == SOL
+
+
+async def test_a_failed_transaction_landed_too_and_does_not_pay_twice(chain: Chain) -> None:
+    tx = await chain.transfer(key(), 2 * PAYER_LAMPORTS)
+    await chain.post(tx, skipPreflight=True)
+    await chain.post(tx, skipPreflight=True)
+    assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS - FEE
+    assert (await chain.refused(tx)).data["err"] == "AlreadyProcessed"
+
+
+async def test_an_unknown_blockhash_is_refused_and_dropped_without_preflight(chain: Chain) -> None:
+    to = key()
+    tx = await chain.transfer(to, SOL, blockhash=Hash.new_unique())
+    error = await chain.refused(tx)
+    assert error.message == "Transaction simulation failed: Blockhash not found"
+    assert error.data is not None
+    assert error.data["err"] == "BlockhashNotFound"
+    assert await chain.post(tx, skipPreflight=True) == str(tx.signatures[0])
+    assert await chain.status(str(tx.signatures[0])) is None
+    assert await chain.balance(to) == 0
+
+
+async def test_a_bad_signature_is_refused_and_dropped_without_preflight(chain: Chain) -> None:
+    good = await chain.transfer(key(), SOL)
+    forged = VersionedTransaction.populate(good.message, [Keypair().sign_message(b"forged")])
+    error = await chain.refused(forged)
+    assert (error.code, error.message) == (-32003, "Transaction signature verification failure")
+    await chain.post(forged, skipPreflight=True)
+    assert await chain.status(str(forged.signatures[0])) is None
+    assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS
+
+
+async def test_a_payer_without_money_is_refused(chain: Chain) -> None:
+    poor = Keypair()
+    tx = await chain.signed([pay(poor.pubkey(), key(), SOL)], payer=poor)
+    error = await chain.refused(tx)
+    assert error.data is not None
+    assert error.data["err"] == "AccountNotFound"
+    assert "no record of a prior credit" in error.message
+    await chain.post(tx, skipPreflight=True)
+    assert await chain.status(str(tx.signatures[0])) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "part"),
+    [
+        ("!", "base58", "invalid base58"),
+        ("!", "base64", "invalid base64"),
+        ("abcd", "base64", "failed to deserialize"),
+        ("abcd", "json", "unsupported encoding"),
+    ],
+)
+async def test_what_is_no_transaction_is_refused(
+    chain: Chain, text: str, encoding: str, part: str
+) -> None:
+    error = await chain.error("sendTransaction", text, {"encoding": encoding})
+    assert error.code == -32602
+    assert part in error.message
+
+
+async def test_bytes_after_the_transaction_are_refused(chain: Chain) -> None:
+    longer = bytes(await chain.transfer(key(), SOL)) + b"\0"
+    error = await chain.error(
+        "sendTransaction", base64.b64encode(longer).decode(), {"encoding": "base64"}
+    )
+    assert error.code == -32602
+
+
+async def test_parameters_of_the_wrong_type_are_named(chain: Chain) -> None:
+    error = await chain.error("sendTransaction", 1)
+    assert error.message == "Invalid params: invalid type: integer `1`, expected a string."
+    error = await chain.error("sendTransaction")
+    assert error.message == "`params` should have at least 1 argument(s)"
+    error = await chain.error("sendTransaction", "1", {"skipPreflight": "yes"})
+    assert error.message == 'Invalid params: invalid type: string "yes", expected a boolean.'
+
+
+async def test_a_context_slot_to_come_is_refused(chain: Chain) -> None:
+    slot = await chain.call("getSlot")
+    error = await chain.refused(await chain.transfer(key(), SOL), minContextSlot=slot + 1)
+    assert (error.code, error.data) == (-32016, {"contextSlot": slot})
+
+
+async def test_the_priority_fee_of_the_compute_budget_is_charged(chain: Chain) -> None:
+    await chain.do(
+        set_compute_unit_limit(10_000),
+        set_compute_unit_price(2_000_000),
+        pay(chain.payer.pubkey(), key(), SOL),
+    )
+    assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS - SOL - FEE - 20_000
+
+
+async def v1(chain: Chain, lamports: int, priority_fee: int) -> VersionedTransaction:
+    message = MessageV1.try_compile(
+        chain.payer.pubkey(),
+        [pay(chain.payer.pubkey(), key(), lamports)],
+        await chain.blockhash(),
+        TransactionConfig(priority_fee=priority_fee),
+    )
+    return VersionedTransaction(message, [chain.payer])
+
+
+async def test_the_priority_fee_in_a_v1_message_is_charged(chain: Chain) -> None:
+    await chain.post(await v1(chain, SOL, 7_000))
+    left = PAYER_LAMPORTS - SOL - FEE - 7_000
+    assert await chain.balance(chain.payer.pubkey()) == left
+    await chain.post(await v1(chain, PAYER_LAMPORTS, 7_000), skipPreflight=True)
+    assert await chain.balance(chain.payer.pubkey()) == left - FEE - 7_000
+
+
+async def test_a_v1_priority_fee_nobody_can_pay_is_refused(chain: Chain) -> None:
+    tx = await v1(chain, SOL, 10**18)
+    error = await chain.refused(tx)
+    assert error.data is not None
+    assert error.data["err"] == "InsufficientFundsForFee"
+    await chain.post(tx, skipPreflight=True)
+    tx = await v1(chain, PAYER_LAMPORTS, 7_000)
+    assert (await chain.refused(tx)).data["err"] == {"InstructionError": [0, {"Custom": 1}]}
+    value = await chain.value("simulateTransaction", wire(tx), {"encoding": "base64"})
+    assert value["fee"] == FEE + 7_000
+    assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS
+
+
+async def test_signatures_of_an_address_come_newest_first_in_pages(chain: Chain) -> None:
+    to = key()
+    sent = [await chain.do(pay(chain.payer.pubkey(), to, SOL + i)) for i in range(5)]
+    newest = sent[::-1]
+
+    async def signatures(**config: object) -> list[str]:
+        found = await chain.call("getSignaturesForAddress", str(to), config)
+        return [entry["signature"] for entry in found]
+
+    assert await signatures() == newest
+    assert await signatures(limit=2) == newest[:2]
+    assert await signatures(before=newest[1]) == newest[2:]
+    assert await signatures(before=newest[0], until=newest[3]) == newest[1:3]
+    unknown = str(chain.payer.sign_message(b"nothing"))
+    assert await signatures(before=unknown) == []
+    assert (await chain.error("getSignaturesForAddress", str(to), {"limit": 1001})).code == -32602
+
+
+async def test_a_memo_is_listed_with_the_signature(chain: Chain) -> None:
+    memo = Instruction(MEMO, b"thanks", [])
+    await chain.do(memo, pay(chain.payer.pubkey(), key(), SOL))
+    found = await chain.call("getSignaturesForAddress", str(chain.payer.pubkey()), {"limit": 1})
+    assert found[0]["memo"] == "[6] thanks"
+    assert found[0]["err"] is None
+    assert found[0]["blockTime"] == chain.clock() // 1000
+
+
+async def test_an_airdrop_is_a_transaction_of_the_faucet(chain: Chain) -> None:
+    to = key()
+    first = await chain.call("requestAirdrop", str(to), SOL)
+    second = await chain.call("requestAirdrop", str(to), SOL)
+    assert first != second
+    assert await chain.balance(to) == 2 * SOL
+    found = await chain.transaction(first, encoding="jsonParsed")
+    parsed = found["transaction"]["message"]["instructions"][0]["parsed"]
+    assert (parsed["info"]["destination"], parsed["info"]["lamports"]) == (str(to), SOL)
+
+
+async def test_an_airdrop_keeps_to_its_bounds(chain: Chain) -> None:
+    to = str(key())
+    for lamports in (0, 10**18):
+        assert (await chain.error("requestAirdrop", to, lamports)).code == -32602
+    assert (await chain.error("requestAirdrop", to, "1")).code == -32602
+    below_rent = await chain.error("requestAirdrop", to, 1)
+    assert below_rent.code == -32002
+    assert "insufficient funds for rent" in below_rent.message
+
+
+async def test_accounts_of_a_lookup_table_are_loaded(chain: Chain) -> None:
+    payer = chain.payer.pubkey()
+    slot = await chain.call("getSlot")
+    table, bump = Pubkey.find_program_address([bytes(payer), slot.to_bytes(8, "little")], LOOKUP)
+    to = key()
+    metas = [
+        AccountMeta(table, is_signer=False, is_writable=True),
+        AccountMeta(payer, is_signer=True, is_writable=True),
+        AccountMeta(payer, is_signer=True, is_writable=True),
+        AccountMeta(SYSTEM, is_signer=False, is_writable=False),
+    ]
+    create = (0).to_bytes(4, "little") + slot.to_bytes(8, "little") + bytes([bump])
+    extend = (2).to_bytes(4, "little") + (1).to_bytes(8, "little") + bytes(to)
+    await chain.do(Instruction(LOOKUP, create, metas), Instruction(LOOKUP, extend, metas))
+    chain.clock.slots(1)
+    message = MessageV0.try_compile(
+        payer,
+        [pay(payer, to, SOL)],
+        [AddressLookupTableAccount(table, [to])],
+        await chain.blockhash(),
+    )
+    assert to not in message.account_keys
+    signature = await chain.post(VersionedTransaction(message, [chain.payer]))
+    assert await chain.balance(to) == SOL
+    meta = (await chain.transaction(signature))["meta"]
+    assert meta["loadedAddresses"] == {"readonly": [], "writable": [str(to)]}
+    assert meta["postBalances"][-1] == SOL
+    assert len(await chain.call("getSignaturesForAddress", str(to))) == 1
+
+
+async def test_a_lookup_table_that_is_not_there_is_refused(chain: Chain) -> None:
+    to = key()
+    message = MessageV0.try_compile(
+        chain.payer.pubkey(),
+        [pay(chain.payer.pubkey(), to, SOL)],
+        [AddressLookupTableAccount(key(), [to])],
+        await chain.blockhash(),
+    )
+    error = await chain.refused(VersionedTransaction(message, [chain.payer]))
+    assert error.code == -32602
+    assert "address table account that doesn't exist" in error.message
+
+
+async def test_no_lamports_are_made_or_lost_but_the_fees(chain: Chain) -> None:
+    before = (await chain.value("getSupply"))["total"]
+    await chain.do(pay(chain.payer.pubkey(), key(), SOL))
+    await chain.post(await chain.transfer(key(), 2 * PAYER_LAMPORTS), skipPreflight=True)
+    await chain.call("requestAirdrop", str(key()), SOL)
+    assert (await chain.value("getSupply"))["total"] == before - 3 * FEE
+    assert await chain.call("getTransactionCount") == 4
