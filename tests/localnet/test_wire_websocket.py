@@ -164,7 +164,9 @@ async def test_after_a_long_sleep_only_the_newest_slots_are_told(
 ) -> None:
     slots = await ws.subscribe("slotSubscribe")
     ledger.commit(slots=1_000_000)
-    assert (await ws.told("slotNotification", slots))["slot"] == 1_000_010 - 31
+    told = [(await ws.told("slotNotification", slots))["slot"] for _ in range(32)]
+    assert told == list(range(1_000_010 - 31, 1_000_011))
+    await ws.quiet()
 
 
 ADDRESS, OWNER = Pubkey(bytes([1]) * 32), Pubkey(bytes([2]) * 32)
@@ -213,6 +215,27 @@ async def test_a_token_account_is_told_parsed_with_its_mint_from_the_ledger(
     assert value["data"]["parsed"]["info"]["tokenAmount"]["uiAmountString"] == "1.5"
 
 
+async def test_the_accounts_of_a_program_are_told_with_their_addresses(
+    ws: Socket, ledger: ScriptedLedger
+) -> None:
+    options = {"encoding": "base64", "filters": [{"dataSize": 2}]}
+    filtered = await ws.subscribe("programSubscribe", str(OWNER), options)
+    other = Pubkey(bytes([4]) * 32)
+    ledger.commit(
+        accounts={
+            ADDRESS: Account(7, b"abc", OWNER),
+            OWNER: Account(7, b"ab", ADDRESS),
+            other: Account(7, b"ab", OWNER),
+        }
+    )
+    value = (await ws.told("programNotification", filtered))["value"]
+    assert value["pubkey"] == str(other)
+    assert value["account"]["data"] == [base64.b64encode(b"ab").decode(), "base64"]
+    assert (await ws.ask("programUnsubscribe", filtered))["result"] is True
+    ledger.commit(accounts={other: Account(8, b"ab", OWNER)})
+    await ws.quiet()
+
+
 async def test_logs_are_told_of_all_or_of_those_that_mention_an_address(
     ws: Socket, ledger: ScriptedLedger
 ) -> None:
@@ -235,18 +258,25 @@ async def test_logs_are_told_of_all_or_of_those_that_mention_an_address(
 @pytest.mark.parametrize(
     ("method", "params", "code", "message"),
     [
-        ("programSubscribe", [str(OWNER)], -32601, "Method not found"),
+        ("blockSubscribe", ["all"], -32601, "Method not found"),
         ("getSlot", [], -32601, "Method not found"),
-        ("signatureSubscribe", [], -32602, "signature must be a base58 string"),
-        ("signatureSubscribe", ["abc"], -32602, "Invalid signature provided"),
-        ("signatureSubscribe", [str(Signature.default()), 5], -32602, "object of options"),
+        ("signatureSubscribe", [], -32602, "should have at least 1 argument"),
+        ("signatureSubscribe", ["abc"], -32602, "Invalid param: WrongSize"),
+        (
+            "signatureSubscribe",
+            [str(Signature.default()), 5],
+            -32602,
+            "integer `5`, expected a map",
+        ),
         (
             "signatureSubscribe",
             [str(Signature.default()), {"commitment": "soon"}],
             -32602,
             "unknown variant `soon`",
         ),
-        ("accountSubscribe", ["abc"], -32602, "Invalid pubkey provided"),
+        ("accountSubscribe", ["abc"], -32602, "Invalid param: WrongSize"),
+        ("programSubscribe", ["abc"], -32602, "Invalid param: WrongSize"),
+        ("programSubscribe", [str(OWNER), {"filters": [5]}], -32602, "a filter is"),
         ("accountSubscribe", [str(OWNER), {"encoding": "x"}], -32602, "unknown variant `x`"),
         (
             "accountSubscribe",
@@ -256,7 +286,7 @@ async def test_logs_are_told_of_all_or_of_those_that_mention_an_address(
         ),
         ("logsSubscribe", [], -32602, "the filter is"),
         ("logsSubscribe", [{"mentions": []}], -32602, "Only 1 address supported"),
-        ("logsSubscribe", [{"mentions": ["abc"]}], -32602, "Invalid pubkey provided"),
+        ("logsSubscribe", [{"mentions": ["abc"]}], -32602, "Invalid param: WrongSize"),
         ("slotUnsubscribe", [99], -32602, "Invalid subscription id."),
         ("slotUnsubscribe", [], -32602, "Invalid subscription id."),
         ("slotUnsubscribe", [True], -32602, "Invalid subscription id."),

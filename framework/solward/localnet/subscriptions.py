@@ -17,6 +17,9 @@ Notify = Callable[[str, int, Any], None]
 _K = TypeVar("_K")
 _S = TypeVar("_S")
 
+Encode = Callable[[Pubkey, Account, Commit], Awaitable[dict[str, Any]]]
+"""Renders an account as a subscription asked for it."""
+
 # After a long sleep clients are told only so many of the slots that passed.
 _MOST_SLOTS = 32
 
@@ -48,7 +51,18 @@ class AccountChange:
     id: int
     notify: Notify
     address: Pubkey
-    encode: Callable[[Account, Commit], Awaitable[dict[str, Any]]]
+    encode: Encode
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramChange:
+    """Told of each change of the accounts of one program whose data all `filters` match."""
+
+    id: int
+    notify: Notify
+    program: Pubkey
+    filters: tuple[Callable[[bytes], bool], ...]
+    encode: Encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +83,7 @@ class Slots:
     roots: bool
 
 
-Subscription = Signature | AccountChange | Logs | Slots
+Subscription = Signature | AccountChange | ProgramChange | Logs | Slots
 
 
 @dataclass(slots=True)
@@ -80,6 +94,7 @@ class Subscriptions:
     _signatures: dict[str, dict[int, Signature]] = field(default_factory=dict)
     _final: dict[int, tuple[Signature, int, Any]] = field(default_factory=dict)
     _accounts: dict[Pubkey, dict[int, AccountChange]] = field(default_factory=dict)
+    _programs: dict[int, ProgramChange] = field(default_factory=dict)
     _logs: dict[int, Logs] = field(default_factory=dict)
     _slots: dict[int, Slots] = field(default_factory=dict)
     _ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
@@ -98,6 +113,8 @@ class Subscriptions:
                 )
             case AccountChange():
                 self._accounts.setdefault(subscription.address, {})[subscription.id] = subscription
+            case ProgramChange():
+                self._programs[subscription.id] = subscription
             case Logs():
                 self._logs[subscription.id] = subscription
             case Slots():
@@ -112,6 +129,8 @@ class Subscriptions:
                 _drop(self._signatures, subscription.signature, subscription_id)
             case AccountChange():
                 _drop(self._accounts, subscription.address, subscription_id)
+            case ProgramChange():
+                del self._programs[subscription_id]
             case Logs():
                 del self._logs[subscription_id]
             case Slots():
@@ -124,7 +143,7 @@ class Subscriptions:
         for subscription, slot, err in list(self._final.values()):
             if commit.slot > slot:
                 self._finish(subscription, commit.slot, err)
-        if self._accounts:
+        if self._accounts or self._programs:
             self._publish_accounts(commit)
         if self._logs:
             for transaction in commit.transactions:
@@ -150,10 +169,15 @@ class Subscriptions:
         subscription.notify("signatureNotification", subscription.id, _at(slot, {"err": err}))
 
     def _publish_accounts(self, commit: Commit) -> None:
-        for address, account in commit.accounts.items():
+        for address, state in commit.accounts.items():
+            account = state or _EMPTY
             for subscription in self._accounts.get(address, {}).values():
-                later = _account_later(subscription, account or _EMPTY, commit)
+                later = _account_later(subscription, address, account, commit)
                 subscription.notify("accountNotification", subscription.id, later)
+            for program in self._programs.values():
+                if account.owner == program.program and _matches(program, account):
+                    later = _keyed_later(program, address, account, commit)
+                    program.notify("programNotification", program.id, later)
 
     def _publish_logs(self, transaction: StoredTransaction) -> None:
         value = {
@@ -186,9 +210,26 @@ def _at(slot: int, value: Any) -> dict[str, Any]:
     return {"context": {"slot": slot}, "value": value}
 
 
-def _account_later(subscription: AccountChange, account: Account, commit: Commit) -> Later:
+def _matches(subscription: ProgramChange, account: Account) -> bool:
+    data = account.data
+    return all(matches(data) for matches in subscription.filters)
+
+
+def _account_later(
+    subscription: AccountChange, address: Pubkey, account: Account, commit: Commit
+) -> Later:
     async def compute() -> dict[str, Any]:
-        return _at(commit.slot, await subscription.encode(account, commit))
+        return _at(commit.slot, await subscription.encode(address, account, commit))
+
+    return Later(compute)
+
+
+def _keyed_later(
+    subscription: ProgramChange, address: Pubkey, account: Account, commit: Commit
+) -> Later:
+    async def compute() -> dict[str, Any]:
+        encoded = await subscription.encode(address, account, commit)
+        return _at(commit.slot, {"pubkey": str(address), "account": encoded})
 
     return Later(compute)
 

@@ -1,36 +1,22 @@
 """The localnet's WebSocket side: Solana's subscriptions, fed by the ledger's commits."""
 
 import asyncio
-import base64
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from solders.account import Account
-from solders.pubkey import Pubkey
-from solders.signature import Signature as TransactionSignature
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
-from solward.localnet.encoding import check_account_encoding, encode_account
 from solward.localnet.errors import METHOD_NOT_FOUND, RpcError, invalid_params
 from solward.localnet.jsonrpc import Call, answer, encode
 from solward.localnet.records import Commit
-from solward.localnet.subscriptions import (
-    AccountChange,
-    Later,
-    Logs,
-    Signature,
-    Slots,
-    Subscription,
-    Subscriptions,
-)
+from solward.localnet.subscribing import SUBSCRIBE, UNSUBSCRIBE, Request
+from solward.localnet.subscriptions import Later, Signature, Subscriptions
 
 MAX_QUEUED = 4096
 """Messages that may wait for a slow client before its connection is closed."""
-
-_COMMITMENTS = ("processed", "confirmed", "finalized")
 
 _log = logging.getLogger(__name__)
 
@@ -126,16 +112,19 @@ class _Client:
             self._put(_notification(method, subscription_id, result))
 
     async def _dispatch(self, method: str, params: Sequence[Any]) -> Any:
-        if method in _SUBSCRIBE:
-            subscription = _SUBSCRIBE[method](self, params)
+        build = SUBSCRIBE.get(method)
+        if build is not None:
+            request = Request(self._subscriptions.new_id(), self._notify, params, self._call)
+            subscription = build(request)
             self._subscriptions.add(subscription)
             self._own.add(subscription.id)
+            # Told at once of a transaction that landed before the client asked.
             if isinstance(subscription, Signature):
                 task = asyncio.create_task(self._settle_if_landed(subscription))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             return subscription.id
-        if method in _UNSUBSCRIBE:
+        if method in UNSUBSCRIBE:
             return self._unsubscribe(params)
         raise RpcError(METHOD_NOT_FOUND, "Method not found")
 
@@ -147,7 +136,6 @@ class _Client:
         return True
 
     async def _settle_if_landed(self, subscription: Signature) -> None:
-        """Tell at once of a transaction that landed before the client asked."""
         options = {"searchTransactionHistory": True}
         answered = await self._call("getSignatureStatuses", [[subscription.signature], options])
         status = answered["value"][0]
@@ -156,128 +144,7 @@ class _Client:
             subscription.received = False
             self._subscriptions.settle(subscription.signature, status["slot"], status["err"], slot)
 
-    def _signature(self, params: Sequence[Any]) -> Signature:
-        signature = _text(params, 0, "signature")
-        try:
-            TransactionSignature.from_string(signature)
-        except ValueError:
-            raise invalid_params("Invalid Request: Invalid signature provided") from None
-        options = _options(params, 1)
-        return Signature(
-            self._subscriptions.new_id(),
-            self._notify,
-            signature,
-            final=_commitment(options) == "finalized",
-            received=options.get("enableReceivedNotification") is True,
-        )
-
-    def _account(self, params: Sequence[Any]) -> AccountChange:
-        address = _address(_text(params, 0, "address"))
-        options = _options(params, 1)
-        _commitment(options)
-        encoding, data_slice = options.get("encoding"), options.get("dataSlice")
-        check_account_encoding(encoding)
-        # A bad slice is the subscriber's mistake, so it is told now and not at the first change.
-        encode_account(Account(0, b"", address), encoding, data_slice, address)
-
-        async def render(account: Account, commit: Commit) -> dict[str, Any]:
-            mint = _mint_of(account) if encoding == "jsonParsed" else None
-            known: dict[Pubkey, Account | None] = {}
-            if mint is not None:
-                known[mint] = commit.accounts.get(mint) or await self._read(mint)
-            return encode_account(account, encoding, data_slice, address, known.get)
-
-        return AccountChange(self._subscriptions.new_id(), self._notify, address, render)
-
-    def _logs(self, params: Sequence[Any]) -> Logs:
-        which = params[0] if params else None
-        _commitment(_options(params, 1))
-        if which in ("all", "allWithVotes"):
-            return Logs(self._subscriptions.new_id(), self._notify, None)
-        mentions = which.get("mentions") if isinstance(which, dict) else None
-        if not isinstance(mentions, list):
-            raise invalid_params(
-                'Invalid params: the filter is "all", "allWithVotes" or {"mentions": [address]}.'
-            )
-        if len(mentions) != 1 or not isinstance(mentions[0], str):
-            raise invalid_params("Invalid Request: Only 1 address supported")
-        return Logs(self._subscriptions.new_id(), self._notify, str(_address(mentions[0])))
-
-    def _slots(self, _params: Sequence[Any]) -> Slots:
-        return Slots(self._subscriptions.new_id(), self._notify, roots=False)
-
-    def _roots(self, _params: Sequence[Any]) -> Slots:
-        return Slots(self._subscriptions.new_id(), self._notify, roots=True)
-
-    async def _read(self, address: Pubkey) -> Account | None:
-        answered = await self._call("getAccountInfo", [str(address), {"encoding": "base64"}])
-        value = answered["value"]
-        if value is None:
-            return None
-        data = base64.b64decode(value["data"][0])
-        return Account(value["lamports"], data, Pubkey.from_string(value["owner"]))
-
 
 def _notification(method: str, subscription_id: int, result: Any) -> str:
     params = {"result": result, "subscription": subscription_id}
     return encode({"jsonrpc": "2.0", "method": method, "params": params})
-
-
-def _mint_of(account: Account) -> Pubkey | None:
-    """The mint a token account would have: its first 32 bytes."""
-    data = account.data
-    return Pubkey(data[:32]) if len(data) >= 165 else None
-
-
-def _text(params: Sequence[Any], position: int, name: str) -> str:
-    value = params[position] if len(params) > position else None
-    if not isinstance(value, str):
-        raise invalid_params(f"Invalid params: {name} must be a base58 string, not {value!r}.")
-    return value
-
-
-def _address(text: str) -> Pubkey:
-    try:
-        return Pubkey.from_string(text)
-    except ValueError:
-        raise invalid_params("Invalid Request: Invalid pubkey provided") from None
-
-
-def _options(params: Sequence[Any], position: int) -> dict[str, Any]:
-    value = params[position] if len(params) > position else None
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise invalid_params(f"Invalid params: an object of options was expected, not {value!r}.")
-    return value
-
-
-def _commitment(options: dict[str, Any]) -> str:
-    """The commitment asked for; `finalized` where none is, as in Agave."""
-    commitment = options.get("commitment")
-    if commitment is None:
-        return "finalized"
-    if commitment not in _COMMITMENTS:
-        raise invalid_params(
-            f"Invalid params: unknown variant `{commitment}`, "
-            "expected one of `processed`, `confirmed`, `finalized`."
-        )
-    return str(commitment)
-
-
-_SUBSCRIBE: dict[str, Callable[[_Client, Sequence[Any]], Subscription]] = {
-    "signatureSubscribe": _Client._signature,
-    "accountSubscribe": _Client._account,
-    "logsSubscribe": _Client._logs,
-    "slotSubscribe": _Client._slots,
-    "rootSubscribe": _Client._roots,
-}
-_UNSUBSCRIBE = frozenset(
-    (
-        "signatureUnsubscribe",
-        "accountUnsubscribe",
-        "logsUnsubscribe",
-        "slotUnsubscribe",
-        "rootUnsubscribe",
-    )
-)

@@ -81,7 +81,7 @@ def get_multiple_accounts(ledger: Ledger, params: Params) -> dict[str, Any]:
 def get_program_accounts(ledger: Ledger, params: Params) -> Any:
     program = pubkey_at(params, 0)
     config = _checked_config(ledger, params, 1)
-    filters = _filters(config)
+    filters = account_filters(config)
     found = []
     for address in ledger.vm.index.owned_by_program(program):
         account = ledger.vm.account(address)
@@ -106,7 +106,8 @@ def keyed_accounts(
     ]
 
 
-def _filters(config: Config) -> list[Filter]:
+def account_filters(config: Config) -> list[Filter]:
+    """The predicates over account data that the configuration's `filters` ask for."""
     given = config.get("filters")
     if given is None:
         return []
