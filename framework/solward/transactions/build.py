@@ -5,12 +5,12 @@ from __future__ import annotations
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.message import MessageV0, to_bytes_versioned
-from solders.message import VersionedMessage as Message
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
 from solward.errors import InvalidRequest
+from solward.guardrails import AnyMessage, decode_transaction
 from solward.transactions.request import Draft
 
 MEMO_PROGRAM = Pubkey.from_string("MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr")
@@ -46,13 +46,11 @@ def parse_wire(wire: bytes, wallet: str) -> VersionedTransaction:
     """A transaction made elsewhere: only the wallet's signature may be missing, and it pays.
 
     Raises:
-        InvalidRequest: malformed, paid by someone else, or another signature is missing or wrong.
+        MalformedTransaction: no transaction this service signs.
+        InvalidRequest: paid by someone else, or another signature is missing or wrong.
     """
-    try:
-        transaction = VersionedTransaction.from_bytes(wire)
-        verified = transaction.verify_with_results()
-    except ValueError as error:
-        raise InvalidRequest(f"The bytes are not a transaction: {error}") from None
+    transaction = decode_transaction(wire)
+    verified = transaction.verify_with_results()
     message = transaction.message
     if str(message.account_keys[0]) != wallet:
         raise InvalidRequest("The transaction's fee payer is not the wallet")
@@ -67,6 +65,6 @@ def with_signature(transaction: VersionedTransaction, signature: bytes) -> Versi
     return VersionedTransaction.populate(transaction.message, signatures)
 
 
-def message_bytes(message: Message) -> bytes:
+def message_bytes(message: AnyMessage) -> bytes:
     """The bytes a signature covers."""
     return bytes(to_bytes_versioned(message))

@@ -20,7 +20,7 @@ from solward.errors import (
     TransactionError,
     TransactionFailed,
 )
-from solward.guardrails import Effects, GuardrailCheck, Intent, Policy, ScopeLimits, max_debit
+from solward.guardrails import Effects, ExtraRule, Intent, Policy, ScopeLimits, max_debit
 from solward.ledger.protocol import Ledger
 from solward.record import TransactionRecord, TransactionStatus
 from solward.store import attempts as attempt_store
@@ -53,7 +53,7 @@ class EngineOptions:
 
     policy: Policy
     wallet_limits: ScopeLimits
-    extra_rules: Sequence[GuardrailCheck] = ()
+    extra_rules: Sequence[ExtraRule] = ()
     confirm_wait_s: float = CONFIRM_WAIT_S
 
 

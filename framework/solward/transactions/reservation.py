@@ -12,7 +12,7 @@ from solward.clock import now_ms
 from solward.errors import IdempotencyInFlight, IdempotencyMismatch
 from solward.guardrails import (
     Effects,
-    GuardrailCheck,
+    ExtraRule,
     Intent,
     Policy,
     ScopeLimits,
@@ -52,7 +52,7 @@ class Reserver:
         database: Database,
         policy: Policy,
         wallet_limits: ScopeLimits,
-        extra_rules: Sequence[GuardrailCheck] = (),
+        extra_rules: Sequence[ExtraRule] = (),
     ) -> None:
         self._database = database
         self._policy = policy
