@@ -108,6 +108,24 @@ def parse(instruction: Instruction) -> dict[str, Any]:
                 "lamports": 7,
             },
         ),
+        (
+            system.create_account_allow_prefund(
+                system.CreateAccountAllowPrefundParams(
+                    new_account=A, payer=B, lamports=7, space=8, owner=C
+                )
+            ),
+            "createAccountAllowPrefund",
+            {"newAccount": a, "source": b, "lamports": 7, "space": 8, "owner": c},
+        ),
+        (
+            system.create_account_allow_prefund(
+                system.CreateAccountAllowPrefundParams(
+                    new_account=A, payer=None, lamports=0, space=8, owner=C
+                )
+            ),
+            "createAccountAllowPrefund",
+            {"newAccount": a, "space": 8, "owner": c},
+        ),
     ],
 )
 def test_a_system_instruction(instruction: Instruction, kind: str, info: dict[str, Any]) -> None:

@@ -384,3 +384,16 @@ async def test_a_ledger_that_fails_while_a_notification_is_made_harms_nobody_els
     ledger.broken = True
     ledger.commit(accounts={ADDRESS: Account(1, bytes(165), TOKEN)}, slots=1)
     assert (await ws.told("slotNotification", slots))["slot"] == 11
+
+
+async def test_a_signature_subscribed_while_the_ledger_fails_is_still_notified(
+    ws: Socket, ledger: ScriptedLedger
+) -> None:
+    record = landed(10)
+    ledger.broken = True
+    options = {"commitment": "confirmed"}
+    subscription = await ws.subscribe("signatureSubscribe", record.signature, options)
+    await ws.quiet()
+    ledger.broken = False
+    ledger.commit(record)
+    await ws.told("signatureNotification", subscription)

@@ -136,8 +136,13 @@ class _Client:
         return True
 
     async def _settle_if_landed(self, subscription: Signature) -> None:
-        options = {"searchTransactionHistory": True}
-        answered = await self._call("getSignatureStatuses", [[subscription.signature], options])
+        try:
+            options = {"searchTransactionHistory": True}
+            answered = await self._call("getSignatureStatuses", [[subscription.signature], options])
+        except Exception:
+            # The subscription stays: it is told when the transaction lands.
+            _log.exception("the status of a subscribed signature could not be read")
+            return
         status = answered["value"][0]
         if status is not None and subscription.id in self._subscriptions.by_id:
             slot = answered["context"]["slot"]

@@ -49,9 +49,11 @@ async function transferAndConfirm() {
   });
   const logged = new Promise((resolve) => connection.onLogs(payer.publicKey, resolve));
   const slot = new Promise((resolve) => connection.onSlotChange(resolve));
-  // Subscriptions are sent in the background; the first slot shows that the socket is open.
   await slot;
-  await new Promise((resolve) => setTimeout(resolve, 100));
+  // Subscribing happens in the background and has no promise of its own.
+  while (Object.values(connection._subscriptionsByHash).some((s) => s.state !== "subscribed")) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
   const transaction = new Transaction().add(
     SystemProgram.transfer({
       fromPubkey: payer.publicKey,

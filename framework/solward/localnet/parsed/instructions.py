@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from solward.localnet.parsed.layout import Layout, apply
+from solward.localnet.parsed.layout import Layout, apply, name_accounts
 from solward.localnet.parsed.reader import Parsed, Reader, Unparsable
 from solward.localnet.parsed.stake_instructions import parse_stake_instruction
 from solward.localnet.parsed.token_instructions import parse_token_instruction
@@ -26,7 +26,21 @@ def parse_instruction(program_id: str, accounts: Sequence[str], data: bytes) -> 
 
 def _system(accounts: Sequence[str], data: bytes) -> Parsed:
     read = Reader(data)
-    return apply(_SYSTEM, read.u32(), accounts, read)
+    kind = read.u32()
+    if kind == _CREATE_ALLOW_PREFUND:
+        return _create_allow_prefund(accounts, read)
+    return apply(_SYSTEM, kind, accounts, read)
+
+
+def _create_allow_prefund(accounts: Sequence[str], read: Reader) -> Parsed:
+    lamports = read.u64()
+    # Without lamports nobody pays, and the second account may be missing.
+    names = ("newAccount", "source") if lamports else ("newAccount",)
+    info = name_accounts(names, accounts)
+    if lamports:
+        info["lamports"] = lamports
+    info |= {"space": read.u64(), "owner": read.key()}
+    return {"type": "createAccountAllowPrefund", "info": info}
 
 
 def _associated_token(accounts: Sequence[str], data: bytes) -> Parsed:
@@ -45,6 +59,7 @@ def _text(read: Reader) -> str:
     return read.text(8)
 
 
+_CREATE_ALLOW_PREFUND = 13
 _NONCE = ("nonceAccount", "recentBlockhashesSysvar")
 
 # The numbers are `SystemInstruction`'s.
