@@ -1,0 +1,60 @@
+"""SOLWARD_HOME: one folder, owned by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from solward.errors import ConfigError, HomeLocked
+
+_LOCK_NAME = "solward.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A SOLWARD_HOME this process owns."""
+
+    path: Path
+
+    @classmethod
+    @contextmanager
+    def locked(cls, path: Path) -> Iterator[Home]:
+        """Make the folder where it is missing (mode 0700) and own it until the block ends.
+
+        The lock is the kernel's and goes with the process, a killed one included.
+
+        Raises:
+            HomeLocked: naming the path and the process that owns it.
+            ConfigError: the folder cannot be made or written.
+        """
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.chmod(0o700)
+            descriptor = os.open(path / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigError(f"SOLWARD_HOME {path} cannot be used: {error.strerror}") from None
+        try:
+            _take(descriptor, path)
+            yield cls(path)
+        finally:
+            os.close(descriptor)
+
+
+def _take(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+        by = f"process {owner}" if owner else "another process"
+        raise HomeLocked(
+            f"SOLWARD_HOME {path} is in use by {by}; stop it, or set another SOLWARD_HOME"
+        ) from None
+    # The number only explains a refusal; a disk too full to note it is no reason to stop.
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
