@@ -1,0 +1,172 @@
+import base64
+
+import pytest
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
+from solders.hash import Hash
+from solders.message import Message, MessageV1, TransactionConfig, to_bytes_versioned
+from tests.localnet.node_support import FEE, SOL, Chain, key, pay
+
+VERSION = "3.1.0"
+
+
+async def test_the_node_says_what_it_is(chain: Chain) -> None:
+    assert await chain.call("getHealth") == "ok"
+    assert await chain.call("getVersion") == {"feature-set": 0, "solana-core": VERSION}
+    identity = (await chain.call("getIdentity"))["identity"]
+    assert await chain.call("getSlotLeader") == identity
+    assert await chain.call("getSlotLeaders", 0, 3) == [identity] * 3
+    (node,) = await chain.call("getClusterNodes")
+    assert (node["pubkey"], node["version"]) == (identity, VERSION)
+    assert await chain.call("getRecentPerformanceSamples") == []
+    assert await chain.call("getFirstAvailableBlock") == 0
+    assert await chain.call("minimumLedgerSlot") == 0
+    assert len(bytes(Hash.from_string(await chain.call("getGenesisHash")))) == 32
+
+
+async def test_the_epoch_follows_the_slot(chain: Chain) -> None:
+    await chain.node.advance_slots(32 * 3 + 4)
+    slot = await chain.call("getSlot")
+    assert await chain.call("getEpochInfo") == {
+        "absoluteSlot": slot,
+        "blockHeight": slot,
+        "epoch": 3,
+        "slotIndex": slot % 32,
+        "slotsInEpoch": 32,
+        "transactionCount": 1,
+    }
+    assert await chain.call("getEpochSchedule") == {
+        "firstNormalEpoch": 0,
+        "firstNormalSlot": 0,
+        "leaderScheduleSlotOffset": 32,
+        "slotsPerEpoch": 32,
+        "warmup": False,
+    }
+
+
+async def test_block_times_are_the_clocks(chain: Chain) -> None:
+    chain.clock.slots(100)
+    slot = await chain.call("getSlot")
+    now = chain.clock() // 1000
+    assert await chain.call("getBlockTime", slot) == now
+    assert await chain.call("getBlockTime", slot - 50) == now - 20
+    error = await chain.error("getBlockTime", slot + 1)
+    assert (error.code, error.message) == (-32004, f"Block not available for slot {slot + 1}")
+
+
+async def test_programs_see_the_clock(chain: Chain) -> None:
+    chain.clock.slots(100)
+    sysvar = "SysvarC1ock11111111111111111111111111111111"
+    value = await chain.value("getAccountInfo", sysvar, {"encoding": "jsonParsed"})
+    info = value["data"]["parsed"]["info"]
+    slot = await chain.call("getSlot")
+    assert (info["slot"], info["epoch"]) == (slot, slot // 32)
+    assert info["unixTimestamp"] == chain.clock() // 1000
+    assert info["epochStartTimestamp"] == await chain.call("getBlockTime", slot // 32 * 32)
+
+
+async def test_blocks_are_every_slot_of_a_range(chain: Chain) -> None:
+    chain.clock.slots(5)
+    slot = await chain.call("getSlot")
+    assert await chain.call("getBlocks", slot - 2) == [slot - 2, slot - 1, slot]
+    assert await chain.call("getBlocks", 1, 2) == [1, 2]
+    assert await chain.call("getBlocks", slot + 1, slot + 2) == []
+    chain.clock.slots(600_000)
+    assert (await chain.error("getBlocks", 0)).code == -32602
+
+
+def encoded(message: Message | MessageV1) -> str:
+    return base64.b64encode(to_bytes_versioned(message)).decode("ascii")
+
+
+async def test_the_fee_of_a_message_is_told_before_it_is_paid(chain: Chain) -> None:
+    payer = chain.payer.pubkey()
+    blockhash = await chain.blockhash()
+    transfer = pay(payer, key(), SOL)
+    plain = Message.new_with_blockhash([transfer], payer, blockhash)
+    assert await chain.value("getFeeForMessage", encoded(plain)) == FEE
+    two_signers = Message.new_with_blockhash([pay(key(), payer, SOL)], payer, blockhash)
+    assert await chain.value("getFeeForMessage", encoded(two_signers)) == 2 * FEE
+    budget = [set_compute_unit_limit(10_000), set_compute_unit_price(3_000_000)]
+    priority = Message.new_with_blockhash([*budget, transfer], payer, blockhash)
+    assert await chain.value("getFeeForMessage", encoded(priority)) == FEE + 30_000
+    config = TransactionConfig(priority_fee=777)
+    v1 = MessageV1.try_compile(payer, [transfer], blockhash, config)
+    assert await chain.value("getFeeForMessage", encoded(v1)) == FEE + 777
+    nobody = key()
+    unfunded = Message.new_with_blockhash([pay(nobody, payer, SOL)], nobody, blockhash)
+    assert await chain.value("getFeeForMessage", encoded(unfunded)) == FEE
+
+
+async def test_a_message_without_a_valid_blockhash_has_no_fee(chain: Chain) -> None:
+    payer = chain.payer.pubkey()
+    message = Message.new_with_blockhash([pay(payer, key(), SOL)], payer, Hash.new_unique())
+    assert await chain.value("getFeeForMessage", encoded(message)) is None
+
+
+@pytest.mark.parametrize("text", ["", "!", "AAAA", base64.b64encode(bytes(4)).decode()])
+async def test_what_is_no_message_is_refused(chain: Chain, text: str) -> None:
+    assert (await chain.error("getFeeForMessage", text)).code == -32602
+
+
+async def test_rent_is_that_of_the_network(chain: Chain) -> None:
+    assert await chain.call("getMinimumBalanceForRentExemption", 0) == 890_880
+    assert await chain.call("getMinimumBalanceForRentExemption", 165) == 2_039_280
+    for size in (-1, 2**64, "165", True, 11 * 1024 * 1024):
+        assert (await chain.error("getMinimumBalanceForRentExemption", size)).code == -32602
+
+
+async def test_the_minimum_delegation_is_the_stake_programs(chain: Chain) -> None:
+    assert await chain.value("getStakeMinimumDelegation") == SOL
+
+
+async def test_nobody_pays_for_priority(chain: Chain) -> None:
+    chain.clock.slots(200)
+    fees = await chain.call("getRecentPrioritizationFees", [str(key())])
+    slot = await chain.call("getSlot")
+    assert len(fees) == 150
+    assert fees[-1] == {"prioritizationFee": 0, "slot": slot}
+    assert (await chain.error("getRecentPrioritizationFees", ["abc"])).code == -32602
+
+
+async def test_the_supply_is_all_lamports(chain: Chain) -> None:
+    supply = await chain.value("getSupply")
+    assert supply["total"] == supply["circulating"] > 500_000_000 * SOL
+    assert supply["nonCirculatingAccounts"] == []
+    largest = await chain.value("getLargestAccounts")
+    assert sum(entry["lamports"] for entry in largest) == supply["total"]
+    assert largest[0]["lamports"] < 500_000_000 * SOL
+
+
+async def test_the_validator_votes(chain: Chain) -> None:
+    chain.clock.slots(10)
+    votes = await chain.call("getVoteAccounts")
+    (current,) = votes["current"]
+    slot = await chain.call("getSlot")
+    assert (current["lastVote"], current["rootSlot"]) == (slot, slot - 1)
+    assert current["nodePubkey"] == (await chain.call("getIdentity"))["identity"]
+    account = await chain.value("getAccountInfo", current["votePubkey"], {"encoding": "jsonParsed"})
+    info = account["data"]["parsed"]["info"]
+    assert (info["nodePubkey"], info["commission"]) == (
+        current["nodePubkey"],
+        current["commission"],
+    )
+    only = await chain.call("getVoteAccounts", {"votePubkey": current["votePubkey"]})
+    assert only == votes
+    assert (await chain.call("getVoteAccounts", {"votePubkey": str(key())}))["current"] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("getSlot", [{"minContextSlot": 10**6}]),
+        ("getEpochInfo", [{"minContextSlot": 10**6}]),
+        ("getLatestBlockhash", [{"minContextSlot": 10**6}]),
+        ("getTransactionCount", [{"minContextSlot": 10**6}]),
+        ("getBalance", ["11111111111111111111111111111111", {"minContextSlot": 10**6}]),
+    ],
+)
+async def test_a_slot_to_come_is_not_answered_for(
+    chain: Chain, method: str, params: list[object]
+) -> None:
+    error = await chain.error(method, *params)
+    assert (error.code, error.message) == (-32016, "Minimum context slot has not been reached")
