@@ -96,9 +96,7 @@ class Bank:
     def address(self) -> str:
         return str(self.own)
 
-    def put(
-        self, owner: str, data: bytes, lamports: int = 0, at: Pubkey | None = None
-    ) -> Pubkey:
+    def put(self, owner: str, data: bytes, lamports: int = 0, at: Pubkey | None = None) -> Pubkey:
         at = at or Keypair().pubkey()
         lamports = lamports or (len(data) + 128) * 6960
         self.svm.set_account(at, Account(lamports, data, key(owner)))
@@ -177,7 +175,9 @@ class Bank:
         account = self.svm.get_account(key(address))
         return _state(account) if account else None
 
-    def effects(self, wire: bytes, *, must_run: bool = True, managed: Sequence[str] = ()) -> Effects:
+    def effects(
+        self, wire: bytes, *, must_run: bool = True, managed: Sequence[str] = ()
+    ) -> Effects:
         transaction, keys, simulation = self.simulate(wire, must_run=must_run)
         return analyse(transaction.message, keys, simulation, self.address, managed)
 

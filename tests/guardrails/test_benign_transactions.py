@@ -44,9 +44,7 @@ def test_a_transfer_with_memo_and_priority_fee(bank: Bank) -> None:
     budget = [set_compute_unit_limit(20_000), set_compute_unit_price(1_000)]
     for version in ("legacy", "0"):
         wire = bank.build([*budget, memo, send(bank, friend, 2 * SOL)], version=version)
-        effects = allowed(
-            bank, wire, lamports_out=2 * SOL, destinations=frozenset({str(friend)})
-        )
+        effects = allowed(bank, wire, lamports_out=2 * SOL, destinations=frozenset({str(friend)}))
         assert (effects.lamports_out, effects.fee_lamports) == (2 * SOL, 5_020)
         bank.svm.expire_blockhash()
 
@@ -97,9 +95,7 @@ def close(bank: Bank, account: Pubkey, to: Pubkey) -> Instruction:
 
 def test_wrapping_counts_the_amount_and_unwrapping_nothing(bank: Bank) -> None:
     account = get_associated_token_address(bank.own, bank.wsol)
-    effects = allowed(
-        bank, bank.build(wrap(bank, SOL)), lamports_out=SOL, rent_lamports=RENT_TOKEN
-    )
+    effects = allowed(bank, bank.build(wrap(bank, SOL)), lamports_out=SOL, rent_lamports=RENT_TOKEN)
     assert (effects.lamports_out, effects.rent_lamports) == (SOL, RENT_TOKEN)
     assert effects.tokens_in == {}
 

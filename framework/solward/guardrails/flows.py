@@ -103,8 +103,11 @@ def _balances(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str
     for key in keys:
         if not key.writable:
             continue
-        for sign, state in ((1, view.pre(key.address)), (-1, view.post(key.address))):
-            if state is not None and view.controls(state, key.address):
+        before, after = view.pre(key.address), view.post(key.address)
+        ours = view.controls(before, key.address)
+        # Control that passes to someone else is refused as such; here the account still counts.
+        for sign, state in ((1, before if ours else None), (-1, after)):
+            if state is not None and (ours or view.controls(state, key.address)):
                 lamports += sign * state.lamports
                 token = token_account(state)
                 if token is not None:
