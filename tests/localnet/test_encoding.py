@@ -4,7 +4,7 @@ import base64
 
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from solders.account import Account
 from solders.pubkey import Pubkey
@@ -22,11 +22,13 @@ def account(data: bytes) -> Account:
     return Account(5_000, data, OWNER, True, 2**64 - 1)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=80))
 def test_base58_gives_back_the_bytes_it_was_given(data: bytes) -> None:
     assert b58decode(b58encode(data)) == data
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=64, max_size=64))
 def test_base58_agrees_with_solders(data: bytes) -> None:
     assert b58encode(data) == str(Signature.from_bytes(data))

@@ -1,9 +1,12 @@
 """Instructions made by the public builders, in Agave's jsonParsed shapes."""
 
+import json
 import struct
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from solders import system_program as system
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
@@ -506,3 +509,25 @@ def test_what_is_not_an_instruction_of_its_program_is_unparsable(
 ) -> None:
     with pytest.raises(Unparsable):
         parse_instruction(program, accounts, data)
+
+
+PROGRAMS = ("1" * 32, str(TOKEN), str(TOKEN_2022), STAKE, MEMO)
+HEADS = st.integers(0, 40).flatmap(
+    lambda kind: st.sampled_from((bytes([kind]), struct.pack("<I", kind)))
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(PROGRAMS),
+    st.lists(st.sampled_from((a, b, c, CLOCK, RENT, CONFIG)), max_size=8),
+    st.builds(bytes.__add__, HEADS, st.binary(max_size=150)),
+)
+def test_any_instruction_is_parsed_into_json_or_refused(
+    program: str, accounts: list[str], data: bytes
+) -> None:
+    try:
+        shown = parse_instruction(program, accounts, data)
+    except Unparsable:
+        return
+    json.dumps(shown, allow_nan=False)

@@ -1,6 +1,5 @@
 """The type-length-value extensions behind a Token-2022 mint or token account."""
 
-import struct
 from collections.abc import Callable, Mapping
 
 from solward.localnet.parsed.reader import Parsed, Reader, Unparsable
@@ -75,16 +74,16 @@ def _metadata(read: Reader) -> Parsed:
     return fields
 
 
-def _scaled_ui_amount(read: Reader) -> Parsed:
-    def double() -> str:
-        value: float = struct.unpack("<d", read.take(8))[0]
-        return repr(value).removesuffix(".0")
+def _multiplier(read: Reader) -> str:
+    return str(read.double()).removesuffix(".0")
 
+
+def _scaled_ui_amount(read: Reader) -> Parsed:
     return {
         "authority": read.key_or_none(),
-        "multiplier": double(),
+        "multiplier": _multiplier(read),
         "newMultiplierEffectiveTimestamp": read.signed(8),
-        "newMultiplier": double(),
+        "newMultiplier": _multiplier(read),
     }
 
 

@@ -1,5 +1,7 @@
 """A cursor over little-endian bytes, and what the parsers share."""
 
+import math
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +68,11 @@ class Reader:
     def signed(self, width: int) -> int:
         """A two's complement integer of `width` bytes."""
         return int.from_bytes(self.take(width), "little", signed=True)
+
+    def double(self) -> float | None:
+        """A 64-bit float; None where it is not finite, which JSON cannot say."""
+        value: float = struct.unpack("<d", self.take(8))[0]
+        return value if math.isfinite(value) else None
 
     def boolean(self) -> bool:
         """A byte that is 0 or 1."""

@@ -1,7 +1,5 @@
 """Accounts of the Stake program."""
 
-import struct
-
 from solders.account import Account
 from solders.pubkey import Pubkey
 
@@ -49,6 +47,6 @@ def _stake(read: Reader) -> Parsed:
         "stake": str(read.u64()),
         "activationEpoch": str(read.u64()),
         "deactivationEpoch": str(read.u64()),
-        "warmupCooldownRate": struct.unpack("<d", read.take(8))[0],
+        "warmupCooldownRate": read.double(),
     }
     return {"delegation": delegation, "creditsObserved": read.u64()}

@@ -1,6 +1,5 @@
 """The sysvars clients read: Clock, Rent, EpochSchedule, StakeHistory."""
 
-import struct
 from collections.abc import Callable, Mapping
 
 from solders.account import Account
@@ -37,7 +36,7 @@ def _clock(read: Reader) -> Parsed:
 def _rent(read: Reader) -> Parsed:
     return {
         "lamportsPerByteYear": str(read.u64()),
-        "exemptionThreshold": struct.unpack("<d", read.take(8))[0],
+        "exemptionThreshold": read.double(),
         "burnPercent": read.u8(),
     }
 
