@@ -1,0 +1,158 @@
+"""Act: run the chosen skill, once, on the agent's wallet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Protocol, TypeVar
+
+from solward import jsontext
+from solward.agents.model import Agent
+from solward.agents.think import storable
+from solward.context import AgentView
+from solward.errors import SolwardError
+from solward.provider import ToolCall
+from solward.record import TransactionRecord, TransactionStatus
+from solward.transactions.request import Actor
+
+NO_ACTION = "No action was taken."
+RESUMED_REASONING = (
+    "This cycle was interrupted after its action had been taken; it was not decided again."
+)
+
+_MAX_DEPTH = 32
+
+T = TypeVar("T")
+
+
+class RunSkill(Protocol):
+    """Runs a skill on a wallet: `Solward.run_skill`."""
+
+    def __call__(
+        self,
+        name: str,
+        params: Mapping[str, Any],
+        wallet_id: str,
+        actor: Actor,
+        agent: AgentView | None = None,
+    ) -> Awaitable[str]:
+        """The skill's text outcome; raises what the skill or the engine said."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What was done.
+
+    Attributes:
+        action: `skill({"its": "parameters"})`, None when nothing was chosen.
+        outcome: the skill's text, or why it did not run or succeed.
+        cancelled: the agent was stopped meanwhile; the action was finished all the same.
+    """
+
+    action: str | None
+    outcome: str
+    cancelled: bool = False
+
+
+def actor_of(agent: Agent, cycle: int, skill: str) -> Actor:
+    """The agent as the engine knows it; the action key makes the call the cycle's only one."""
+    scope = f"agent:{agent.id}"
+    return Actor(
+        principal=scope,
+        agent_id=agent.id,
+        limits=((scope, agent.limits),),
+        action_key=f"{agent.id}:{cycle}:{skill}",
+    )
+
+
+async def act(
+    agent: Agent, cycle: int, call: ToolCall | None, *, run_skill: RunSkill, spends: bool
+) -> Act:
+    """Run the call; what the skill, the guardrails or the ledger refuse is its outcome.
+
+    A skill that may spend is never cut off half way: when this is cancelled it is finished
+    first, so that what it paid is also remembered.
+    """
+    if call is None:
+        return Act(None, NO_ACTION)
+    try:
+        params = exact(_parsed(call.arguments))
+        text = jsontext.dumps(params)
+    except (ValueError, TypeError, RecursionError):
+        return Act(storable(f"{call.name}(…)"), "Not executed: the arguments are not valid JSON")
+    action = storable(f"{call.name}({text})")
+    if not isinstance(params, dict):
+        return Act(action, "Not executed: the arguments must be a JSON object")
+    work = run_skill(
+        call.name,
+        params,
+        agent.wallet_id,
+        actor_of(agent, cycle, call.name),
+        AgentView(agent.id, agent.name),
+    )
+    if not spends:
+        return Act(action, storable(await _outcome(work)))
+    outcome, cancelled = await finished(_outcome(work))
+    return Act(action, storable(outcome), cancelled)
+
+
+def resumed(skill: str, record: TransactionRecord) -> Act:
+    """What a cycle did before it was interrupted, from the transaction it left."""
+    action = storable(f"{skill}({jsontext.dumps(dict(record.details))})")
+    if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
+        return Act(action, f"The transaction is {record.status.value}: {record.error}")
+    return Act(action, f"The transaction is {record.status.value}: {record.signature or record.id}")
+
+
+async def finished(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
+    """Await `work` to its end even when cancelled; the flag says whether that was asked for."""
+    task = asyncio.create_task(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise
+            cancelled = True
+        except Exception:
+            break
+    return task.result(), cancelled
+
+
+def exact(value: Any, depth: int = 0) -> Any:
+    """JSON-like data with every float as the Decimal it was written as.
+
+    Raises:
+        ValueError: nested too deep, a number that is not finite, text that is not UTF-8.
+    """
+    if depth > _MAX_DEPTH:
+        raise ValueError("nested too deep")
+    if isinstance(value, float):
+        value = Decimal(repr(value))
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise ValueError("not a finite number")
+    if isinstance(value, str):
+        value.encode()
+    if isinstance(value, Mapping):
+        return {str(key): exact(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [exact(item, depth + 1) for item in value]
+    return value
+
+
+def _parsed(arguments: Any) -> Any:
+    """Some vendors hand over the arguments as JSON text; no arguments mean an empty object."""
+    if arguments is None or arguments == "":
+        return {}
+    return jsontext.loads(arguments) if isinstance(arguments, str) else arguments
+
+
+async def _outcome(work: Awaitable[str]) -> str:
+    try:
+        return await work
+    except SolwardError as error:
+        return str(error)

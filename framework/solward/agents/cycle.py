@@ -1,0 +1,193 @@
+"""One cycle: observe, think, act, remember, over injected parts.
+
+Embedded and distributed runners start the same cycle; nothing here knows what started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, finished, resumed
+from solward.agents.model import Agent, AgentStatus, Decision, MemoryEntry
+from solward.agents.observe import WalletFacts, observe
+from solward.agents.think import NO_REASONING, Complete, storable, think
+from solward.clock import now_ms
+from solward.errors import SolwardError
+from solward.operations.balances import Balances
+from solward.provider import ToolDefinition
+from solward.record import TransactionRecord
+
+ERROR_AFTER = 3
+BACKOFF_CAP_MS = 300_000
+_INTERNAL_ERROR = "The cycle failed with an internal error"
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A cycle that may run.
+
+    Attributes:
+        memory: the latest entries, newest first.
+        taken: the skill and transaction of this cycle's action, when an earlier run of the same
+            cycle got that far and was interrupted.
+    """
+
+    agent: Agent
+    memory: tuple[MemoryEntry, ...]
+    taken: tuple[str, TransactionRecord] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How an agent stands after a cycle; `next_run_ms` is when the next one is due."""
+
+    status: str
+    failures: int
+    error: str | None
+    next_run_ms: int
+
+
+class CycleJournal(Protocol):
+    """Where cycles are entered and left: `remember.Journal`."""
+
+    async def enter(self, agent_id: str, cycle: int) -> Entered | None:
+        """See `Journal.enter`."""
+        ...
+
+    async def leave(self, decision: Decision, fence: int, standing: Standing) -> bool:
+        """See `Journal.leave`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CycleParts:
+    """Everything a cycle touches.
+
+    Attributes:
+        wallet: wallet id -> its name and address.
+        balances: wallet id -> what it holds.
+        recent: wallet id and a number -> its newest transactions.
+        tools: the definitions of all skills.
+        provider: an agent -> how to ask its provider; raises `ProviderError` when it is not
+            installed.
+        spends: whether a skill may spend (an unknown one does not).
+        network: for the system prompt.
+    """
+
+    journal: CycleJournal
+    wallet: Callable[[str], Awaitable[WalletFacts]]
+    balances: Callable[[str], Awaitable[Balances]]
+    recent: Callable[[str, int], Awaitable[Sequence[TransactionRecord]]]
+    tools: Callable[[], tuple[ToolDefinition, ...]]
+    provider: Callable[[Agent], Complete]
+    run_skill: RunSkill
+    spends: Callable[[str], bool]
+    network: str
+    clock: Callable[[], int] = now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The cycle to run next, and when (milliseconds since the epoch)."""
+
+    cycle: int
+    due_ms: int
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What a cycle has come to, kept so that a failure is recorded with what preceded it."""
+
+    observation: dict[str, Any]
+    reasoning: str = NO_REASONING
+    failure: str | None = None
+
+
+async def run_cycle(agent_id: str, cycle: int, parts: CycleParts) -> Next | None:
+    """Run cycle number `cycle` of an agent, unless it is stale.
+
+    A cycle that raises is recorded with the error as its outcome. Cancelled before it acts, it
+    leaves no trace and will be run again under the same number; cancelled while it acts, it
+    finishes and records the action first.
+
+    Returns:
+        What to run next; None when the agent is not to run, or another run took over.
+
+    Raises:
+        StoreError: the store failed; the cycle is not left and must be run again.
+    """
+    entered = await parts.journal.enter(agent_id, cycle)
+    if entered is None:
+        return None
+    began_ms = parts.clock()
+    progress = _Progress({"cycle": cycle})
+    try:
+        done = await _decide_and_act(entered, cycle, parts, progress)
+    except SolwardError as error:
+        progress.failure = str(error)
+        _log.warning("cycle_failed", agent_id=agent_id, cycle=cycle, error=progress.failure)
+        done = Act(None, progress.failure)
+    except Exception:
+        progress.failure = _INTERNAL_ERROR
+        _log.exception("cycle_failed", agent_id=agent_id, cycle=cycle)
+        done = Act(None, progress.failure)
+    decision = Decision(
+        agent_id=agent_id,
+        cycle=cycle,
+        observations=progress.observation,
+        reasoning=progress.reasoning,
+        action=done.action,
+        outcome=storable(done.outcome),
+        created_ms=parts.clock(),
+    )
+    standing = _standing(entered.agent, progress.failure, began_ms, parts.clock())
+    leaving = parts.journal.leave(decision, entered.agent.fence, standing)
+    goes_on, cancelled = await finished(leaving)
+    if cancelled or done.cancelled:
+        raise asyncio.CancelledError
+    return Next(cycle + 1, standing.next_run_ms) if goes_on else None
+
+
+async def _decide_and_act(
+    entered: Entered, cycle: int, parts: CycleParts, progress: _Progress
+) -> Act:
+    agent = entered.agent
+    progress.observation = await observe(agent, cycle, parts, parts.clock())
+    if entered.taken is not None:
+        progress.reasoning = RESUMED_REASONING
+        return resumed(*entered.taken)
+    thought = await think(
+        agent,
+        progress.observation,
+        entered.memory,
+        network=parts.network,
+        tools=parts.tools(),
+        complete=parts.provider(agent),
+    )
+    progress.reasoning = thought.reasoning
+    spends = thought.call is not None and parts.spends(thought.call.name)
+    return await act(agent, cycle, thought.call, run_skill=parts.run_skill, spends=spends)
+
+
+def _standing(agent: Agent, failure: str | None, began_ms: int, ended_ms: int) -> Standing:
+    failures = 0 if failure is None else agent.failures + 1
+    status = AgentStatus.ERROR if failures >= ERROR_AFTER else AgentStatus.RUNNING
+    due_ms = began_ms + backoff_ms(agent.loop_interval_ms, failures)
+    return Standing(status.value, failures, failure, max(due_ms, ended_ms))
+
+
+def backoff_ms(interval_ms: int, failures: int) -> int:
+    """Milliseconds to the next cycle after `failures` failed ones in a row.
+
+    The interval after the first, then double each time, up to five minutes, and never less
+    than the interval.
+    """
+    doublings = min(max(failures - 1, 0), 30)
+    return max(interval_ms, min(interval_ms << doublings, BACKOFF_CAP_MS))

@@ -1,0 +1,176 @@
+"""Reading an agent's fields from a request body; every refusal names the field."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from solward.agents.model import AgentGuardrails
+from solward.errors import InvalidRequest
+from solward.money import sol_to_lamports
+
+DEFAULT_INTERVAL_MS = 60_000
+MIN_INTERVAL_MS = 1_000
+# About 24.8 days: longer cannot be meant, and timers of this length exist everywhere.
+MAX_INTERVAL_MS = 2**31 - 1
+
+_MAX_NAME = 100
+_MAX_MODEL = 200
+_MAX_STRATEGY = 20_000
+_MAX_PER_MINUTE = 1_000_000
+
+GUARDRAIL_FIELDS = ("maxSolPerTransaction", "maxTransactionsPerMinute", "dailySpendingLimitSol")
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What fills an agent's unnamed fields: the service's limits and its default model."""
+
+    guardrails: AgentGuardrails
+    provider: str | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFields:
+    """A valid create request; `wallet_id` is None when a wallet is to be made for the agent."""
+
+    name: str
+    wallet_id: str | None
+    llm_provider: str
+    llm_model: str
+    strategy: str
+    guardrails: AgentGuardrails
+    loop_interval_ms: int
+
+
+def read_create(
+    body: Mapping[str, Any], models: Mapping[str, str], defaults: Defaults
+) -> AgentFields:
+    """Check a create body (contract 4.4), either form; unknown fields are ignored.
+
+    The second form has `maxSolPerTransaction` at the top level and no `walletId`; only there
+    the configured default provider and model fill what is missing.
+
+    Args:
+        models: installed provider -> its default model.
+
+    Raises:
+        InvalidRequest: naming the field.
+    """
+    short = body.get("walletId") is None and "maxSolPerTransaction" in body
+    name = _text(body, "name", _MAX_NAME, printable=True)
+    wallet_id = None if short else _text(body, "walletId", _MAX_NAME)
+    chosen: dict[str, Any] = dict(body)
+    if short:
+        if chosen.get("llmProvider") is None:
+            chosen["llmProvider"] = defaults.provider
+            if chosen.get("llmModel") is None:
+                chosen["llmModel"] = defaults.model
+        if chosen.get("llmModel") is None:
+            chosen["llmModel"] = models.get(str(chosen["llmProvider"]))
+    return AgentFields(
+        name=name,
+        wallet_id=wallet_id,
+        llm_provider=_provider(chosen, models),
+        llm_model=_text(chosen, "llmModel", _MAX_MODEL, printable=True),
+        strategy=_text(body, "strategy", _MAX_STRATEGY),
+        guardrails=read_guardrails(body, defaults.guardrails),
+        loop_interval_ms=_interval(body),
+    )
+
+
+def read_update(
+    body: Mapping[str, Any], providers: Collection[str], current: AgentGuardrails
+) -> dict[str, Any]:
+    """Check a change (PATCH); returns the fields of `AgentFields` that change.
+
+    Raises:
+        InvalidRequest: naming the field; also for `walletId`, which cannot change.
+    """
+    if "walletId" in body:
+        raise InvalidRequest("walletId cannot be changed; create another agent for another wallet")
+    changed: dict[str, Any] = {}
+    if "name" in body:
+        changed["name"] = _text(body, "name", _MAX_NAME, printable=True)
+    if "llmProvider" in body:
+        changed["llm_provider"] = _provider(body, providers)
+    if "llmModel" in body:
+        changed["llm_model"] = _text(body, "llmModel", _MAX_MODEL, printable=True)
+    if "strategy" in body:
+        changed["strategy"] = _text(body, "strategy", _MAX_STRATEGY)
+    if "loopIntervalMs" in body:
+        changed["loop_interval_ms"] = _interval(body)
+    if "guardrails" in body or any(field in body for field in GUARDRAIL_FIELDS):
+        changed["guardrails"] = read_guardrails(body, current)
+    return changed
+
+
+def read_guardrails(body: Mapping[str, Any], defaults: AgentGuardrails) -> AgentGuardrails:
+    """Guardrail numbers from the top level and the `guardrails` object; the object wins."""
+    given = body.get("guardrails")
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise InvalidRequest("guardrails must be an object")
+    values: dict[str, Any] = {}
+    for field in GUARDRAIL_FIELDS:
+        for source, prefix in ((given, "guardrails."), (body, "")):
+            if source.get(field) is not None:
+                values[field] = _guardrail(field, source[field], prefix + field)
+                break
+    return AgentGuardrails(
+        values.get("maxSolPerTransaction", defaults.max_lamports_per_transaction),
+        values.get("maxTransactionsPerMinute", defaults.max_transactions_per_minute),
+        values.get("dailySpendingLimitSol", defaults.daily_lamports),
+    )
+
+
+def _guardrail(field: str, value: object, label: str) -> int:
+    if field == "maxTransactionsPerMinute":
+        return _whole(value, label, 1, _MAX_PER_MINUTE)
+    return sol_to_lamports(value, label)
+
+
+def _interval(body: Mapping[str, Any]) -> int:
+    value = body.get("loopIntervalMs")
+    if value is None:
+        return DEFAULT_INTERVAL_MS
+    return _whole(value, "loopIntervalMs", MIN_INTERVAL_MS, MAX_INTERVAL_MS)
+
+
+def _whole(value: object, field: str, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise InvalidRequest(f"{field} must be a number")
+    # Compared before it is converted: int(Decimal("1e999999999")) would never end.
+    if not (Decimal(value).is_finite() and least <= value <= most and value == int(value)):
+        raise InvalidRequest(f"{field} must be a whole number from {least} to {most}")
+    return int(value)
+
+
+def _provider(body: Mapping[str, Any], providers: Collection[str]) -> str:
+    value = body.get("llmProvider")
+    names = ", ".join(sorted(providers)) or "none is installed"
+    if value is None:
+        raise InvalidRequest(f"llmProvider is required; one of: {names}")
+    if not isinstance(value, str) or value not in providers:
+        raise InvalidRequest(f"llmProvider must be one of: {names}")
+    return value
+
+
+def _text(body: Mapping[str, Any], field: str, most: int, *, printable: bool = False) -> str:
+    value = body.get(field)
+    if value is None:
+        raise InvalidRequest(f"{field} is required")
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{field} must be a string")
+    if not value.strip() or len(value) > most:
+        raise InvalidRequest(f"{field} must have 1 to {most} characters")
+    if printable and not value.isprintable():
+        raise InvalidRequest(f"{field} must have printable characters only")
+    # Neither SQLite text nor UTF-8 holds a lone surrogate, and PostgreSQL refuses NUL.
+    if "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise InvalidRequest(f"{field} must be valid text")
+    return value

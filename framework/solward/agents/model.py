@@ -1,0 +1,254 @@
+"""What an agent is, what it decided and what it remembers, as stored and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from solward import jsontext
+from solward.clock import iso
+from solward.guardrails import ScopeLimits
+from solward.money import lamports_to_sol
+
+
+class AgentStatus(StrEnum):
+    """The status shown (contract 3.1)."""
+
+    IDLE = "idle"
+    """Created, never started."""
+    RUNNING = "running"
+    """Its cycles run."""
+    PAUSED = "paused"
+    """Set aside; start resumes it."""
+    STOPPED = "stopped"
+    """Ended by stop; start runs it again."""
+    ERROR = "error"
+    """Its last three cycles failed; it keeps trying, ever more slowly, until stopped."""
+
+
+class DesiredState(StrEnum):
+    """What was last asked for; a restarted service goes by this, not by the status."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentGuardrails:
+    """An agent's own limits (contract 2.8), in lamports; stated to the model and enforced."""
+
+    max_lamports_per_transaction: int
+    max_transactions_per_minute: int
+    daily_lamports: int
+
+    @property
+    def limits(self) -> ScopeLimits:
+        """The same as the engine enforces it."""
+        return ScopeLimits(
+            max_lamports_per_tx=self.max_lamports_per_transaction,
+            max_tx_per_minute=self.max_transactions_per_minute,
+            daily_lamports=self.daily_lamports,
+        )
+
+    def to_json(self) -> dict[str, Decimal | int]:
+        """Contract 2.8, in SOL."""
+        return {
+            "maxSolPerTransaction": lamports_to_sol(self.max_lamports_per_transaction),
+            "maxTransactionsPerMinute": self.max_transactions_per_minute,
+            "dailySpendingLimitSol": lamports_to_sol(self.daily_lamports),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One agent.
+
+    Attributes:
+        loop_interval_ms: milliseconds from the start of a cycle to the start of the next.
+        next_run_ms: when its next cycle is due; None before the first start.
+        cycle_no: the number of its next cycle, from 1.
+        fence: grows with every entered cycle; a run that lost it can change nothing.
+        failures: cycles in a row that failed.
+        error: why the last one failed, else None.
+        is_llm: False when its provider is not a language model (the rule-based demo).
+    """
+
+    id: str
+    name: str
+    wallet_id: str
+    llm_provider: str
+    llm_model: str
+    strategy: str
+    guardrails: AgentGuardrails
+    loop_interval_ms: int
+    status: AgentStatus
+    desired_state: DesiredState
+    created_ms: int
+    next_run_ms: int | None = None
+    cycle_no: int = 1
+    fence: int = 0
+    failures: int = 0
+    error: str | None = None
+    is_llm: bool = True
+
+    @property
+    def limits(self) -> ScopeLimits:
+        """The agent's limits as the engine enforces them."""
+        return self.guardrails.limits
+
+    def to_json(self) -> dict[str, Any]:
+        """Contract 2.6, with `isLlm`, and `error` while its cycles fail."""
+        body: dict[str, Any] = {
+            "id": self.id,
+            "name": self.name,
+            "walletId": self.wallet_id,
+            "llmProvider": self.llm_provider,
+            "llmModel": self.llm_model,
+            "isLlm": self.is_llm,
+            "strategy": self.strategy,
+            "guardrails": self.guardrails.to_json(),
+            "loopIntervalMs": self.loop_interval_ms,
+            "status": self.status.value,
+            "createdAt": iso(self.created_ms),
+        }
+        if self.error is not None:
+            body["error"] = self.error
+        return body
+
+    def to_row(self) -> dict[str, Any]:
+        """The columns of the agents table."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "wallet_id": self.wallet_id,
+            "llm_provider": self.llm_provider,
+            "llm_model": self.llm_model,
+            "strategy": self.strategy,
+            "guardrails": guardrails_text(self.guardrails),
+            "loop_interval_ms": self.loop_interval_ms,
+            "status": self.status.value,
+            "desired_state": self.desired_state.value,
+            "created_ms": self.created_ms,
+            "next_run_ms": self.next_run_ms,
+            "cycle_no": self.cycle_no,
+            "fence": self.fence,
+            "failures": self.failures,
+            "error": self.error,
+        }
+
+
+def agent_of(row: Mapping[str, Any], *, is_llm: bool = True) -> Agent:
+    """An agent from its row."""
+    fields = dict(row)
+    stored = jsontext.loads(fields["guardrails"])
+    fields["guardrails"] = AgentGuardrails(
+        max_lamports_per_transaction=int(stored["maxSolPerTransaction"] * 10**9),
+        max_transactions_per_minute=int(stored["maxTransactionsPerMinute"]),
+        daily_lamports=int(stored["dailySpendingLimitSol"] * 10**9),
+    )
+    fields["status"] = AgentStatus(fields["status"])
+    fields["desired_state"] = DesiredState(fields["desired_state"])
+    return Agent(**fields, is_llm=is_llm)
+
+
+def guardrails_text(guardrails: AgentGuardrails) -> str:
+    """Guardrails as the store keeps them: JSON with exact decimals."""
+    return jsontext.dumps(guardrails.to_json())
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEntry:
+    """What an agent remembers of one cycle (contract 2.9)."""
+
+    cycle: int
+    reasoning: str
+    action: str | None
+    outcome: str
+    created_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Contract 2.9."""
+        return {
+            "cycle": self.cycle,
+            "reasoning": self.reasoning,
+            "action": self.action,
+            "outcome": self.outcome,
+            "timestamp": iso(self.created_ms),
+        }
+
+
+def memory_of(row: Mapping[str, Any]) -> MemoryEntry:
+    """A memory entry from its row."""
+    return MemoryEntry(
+        row["cycle"], row["reasoning"], row["action"], row["outcome"], row["created_ms"]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One cycle as decided and carried out (contract 2.9).
+
+    Attributes:
+        observations: what was observed, JSON-able; amounts are Decimal.
+        action: `skill({"its": "parameters"})`, None when nothing was done.
+    """
+
+    agent_id: str
+    cycle: int
+    observations: Mapping[str, Any]
+    reasoning: str
+    action: str | None
+    outcome: str
+    created_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Contract 2.9."""
+        return {
+            "agentId": self.agent_id,
+            "cycle": self.cycle,
+            "observations": dict(self.observations),
+            "reasoning": self.reasoning,
+            "action": self.action,
+            "outcome": self.outcome,
+            "timestamp": iso(self.created_ms),
+        }
+
+
+def decision_of(row: Mapping[str, Any]) -> Decision:
+    """A decision from its row."""
+    return Decision(
+        row["agent_id"],
+        row["cycle"],
+        jsontext.loads(row["observations"]),
+        row["reasoning"],
+        row["action"],
+        row["outcome"],
+        row["created_ms"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStatistics:
+    """How many agents there are, and how many show each status."""
+
+    total: int
+    running: int
+    stopped: int
+    idle: int
+    paused: int
+    error: int
+
+    def to_json(self) -> dict[str, int]:
+        """Both shapes of contract 2.10."""
+        return {
+            "total": self.total,
+            "running": self.running,
+            "totalAgents": self.total,
+            "runningAgents": self.running,
+            "stoppedAgents": self.stopped,
+            "idleAgents": self.idle,
+        }

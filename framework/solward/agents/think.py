@@ -1,0 +1,121 @@
+"""Think: ask the agent's provider what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from solward.agents.model import Agent, MemoryEntry
+from solward.agents.prompt import chat_message, cycle_message, system_prompt
+from solward.errors import ProviderError, SolwardError
+from solward.provider import Completion, CompletionRequest, Message, ToolCall, ToolDefinition
+
+NO_REASONING = "No explicit reasoning was given."
+MEMORY_GIVEN = 10  # contract 2.9
+# Providers have deadlines of their own; this one holds for a plugin that has none.
+THINK_TIMEOUT_S = 180.0
+# Enough for any sensible reasoning; a runaway model must not fill the store.
+MAX_TEXT = 10_000
+
+Complete = Callable[[CompletionRequest], Awaitable[Completion]]
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What the model answered: its reasoning, and the call it chose (None: wait)."""
+
+    reasoning: str
+    call: ToolCall | None
+
+
+async def think(
+    agent: Agent,
+    observation: Mapping[str, Any],
+    memory: Sequence[MemoryEntry],
+    *,
+    network: str,
+    tools: tuple[ToolDefinition, ...],
+    complete: Complete,
+    timeout_s: float = THINK_TIMEOUT_S,
+) -> Thought:
+    """One completion; the first tool call is the action.
+
+    Args:
+        memory: the latest entries, newest first; at most ten are given.
+
+    Raises:
+        ProviderError: no usable answer.
+    """
+    request = CompletionRequest(
+        model=agent.llm_model,
+        system=system_prompt(agent, network),
+        messages=(Message("user", cycle_message(observation, memory[:MEMORY_GIVEN])),),
+        tools=tools,
+        observation=observation,
+        strategy=agent.strategy,
+    )
+    completion = await ask(agent, complete, request, timeout_s)
+    text = (completion.text or "").strip()
+    return Thought(
+        storable(text) or NO_REASONING,
+        completion.tool_calls[0] if completion.tool_calls else None,
+    )
+
+
+async def reply(
+    agent: Agent,
+    message: str,
+    memory: Sequence[MemoryEntry],
+    *,
+    network: str,
+    complete: Complete,
+    timeout_s: float = THINK_TIMEOUT_S,
+) -> str:
+    """The model's text answer to a person (contract 4.5); tool calls are not run.
+
+    Raises:
+        ProviderError: no usable answer.
+    """
+    request = CompletionRequest(
+        model=agent.llm_model,
+        system=system_prompt(agent, network),
+        messages=(Message("user", chat_message(message, memory[:MEMORY_GIVEN])),),
+        strategy=agent.strategy,
+    )
+    completion = await ask(agent, complete, request, timeout_s)
+    return (completion.text or "").strip()
+
+
+async def ask(
+    agent: Agent, complete: Complete, request: CompletionRequest, timeout_s: float
+) -> Completion:
+    """One call of the provider; whatever goes wrong inside it is a `ProviderError`."""
+    name = agent.llm_provider
+    try:
+        async with asyncio.timeout(timeout_s):
+            completion = await complete(request)
+    except SolwardError:
+        raise
+    except TimeoutError:
+        raise ProviderError(
+            f"Provider {name!r} did not answer within {timeout_s:g} s", retryable=True
+        ) from None
+    except Exception as error:
+        _log.exception("provider_failed", agent_id=agent.id, provider=name)
+        raise ProviderError(f"Provider {name!r} failed with an internal error") from error
+    if not isinstance(completion, Completion):
+        raise ProviderError(f"Provider {name!r} did not answer with a Completion")
+    return completion
+
+
+def storable(text: str) -> str:
+    """`text` cut to what the store keeps of one text, without what no database takes."""
+    # A model's JSON can hold lone surrogates, which are not UTF-8; PostgreSQL refuses NUL.
+    text = text[:MAX_TEXT].replace("\x00", "")
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,83 @@
+"""The demo: a wallet and a running agent that needs no model, no key and no network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from solward.agents.model import Agent, AgentStatus
+
+if TYPE_CHECKING:
+    from solward.service import Solward
+    from solward.wallets import Wallet
+
+DEMO_AGENT = "demo-agent"
+PROVIDER = "rules"
+LOOP_INTERVAL_MS = 5_000
+
+_WALLET_TAG = "solward-demo"
+_SAVINGS_TAG = "solward-demo-savings"
+
+# Within the default limits for days: at 12 cycles a minute it makes at most 5 transactions a
+# minute (limit 5) and moves 0.006 SOL a minute, 8.64 SOL a day (limit 10).
+_STRATEGY = """\
+# Rules of the demo provider, which is not a language model. The first that matches is taken.
+when balance.SOL < 0.5 do airdrop amount=1
+every 6 cycles do swap inputToken=SOL outputToken=USDC amount=0.002
+every 4 cycles do transfer to={savings} amount=0.001
+always do wait
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSeed:
+    """What the demo consists of.
+
+    Attributes:
+        wallet: the agent's wallet.
+        savings: the wallet it sends small amounts to.
+        agent: driven by the rule-based provider, which is not a language model.
+    """
+
+    wallet: Wallet
+    savings: Wallet
+    agent: Agent
+
+
+async def seed_demo(service: Solward) -> DemoSeed:
+    """Make the demo's wallets and its agent where they are missing, and start a new agent.
+
+    Idempotent over restarts: an agent that was stopped stays stopped.
+
+    Raises:
+        InvalidRequest: the `rules` provider is not loaded (the service runs without demo).
+    """
+    wallet = await _wallet(service, "demo", _WALLET_TAG)
+    savings = await _wallet(service, "demo-savings", _SAVINGS_TAG)
+    agent = await _agent(service, wallet, savings)
+    if agent.status is AgentStatus.IDLE:
+        agent = await service.agents.start(agent.id)
+    return DemoSeed(wallet, savings, agent)
+
+
+async def _wallet(service: Solward, name: str, tag: str) -> Wallet:
+    for wallet in await service.wallets.list():
+        if tag in wallet.tags:
+            return wallet
+    return await service.wallets.create(name, (tag,))
+
+
+async def _agent(service: Solward, wallet: Wallet, savings: Wallet) -> Agent:
+    for agent in await service.agents.list():
+        if (agent.name, agent.wallet_id, agent.llm_provider) == (DEMO_AGENT, wallet.id, PROVIDER):
+            return agent
+    return await service.agents.create(
+        {
+            "name": DEMO_AGENT,
+            "walletId": wallet.id,
+            "llmProvider": PROVIDER,
+            "llmModel": PROVIDER,
+            "strategy": _STRATEGY.format(savings=savings.address),
+            "loopIntervalMs": LOOP_INTERVAL_MS,
+        }
+    )

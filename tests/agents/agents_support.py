@@ -1,0 +1,148 @@
+"""Parts for cycles without a store or a ledger: what they did is kept in plain lists."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+from solward.agents.cycle import CycleParts, Entered, Standing
+from solward.agents.model import Agent, AgentGuardrails, AgentStatus, Decision, DesiredState
+from solward.context import AgentView
+from solward.operations.balances import Balances, TokenBalance
+from solward.provider import Completion, CompletionRequest, ToolCall, ToolDefinition
+from solward.record import TransactionRecord, TransactionStatus
+from solward.transactions.request import Actor
+
+SOL = 10**9
+USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
+ADDRESS = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
+
+AGENT = Agent(
+    id="a1",
+    name="Ada",
+    wallet_id="w1",
+    llm_provider="scripted",
+    llm_model="model-1",
+    strategy="Keep half a SOL.",
+    guardrails=AgentGuardrails(2 * SOL, 5, 10 * SOL),
+    loop_interval_ms=60_000,
+    status=AgentStatus.RUNNING,
+    desired_state=DesiredState.RUNNING,
+    created_ms=1_700_000_000_000,
+    fence=1,
+)
+TOOLS = (ToolDefinition("transfer", "Send SOL.", {"type": "object"}),)
+
+
+@dataclass(frozen=True)
+class Facts:
+    name: str = "demo"
+    address: str = ADDRESS
+
+
+def record(**changes: Any) -> TransactionRecord:
+    plain = TransactionRecord(
+        id="t1",
+        wallet_id="w1",
+        type="transfer",
+        status=TransactionStatus.CONFIRMED,
+        details={"from": ADDRESS, "to": ADDRESS, "amount": Decimal("0.01")},
+        guardrails_applied=("max_per_tx",),
+        created_ms=1_700_000_000_000,
+        signature="5sig",
+    )
+    return replace(plain, **changes)
+
+
+@dataclass
+class Notebook:
+    """A journal in memory for one agent."""
+
+    agent: Agent = AGENT
+    entered: Entered | None = None
+    decisions: list[Decision] = field(default_factory=list)
+    standings: list[Standing] = field(default_factory=list)
+    goes_on: bool = True
+
+    async def enter(self, agent_id: str, cycle: int) -> Entered | None:
+        return self.entered or Entered(self.agent, ())
+
+    async def leave(self, decision: Decision, fence: int, standing: Standing) -> bool:
+        assert fence == (self.entered.agent if self.entered else self.agent).fence
+        self.decisions.append(decision)
+        self.standings.append(standing)
+        return self.goes_on
+
+
+@dataclass
+class Skills:
+    """Runs no skill: notes what was asked for and answers as told."""
+
+    answer: Callable[[], Awaitable[str]]
+    asked: list[tuple[str, Mapping[str, Any], str, Actor]] = field(default_factory=list)
+
+    async def run(
+        self,
+        name: str,
+        params: Mapping[str, Any],
+        wallet_id: str,
+        actor: Actor,
+        agent: AgentView | None = None,
+    ) -> str:
+        self.asked.append((name, params, wallet_id, actor))
+        return await self.answer()
+
+
+async def done() -> str:
+    return "Sent."
+
+
+class Scripted:
+    """A provider that gives prepared answers, and keeps what it was asked."""
+
+    def __init__(self, *answers: Completion | Exception) -> None:
+        self.answers = list(answers)
+        self.requests: list[CompletionRequest] = []
+
+    async def complete(self, request: CompletionRequest) -> Completion:
+        self.requests.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def calls(name: str, arguments: Any, text: str | None = "Because.") -> Completion:
+    return Completion(text, (ToolCall(name, arguments),))
+
+
+def parts(
+    scripted: Scripted,
+    notebook: Notebook | None = None,
+    skills: Skills | None = None,
+    **changes: Any,
+) -> CycleParts:
+    async def wallet(wallet_id: str) -> Facts:
+        return Facts()
+
+    async def balances(wallet_id: str) -> Balances:
+        return Balances(1_500_000_000, (TokenBalance(USDC, 2_500_000, 6, "USDC"),))
+
+    async def recent(wallet_id: str, limit: int) -> Sequence[TransactionRecord]:
+        return [record()][:limit]
+
+    ready = CycleParts(
+        journal=notebook or Notebook(),
+        wallet=wallet,
+        balances=balances,
+        recent=recent,
+        tools=lambda: TOOLS,
+        provider=lambda agent: scripted.complete,
+        run_skill=(skills or Skills(done)).run,
+        spends=lambda skill: skill == "transfer",
+        network="localnet",
+        clock=lambda: 1_700_000_001_000,
+    )
+    return replace(ready, **changes)
