@@ -10,12 +10,22 @@ from dataclasses import replace
 
 import pytest
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
+from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
+from solders.system_program import TransferParams, transfer
+from spl.token.instructions import create_idempotent_associated_token_account
 from tests.guardrails.attacks import ATTACKS, Attack, move_tokens, pay, set_authority, token, u64
 from tests.guardrails.bank import POLICY, ROUTER, SOL, Bank, verdict
 
-from solward.guardrails import Effects, Intent, UntrustedSimulation, inner_from_json
+from solward.guardrails import (
+    Effects,
+    Intent,
+    Simulation,
+    UntrustedSimulation,
+    analyse,
+    inner_from_json,
+)
 
 DECLARED = 10_000_000
 IDS = [attack.name for attack in ATTACKS]
@@ -100,9 +110,7 @@ def test_22_a_second_managed_wallet_may_not_sign_along(bank: Bank) -> None:
     assert judged.rule == "authority_change"
 
 
-def pay_from(payer: Keypair, to: Pubkey) -> object:
-    from solders.system_program import TransferParams, transfer
-
+def pay_from(payer: Keypair, to: Pubkey) -> Instruction:
     return transfer(TransferParams(from_pubkey=payer.pubkey(), to_pubkey=to, lamports=SOL))
 
 
@@ -132,8 +140,6 @@ def test_24_a_token_account_of_a_blocked_owner_is_found(bank: Bank) -> None:
 
 
 def test_19_a_single_account_for_a_stranger_is_refused_too(bank: Bank) -> None:
-    from spl.token.instructions import create_idempotent_associated_token_account
-
     other = Pubkey.new_unique()
     wire = bank.build([create_idempotent_associated_token_account(bank.own, other, bank.mint)])
     declared = replace(intent(bank), rent_lamports=10_000_000)
@@ -161,8 +167,6 @@ def test_30_a_ledger_that_hides_inner_instructions_is_not_believed() -> None:
 
 
 def test_30_a_writable_account_that_is_not_shown_is_refused(bank: Bank) -> None:
-    from solward.guardrails import Simulation, analyse
-
     transaction, keys, full = bank.simulate(bank.build([pay(bank, DECLARED)]))
     hidden = str(bank.stranger.pubkey())
     for pre, post in (

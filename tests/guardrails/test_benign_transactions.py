@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
@@ -12,6 +14,7 @@ from solders.system_program import (
     create_account,
     transfer,
 )
+from solders.transaction import VersionedTransaction
 from spl.token import instructions as spl
 from spl.token import models
 from spl.token.instructions import get_associated_token_address
@@ -25,14 +28,12 @@ def send(bank: Bank, to: Pubkey, lamports: int) -> Instruction:
     return transfer(TransferParams(from_pubkey=bank.own, to_pubkey=to, lamports=lamports))
 
 
-def allowed(bank: Bank, wire: bytes, **declared: object) -> Effects:
+def allowed(bank: Bank, wire: bytes, **declared: Any) -> Effects:
     effects = bank.effects(wire)
-    intent = Intent(type="other", wallet=bank.address, **declared)  # type: ignore[arg-type]
+    intent = Intent(type="other", wallet=bank.address, **declared)
     judged = verdict(intent, effects)
     assert judged.allowed, (judged, effects)
     before = bank.svm.get_balance(bank.own) or 0
-    from solders.transaction import VersionedTransaction
-
     bank.svm.send_transaction(VersionedTransaction.from_bytes(wire))
     assert before - (bank.svm.get_balance(bank.own) or 0) <= max_debit(intent, effects)
     return effects
@@ -109,7 +110,8 @@ def test_wrapped_in_passing_counts_once(bank: Bank) -> None:
     account = get_associated_token_address(bank.own, bank.wsol)
     market = bank.put_tokens(bank.wsol, bank.friend.pubkey(), 0)
     pay = spl.transfer(models.TransferParams(
-        program_id=key(TOKENKEG), source=account, dest=market, owner=bank.own, amount=SOL))  # fmt: skip
+        program_id=key(TOKENKEG), source=account, dest=market, owner=bank.own,
+        amount=SOL))  # fmt: skip
     wire = bank.build([*wrap(bank, SOL), pay, close(bank, account, bank.own)])
     effects = allowed(bank, wire, lamports_out=SOL, rent_lamports=RENT_TOKEN)
     assert (effects.lamports_out, effects.tokens_out) == (SOL, {})
@@ -169,7 +171,8 @@ def test_a_launched_mint_is_rent_and_belongs_to_the_wallet(bank: Bank) -> None:
         from_pubkey=bank.own, to_pubkey=mint.pubkey(), lamports=rent, space=82,
         owner=key(TOKENKEG)))  # fmt: skip
     init = spl.initialize_mint2(models.InitializeMint2Params(
-        decimals=9, program_id=key(TOKENKEG), mint=mint.pubkey(), mint_authority=bank.own))  # fmt: skip
+        decimals=9, program_id=key(TOKENKEG), mint=mint.pubkey(),
+        mint_authority=bank.own))  # fmt: skip
     account = get_associated_token_address(bank.own, mint.pubkey())
     supply = spl.mint_to(models.MintToParams(
         program_id=key(TOKENKEG), mint=mint.pubkey(), dest=account, mint_authority=bank.own,
