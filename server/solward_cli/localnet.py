@@ -2,27 +2,21 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import click
-import platformdirs
 
+from solward.errors import ConfigError
 from solward.localnet.errors import LedgerLocked, LedgerMismatch
 from solward.localnet.node import Localnet
 from solward.localnet.options import MIN_SLOTS_PER_EPOCH, LocalnetOptions
 from solward.localnet.server import Addresses, serving
 from solward.localnet.storage import reset
+from solward.settings import Settings
 
 _PORT = click.IntRange(0, 65535)
-
-
-def default_ledger() -> Path:
-    """`localnet.db` in `SOLWARD_HOME`, or in the user's data folder where that is unset."""
-    home = os.environ.get("SOLWARD_HOME")
-    return Path(home or platformdirs.user_data_dir("solward", appauthor=False)) / "localnet.db"
 
 
 @click.command()
@@ -41,16 +35,15 @@ def default_ledger() -> Path:
 @click.option(
     "--slot-ms",
     type=click.IntRange(1),
-    default=400,
-    show_default=True,
-    help="Milliseconds of a slot.",
+    default=None,
+    help="Milliseconds of a slot.  [default: LOCALNET_SLOT_MS or 400]",
 )
 @click.option(
     "--slots-per-epoch",
     type=click.IntRange(MIN_SLOTS_PER_EPOCH),
-    default=432,
-    show_default=True,
-    help="Slots of an epoch; counts when the ledger is created.",
+    default=None,
+    help="Slots of an epoch; counts when the ledger is created.  "
+    "[default: LOCALNET_SLOTS_PER_EPOCH or 432]",
 )
 def localnet(
     host: str,
@@ -58,19 +51,23 @@ def localnet(
     ws_port: int | None,
     ledger: Path | None,
     do_reset: bool,
-    slot_ms: int,
-    slots_per_epoch: int,
+    slot_ms: int | None,
+    slots_per_epoch: int | None,
 ) -> None:
     """Serve a local Solana ledger: JSON-RPC over HTTP and WebSocket, no network needed."""
-    path = default_ledger() if ledger is None else ledger
-    options = LocalnetOptions(slot_ms=slot_ms, slots_per_epoch=slots_per_epoch)
     try:
+        settings = Settings()
+        path = settings.localnet_path if ledger is None else ledger
+        options = LocalnetOptions(
+            slot_ms=slot_ms or settings.localnet_slot_ms,
+            slots_per_epoch=slots_per_epoch or settings.localnet_slots_per_epoch,
+        )
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if do_reset:
             reset(path)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(path, options, host, port, ws_port))
-    except (LedgerLocked, LedgerMismatch) as error:
+    except (ConfigError, LedgerLocked, LedgerMismatch) as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(f"the localnet could not start: {error}") from None

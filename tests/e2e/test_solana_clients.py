@@ -372,3 +372,11 @@ def test_an_option_out_of_range_is_named(tmp_path: Path, arguments: tuple[str, s
     refused = command(*arguments, home=tmp_path)
     assert refused.returncode == 2
     assert arguments[0] in refused.stderr
+
+
+def test_a_wrong_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALNET_SLOT_MS", "soon")
+    refused = command("--port", "0", home=tmp_path)
+    assert refused.returncode == 1
+    assert "LOCALNET_SLOT_MS" in refused.stderr
+    assert "Traceback" not in refused.stderr
