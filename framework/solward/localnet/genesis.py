@@ -35,7 +35,7 @@ _RENT = Pubkey.from_string("SysvarRent111111111111111111111111111111111")
 _VOTE_ACCOUNT_BYTES = 3762
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Cast:
     """The keys every ledger has, derived from its seed: secrets of a play ledger, kept inside."""
 

@@ -14,11 +14,12 @@ from solward.localnet.errors import (
     RpcError,
     invalid_params,
 )
+from solward.localnet.execution import Execution
 from solward.localnet.ledger import Ledger
 from solward.localnet.parsed.tokens import ui_token_amount
 from solward.localnet.records import StoredTransaction
 from solward.localnet.txerrors import error_text
-from solward.localnet.vm import Execution, VmPanic
+from solward.localnet.vm import VmPanic
 
 MEMO_PROGRAMS = frozenset(
     Pubkey.from_string(address)
@@ -59,13 +60,9 @@ def read_transaction(wire: bytes) -> VersionedTransaction:
         ) from None
     try:
         tx.sanitize()
-    except Exception as error:  # solders.SanitizeError is no subclass of anything narrower
-        raise invalid_params(f"invalid transaction: {_sanitize_text(error)}") from None
+    except Exception:  # solders.SanitizeError is no subclass of anything narrower
+        raise invalid_params(f"invalid transaction: {error_text('SanitizeFailure')}") from None
     return tx
-
-
-def _sanitize_text(_error: Exception) -> str:
-    return error_text("SanitizeFailure")
 
 
 def signatures_hold(tx: VersionedTransaction) -> bool:

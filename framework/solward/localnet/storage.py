@@ -65,6 +65,8 @@ class Storage:
             LedgerLocked: another process, or another localnet of this one, has it open.
             LedgerMismatch: the file is no ledger, or one of another version.
         """
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
         self._connection = sqlite3.connect(
             ":memory:" if path is None else path,
             isolation_level=None,

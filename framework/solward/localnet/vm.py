@@ -6,11 +6,8 @@ here: the priority fee in the message of a v1 transaction, and the nonce that ad
 the rest of its transaction fails.
 """
 
-import base64
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from solders.account import Account
@@ -22,14 +19,10 @@ from solders.message import Message, MessageV0, MessageV1
 from solders.pubkey import Pubkey
 from solders.stake_history import StakeHistory, StakeHistoryEntry
 from solders.transaction import VersionedTransaction
-from solders.transaction_metadata import (
-    FailedTransactionMetadata,
-    SimulatedTransactionInfo,
-    TransactionMetadata,
-)
+from solders.transaction_metadata import FailedTransactionMetadata, SimulatedTransactionInfo
 
 from solward.localnet.accountindex import AccountIndex
-from solward.localnet.base58 import b58encode
+from solward.localnet.execution import Execution, Keys, executed, refused
 from solward.localnet.stake import STAKE_PROGRAM, Delegation, Entry, read_delegation
 
 AnyMessage = Message | MessageV0 | MessageV1
@@ -43,42 +36,6 @@ _NONCE_BYTES = 80
 
 class VmPanic(Exception):
     """LiteSVM panicked: its state is not to be trusted any more and must be built anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """The accounts of a transaction: the message's own, then those loaded from lookup tables."""
-
-    all: tuple[Pubkey, ...]
-    writable: tuple[bool, ...]
-    programs: frozenset[int]
-    loaded_writable: tuple[Pubkey, ...]
-    loaded_readonly: tuple[Pubkey, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """What became of a transaction. `landed` means that its fee was charged.
-
-    `pre` and `post` are the accounts of `keys`, in order, before and after; None where there is no
-    account. The other fields have the shapes of `StoredTransaction`.
-    """
-
-    keys: Keys
-    err: Any | None
-    landed: bool
-    fee: int
-    compute_units: int
-    logs: tuple[str, ...]
-    inner: tuple[dict[str, Any], ...]
-    return_data: dict[str, Any] | None
-    pre: tuple[Account | None, ...]
-    post: tuple[Account | None, ...]
-
-    def changed(self) -> dict[Pubkey, Account | None]:
-        """The accounts the transaction left different from what they were."""
-        states = zip(self.keys.all, self.keys.writable, self.pre, self.post, strict=True)
-        return {key: post for key, writable, pre, post in states if writable and pre != post}
 
 
 class Vm:
@@ -157,7 +114,7 @@ class Vm:
         pre = self._states(keys)
         extra = priority_fee_of_message(tx.message)
         if not self._take(keys.all[0], pre[0], extra):
-            return _refused(keys, pre, extra)
+            return refused(keys, pre, extra)
         result = self._guarded(self._svm.send_transaction, tx)
         post = self._states(keys)
         failed = isinstance(result, FailedTransactionMetadata)
@@ -169,7 +126,7 @@ class Vm:
         elif failed and landed and nonce is not None:
             self._advance_nonce(nonce, bytes(tx.message.recent_blockhash))
             post = self._states(keys)
-        execution = _execution(keys, result, landed=landed, extra=extra, pre=pre, post=post)
+        execution = executed(keys, result, landed=landed, extra=extra, pre=pre, post=post)
         for address, account in execution.changed().items():
             self.index.update(address, account)
         return execution
@@ -184,7 +141,7 @@ class Vm:
         pre = self._states(keys)
         extra = priority_fee_of_message(tx.message)
         if not self._take(keys.all[0], pre[0], extra):
-            return _refused(keys, pre, extra)
+            return refused(keys, pre, extra)
         try:
             result = self._guarded(self._svm.simulate_transaction, tx)
         finally:
@@ -195,7 +152,7 @@ class Vm:
             after = dict(result.post_accounts())
             states = zip(keys.all, pre, strict=True)
             post = tuple(_living(after.get(key, old)) for key, old in states)
-        return _execution(keys, result, landed=False, extra=extra, pre=pre, post=post)
+        return executed(keys, result, landed=False, extra=extra, pre=pre, post=post)
 
     def keys(self, message: AnyMessage) -> Keys:
         """The accounts of a message; those of a lookup table that cannot be read are left out."""
@@ -302,65 +259,3 @@ def _living(account: Account | None) -> Account | None:
 
 def _lamports(account: Account | None) -> int:
     return 0 if account is None else account.lamports
-
-
-def _refused(keys: Keys, pre: tuple[Account | None, ...], fee: int) -> Execution:
-    return Execution(keys, "InsufficientFundsForFee", False, fee, 0, (), (), None, pre, pre)
-
-
-def _execution(
-    keys: Keys,
-    result: Any,
-    *,
-    landed: bool,
-    extra: int,
-    pre: tuple[Account | None, ...],
-    post: tuple[Account | None, ...],
-) -> Execution:
-    err: Any | None = None
-    meta = result if isinstance(result, TransactionMetadata) else result.meta()
-    if isinstance(result, FailedTransactionMetadata):
-        err = json.loads(result.to_json())["err"]
-    return Execution(
-        keys=keys,
-        err=err,
-        landed=landed,
-        fee=meta.fee() + extra,
-        compute_units=meta.compute_units_consumed(),
-        logs=tuple(meta.logs()),
-        inner=_inner(meta),
-        return_data=_return_data(meta),
-        pre=pre,
-        post=post,
-    )
-
-
-def _inner(meta: TransactionMetadata) -> tuple[dict[str, Any], ...]:
-    groups = []
-    for index, group in enumerate(meta.inner_instructions()):
-        if not group:
-            continue
-        instructions = []
-        for inner in group:
-            instruction = inner.instruction()
-            instructions.append(
-                {
-                    "programIdIndex": instruction.program_id_index,
-                    "accounts": list(instruction.accounts),
-                    "data": b58encode(bytes(instruction.data)),
-                    "stackHeight": inner.stack_height(),
-                }
-            )
-        groups.append({"index": index, "instructions": instructions})
-    return tuple(groups)
-
-
-def _return_data(meta: TransactionMetadata) -> dict[str, Any] | None:
-    returned = meta.return_data()
-    data = bytes(returned.data)
-    if not data:
-        return None
-    return {
-        "programId": str(returned.program_id),
-        "data": [base64.b64encode(data).decode("ascii"), "base64"],
-    }

@@ -6,6 +6,7 @@ from solders.pubkey import Pubkey
 
 from solward.localnet.encoding import check_account_encoding, decode_transaction, encode_account
 from solward.localnet.errors import invalid_params
+from solward.localnet.execution import Execution
 from solward.localnet.landing import (
     balances,
     read_transaction,
@@ -30,7 +31,6 @@ from solward.localnet.params import (
     string_at,
 )
 from solward.localnet.txjson import parsed_inner_instructions
-from solward.localnet.vm import Execution
 
 
 def simulate_transaction(ledger: Ledger, params: Params) -> dict[str, Any]:
