@@ -32,19 +32,21 @@ def decode_stake(call: Call, view: View) -> None:
         IndexError: the instruction has fewer accounts or bytes than its kind needs.
     """
     kind = int.from_bytes(call.data[:4], "little") if len(call.data) >= 4 else -1
-    accounts, data = call.accounts, call.data
+    # The program takes its sysvar accounts or does without them; what is left has one order.
+    accounts = tuple(account for account in call.accounts if not account.startswith("Sysvar"))
+    data = call.data
     if kind == _INITIALIZE:
         view.change("staker", accounts[0], _key(data, 4))
         view.change("withdrawer", accounts[0], _key(data, 36))
         if any(data[68:84]):
             view.change("lockup", accounts[0], _key(data, 84))
     elif kind == _INITIALIZE_CHECKED:
-        view.change("staker", accounts[0], accounts[2])
-        view.change("withdrawer", accounts[0], accounts[3])
+        view.change("staker", accounts[0], accounts[1])
+        view.change("withdrawer", accounts[0], accounts[2])
     elif kind in (_AUTHORIZE, _AUTHORIZE_WITH_SEED):
         view.change(_role(data, 36), accounts[0], _key(data, 4))
     elif kind in (_AUTHORIZE_CHECKED, _AUTHORIZE_CHECKED_WITH_SEED):
-        view.change(_role(data, 4), accounts[0], accounts[3])
+        view.change(_role(data, 4), accounts[0], accounts[2])
     elif kind in (_SET_LOCKUP, _SET_LOCKUP_CHECKED):
         view.change("lockup", accounts[0], None)
     elif kind in (_SPLIT, _MOVE_STAKE, _MOVE_LAMPORTS):

@@ -21,6 +21,7 @@ from solward.guardrails.programs import (
     TOKEN_PROGRAMS,
 )
 
+_AUTHORITY_TYPES = ("mintTokens", "freezeAccount", "accountOwner", "closeAccount")
 _RENT = "SysvarRent111111111111111111111111111111111"
 
 
@@ -65,6 +66,19 @@ def _system(kind: str, info: Mapping[Any, Any]) -> tuple[tuple[str, ...], bytes 
     if kind == "createAccount":
         data = _u32(0) + _u64(info["lamports"]) + _u64(info["space"]) + _key(info["owner"])
         return _names(info, "source", "newAccount"), data
+    if kind == "createAccountAllowPrefund":
+        data = _u32(13) + _u64(info.get("lamports", 0)) + _u64(info["space"]) + _key(info["owner"])
+        return _names(info, *(name for name in ("newAccount", "source") if name in info)), data
+    if kind == "createAccountWithSeed":
+        seed = str(info["seed"]).encode()
+        data = _u32(3) + _key(info["base"]) + _u64(len(seed)) + seed
+        data += _u64(info["lamports"]) + _u64(info["space"]) + _key(info["owner"])
+        return _names(info, "source", "newAccount"), data
+    if kind == "transferWithSeed":
+        seed = str(info["sourceSeed"]).encode()
+        data = _u32(11) + _u64(info["lamports"]) + _u64(len(seed)) + seed
+        data += _key(info["sourceOwner"])
+        return _names(info, "source", "sourceBase", "destination"), data
     if kind == "assign":
         return _names(info, "account"), _u32(1) + _key(info["owner"])
     if kind == "allocate":
@@ -109,6 +123,12 @@ def _token(kind: str, info: Mapping[Any, Any]) -> tuple[tuple[str, ...], bytes |
         return _names(info, "account", "mint"), bytes([number]) + _key(info["owner"])
     if kind == "initializeAccount":
         return (*_names(info, "account", "mint", "owner"), _RENT), b"\x01"
+    if kind == "setAuthority":
+        target = "account" if "account" in info else "mint"
+        new = info["newAuthority"]
+        option = b"\x00" if new is None else b"\x01" + _key(new)
+        data = bytes([6, _AUTHORITY_TYPES.index(info["authorityType"])]) + option
+        return _names(info, target, "authority"), data
     if kind == "getAccountDataSize":
         return _names(info, "mint"), b"\x15"
     return (), None
