@@ -211,3 +211,12 @@ audit = Table(
     Column("previous_hash", Text, nullable=False),
     Column("hash", Text, nullable=False, unique=True),
 )
+
+# One row: where the audit chain ends. Appending locks it, and a chain cut short no longer fits it.
+audit_head = Table(
+    "audit_head",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("hash", Text, nullable=False),
+)

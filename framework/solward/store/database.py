@@ -1,0 +1,184 @@
+"""The database of a process: read and write transactions, on SQLite or PostgreSQL.
+
+Everything else in `solward.store` is SQL inside a transaction that its caller opened here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import SecretStr
+from sqlalchemy import event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from solward.errors import ConfigError, StoreError
+from solward.store import sqlite
+from solward.store.schema import upgrade
+
+_READERS = 8
+
+Kind = Literal["read", "write"]
+
+
+class Database:
+    """Open one with `Database.open`, close it with `close`.
+
+    Attributes:
+        on_transaction: called with "read" or "write" as each transaction begins, for counting.
+    """
+
+    def __init__(self, readers: AsyncEngine, writer: AsyncEngine) -> None:
+        self._readers = readers
+        self._writer = writer
+        self._lock = asyncio.Lock() if writer is not readers else None
+        self.on_transaction: Callable[[Kind], object] | None = None
+
+    @classmethod
+    async def open(cls, url: str | SecretStr | None, home: Path) -> Database:
+        """Open `url`, or `solward.db` in `home`, and bring it to this version's schema.
+
+        Raises:
+            ConfigError: the URL names no database that is supported.
+            StoreError: it cannot be opened, or belongs to a newer version.
+        """
+        database = cls(*_engines(_parse(url, home)))
+        try:
+            async with database._translated(), database._writer.connect() as connection:
+                await upgrade(connection)
+        except BaseException:
+            await database.close()
+            raise
+        return database
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that sees one state of the database throughout, and changes nothing.
+
+        Raises:
+            StoreError: the database refused.
+        """
+        if self.on_transaction is not None:
+            self.on_transaction("read")
+        async with self._translated(), self._readers.connect() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction: committed, durably, when the block ends, rolled back when it raises.
+
+        On SQLite writers queue here, in order. A caller cancelled during the commit is told so
+        only when the commit has ended, so that no half-finished state is ever given on.
+
+        Raises:
+            StoreError: the database refused; nothing was written.
+            sqlalchemy.exc.IntegrityError: a constraint refused; nothing was written.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            if self._lock is not None:
+                await stack.enter_async_context(self._lock)
+            if self.on_transaction is not None:
+                self.on_transaction("write")
+            await stack.enter_async_context(self._translated())
+            connection = await stack.enter_async_context(self._writer.connect())
+            await connection.begin()
+            try:
+                yield connection
+                await _finish(connection.commit())
+            except BaseException:
+                # The block may have failed because its caller was cancelled.
+                await _finish(connection.rollback())
+                raise
+
+    async def close(self) -> None:
+        """Close every connection; transactions still open are rolled back."""
+        await self._readers.dispose()
+        if self._writer is not self._readers:
+            await self._writer.dispose()
+        committer = getattr(self._writer.dialect, "committer", None)
+        if committer is not None:
+            committer.shutdown()
+
+    @staticmethod
+    @contextlib.asynccontextmanager
+    async def _translated() -> AsyncIterator[None]:
+        try:
+            yield
+        except OperationalError as error:
+            raise StoreError(f"The database refused: {error.orig}") from error
+
+
+async def _finish(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end whatever happens to the caller, then say what happened to the caller."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()
+        raise
+
+
+def _parse(url: str | SecretStr | None, home: Path) -> URL:
+    if url is None:
+        return URL.create(sqlite.DRIVER, database=str(home / "solward.db"))
+    text = url.get_secret_value() if isinstance(url, SecretStr) else url
+    try:
+        parsed = make_url(text)
+    except (ArgumentError, ValueError):
+        # The text may hold a password.
+        raise ConfigError("DATABASE_URL: expected an address such as sqlite:///file.db") from None
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        if parsed.database in (None, "", ":memory:"):
+            raise ConfigError("DATABASE_URL: expected a SQLite file, not a database in memory")
+        return parsed.set(drivername=sqlite.DRIVER)
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    raise ConfigError(f"DATABASE_URL: expected sqlite or postgresql, not {backend}")
+
+
+def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
+    """Reader and writer; the same engine where the database itself orders the writers."""
+    if url.get_backend_name() != "sqlite":
+        try:
+            engine = create_async_engine(url, pool_pre_ping=True, hide_parameters=True)
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"DATABASE_URL: {error.name} must be installed for it") from None
+        return engine, engine
+    readers = _sqlite_engine(url, _READERS, writer=False)
+    writer = _sqlite_engine(url, 1, writer=True)
+    return readers, writer
+
+
+def _sqlite_engine(url: URL, size: int, *, writer: bool) -> AsyncEngine:
+    engine = create_async_engine(
+        url,
+        pool_size=size,
+        max_overflow=0,
+        # Statements run where their caller is, commits in the one committing thread.
+        connect_args={"check_same_thread": False, "factory": sqlite.InlineConnection},
+        hide_parameters=True,
+    )
+    dialect = engine.dialect
+    assert isinstance(dialect, sqlite.InlineSQLite)
+    dialect.immediate = writer
+    if writer:
+        dialect.committer = ThreadPoolExecutor(1, "solward-commit")
+    event.listen(engine.sync_engine, "connect", partial(_connected, writer=writer))
+    return engine
+
+
+def _connected(connection: Any, _record: object, *, writer: bool) -> None:
+    sqlite.on_connect(connection, writer=writer)

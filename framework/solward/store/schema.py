@@ -1,0 +1,62 @@
+"""Brings a database to the schema of this version, by the migrations shipped with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Column, Connection, MetaData, Table, Text, inspect, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.errors import StoreError
+
+# The newest revision in migrations/versions (tested): a database that is there already is not
+# worth importing alembic for at every start.
+HEAD = "0001"
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+
+_VERSIONS = Table("alembic_version", MetaData(), Column("version_num", Text))
+
+
+async def upgrade(connection: AsyncConnection) -> None:
+    """Run what migrations are missing, all in one transaction.
+
+    Raises:
+        StoreError: the database belongs to a newer version of Solward, or is another program's.
+    """
+    async with connection.begin():
+        await connection.run_sync(_upgrade)
+
+
+def _upgrade(connection: Connection) -> None:
+    tables = set(inspect(connection).get_table_names())
+    versions = (
+        set(connection.scalars(select(_VERSIONS.c.version_num)))
+        if "alembic_version" in tables
+        else set()
+    )
+    if versions == {HEAD}:
+        return
+    if not versions and tables - {"alembic_version"}:
+        raise StoreError("The database holds another program's tables; choose an empty one")
+    run_migrations(connection, versions)
+
+
+def run_migrations(connection: Connection, versions: set[str]) -> None:
+    """Upgrade from `versions` (empty for a new database) to the newest revision."""
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    unknown = versions - known
+    if unknown:
+        raise StoreError(
+            f"The database is at revision {', '.join(sorted(unknown))}, made by a newer version "
+            f"of Solward; this one knows up to {HEAD}"
+        )
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
