@@ -11,12 +11,15 @@ from spl.token.instructions import (
     get_associated_token_address,
     initialize_mint2,
     mint_to,
+    set_authority,
     transfer_checked,
 )
 from spl.token.models import (
+    AuthorityType,
     CloseAccountParams,
     InitializeMint2Params,
     MintToParams,
+    SetAuthorityParams,
     TransferCheckedParams,
 )
 from tests.localnet.node_support import PAYER_LAMPORTS, SOL, Chain, key, pay
@@ -276,6 +279,23 @@ async def test_a_closed_token_account_is_no_longer_listed(chain: Chain) -> None:
     await chain.do(close_account(close))
     assert await chain.value(*question) == []
     assert await chain.value("getAccountInfo", str(account)) is None
+
+
+async def test_a_token_account_given_away_is_listed_under_its_new_owner(chain: Chain) -> None:
+    mint, payer, heir = await new_mint(chain), chain.payer.pubkey(), key()
+    account = await holding(chain, payer, mint, 1)
+    parameters = SetAuthorityParams(
+        program_id=TOKEN_PROGRAM,
+        account=account,
+        authority=AuthorityType.ACCOUNT_OWNER,
+        current_authority=payer,
+        new_authority=heir,
+    )
+    await chain.do(set_authority(parameters))
+    for owner, listed in ((payer, []), (heir, [str(account)])):
+        wanted = [str(owner), {"mint": str(mint)}, {"encoding": "base64"}]
+        found = await chain.value("getTokenAccountsByOwner", *wanted)
+        assert [entry["pubkey"] for entry in found] == listed
 
 
 async def test_an_emptied_account_is_gone(chain: Chain) -> None:

@@ -74,6 +74,42 @@ async def test_blocks_are_every_slot_of_a_range(chain: Chain) -> None:
     assert (await chain.error("getBlocks", 0)).code == -32602
 
 
+async def test_a_block_holds_what_landed_in_its_slot(chain: Chain) -> None:
+    chain.clock.slots(1)
+    previous = await chain.blockhash()
+    chain.clock.slots(1)
+    slot, blockhash = await chain.call("getSlot"), await chain.blockhash()
+    sent = [await chain.do(pay(chain.payer.pubkey(), key(), SOL)) for _ in range(2)]
+    chain.clock.slots(1)
+    block = await chain.call("getBlock", slot, {"maxSupportedTransactionVersion": 0})
+    found = [each["transaction"]["signatures"][0] for each in block.pop("transactions")]
+    assert found == sent
+    assert block == {
+        "blockHeight": slot,
+        "blockTime": await chain.call("getBlockTime", slot),
+        "blockhash": str(blockhash),
+        "parentSlot": slot - 1,
+        "previousBlockhash": str(previous),
+        "rewards": [],
+    }
+    only = {"transactionDetails": "signatures", "rewards": False}
+    listed = await chain.call("getBlock", slot, only)
+    assert (listed["signatures"], "rewards" in listed) == (sent, False)
+    assert "transactions" not in await chain.call("getBlock", slot, {"transactionDetails": "none"})
+
+
+async def test_a_block_that_cannot_be_told_is_refused(chain: Chain) -> None:
+    slot = await chain.call("getSlot")
+    assert (await chain.error("getBlock", slot + 1)).code == -32004
+    assert (await chain.error("getBlock", slot)).code == -32015
+    for config in (
+        {"transactionDetails": "all"},
+        {"maxSupportedTransactionVersion": 256},
+        {"commitment": "processed"},
+    ):
+        assert (await chain.error("getBlock", slot, config)).code == -32602
+
+
 def encoded(message: Message | MessageV1) -> str:
     return base64.b64encode(to_bytes_versioned(message)).decode("ascii")
 

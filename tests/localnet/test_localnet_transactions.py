@@ -141,6 +141,18 @@ async def test_a_failure_sent_without_preflight_lands_and_pays_its_fee(chain: Ch
     assert (await chain.transaction(signature))["meta"]["err"] == err
 
 
+@pytest.mark.parametrize("skip", [True, False])
+async def test_what_succeeded_before_a_failure_is_undone(chain: Chain, skip: bool) -> None:
+    payer, to = chain.payer.pubkey(), key()
+    tx = await chain.signed([pay(payer, to, SOL), pay(payer, to, 2 * PAYER_LAMPORTS)])
+    if skip:
+        await chain.post(tx, skipPreflight=True)
+    else:
+        assert (await chain.refused(tx)).data["err"] == {"InstructionError": [1, {"Custom": 1}]}
+    assert await chain.balance(to) == 0
+    assert await chain.balance(payer) == PAYER_LAMPORTS - (FEE if skip else 0)
+
+
 async def test_a_transaction_lands_once(chain: Chain) -> None:
     to = key()
     tx = await chain.transfer(to, SOL)
@@ -257,7 +269,9 @@ async def v1(chain: Chain, lamports: int, priority_fee: int) -> VersionedTransac
 
 
 async def test_the_priority_fee_in_a_v1_message_is_charged(chain: Chain) -> None:
-    await chain.post(await v1(chain, SOL, 7_000))
+    signature = await chain.post(await v1(chain, SOL, 7_000))
+    found = await chain.transaction(signature)
+    assert (found["version"], found["meta"]["fee"]) == (1, FEE + 7_000)
     left = PAYER_LAMPORTS - SOL - FEE - 7_000
     assert await chain.balance(chain.payer.pubkey()) == left
     await chain.post(await v1(chain, PAYER_LAMPORTS, 7_000), skipPreflight=True)

@@ -23,11 +23,11 @@ class LocalnetOptions:
     """Options of one localnet.
 
     `slot_ms` is the length of a slot in milliseconds of `clock`, which returns milliseconds since
-    the Unix epoch. `slots_per_epoch`, the faucet's and the validator's lamports and `genesis`
-    (accounts placed at genesis) count only when the ledger is created: an existing one keeps what
-    it was created with. `ticker` wakes the node on every slot so that subscribers see slots pass;
-    without it a slot passes when somebody calls. `test_control` makes the RPC methods
-    `solward_advanceSlots` and `solward_advanceEpochs` callable.
+    the Unix epoch and is called in the ledger's own thread. `slots_per_epoch`, the faucet's and the
+    validator's lamports and `genesis` (accounts placed at genesis) count only when the ledger is
+    created: an existing one keeps what it was created with. `ticker` wakes the node on every slot
+    so that subscribers see slots pass; without it a slot passes when somebody calls. `test_control`
+    makes the RPC methods `solward_advanceSlots` and `solward_advanceEpochs` callable.
 
     Raises:
         ValueError: an option is out of its range; the text names it.

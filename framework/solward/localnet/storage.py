@@ -39,6 +39,8 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 
+_SELECT = "SELECT signature, slot, block_time, err, wire, detail FROM transactions"
+
 _DETAIL = (
     "fee",
     "compute_units",
@@ -239,24 +241,18 @@ class Storage:
     def transaction(self, signature: str) -> StoredTransaction | None:
         """The stored transaction with this base58 signature."""
         row = self._connection.execute(
-            "SELECT signature, slot, block_time, err, wire, detail FROM transactions"
-            " WHERE signature = ?",
+            _SELECT + " WHERE signature = ?",
             (signature,),
         ).fetchone()
-        if row is None:
-            return None
-        detail: dict[str, Any] = {
-            name: tuple(value) if name in _TUPLES else value
-            for name, value in json.loads(row[5]).items()
-        }
-        return StoredTransaction(
-            signature=row[0],
-            slot=row[1],
-            block_time=row[2],
-            err=_error(row[3]),
-            wire=row[4],
-            **detail,
+        return None if row is None else _stored(row)
+
+    def transactions_in(self, slot: int) -> list[StoredTransaction]:
+        """The transactions that landed in `slot`, in order."""
+        rows = self._connection.execute(
+            _SELECT + " WHERE slot = ? ORDER BY seq",
+            (slot,),
         )
+        return [_stored(row) for row in rows]
 
     def sequence(self, signature: str) -> int | None:
         """The number of the transaction in the order in which they landed."""
@@ -288,6 +284,16 @@ class Storage:
     def put_stake_history(self, entries: Mapping[int, tuple[int, int, int]]) -> None:
         rows = [(epoch, *entry) for epoch, entry in entries.items()]
         self._write("INSERT OR REPLACE INTO stake_history VALUES (?, ?, ?, ?)", rows)
+
+
+def _stored(row: Sequence[Any]) -> StoredTransaction:
+    signature, slot, block_time, err, wire, text = row
+    detail: dict[str, Any] = {
+        name: tuple(value) if name in _TUPLES else value for name, value in json.loads(text).items()
+    }
+    return StoredTransaction(
+        signature=signature, slot=slot, block_time=block_time, err=_error(err), wire=wire, **detail
+    )
 
 
 def _error(text: str | None) -> Any | None:

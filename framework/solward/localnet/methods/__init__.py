@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-from solward.localnet.methods import accounts, cluster, control, tokens, transactions
+from solward.localnet.methods import accounts, blocks, cluster, control, tokens, transactions
 from solward.localnet.methods.base import Method
 
 METHODS: Mapping[str, Method] = {
     **accounts.METHODS,
+    **blocks.METHODS,
     **cluster.METHODS,
     **tokens.METHODS,
     **transactions.METHODS,

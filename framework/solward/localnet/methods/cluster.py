@@ -10,7 +10,7 @@ from solders.message import MessageV0, from_bytes_versioned
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from solward.localnet.errors import BLOCK_NOT_AVAILABLE, RpcError, invalid_params
+from solward.localnet.errors import invalid_params
 from solward.localnet.genesis import COMMISSION_PERCENT
 from solward.localnet.ledger import Ledger
 from solward.localnet.methods.base import API_VERSION, with_context
@@ -27,7 +27,6 @@ from solward.localnet.params import (
 from solward.localnet.stake import STAKE_PROGRAM
 
 FEATURE_SET = 0
-MAX_BLOCK_RANGE = 500_000
 _GET_MINIMUM_DELEGATION = (13).to_bytes(4, "little")
 
 
@@ -51,13 +50,6 @@ def get_slot(ledger: Ledger, params: Params) -> int:
     """Slot and block height: no slot is skipped, so they are one number."""
     check_context_slot(config_at(params, 0), ledger.chain.slot)
     return ledger.chain.slot
-
-
-def get_block_time(ledger: Ledger, params: Params) -> int:
-    slot = integer_at(params, 0)
-    if slot > ledger.chain.slot:
-        raise RpcError(BLOCK_NOT_AVAILABLE, f"Block not available for slot {slot}")
-    return ledger.chain.block_time(slot)
 
 
 def get_epoch_info(ledger: Ledger, params: Params) -> dict[str, int]:
@@ -236,18 +228,8 @@ def get_recent_performance_samples(_ledger: Ledger, _params: Params) -> list[Any
     return []
 
 
-def get_blocks(ledger: Ledger, params: Params) -> list[int]:
-    first = integer_at(params, 0)
-    last = min(integer_at(params, 1, default=ledger.chain.slot), ledger.chain.slot)
-    if last - first > MAX_BLOCK_RANGE:
-        raise invalid_params(f"Slot range too large; max {MAX_BLOCK_RANGE}")
-    return list(range(first, last + 1))
-
-
 METHODS = {
     "getBlockHeight": get_slot,
-    "getBlockTime": get_block_time,
-    "getBlocks": get_blocks,
     "getClusterNodes": get_cluster_nodes,
     "getEpochInfo": get_epoch_info,
     "getEpochSchedule": get_epoch_schedule,

@@ -14,13 +14,13 @@ from solward.localnet.errors import invalid_params
 from solward.localnet.landing import land, message_hash, read_transaction
 from solward.localnet.ledger import Ledger
 from solward.localnet.methods.base import with_context
+from solward.localnet.methods.blocks import max_version
 from solward.localnet.methods.simulation import simulate_transaction
 from solward.localnet.params import (
     Config,
     Params,
     at_least_confirmed,
     check_context_slot,
-    check_integer,
     config_at,
     flag,
     integer_at,
@@ -31,7 +31,6 @@ from solward.localnet.params import (
     parse_signature,
     pubkey_at,
     string_at,
-    wrong_type,
 )
 from solward.localnet.txjson import transaction_json
 
@@ -161,9 +160,7 @@ def get_transaction(ledger: Ledger, params: Params) -> dict[str, Any] | None:
     else:
         config = config_at(params, 1)
     at_least_confirmed(config)
-    highest = config.get("maxSupportedTransactionVersion")
-    if highest is not None and check_integer(highest) > 255:
-        raise wrong_type(highest, "u8")
+    highest = max_version(config.get("maxSupportedTransactionVersion"))
     record = ledger.storage.transaction(signature)
     if record is None:
         return None
