@@ -50,6 +50,7 @@ class Runner:
         self._waiting: dict[str, tuple[int, int]] = {}  # agent -> its heap entry's order, cycle
         self._order = 0
         self._tasks: dict[str, asyncio.Task[Next | None]] = {}
+        self._halting: set[asyncio.Task[Next | None]] = set()
         self._wake = asyncio.Event()
         self._scheduler: asyncio.Task[None] | None = None
         self._closed = False
@@ -70,11 +71,9 @@ class Runner:
         self._waiting.pop(agent_id, None)
         task = self._tasks.get(agent_id)
         if task is not None:
+            self._halting.add(task)
             task.cancel()
             await asyncio.wait({task})
-            # A cycle that had just ended may have been given its next turn.
-            self._forget(agent_id, task)
-            self._waiting.pop(agent_id, None)
 
     async def close(self) -> None:
         """Take every agent off, in parallel; what spends is finished first."""
@@ -136,15 +135,13 @@ class Runner:
             return Next(cycle, self._clock() + RETRY_MS)
 
     def _ended(self, agent_id: str, task: asyncio.Task[Next | None]) -> None:
-        if self._forget(agent_id, task) and not task.cancelled() and not self._closed:
-            upcoming = task.result()
-            if upcoming is not None:
-                self._push(agent_id, upcoming)
-
-    def _forget(self, agent_id: str, task: asyncio.Task[Next | None]) -> bool:
-        if self._tasks.get(agent_id) is not task:
-            return False
         if len(self._tasks) >= self._concurrency:
             self._wake.set()
         del self._tasks[agent_id]
-        return True
+        halted = task in self._halting
+        self._halting.discard(task)
+        if task.cancelled() or halted or self._closed:
+            return
+        upcoming = task.result()
+        if upcoming is not None:
+            self._push(agent_id, upcoming)

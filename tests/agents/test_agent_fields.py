@@ -1,0 +1,109 @@
+"""Reading an agent from a request body."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from solward.agents.fields import Defaults, read_create, read_update
+from solward.agents.model import AgentGuardrails
+from solward.errors import InvalidRequest
+
+SOL = 10**9
+MODELS = {"rules": "rules", "openai": "gpt"}
+LIMITS = AgentGuardrails(2 * SOL, 5, 10 * SOL)
+DEFAULTS = Defaults(LIMITS)
+BODY: dict[str, Any] = {
+    "name": "Ada",
+    "walletId": "w1",
+    "llmProvider": "rules",
+    "llmModel": "rules",
+    "strategy": "always do wait",
+}
+
+
+def test_what_is_omitted_gets_the_documented_defaults() -> None:
+    fields = read_create(BODY | {"unknown": 1}, MODELS, DEFAULTS)
+    assert fields.loop_interval_ms == 60_000
+    assert fields.guardrails == LIMITS
+    assert fields.wallet_id == "w1"
+
+
+@pytest.mark.parametrize("field", ["name", "walletId", "llmProvider", "llmModel", "strategy"])
+def test_a_missing_field_is_named(field: str) -> None:
+    body = {name: value for name, value in BODY.items() if name != field}
+    with pytest.raises(InvalidRequest, match=f"^{field} is required"):
+        read_create(body, MODELS, DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": 5}, "name must be a string"),
+        ({"name": " "}, "name must have 1 to 100 characters"),
+        ({"name": "x" * 101}, "name must have 1 to 100 characters"),
+        ({"name": "a\nb"}, "name must have printable characters only"),
+        ({"strategy": "a\x00b"}, "strategy must be valid text"),
+        ({"strategy": "\ud800"}, "strategy must be valid text"),
+        ({"llmProvider": "claude"}, "llmProvider must be one of: openai, rules"),
+        ({"llmProvider": ["rules"]}, "llmProvider must be one of: openai, rules"),
+        ({"loopIntervalMs": 999}, "loopIntervalMs must be a whole number from 1000"),
+        ({"loopIntervalMs": True}, "loopIntervalMs must be a number"),
+        ({"loopIntervalMs": "1000"}, "loopIntervalMs must be a number"),
+        ({"loopIntervalMs": Decimal("1000.5")}, "loopIntervalMs must be a whole number"),
+        ({"loopIntervalMs": Decimal("1e999999999")}, "loopIntervalMs must be a whole number"),
+        ({"loopIntervalMs": Decimal("NaN")}, "loopIntervalMs must be a whole number"),
+        ({"guardrails": []}, "guardrails must be an object"),
+        (
+            {"guardrails": {"maxSolPerTransaction": -1}},
+            "guardrails.maxSolPerTransaction must be greater than 0",
+        ),
+        ({"dailySpendingLimitSol": "1"}, "dailySpendingLimitSol must be a number"),
+        (
+            {"maxTransactionsPerMinute": Decimal("1.5")},
+            "maxTransactionsPerMinute must be a whole number",
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused_naming_the_field(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read_create(BODY | change, MODELS, DEFAULTS)
+    assert str(refused.value).startswith(message)
+
+
+def test_the_guardrails_object_wins_over_top_level_numbers() -> None:
+    change = {
+        "maxSolPerTransaction": Decimal("0.5"),
+        "maxTransactionsPerMinute": Decimal("3.0"),
+        "guardrails": {"maxSolPerTransaction": Decimal("0.25"), "dailySpendingLimitSol": 4},
+    }
+    fields = read_create(BODY | change, MODELS, DEFAULTS)
+    assert fields.guardrails == AgentGuardrails(SOL // 4, 3, 4 * SOL)
+
+
+def test_the_second_form_needs_no_wallet_and_takes_the_configured_model() -> None:
+    short = {"name": "Ada", "strategy": "always do wait", "maxSolPerTransaction": 1}
+    fields = read_create(short, MODELS, Defaults(LIMITS, "openai", "gpt-5"))
+    assert (fields.wallet_id, fields.llm_provider, fields.llm_model) == (None, "openai", "gpt-5")
+
+    own = read_create(short | {"llmProvider": "rules"}, MODELS, Defaults(LIMITS, "openai", "gpt-5"))
+    assert (own.llm_provider, own.llm_model) == ("rules", "rules")
+
+
+def test_the_second_form_without_a_configured_provider_names_it() -> None:
+    short = {"name": "Ada", "strategy": "always do wait", "maxSolPerTransaction": 1}
+    with pytest.raises(InvalidRequest, match="llmProvider is required; one of: openai, rules"):
+        read_create(short, MODELS, DEFAULTS)
+
+
+def test_a_change_reads_only_what_it_names_and_keeps_other_guardrails() -> None:
+    assert read_update({}, MODELS, LIMITS) == {}
+    assert read_update(
+        {"name": "Bo", "guardrails": {"maxTransactionsPerMinute": 2}}, MODELS, LIMITS
+    ) == {"name": "Bo", "guardrails": AgentGuardrails(2 * SOL, 2, 10 * SOL)}
+    with pytest.raises(InvalidRequest, match="walletId cannot be changed"):
+        read_update({"walletId": "w2"}, MODELS, LIMITS)
+    with pytest.raises(InvalidRequest, match="strategy must have 1 to"):
+        read_update({"strategy": ""}, MODELS, LIMITS)

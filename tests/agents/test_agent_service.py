@@ -1,0 +1,457 @@
+"""The agents of one process: their states, on a real store, with a scripted provider."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select
+from tests.agents.agents_support import ADDRESS
+
+from solward import jsontext
+from solward.agents.model import Agent
+from solward.agents.service import AgentService
+from solward.context import AgentView
+from solward.errors import AgentNotFound, InvalidRequest, ProviderError, WalletNotFound
+from solward.operations.balances import Balances
+from solward.provider import Completion, CompletionRequest, ProviderSpec, ToolCall
+from solward.record import TransactionRecord, TransactionStatus
+from solward.skill import Effects
+from solward.store import agents as store
+from solward.store.database import Database
+from solward.store.tables import audit, wallets
+from solward.store.transactions import insert_record
+from solward.transactions.request import Actor
+
+BODY: dict[str, Any] = {
+    "name": "Ada",
+    "walletId": "w1",
+    "llmProvider": "scripted",
+    "llmModel": "model-1",
+    "strategy": "Whatever the script says.",
+    "loopIntervalMs": 3_600_000,
+}
+
+
+class Host:
+    """A process with a real store; its provider and its one skill do as the test says."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.network = "localnet"
+        self.settings = SimpleNamespace(
+            max_lamports_per_transaction=2 * 10**9,
+            max_transactions_per_minute=5,
+            daily_spending_limit_lamports=10 * 10**9,
+            default_llm_provider="scripted",
+            default_llm_model="model-2",
+        )
+        self.published: list[tuple[str, Any]] = []
+        self.events = SimpleNamespace(publish=lambda event, data: self._publish(event, data))
+        self.wallets = SimpleNamespace(get=self._wallet, create=self._create_wallet)
+        self.requests: list[CompletionRequest] = []
+        self.answer: Callable[[], Any] = lambda: Completion("Waiting.")
+        self.pay: Callable[[], Any] = lambda: "Paid."
+        self.paid: list[str | None] = []
+        self.decided = asyncio.Semaphore(0)
+        provider = SimpleNamespace(
+            spec=ProviderSpec("scripted", "model-1", {"type": "object"}),
+            validate_options=dict,
+            complete=self._complete,
+        )
+        self.registry = SimpleNamespace(
+            providers={"scripted": provider},
+            skills={"pay": SimpleNamespace(spec=SimpleNamespace(effects=Effects.SPEND))},
+            tools=lambda: (),
+        )
+
+    def _publish(self, event: str, data: Any) -> None:
+        self.published.append((event, data))
+        self.decided.release()
+
+    async def decisions(self, number: int) -> None:
+        """Wait until `number` more cycles have been remembered."""
+        async with asyncio.timeout(10):
+            for _ in range(number):
+                await self.decided.acquire()
+
+    async def _wallet(self, wallet_id: str) -> Any:
+        async with self.database.read() as connection:
+            row = (
+                await connection.execute(select(wallets).where(wallets.c.id == wallet_id))
+            ).first()
+        if row is None:
+            raise WalletNotFound
+        return SimpleNamespace(id=row.id, name=row.name, address=row.public_key)
+
+    async def _create_wallet(self, name: str) -> Any:
+        async with self.database.write() as connection:
+            await connection.execute(
+                insert(wallets).values(
+                    id=f"id-of-{name}", name=name, public_key=f"{ADDRESS}{name}", tags=[],
+                    created_ms=0, kek_version=1, wrapped_data_key=b"", sealed_key=b"",
+                )
+            )  # fmt: skip
+        return await self._wallet(f"id-of-{name}")
+
+    async def _complete(self, request: CompletionRequest, options: Any) -> Completion:
+        self.requests.append(request)
+        answer = self.answer()
+        if asyncio.iscoroutine(answer):
+            answer = await answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    async def balances(self, wallet_id: str) -> Balances:
+        return Balances(10**9, ())
+
+    async def transactions(
+        self, wallet_id: str | None = None, *, limit: int = 50, before: str | None = None
+    ) -> list[TransactionRecord]:
+        return []
+
+    async def run_skill(
+        self,
+        name: str,
+        params: Mapping[str, Any],
+        wallet_id: str,
+        actor: Actor,
+        agent: AgentView | None = None,
+    ) -> str:
+        self.paid.append(actor.action_key)
+        outcome = self.pay()
+        return str(await outcome if asyncio.iscoroutine(outcome) else outcome)
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    database = await Database.open(None, tmp_path)
+    async with database.write() as connection:
+        await connection.execute(
+            insert(wallets).values(
+                id="w1", name="demo", public_key=ADDRESS, tags=[], created_ms=0, kek_version=1,
+                wrapped_data_key=b"", sealed_key=b"",
+            )
+        )  # fmt: skip
+    yield Host(database)
+    await database.close()
+
+
+@pytest.fixture
+async def service(host: Host) -> AsyncIterator[AgentService]:
+    opened = AgentService(host)  # type: ignore[arg-type]
+    yield opened
+    await opened.close()
+
+
+async def shown(service: AgentService, agent: Agent) -> tuple[str, str]:
+    now = await service.get(agent.id)
+    return now.status.value, now.desired_state.value
+
+
+async def test_a_created_agent_is_idle_persisted_and_written_as_the_contract_says(
+    host: Host, service: AgentService
+) -> None:
+    agent = await service.create(BODY)
+
+    body = (await service.get(agent.id)).to_json()
+    assert body.pop("createdAt").endswith("Z")
+    assert body == {
+        "id": agent.id,
+        "name": "Ada",
+        "walletId": "w1",
+        "llmProvider": "scripted",
+        "llmModel": "model-1",
+        "isLlm": True,
+        "strategy": "Whatever the script says.",
+        "guardrails": {
+            "maxSolPerTransaction": Decimal(2),
+            "maxTransactionsPerMinute": 5,
+            "dailySpendingLimitSol": Decimal(10),
+        },
+        "loopIntervalMs": 3_600_000,
+        "status": "idle",
+    }
+    assert await service.list() == (agent,)
+
+
+async def test_bad_bodies_and_unknown_wallets_create_nothing(service: AgentService) -> None:
+    with pytest.raises(InvalidRequest, match="llmProvider must be one of: scripted"):
+        await service.create(BODY | {"llmProvider": "rules"})
+    with pytest.raises(WalletNotFound):
+        await service.create(BODY | {"walletId": "nobody"})
+    assert await service.list() == ()
+
+
+async def test_the_second_form_makes_a_wallet_of_the_agents_name(service: AgentService) -> None:
+    agent = await service.create(
+        {"name": "Bo", "strategy": "s", "maxSolPerTransaction": Decimal("0.000000001")}
+    )
+    assert agent.wallet_id == "id-of-Bo-wallet"
+    assert (agent.llm_provider, agent.llm_model) == ("scripted", "model-2")
+    assert (await service.get(agent.id)).guardrails.max_lamports_per_transaction == 1
+
+
+async def test_the_states_follow_the_contracts_table(service: AgentService) -> None:
+    agent = await service.create(BODY)
+    assert await shown(service, agent) == ("idle", "stopped")
+    for command, expected in [
+        (service.start, ("running", "running")),
+        (service.start, ("running", "running")),
+        (service.stop, ("stopped", "stopped")),
+        (service.stop, ("stopped", "stopped")),
+        (service.start, ("running", "running")),
+        (service.pause, ("paused", "paused")),
+        (service.pause, ("paused", "paused")),
+        (service.start, ("running", "running")),
+        (service.pause, ("paused", "paused")),
+        (service.stop, ("stopped", "stopped")),
+    ]:
+        await command(agent.id)
+        assert await shown(service, agent) == expected
+    with pytest.raises(InvalidRequest, match="Agent is not running"):
+        await service.pause(agent.id)
+
+
+async def test_unknown_agents_are_not_found(service: AgentService) -> None:
+    for ask in (
+        service.get, service.start, service.stop, service.pause, service.delete,
+        service.decisions, service.memory,
+    ):  # fmt: skip
+        with pytest.raises(AgentNotFound):
+            await ask("nobody")
+    with pytest.raises(AgentNotFound):
+        await service.update("nobody", {})
+    with pytest.raises(AgentNotFound):
+        await service.chat("nobody", "hello")
+
+
+async def test_a_started_agent_decides_and_the_decision_is_audited(
+    host: Host, service: AgentService
+) -> None:
+    host.answer = lambda: Completion("Pay now.", (ToolCall("pay", {"amount": Decimal("0.5")}),))
+    agent = await service.create(BODY)
+
+    await service.start(agent.id)
+    await host.decisions(1)
+
+    [decision] = await service.decisions(agent.id)
+    assert (decision.cycle, decision.reasoning) == (1, "Pay now.")
+    assert (decision.action, decision.outcome) == ('pay({"amount":0.5})', "Paid.")
+    assert decision.observations["solBalance"] == 1
+    [entry] = await service.memory(agent.id)
+    assert entry.to_json() == {
+        name: value
+        for name, value in decision.to_json().items()
+        if name not in ("agentId", "observations")
+    }
+    assert host.paid == [f"{agent.id}:1:pay"]
+    async with host.database.read() as connection:
+        [row] = (await connection.execute(select(audit))).all()
+    assert row.event == "agent:decision"
+    assert jsontext.loads(row.data) == decision.to_json()
+    assert host.published == [("agent:decision", decision.to_json())]
+
+
+async def test_memory_reaches_the_next_cycle(host: Host, service: AgentService) -> None:
+    agent = await service.create(BODY | {"loopIntervalMs": 1000})
+    await service.start(agent.id)
+    await host.decisions(2)
+    assert "No previous actions are recorded." in host.requests[0].messages[0].content
+    assert "cycle 1: no action" in host.requests[1].messages[0].content
+
+
+async def test_three_failed_cycles_show_error_and_start_recovers(
+    host: Host, service: AgentService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("solward.agents.cycle.backoff_ms", lambda interval, failures: 1)
+    host.answer = lambda: ProviderError("no credit")
+    agent = await service.create(BODY)
+    await service.start(agent.id)
+    await host.decisions(3)
+
+    failed = await service.get(agent.id)
+    assert failed.to_json()["status"] == "error"
+    assert failed.to_json()["error"] == "no credit"
+    assert failed.desired_state == "running"
+
+    host.answer = lambda: Completion("Fine again.")
+    await service.start(agent.id)
+    async with asyncio.timeout(10):
+        while (await service.decisions(agent.id, limit=1))[0].outcome == "no credit":
+            await host.decisions(1)
+    recovered = await service.get(agent.id)
+    assert (recovered.status, recovered.failures, recovered.error) == ("running", 0, None)
+
+
+async def test_stop_waits_for_the_payment_and_no_cycle_follows(
+    host: Host, service: AgentService
+) -> None:
+    paying, go = asyncio.Event(), asyncio.Event()
+
+    async def pay() -> str:
+        paying.set()
+        await go.wait()
+        return "Paid."
+
+    host.pay = pay
+    host.answer = lambda: Completion(None, (ToolCall("pay", {}),))
+    agent = await service.create(BODY)
+    await service.start(agent.id)
+    await paying.wait()
+
+    stop = asyncio.create_task(service.stop(agent.id))
+    async with asyncio.timeout(10):
+        while (await service.get(agent.id)).status != "stopped":
+            await asyncio.sleep(0)
+    assert not stop.done()
+    go.set()
+    await stop
+
+    assert (await service.decisions(agent.id))[0].outcome == "Paid."
+    assert await shown(service, agent) == ("stopped", "stopped")
+    assert (await service.get(agent.id)).cycle_no == 2
+
+
+async def test_stop_abandons_thinking_and_the_cycle_is_run_again_later(
+    host: Host, service: AgentService
+) -> None:
+    thinking = asyncio.Event()
+
+    async def think() -> Completion:
+        thinking.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    host.answer = think
+    agent = await service.create(BODY)
+    await service.start(agent.id)
+    await thinking.wait()
+    await service.stop(agent.id)
+    assert await service.decisions(agent.id) == ()
+
+    host.answer = lambda: Completion("Now.")
+    await service.start(agent.id)
+    await host.decisions(1)
+    assert [decision.cycle for decision in await service.decisions(agent.id)] == [1]
+
+
+async def test_a_restarted_process_resumes_what_should_run_and_nothing_else(host: Host) -> None:
+    first = AgentService(host)  # type: ignore[arg-type]
+    running, stopped, idle = [await first.create(BODY | {"name": name}) for name in "abc"]
+    await first.start(running.id)
+    await first.start(stopped.id)
+    await host.decisions(2)
+    await first.stop(stopped.id)
+    await first.close()
+    await first.update(running.id, {"loopIntervalMs": 1000})
+
+    second = AgentService(host)  # type: ignore[arg-type]
+    try:
+        async with host.database.write() as connection:
+            await store.update_agent(connection, running.id, {"next_run_ms": 0})
+        await second.resume()
+        await host.decisions(1)
+        assert [d.cycle for d in await second.decisions(running.id)] == [2, 1]
+        assert len(await second.decisions(stopped.id)) == 1
+        assert await second.decisions(idle.id) == ()
+    finally:
+        await second.close()
+
+
+async def test_a_cycle_killed_after_it_paid_is_remembered_and_not_paid_again(
+    host: Host, service: AgentService
+) -> None:
+    agent = await service.create(BODY)
+    record = TransactionRecord(
+        id="t1", wallet_id="w1", type="transfer", status=TransactionStatus.CONFIRMED,
+        details={"amount": Decimal("0.5")}, guardrails_applied=(), created_ms=1,
+        agent_id=agent.id, signature="5sig",
+    )  # fmt: skip
+    async with host.database.write() as connection:
+        await insert_record(
+            connection, record, principal=f"agent:{agent.id}", action_key=f"{agent.id}:1:pay:1"
+        )
+
+    await service.start(agent.id)
+    await host.decisions(1)
+
+    [decision] = await service.decisions(agent.id)
+    assert host.paid == []
+    assert host.requests == []
+    assert decision.action == 'pay({"amount":0.5})'
+    assert decision.outcome == "The transaction is confirmed: 5sig"
+
+
+async def test_a_change_holds_from_the_next_cycle_on(host: Host, service: AgentService) -> None:
+    agent = await service.create(BODY)
+    changed = await service.update(
+        agent.id, {"strategy": "Another.", "guardrails": {"maxTransactionsPerMinute": 1}}
+    )
+    assert changed == await service.get(agent.id)
+    assert changed.limits.max_tx_per_minute == 1
+    await service.start(agent.id)
+    await host.decisions(1)
+    assert host.requests[0].strategy == "Another."
+    assert "at most 1 transactions per minute" in host.requests[0].system
+
+
+async def test_delete_ends_the_agent_and_removes_it(host: Host, service: AgentService) -> None:
+    agent = await service.create(BODY)
+    await service.start(agent.id)
+    await host.decisions(1)
+    await service.delete(agent.id)
+    with pytest.raises(AgentNotFound):
+        await service.get(agent.id)
+    assert (await service.statistics()).total == 0
+
+
+async def test_statistics_have_both_shapes(service: AgentService) -> None:
+    agents = [await service.create(BODY) for _ in range(3)]
+    await service.start(agents[0].id)
+    await service.start(agents[1].id)
+    await service.stop(agents[1].id)
+    assert (await service.statistics()).to_json() == {
+        "total": 3,
+        "running": 1,
+        "totalAgents": 3,
+        "runningAgents": 1,
+        "stoppedAgents": 1,
+        "idleAgents": 1,
+    }
+
+
+async def test_chat_answers_while_running_and_runs_no_tools(
+    host: Host, service: AgentService
+) -> None:
+    agent = await service.create(BODY)
+    with pytest.raises(InvalidRequest, match="Agent is not running"):
+        await service.chat(agent.id, "hello")
+    await service.start(agent.id)
+    await host.decisions(1)
+    host.answer = lambda: Completion("Hi.", (ToolCall("pay", {}),))
+
+    assert await service.chat(agent.id, "hello") == "Hi."
+    assert host.paid == []
+    assert host.requests[-1].tools == ()
+    assert "hello" in host.requests[-1].messages[0].content
+    for wrong in ("", "  ", 5):
+        with pytest.raises(InvalidRequest, match="message must be a non-empty string"):
+            await service.chat(agent.id, wrong)  # type: ignore[arg-type]
+
+
+async def test_an_uninstalled_provider_fails_the_cycle_and_says_so(
+    host: Host, service: AgentService
+) -> None:
+    agent = await service.create(BODY)
+    host.registry.providers.clear()
+    await service.start(agent.id)
+    await host.decisions(1)
+    [decision] = await service.decisions(agent.id)
+    assert decision.outcome == "The provider 'scripted' is not installed"
