@@ -9,8 +9,8 @@ from sqlalchemy import case, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import DAY_MS, MINUTE_MS
-from solward.record import TransactionStatus
 from solward.store.tables import reservations, switches, transactions, wallets
+from solward.store.transactions import UNFINISHED
 
 SOL_ASSET = "SOL"
 # Columns are signed 64-bit while a mint's units are unsigned; no limit reaches this far.
@@ -103,9 +103,7 @@ async def reserve(
 
 async def reserved(connection: AsyncConnection, scope: str) -> int:
     """The part of a scope's lamports in 24 hours that belongs to unfinished transactions."""
-    unfinished = select(transactions.c.id).where(
-        transactions.c.status == TransactionStatus.PENDING.value
-    )
+    unfinished = select(transactions.c.id).where(UNFINISHED)
     statement = select(func.coalesce(func.sum(reservations.c.units), 0)).where(
         reservations.c.transaction_id.in_(unfinished),
         reservations.c.scope == scope,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Row, Select, insert, select, update
+from sqlalchemy import Row, Select, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
@@ -16,6 +16,9 @@ from solward.record import TransactionRecord, TransactionStatus
 from solward.store.tables import transactions
 
 _NEWEST = 2**62
+
+# Worded as the partial index is, so that both databases see that it serves.
+UNFINISHED = text("transactions.status = 'pending'")
 
 
 async def insert_record(

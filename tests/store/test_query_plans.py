@@ -1,0 +1,93 @@
+"""The money path's statements search indexes; none walks a table that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.record import TransactionRecord, TransactionStatus
+from solward.store import attempts, budgets, idempotency, transactions
+from solward.store.attempts import Attempt, AttemptState, Settlement
+from solward.store.database import Database
+
+
+def record(number: int) -> TransactionRecord:
+    return TransactionRecord(
+        f"t{number}", "w", "transfer", TransactionStatus.PENDING, {}, (), created_ms=number
+    )
+
+
+async def everything(connection: AsyncConnection) -> None:
+    """Each statement of a transfer, of a listing and of a restart, once."""
+    scopes = ["wallet:w", "agent:a", "key:k"]
+    await budgets.lock_wallet(connection, "w")
+    await budgets.usage(connection, scopes, ["mint"], 10)
+    await budgets.reserved(connection, "wallet:w")
+    await transactions.insert_record(connection, record(1), principal="admin", action_key="a")
+    await budgets.reserve(connection, "t1", scopes, {"SOL": 1}, 10)
+    attempt = Attempt("t1", 1, "s1", b"", "b", 1, 1, 1)
+    await attempts.write_ahead(connection, attempt, 10)
+    await attempts.mark_sent(connection, ["s1"])
+    await attempts.settle(
+        connection,
+        [
+            Settlement("t1", TransactionStatus.FAILED, AttemptState.LANDED_ERR, 1, 1, "x"),
+            Settlement("t2", TransactionStatus.FAILED, AttemptState.DEAD, 0, 0, "x"),
+        ],
+    )
+    await attempts.pending(connection)
+    await transactions.get(connection, "t1")
+    await transactions.by_action_key(connection, "a")
+    await transactions.history(connection, None, 50, None)
+    await transactions.history(connection, None, 50, "t1")
+    await transactions.history(connection, "w", 50, None)
+    await transactions.history(connection, "w", 50, "t1")
+    await idempotency.claim(connection, "s", "f", "t1", 1)
+    await idempotency.lookup(connection, "s")
+    await idempotency.finish(connection, "s", 200, "{}")
+
+
+@pytest.fixture
+def explain() -> Callable[[str, Any, AsyncConnection], Any]:
+    async def plan(statement: str, parameters: Any, connection: AsyncConnection) -> list[str]:
+        raw = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+        return [row.detail for row in raw]
+
+    return plan
+
+
+async def test_no_statement_of_the_money_path_scans(
+    tmp_path: Path, explain: Callable[..., Any]
+) -> None:
+    database = await Database.open(None, tmp_path)
+    seen: list[tuple[str, Any]] = []
+    try:
+        async with database.write() as connection:
+            await connection.execute(
+                text("INSERT INTO wallets VALUES ('w', 'w', 'w', '[]', 1, 1, x'00', x'00')")
+            )
+            event.listen(
+                connection.sync_connection,
+                "before_cursor_execute",
+                lambda _c, _cursor, statement, parameters, _context, many: seen.append(
+                    (statement, parameters[0] if many else parameters)
+                ),
+            )
+            await everything(connection)
+        explained = 0
+        async with database.read() as connection:
+            for statement, parameters in seen:
+                for detail in await explain(statement, parameters, connection):
+                    explained += 1
+                    # This index holds the unfinished transactions only.
+                    if detail == "SCAN transactions USING INDEX ix_transactions_pending":
+                        continue
+                    assert not detail.startswith("SCAN"), (statement, detail)
+        assert explained > 15
+    finally:
+        await database.close()
