@@ -1,0 +1,126 @@
+"""Solward: a Solana wallet that autonomous agents can use and cannot empty.
+
+Everything a plugin author needs is imported from here, and only this is the public surface.
+What needs the ledger's or the HTTP client's libraries is imported at its first use, so that
+`import solward` stays light.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from solward.errors import (
+    GuardrailBlocked,
+    InvalidRequest,
+    LedgerError,
+    LedgerUnavailable,
+    ProviderError,
+    SkillError,
+    SolwardError,
+    TransactionError,
+    TransactionFailed,
+)
+from solward.hookspecs import hookimpl
+from solward.money import (
+    LAMPORTS_PER_SOL,
+    format_amount,
+    format_sol,
+    from_units,
+    lamports_to_sol,
+    sol_to_lamports,
+    to_units,
+)
+from solward.provider import (
+    Completion,
+    CompletionRequest,
+    Message,
+    ProviderSpec,
+    ToolCall,
+    ToolDefinition,
+)
+from solward.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.skill import Effects, SkillSpec
+
+if TYPE_CHECKING:
+    from solward.context import SkillContext
+    from solward.ledger.mints import Mint, read_mint
+    from solward.ledger.token_list import WRAPPED_SOL_MINT
+    from solward.operations.balances import Balances, TokenBalance
+    from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
+
+    __version__: str
+
+__all__ = [
+    "LAMPORTS_PER_SOL",
+    "WRAPPED_SOL_MINT",
+    "Balances",
+    "Completion",
+    "CompletionRequest",
+    "Effects",
+    "GuardrailBlocked",
+    "InvalidRequest",
+    "LedgerError",
+    "LedgerUnavailable",
+    "Message",
+    "Mint",
+    "ProviderError",
+    "ProviderSpec",
+    "Quote",
+    "QuoteRequest",
+    "SkillContext",
+    "SkillError",
+    "SkillSpec",
+    "SolwardError",
+    "SwapTransaction",
+    "TokenBalance",
+    "ToolCall",
+    "ToolDefinition",
+    "TransactionError",
+    "TransactionFailed",
+    "TransactionRecord",
+    "TransactionStatus",
+    "TransactionType",
+    "VenueContext",
+    "VenueSpec",
+    "__version__",
+    "format_amount",
+    "format_sol",
+    "from_units",
+    "hookimpl",
+    "lamports_to_sol",
+    "read_mint",
+    "sol_to_lamports",
+    "to_units",
+]
+
+_AT_FIRST_USE = {
+    "SkillContext": "solward.context",
+    "Mint": "solward.ledger.mints",
+    "read_mint": "solward.ledger.mints",
+    "WRAPPED_SOL_MINT": "solward.ledger.token_list",
+    "Balances": "solward.operations.balances",
+    "TokenBalance": "solward.operations.balances",
+    "Quote": "solward.venue",
+    "QuoteRequest": "solward.venue",
+    "SwapTransaction": "solward.venue",
+    "VenueContext": "solward.venue",
+    "VenueSpec": "solward.venue",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("solward")
+    elif name in _AT_FIRST_USE:
+        value = getattr(importlib.import_module(_AT_FIRST_USE[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -19,6 +19,7 @@
     │   └── LedgerRejected         an RPC error object: `code`, `data`
     ├── KeystoreError              a key cannot be opened, or must not be
     ├── ConfigError                the settings cannot be served safely
+    ├── PluginError                a built-in plugin is broken; carries the problem
     ├── HomeLocked                 another process owns this SOLWARD_HOME
     └── StoreError                 the database refused or is not at this version
 
@@ -148,6 +149,14 @@ class KeystoreError(SolwardError):
 
 class ConfigError(SolwardError):
     """The settings are contradictory or unsafe to serve with."""
+
+
+class PluginError(SolwardError):
+    """A built-in plugin is broken; `problem` is the registry's `Problem` saying how."""
+
+    def __init__(self, problem: object) -> None:
+        super().__init__(f"Built-in plugin {problem}")
+        self.problem = problem
 
 
 class HomeLocked(SolwardError):

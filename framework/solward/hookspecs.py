@@ -1,0 +1,104 @@
+"""Every hook a plugin can implement. One entry point is one plugin, and its name is the plugin's.
+
+Entry-point groups: `solward.skills`, `solward.providers`, `solward.venues`,
+`solward.guardrails`. Implementations are marked with `solward.hookimpl`; an argument that is not
+needed may be left out, a default value or another name is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+if TYPE_CHECKING:
+    from solward.context import SkillContext
+    from solward.guardrails import Effects, Intent
+    from solward.provider import Completion, CompletionRequest, ProviderSpec
+    from solward.skill import SkillSpec
+    from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
+
+PROJECT = "solward"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec(firstresult=True)
+def skill_spec() -> SkillSpec:
+    """Declare the skill: name, description, JSON Schema parameters, effects, timeout. Pure."""
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+async def skill_execute(params: dict[str, Any], context: SkillContext) -> str:
+    """Run the skill and tell the outcome as text.
+
+    Args:
+        params: valid by the declared schema, defaults applied; numbers are int or Decimal.
+        context: the wallet's capability; it holds no key.
+
+    Raises:
+        SkillError: shown to the model and the caller. `InvalidRequest`, `GuardrailBlocked` and
+            the other `SolwardError`s pass too; anything else is shown as an internal error.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def provider_spec() -> ProviderSpec:
+    """Declare the provider: name, default model, JSON Schema options, secret's variable. Pure."""
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+async def provider_complete(request: CompletionRequest, options: Mapping[str, Any]) -> Completion:
+    """Answer one completion: text, tool calls, or both.
+
+    Args:
+        options: valid by the declared schema, defaults applied.
+
+    Raises:
+        ProviderError: the vendor failed.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def venue_spec() -> VenueSpec:
+    """Declare the swap venue: its name and the programs its transactions call. Pure."""
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
+    """Offer a price for selling exactly `request.amount` units.
+
+    Raises:
+        InvalidRequest: the venue refuses the request.
+        LedgerUnavailable: the venue did not answer.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
+    """Make the transaction of a quote, complete but for the signature of `wallet` (base58).
+
+    The engine simulates the bytes and blocks them where they do more than the quote said.
+
+    Raises:
+        InvalidRequest: the venue refuses the quote.
+        LedgerUnavailable: the venue did not answer.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def guardrail_check(intent: Intent, effects: Effects) -> str | None:
+    """Refuse a transaction by giving a reason; None leaves it to the other rules.
+
+    Runs after every built-in rule, and can only refuse: raising refuses as well. Pure.
+    """
+    raise NotImplementedError

@@ -1,0 +1,159 @@
+"""The explicit chain around every skill: validate, time out, execute, event.
+
+Pluggy wrappers around an async hook would wrap the making of the coroutine and see none of its
+errors; these interceptors are plain functions, bound from the inside out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from solward.errors import SkillError, SkillTimeout, SolwardError
+from solward.registry.loaded import LoadedSkill
+
+if TYPE_CHECKING:
+    from solward.context import SkillContext
+
+# What a skill gets to clean up once it is cancelled; then nobody waits for it any more.
+GRACE_S = 2.0
+EVENT = "skill:executed"
+
+_log = structlog.get_logger(__name__)
+_abandoned: set[asyncio.Future[str]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One run of a skill; `params` are the caller's until they are validated."""
+
+    skill: LoadedSkill
+    params: Any
+    context: SkillContext
+
+
+Handler = Callable[[Call], Awaitable[str]]
+Interceptor = Callable[[Call, Handler], Awaitable[str]]
+Emit = Callable[[str, Mapping[str, Any]], object]
+
+
+async def run_skill(
+    skill: LoadedSkill, params: object, context: SkillContext, *, emit: Emit
+) -> str:
+    """Run a skill and return its outcome.
+
+    Args:
+        emit: told of every run, `skill:executed` with skill, walletId, agentId, ok, error code
+            and durationMs; never of parameters or outcome.
+
+    Raises:
+        InvalidRequest: the parameters do not fit its schema.
+        SkillTimeout: it did not finish within its declared time.
+        SolwardError: what it or the engine said (`SkillError`, `TransactionError` and so on);
+            anything else it raises is logged and is a `SkillError` `internal_error`.
+    """
+    chain: Handler = execute
+    for interceptor in (time_out, shield, validate, functools.partial(report, emit)):
+        chain = functools.partial(_around, interceptor, chain)
+    return await chain(Call(skill, params, context))
+
+
+async def report(emit: Emit, call: Call, handler: Handler) -> str:
+    """Tell of the run however it ends."""
+    started = time.monotonic()
+    code: str | None = "cancelled"
+    try:
+        outcome = await handler(call)
+        code = None
+    except SolwardError as error:
+        code = error.code if isinstance(error, SkillError) else type(error).__name__
+        raise
+    finally:
+        agent = call.context.agent
+        emit(
+            EVENT,
+            {
+                "skill": call.skill.spec.name,
+                "walletId": call.context.wallet.id,
+                "agentId": agent.id if agent is not None else None,
+                "ok": code is None,
+                "error": code,
+                "durationMs": round((time.monotonic() - started) * 1000),
+            },
+        )
+    return outcome
+
+
+async def validate(call: Call, handler: Handler) -> str:
+    """Check the parameters and apply defaults before any of the skill's code runs."""
+    return await handler(replace(call, params=call.skill.validate(call.params)))
+
+
+async def shield(call: Call, handler: Handler) -> str:
+    """Let deliberate errors pass; log anything else and show nothing of it."""
+    name = call.skill.spec.name
+    try:
+        return await handler(call)
+    except SolwardError:
+        raise
+    except Exception as error:
+        _log.exception("skill_failed", skill=name, error=type(error).__name__)
+    raise SkillError("internal_error", f"Skill {name!r} failed with an internal error")
+
+
+async def time_out(call: Call, handler: Handler) -> str:
+    """Cancel the skill at its deadline, and stop waiting even where it ignores that."""
+    spec = call.skill.spec
+    task = asyncio.ensure_future(handler(call))
+    try:
+        await asyncio.wait({task}, timeout=spec.timeout_s)
+    except asyncio.CancelledError:
+        await _stop(task, spec.name)
+        raise
+    if not task.done():
+        await _stop(task, spec.name)
+        raise SkillTimeout(spec.name, spec.timeout_s)
+    if task.cancelled():
+        raise RuntimeError("the skill cancelled itself")
+    return task.result()
+
+
+async def execute(call: Call) -> str:
+    """Run the skill's own code and check what it answers."""
+    outcome = await call.skill.execute(call.params, call.context)
+    if not isinstance(outcome, str):
+        name = call.skill.spec.name
+        _log.error("skill_outcome_not_text", skill=name, type=type(outcome).__name__)
+        raise SkillError("bad_outcome", f"Skill {name!r} did not answer with text")
+    return outcome
+
+
+async def _around(interceptor: Interceptor, handler: Handler, call: Call) -> str:
+    return await interceptor(call, handler)
+
+
+async def _stop(task: asyncio.Future[str], name: str) -> None:
+    """Cancel a skill and give it a moment; what still runs is let go of, with a line in the log."""
+    task.cancel()
+    try:
+        await asyncio.wait({task}, timeout=GRACE_S)
+    finally:
+        if task.done():
+            _settled(task)
+        else:
+            _log.error("skill_abandoned", skill=name, detail="it ignores its cancellation")
+            _abandoned.add(task)
+            task.add_done_callback(_abandoned.discard)
+            task.add_done_callback(_settled)
+
+
+def _settled(task: asyncio.Future[str]) -> None:
+    # Looking at the error is what keeps asyncio from reporting it as never retrieved.
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,150 @@
+"""What a registered plugin must be: its hooks complete and well-formed, its declaration sane."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pluggy
+from solders.pubkey import Pubkey
+
+from solward import hookspecs
+from solward.provider import ProviderSpec
+from solward.registry.discovery import GUARDRAILS, PROVIDERS, SKILLS, VENUES
+from solward.registry.problems import ProblemCode, Rejected, described
+from solward.skill import Effects, SkillSpec
+from solward.venue import VenueSpec
+
+HOOKS = {
+    SKILLS: ("skill_spec", "skill_execute"),
+    PROVIDERS: ("provider_spec", "provider_complete"),
+    VENUES: ("venue_spec", "venue_quote", "venue_swap"),
+    GUARDRAILS: ("guardrail_check",),
+}
+
+MAX_DESCRIPTION = 1_024
+MAX_TIMEOUT_S = 600.0
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
+
+Spec = TypeVar("Spec", SkillSpec, ProviderSpec, VenueSpec)
+
+
+def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> None:
+    """Each hook of the group is there once, is what its specification is, and nothing else is.
+
+    Args:
+        callers: the hooks the plugin implements, as pluggy found them.
+
+    Raises:
+        Rejected: `bad_hook` for a hook that is unknown, foreign or a wrapper, `bad_contract`
+            for one that is missing, not async where it must be, or has arguments with defaults.
+    """
+    found: dict[str, Callable[..., Any]] = {}
+    for caller in callers:
+        for implementation in caller.get_hookimpls():
+            if implementation.plugin is plugin:
+                _check_place(group, caller, implementation, found)
+                found[caller.name] = implementation.function
+    for hook in HOOKS[group]:
+        if hook not in found:
+            marked = "without @hookimpl" if hasattr(plugin, hook) else "not there"
+            raise _broken(f"{hook} is {marked}")
+        _check_function(hook, found[hook])
+
+
+def _check_place(
+    group: str,
+    caller: pluggy.HookCaller,
+    implementation: pluggy.HookImpl,
+    found: dict[str, Callable[..., Any]],
+) -> None:
+    hook = caller.name
+    if not caller.has_spec():
+        known = ", ".join(HOOKS[group])
+        raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is no hook; {group} has {known}")
+    if hook not in HOOKS[group]:
+        raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is not a hook of {group}")
+    if implementation.wrapper or implementation.hookwrapper:
+        raise Rejected(ProblemCode.BAD_HOOK, f"{hook} must not be a wrapper")
+    if hook in found:
+        raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is implemented twice")
+
+
+def _check_function(hook: str, function: Callable[..., Any]) -> None:
+    specification = getattr(hookspecs, hook)
+    must_be_async = inspect.iscoroutinefunction(specification)
+    if inspect.iscoroutinefunction(function) != must_be_async:
+        raise _broken(f"{hook} must be defined with `{'async ' if must_be_async else ''}def`")
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.default is not parameter.empty:
+            raise _broken(f"{hook} must not give {name} a default: it would never be passed")
+        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD:
+            raise _broken(f"{hook} must name its arguments: {inspect.signature(specification)}")
+
+
+def declared(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) -> Spec:
+    """What a spec hook declares.
+
+    Raises:
+        Rejected: `bad_contract`: it raises, answers another type, another name than the entry
+            point's, or something else the second time.
+    """
+    try:
+        spec, again = call(), call()
+        pure = bool(spec == again)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise _broken(f"{hook} raised {described(error)}") from error
+    if not isinstance(spec, kind):
+        raise _broken(f"{hook} must return a {kind.__name__}, not {type(spec).__name__}")
+    if not pure:
+        raise _broken(f"{hook} must return the same declaration each time")
+    if spec.name != name:
+        raise _broken(f"{hook} names it {spec.name!r}, but its entry point is {name!r}")
+    return spec
+
+
+def check_skill(spec: SkillSpec) -> None:
+    """Raises `Rejected`, naming the first field of `SkillSpec` that is out of range."""
+    text = spec.description
+    if not isinstance(text, str) or not text.strip() or len(text) > MAX_DESCRIPTION:
+        raise _broken(f"description must be text of 1 to {MAX_DESCRIPTION} characters")
+    if not isinstance(spec.effects, Effects):
+        raise _broken("effects must be Effects.READ or Effects.SPEND")
+    timeout = spec.timeout_s
+    known = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if not known or not math.isfinite(timeout) or not 0 < timeout <= MAX_TIMEOUT_S:
+        raise _broken(f"timeout_s must be more than 0 and at most {MAX_TIMEOUT_S:g} seconds")
+
+
+def check_provider(spec: ProviderSpec) -> None:
+    """Raises `Rejected`, naming the first field of `ProviderSpec` that is out of range."""
+    if not isinstance(spec.default_model, str) or not spec.default_model.strip():
+        raise _broken("default_model must name a model")
+    secret = spec.secret_env
+    if secret is not None and not (isinstance(secret, str) and _VARIABLE.fullmatch(secret)):
+        raise _broken("secret_env must be an environment variable's name or None")
+    if not isinstance(spec.is_llm, bool) or not isinstance(spec.demo, bool):
+        raise _broken("is_llm and demo must be True or False")
+
+
+def check_venue(spec: VenueSpec) -> None:
+    """Raises `Rejected` unless `programs` are base58 addresses."""
+    programs = spec.programs
+    if not isinstance(programs, frozenset) or not all(map(_is_address, programs)):
+        raise _broken("programs must be a frozenset of base58 addresses")
+
+
+def _is_address(value: object) -> bool:
+    try:
+        return isinstance(value, str) and str(Pubkey.from_string(value)) == value
+    except ValueError:
+        return False
+
+
+def _broken(detail: str) -> Rejected:
+    return Rejected(ProblemCode.BAD_CONTRACT, detail)

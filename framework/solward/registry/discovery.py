@@ -1,0 +1,140 @@
+"""Which plugins are installed, allowed, and free of name conflicts; nothing is imported here."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, distributions
+
+from solward.guardrails import RULES
+from solward.registry.problems import Problem, ProblemCode, described
+
+SKILLS = "solward.skills"
+PROVIDERS = "solward.providers"
+VENUES = "solward.venues"
+GUARDRAILS = "solward.guardrails"
+GROUPS = (SKILLS, PROVIDERS, VENUES, GUARDRAILS)
+
+BUILT_IN = "solward"
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An entry point that may be imported."""
+
+    entry_point: EntryPoint
+    distribution: str
+    version: str
+
+    @property
+    def name(self) -> str:
+        """The plugin's name, which is the entry point's."""
+        return self.entry_point.name
+
+    @property
+    def group(self) -> str:
+        """The entry-point group."""
+        return self.entry_point.group
+
+    @property
+    def built_in(self) -> bool:
+        """Whether it is part of Solward itself."""
+        return canonical(self.distribution) == BUILT_IN
+
+    def problem(self, code: ProblemCode, detail: str) -> Problem:
+        """This candidate, left out."""
+        return Problem(code, self.name, self.distribution, detail)
+
+
+def canonical(distribution: str) -> str:
+    """A distribution name in the one spelling of PEP 503."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def discover(
+    allow: Collection[str], entry_points: Iterable[EntryPoint] | None = None
+) -> tuple[list[Candidate], list[Problem]]:
+    """The plugins to import, built-ins first and then by name, and those left out.
+
+    Args:
+        allow: distribution names whose plugins may be imported; `*` allows every one.
+        entry_points: instead of what is installed.
+    """
+    problems: list[Problem] = []
+    if entry_points is None:
+        entry_points = _installed(problems)
+    allowed = {canonical(name) for name in allow}
+    by_name: dict[tuple[str, str], list[Candidate]] = defaultdict(list)
+    for entry_point in entry_points:
+        if entry_point.group not in GROUPS:
+            continue
+        candidate = _candidate(entry_point)
+        if not (candidate.built_in or "*" in allow or canonical(candidate.distribution) in allowed):
+            detail = "its distribution is not named in SOLWARD_PLUGINS; nothing of it was imported"
+            problems.append(candidate.problem(ProblemCode.NOT_ALLOWED, detail))
+        elif _NAME.fullmatch(candidate.name) is None:
+            detail = "an entry point's name must be like my_skill: a-z, 0-9 and _, at most 64"
+            problems.append(candidate.problem(ProblemCode.BAD_CONTRACT, detail))
+        elif candidate not in by_name[candidate.group, candidate.name]:
+            by_name[candidate.group, candidate.name].append(candidate)
+    chosen = [
+        winner for rivals in by_name.values() if (winner := _winner(rivals, problems)) is not None
+    ]
+    return sorted(chosen, key=lambda found: (not found.built_in, found.group, found.name)), problems
+
+
+def _winner(rivals: list[Candidate], problems: list[Problem]) -> Candidate | None:
+    """The one that may have the name; the built-in keeps its own, third parties share none."""
+    built_in = [rival for rival in rivals if rival.built_in]
+    if rivals[0].group == GUARDRAILS and rivals[0].name in RULES:
+        detail = "this is the name of a built-in guardrail"
+        problems += [rival.problem(ProblemCode.NAME_CONFLICT, detail) for rival in rivals]
+        return None
+    if len(rivals) == 1:
+        return rivals[0]
+    for rival in rivals:
+        if len(built_in) == 1 and rival is built_in[0]:
+            continue
+        others = ", ".join(
+            f"{other.distribution} ({other.entry_point.value})"
+            for other in (built_in or rivals)
+            if other is not rival
+        )
+        problems.append(rival.problem(ProblemCode.NAME_CONFLICT, f"also provided by {others}"))
+    return built_in[0] if len(built_in) == 1 else None
+
+
+def _candidate(entry_point: EntryPoint) -> Candidate:
+    distribution = entry_point.dist
+    if distribution is None:
+        return Candidate(entry_point, "unknown", "unknown")
+    return Candidate(
+        entry_point,
+        distribution.metadata["Name"] or "unknown",
+        distribution.metadata["Version"] or "unknown",
+    )
+
+
+def _installed(problems: list[Problem]) -> list[EntryPoint]:
+    """Entry points of each distribution on the path, the first of a name winning.
+
+    `importlib.metadata.entry_points()` gives the same, but one unreadable entry_points.txt
+    would stop the start.
+    """
+    found: list[EntryPoint] = []
+    seen: set[str] = set()
+    for distribution in distributions():
+        name = "unknown"
+        try:
+            name = distribution.metadata["Name"] or name
+            if canonical(name) in seen:
+                continue
+            seen.add(canonical(name))
+            found += [each for each in distribution.entry_points if each.group in GROUPS]
+        except Exception as error:
+            detail = f"its entry points cannot be read: {described(error)}"
+            problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", name, detail))
+    return found

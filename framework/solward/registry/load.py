@@ -1,0 +1,177 @@
+"""Loading: discover, import, register all, check each, and only then bind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from types import MappingProxyType
+from typing import Any
+
+import pluggy
+
+from solward.errors import PluginError
+from solward.guardrails import ExtraRule
+from solward.provider import ProviderSpec
+from solward.registry.contain import contained_call
+from solward.registry.contract import (
+    check_hooks,
+    check_provider,
+    check_skill,
+    check_venue,
+    declared,
+)
+from solward.registry.discovery import GUARDRAILS, PROVIDERS, SKILLS, Candidate, discover
+from solward.registry.loaded import LoadedProvider, LoadedSkill, LoadedVenue, Registry
+from solward.registry.manager import Manager
+from solward.registry.params import Parameters
+from solward.registry.problems import Problem, ProblemCode, Rejected, described
+from solward.registry.schema import checked_schema
+from solward.skill import SkillSpec
+from solward.venue import VenueSpec
+
+
+def load_registry(
+    allow: Collection[str] = ("*",),
+    *,
+    demo: bool = False,
+    entry_points: Iterable[EntryPoint] | None = None,
+) -> Registry:
+    """Find and load every plugin that may be loaded.
+
+    Args:
+        allow: distribution names whose plugins may be imported beside the built-ins; `*` allows
+            every installed one.
+        demo: load demo providers too.
+        entry_points: instead of what is installed.
+
+    Returns:
+        What is loaded; a third party's plugin that fails is in `problems` instead.
+
+    Raises:
+        PluginError: a built-in plugin fails.
+    """
+    candidates, problems = discover(allow, entry_points)
+    manager = Manager()
+    registered: list[tuple[Candidate, Any]] = []
+    for candidate in candidates:
+        try:
+            registered.append((candidate, _register(manager, candidate)))
+        except Rejected as rejected:
+            problems.append(_problem(candidate, rejected))
+    manager.seal()
+    skills: dict[str, LoadedSkill] = {}
+    providers: dict[str, LoadedProvider] = {}
+    venues: dict[str, LoadedVenue] = {}
+    guardrails: list[ExtraRule] = []
+    for candidate, plugin in registered:
+        name = candidate.name
+        try:
+            if candidate.group == SKILLS:
+                skills[name] = _skill(manager, candidate, plugin)
+            elif candidate.group == PROVIDERS:
+                provider = _provider(manager, candidate, plugin)
+                if demo or not provider.spec.demo:
+                    providers[name] = provider
+            elif candidate.group == GUARDRAILS:
+                guardrails.append((name, _guardrail(manager, plugin)))
+            else:
+                venues[name] = _venue(manager, candidate, plugin)
+        except Rejected as rejected:
+            problems.append(_problem(candidate, rejected))
+    return Registry(
+        MappingProxyType(skills),
+        MappingProxyType(providers),
+        MappingProxyType(venues),
+        tuple(guardrails),
+        tuple(problems),
+    )
+
+
+def _problem(candidate: Candidate, rejected: Rejected) -> Problem:
+    problem = candidate.problem(rejected.code, rejected.detail)
+    if candidate.built_in:
+        raise PluginError(problem) from rejected
+    return problem
+
+
+def _register(manager: Manager, candidate: Candidate) -> Any:
+    try:
+        plugin = candidate.entry_point.load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise Rejected(ProblemCode.IMPORT_FAILED, described(error)) from error
+    key = f"{candidate.group}:{candidate.name}"
+    try:
+        manager.register(plugin, name=key)
+    except pluggy.PluginValidationError as error:
+        raise Rejected(ProblemCode.BAD_HOOK, described(error)) from error
+    except ValueError as error:
+        detail = "another entry point is this very module; one module is one plugin"
+        raise Rejected(ProblemCode.BAD_HOOK, detail) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise Rejected(ProblemCode.BAD_CONTRACT, described(error)) from error
+    try:
+        hash(plugin)
+        check_hooks(candidate.group, plugin, manager.get_hookcallers(plugin) or [])
+    except Rejected:
+        manager.unregister(name=key)
+        raise
+    except Exception as error:
+        manager.unregister(name=key)
+        raise Rejected(ProblemCode.BAD_CONTRACT, described(error)) from error
+    return plugin
+
+
+def _skill(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedSkill:
+    call = manager.bind("skill_spec", plugin)
+    spec = declared("skill_spec", call, SkillSpec, candidate.name)
+    check_skill(spec)
+    schema = checked_schema(spec.parameters)
+    return LoadedSkill(
+        replace(spec, parameters=schema),
+        candidate.distribution,
+        candidate.version,
+        Parameters(schema),
+        manager.bind("skill_execute", plugin),
+    )
+
+
+def _provider(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedProvider:
+    call = manager.bind("provider_spec", plugin)
+    spec = declared("provider_spec", call, ProviderSpec, candidate.name)
+    check_provider(spec)
+    schema = checked_schema(spec.options)
+    return LoadedProvider(
+        replace(spec, options=schema),
+        candidate.distribution,
+        candidate.version,
+        Parameters(schema),
+        manager.bind("provider_complete", plugin),
+    )
+
+
+def _venue(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedVenue:
+    call = manager.bind("venue_spec", plugin)
+    spec = declared("venue_spec", call, VenueSpec, candidate.name)
+    check_venue(spec)
+    return LoadedVenue(
+        spec,
+        candidate.distribution,
+        candidate.version,
+        manager.bind("venue_quote", plugin),
+        manager.bind("venue_swap", plugin),
+    )
+
+
+def _guardrail(manager: Manager, plugin: Any) -> Callable[[Any, Any], str | None]:
+    call = contained_call(manager.bind("guardrail_check", plugin))
+
+    def check(intent: Any, effects: Any) -> str | None:
+        answer: str | None = call(intent=intent, effects=effects)
+        return answer
+
+    return check

@@ -1,0 +1,110 @@
+"""Plugins that passed every check, each bound to its own callers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from solward.guardrails import ExtraRule
+from solward.provider import Completion, CompletionRequest, ProviderSpec, ToolDefinition
+from solward.registry.contain import contained
+from solward.registry.params import Parameters
+from solward.registry.problems import Problem
+from solward.skill import SkillSpec
+from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
+
+if TYPE_CHECKING:
+    from solward.context import SkillContext
+
+HookCall = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSkill:
+    """A skill; `spec.parameters` has its references written out.
+
+    Attributes:
+        distribution: the installed distribution it comes from, with its `version`.
+    """
+
+    spec: SkillSpec
+    distribution: str
+    version: str
+    parameters: Parameters = field(repr=False)
+    call: HookCall = field(repr=False)
+
+    def validate(self, params: object) -> dict[str, Any]:
+        """A copy of `params` with defaults applied; raises `InvalidRequest` naming the field."""
+        return self.parameters.validate(params)
+
+    async def execute(self, params: dict[str, Any], context: SkillContext) -> Any:
+        """Run the hook itself on valid parameters; `run_skill` is what callers want."""
+        return await contained(self.call(params=params, context=context))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedProvider:
+    """A language model provider, or a demo that takes one's place."""
+
+    spec: ProviderSpec
+    distribution: str
+    version: str
+    options: Parameters = field(repr=False)
+    call: HookCall = field(repr=False)
+
+    def validate_options(self, options: object) -> dict[str, Any]:
+        """A copy of `options` with defaults applied; raises `InvalidRequest`."""
+        return self.options.validate(options)
+
+    async def complete(
+        self, request: CompletionRequest, options: Mapping[str, Any] | None = None
+    ) -> Completion:
+        """One completion; raises what the provider raises, `InvalidRequest` on bad options."""
+        valid = self.validate_options({} if options is None else options)
+        completion: Completion = await contained(self.call(request=request, options=valid))
+        return completion
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedVenue:
+    """A swap venue; raises what the venue raises. The engine judges the bytes it gives."""
+
+    spec: VenueSpec
+    distribution: str
+    version: str
+    quote_call: HookCall = field(repr=False)
+    swap_call: HookCall = field(repr=False)
+
+    async def quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
+        """The venue's offer."""
+        quote: Quote = await contained(self.quote_call(request=request, context=context))
+        return quote
+
+    async def swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
+        """The transaction of an offer, complete but for the wallet's signature."""
+        call = self.swap_call(quote=quote, wallet=wallet, context=context)
+        transaction: SwapTransaction = await contained(call)
+        return transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """What is loaded, by name, built-ins first; and what is not, with the reason.
+
+    Attributes:
+        guardrails: `(name, check)` of each extra rule, as the judge takes them.
+    """
+
+    skills: Mapping[str, LoadedSkill]
+    providers: Mapping[str, LoadedProvider]
+    venues: Mapping[str, LoadedVenue]
+    guardrails: tuple[ExtraRule, ...]
+    problems: tuple[Problem, ...]
+
+    def tools(self) -> tuple[ToolDefinition, ...]:
+        """Every skill as a model sees it."""
+        return tuple(
+            ToolDefinition(skill.spec.name, skill.spec.description, skill.spec.parameters)
+            for skill in self.skills.values()
+        )

@@ -1,0 +1,69 @@
+"""Why a plugin is not loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+_MAX_TEXT = 300
+
+
+class ProblemCode(StrEnum):
+    """The kinds of reason, in the order in which they are found."""
+
+    NOT_ALLOWED = "not_allowed"
+    """Its distribution is not named in `SOLWARD_PLUGINS`."""
+    NAME_CONFLICT = "name_conflict"
+    """A built-in has the name, or another third party's plugin has it too."""
+    IMPORT_FAILED = "import_failed"
+    """Importing it raised, `SystemExit` included."""
+    BAD_HOOK = "bad_hook"
+    """It implements an unknown hook, a wrapper, or a hook with arguments it does not have."""
+    BAD_CONTRACT = "bad_contract"
+    """A hook is missing or not as agreed, or what it declares is out of range."""
+    BAD_SCHEMA = "bad_schema"
+    """Its JSON Schema is invalid, open, or uses what cannot be checked exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One plugin that was left out.
+
+    Attributes:
+        plugin: the entry point's name.
+        distribution: the installed distribution it comes from.
+        detail: what was found and what was expected.
+    """
+
+    code: ProblemCode
+    plugin: str
+    distribution: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.plugin!r} of {self.distribution}: {self.code}: {self.detail}"
+
+
+class Rejected(Exception):
+    """A plugin fails a check; turned into a `Problem` by the loader."""
+
+    def __init__(self, code: ProblemCode, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = shortened(detail)
+
+
+def shortened(text: str, limit: int = _MAX_TEXT) -> str:
+    """`text` on one line of at most `limit` characters."""
+    line = " ".join(text[: 4 * limit].split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def described(error: BaseException) -> str:
+    """An error's type and text."""
+    try:
+        text = str(error)
+    except Exception:  # a hostile __str__ must not stop the start
+        text = ""
+    name = type(error).__name__
+    return shortened(f"{name}: {text}" if text else name)

@@ -1,0 +1,166 @@
+"""Which JSON Schemas a plugin may declare: valid, closed, self-contained, exactly checkable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from solward.errors import InvalidRequest
+from solward.registry.params import Parameters, exact
+from solward.registry.problems import ProblemCode, Rejected
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_MAX_DEPTH = 16
+_MAX_NODES = 1_000
+
+# jsonschema divides by floats, which says that 0.3 is no multiple of 0.1.
+_FORBIDDEN = {
+    "multipleOf": "cannot be checked exactly",
+    "$id": "would give references another base",
+    "$anchor": "is not supported; use #/$defs/NAME",
+    "$dynamicRef": "is not supported; use #/$defs/NAME",
+    "$dynamicAnchor": "is not supported; use #/$defs/NAME",
+}
+_ONE = ("contains", "not", "if", "then", "else", "propertyNames")
+_MANY = ("allOf", "anyOf", "oneOf")
+_NAMED = ("dependentSchemas",)
+_ANNOTATIONS = {"title", "description", "default", "examples", "deprecated"}
+_LOCAL = re.compile(r"#/\$defs/([^/~%]+)")
+
+
+def checked_schema(schema: object) -> dict[str, Any]:
+    """The schema copied, with its local references written out.
+
+    Raises:
+        Rejected: `bad_schema`, saying where: it is not JSON, not valid 2020-12, not an object
+            with `additionalProperties: false` (nested objects too), refers elsewhere or to
+            itself, uses `multipleOf`, or has a default that does not fit.
+    """
+    if not isinstance(schema, Mapping):
+        raise _bad("schema", "must be an object")
+    try:
+        exact(schema)
+    except InvalidRequest as error:
+        raise _bad("schema", str(error)) from None
+    plain: dict[str, Any] = _copied(schema)
+    if plain.pop("$schema", DIALECT) != DIALECT:
+        raise _bad("$schema", f"must be {DIALECT}")
+    try:
+        Draft202012Validator.check_schema(plain)
+    except SchemaError as error:
+        path = "/".join(map(str, error.absolute_path))
+        raise _bad(path, error.message) from None
+    if plain.get("type") != "object":
+        raise _bad("type", 'must be "object" at the top level')
+    return _Walk(plain.get("$defs", {})).schema(plain, "", 0)
+
+
+class _Walk:
+    """Follows every place a schema can stand in, writing references out as it goes."""
+
+    def __init__(self, defs: Mapping[str, Any]) -> None:
+        self._defs = defs
+        self._nodes = 0
+
+    def value(self, node: Any, path: str, depth: int) -> dict[str, Any]:
+        """A schema that alone says what a value is; it must not accept anything at all."""
+        if not isinstance(node, dict):
+            raise _bad(path, "must be a schema, not true or false")
+        found = self.schema(node, path, depth)
+        says = {"type", "enum", "const"} & found.keys()
+        for keyword in _MANY:
+            for at, branch in enumerate(found.get(keyword, ())):
+                if not says:
+                    self.value(branch, f"{path}/{keyword}/{at}", depth + 1)
+        if not says and not found.keys() & set(_MANY):
+            raise _bad(path, "has no type, so it accepts anything")
+        return found
+
+    def schema(self, node: dict[str, Any], path: str, depth: int) -> dict[str, Any]:
+        self._nodes += 1
+        if depth > _MAX_DEPTH or self._nodes > _MAX_NODES:
+            raise _bad(path, "is too large, nested too deep, or refers to itself")
+        for keyword, reason in _FORBIDDEN.items():
+            if keyword in node:
+                raise _bad(f"{path}/{keyword}", reason)
+        if "$ref" in node:
+            return self.schema(self._referred(node, path), path, depth + 1)
+        found = {key: value for key, value in node.items() if key != "$defs"}
+        self._object(found, path, depth)
+        self._array(found, path, depth)
+        for keyword in _ONE:
+            if isinstance(found.get(keyword), dict):
+                found[keyword] = self.schema(found[keyword], f"{path}/{keyword}", depth + 1)
+        for keyword in _MANY:
+            if keyword in found:
+                found[keyword] = [
+                    self.schema(branch, f"{path}/{keyword}/{at}", depth + 1)
+                    if isinstance(branch, dict)
+                    else self.value(branch, f"{path}/{keyword}/{at}", depth + 1)
+                    for at, branch in enumerate(found[keyword])
+                ]
+        for keyword in _NAMED:
+            if keyword in found:
+                found[keyword] = {
+                    name: self.schema(each, f"{path}/{keyword}/{name}", depth + 1)
+                    for name, each in found[keyword].items()
+                    if isinstance(each, dict)
+                }
+        if "default" in found and not Parameters(found).accepts(found["default"]):
+            raise _bad(f"{path}/default", "does not fit its own schema")
+        return found
+
+    def _object(self, node: dict[str, Any], path: str, depth: int) -> None:
+        if "object" not in _kinds(node) and not node.keys() & {"properties", "patternProperties"}:
+            return
+        if node.get("additionalProperties") is not False:
+            raise _bad(path, "an object must have additionalProperties: false")
+        for keyword in ("properties", "patternProperties"):
+            if keyword in node:
+                node[keyword] = {
+                    name: self.value(field, f"{path}/{keyword}/{name}", depth + 1)
+                    for name, field in node[keyword].items()
+                }
+
+    def _array(self, node: dict[str, Any], path: str, depth: int) -> None:
+        if "array" not in _kinds(node) and not node.keys() & {"items", "prefixItems"}:
+            return
+        if "items" not in node:
+            raise _bad(path, "an array must say what its items are")
+        if node["items"] is not False:
+            node["items"] = self.value(node["items"], f"{path}/items", depth + 1)
+        if "prefixItems" in node:
+            node["prefixItems"] = [
+                self.value(item, f"{path}/prefixItems/{at}", depth + 1)
+                for at, item in enumerate(node["prefixItems"])
+            ]
+
+    def _referred(self, node: dict[str, Any], path: str) -> dict[str, Any]:
+        local = _LOCAL.fullmatch(str(node["$ref"]))
+        target = self._defs.get(local[1]) if local else None
+        if not isinstance(target, dict):
+            raise _bad(f"{path}/$ref", "must refer to a schema of this document, #/$defs/NAME")
+        beside = {key: value for key, value in node.items() if key != "$ref"}
+        if beside.keys() - _ANNOTATIONS - {"$defs"}:
+            raise _bad(path, "only a description or a default may stand beside $ref")
+        return target | beside
+
+
+def _kinds(node: Mapping[str, Any]) -> list[str]:
+    kinds = node.get("type", [])
+    return [kinds] if isinstance(kinds, str) else list(kinds)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _copied(item) for name, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _bad(path: str, text: str) -> Rejected:
+    return Rejected(ProblemCode.BAD_SCHEMA, f"{path.lstrip('/') or 'schema'}: {text}")
