@@ -1,0 +1,114 @@
+"""The keystore in the store: opened at start, rotated in batches that survive being killed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from solward.clock import now_ms
+from solward.errors import KeystoreError
+from solward.store import wallets as store
+from solward.store.database import Database
+from solward.wallets import keyfile, keyring
+from solward.wallets.envelope import Envelope, rewrap
+from solward.wallets.keyring import Keyring, KeySource, KeystoreRow
+
+_BATCH = 500
+
+
+class Keystore:
+    """The unlocked keyring of a store, `keyring`."""
+
+    def __init__(self, database: Database, ring: Keyring) -> None:
+        self._database = database
+        self.keyring = ring
+
+    @classmethod
+    async def open(cls, database: Database, source: KeySource) -> Keystore:
+        """Unlock it, or make it in an empty store; finish a rotation that was interrupted.
+
+        Raises:
+            KeystoreError: the secret is not this keystore's, is missing, or is open to others.
+        """
+        async with database.read() as connection:
+            rows = await store.keystore_rows(connection)
+        if rows:
+            opened = cls(database, await keyring.unlock(source, _row_of(rows[0])))
+            await opened._finish_rotation()
+            return opened
+        ring, row = await keyring.create(source)
+        async with database.write() as connection:
+            await store.insert_keystore(connection, _fields(row))
+        return cls(database, ring)
+
+    async def rotate(self, new: KeySource) -> int:
+        """Begin a new KEK version and move every wallet to it; returns how many moved.
+
+        Raises:
+            KeystoreError: the new key file cannot be made, or a stored key was tampered with.
+        """
+        version = self.keyring.version + 1
+        staged = new
+        if new.file is not None:
+            # The new file takes the old one's place only once the store knows its version.
+            staged = KeySource(file=keyring.next_file(new.file))
+            keyring.next_file(new.file).unlink(missing_ok=True)
+        ring, row = await keyring.create(staged, version, self.keyring)
+        async with self._database.write() as connection:
+            await store.insert_keystore(connection, _fields(row))
+        if new.file is not None:
+            keyfile.replace_key(keyring.next_file(new.file), new.file)
+        self.keyring = ring
+        return await self._finish_rotation()
+
+    async def _finish_rotation(self) -> int:
+        old, new = self.keyring.previous, self.keyring.version
+        if old is None:
+            return 0
+        moved, after = 0, ""
+        while True:
+            async with self._database.write() as connection:
+                rows = await store.wallets_under(connection, old, after, _BATCH)
+                if not rows and after:
+                    # New wallets may have come in, under the old version, before where this is.
+                    rows = await store.wallets_under(connection, old, "", _BATCH)
+                if not rows:
+                    kdf = (await store.keystore_rows(connection))[0]["kdf"]
+                    await store.leave_version(connection, old, new, keyring.finished(kdf))
+                    break
+                await store.rewrap(connection, old, new, [self._rewrapped(row) for row in rows])
+            moved, after = moved + len(rows), rows[-1]["id"]
+        # The old KEK stays at hand for what was read before; it goes with the process.
+        return moved
+
+    def _rewrapped(self, row: Mapping[str, Any]) -> tuple[str, bytes]:
+        envelope = envelope_of(row)
+        old = self.keyring.kek(envelope.kek_version)
+        moved = rewrap(old, self.keyring.current, self.keyring.version, envelope)
+        return moved.wallet_id, moved.wrapped_data_key
+
+
+def envelope_of(row: Mapping[str, Any]) -> Envelope:
+    """A wallet row's sealed key."""
+    return Envelope(
+        wallet_id=row["id"],
+        public_key=row["public_key"],
+        kek_version=int(row["kek_version"]),
+        wrapped_data_key=bytes(row["wrapped_data_key"]),
+        sealed_key=bytes(row["sealed_key"]),
+    )
+
+
+def _row_of(fields: Mapping[str, Any]) -> KeystoreRow:
+    if not isinstance(fields["kdf"], dict):
+        raise KeystoreError("The keystore's parameters are damaged")
+    return KeystoreRow(int(fields["kek_version"]), fields["kdf"], bytes(fields["verifier"]))
+
+
+def _fields(row: KeystoreRow) -> dict[str, Any]:
+    return {
+        "kek_version": row.kek_version,
+        "kdf": dict(row.kdf),
+        "verifier": row.verifier,
+        "created_ms": now_ms(),
+    }
