@@ -299,7 +299,7 @@ async def test_solders_strict_parser_takes_every_cluster_answer(client: AsyncCli
         client.get_slot_leader,
         client.get_recent_performance_samples,
     ):
-        await method()  # type: ignore[operator]
+        await method()
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
