@@ -12,11 +12,12 @@ import pytest
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.instruction import Instruction
 from solders.keypair import Keypair
+from solders.message import Message
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from spl.token.instructions import create_idempotent_associated_token_account
 from tests.guardrails.attacks import ATTACKS, Attack, move_tokens, pay, set_authority, token, u64
-from tests.guardrails.bank import POLICY, ROUTER, SOL, Bank, verdict
+from tests.guardrails.bank import POLICY, ROUTER, SOL, Bank, key, verdict
 
 from solward.guardrails import (
     Effects,
@@ -25,6 +26,7 @@ from solward.guardrails import (
     UntrustedSimulation,
     analyse,
     inner_from_json,
+    resolve,
 )
 
 DECLARED = 10_000_000
@@ -74,6 +76,52 @@ def test_inside_an_allowed_router(bank: Bank, attack: Attack) -> None:
     wire = bank.build(instructions, attack.signers(bank))
     judged = verdict(intent(bank), bank.inner_effects(instructions, wire))
     assert judged.rule == attack.rule, judged.reason
+
+
+# What these do shows in the bytes alone: no account changes that is the wallet's by its data.
+ONLY_IN_THE_BYTES = {
+    "02 transfer with seed",
+    "04 prefund the wallet",
+    "16 withdraw excess lamports",
+    "20 advance nonce",
+    "21 loader close",
+    "21 stake for a stranger",
+    "25 inflow masks outflow",
+    "31 multisig member",
+    "minting to a stranger",
+}
+EXECUTED = [attack for attack in ATTACKS if attack.runs]
+VISIBLE = [
+    attack
+    for attack in EXECUTED
+    if attack.name not in ONLY_IN_THE_BYTES and not attack.name.startswith("17")
+]
+
+
+@pytest.mark.parametrize("attack", VISIBLE, ids=[attack.name for attack in VISIBLE])
+def test_by_its_traces_alone_where_no_instruction_is_understood(bank: Bank, attack: Attack) -> None:
+    instructions = attack.make(bank)
+    _, keys, full = bank.simulate(bank.build(instructions, attack.signers(bank)))
+    message = Message.new_with_blockhash(
+        [Instruction(key(ROUTER), b"", [])], bank.own, bank.svm.latest_blockhash()
+    )
+    added = [entry for entry in resolve(message) if entry.address not in full.pre]
+    mute = Simulation(full.pre, full.post)
+    effects = analyse(message, (keys[0], *added, *keys[1:]), mute, bank.address)
+    judged = verdict(intent(bank), effects)
+    assert judged.rule in {"simulated_effects", "authority_change", "fee_limit"}
+
+
+@pytest.mark.parametrize("attack", EXECUTED, ids=[attack.name for attack in EXECUTED])
+def test_by_its_bytes_alone_where_the_simulation_shows_no_change(
+    bank: Bank, attack: Attack
+) -> None:
+    """A program can tell a simulation from the real thing and behave only there."""
+    wire = bank.build(attack.make(bank), attack.signers(bank))
+    transaction, keys, full = bank.simulate(wire)
+    still = Simulation(full.pre, full.pre, full.inner)
+    effects = analyse(transaction.message, keys, still, bank.address)
+    assert verdict(intent(bank), effects).rule in {attack.rule, "simulated_effects"}
 
 
 def test_a_drain_meets_the_limit_per_transaction_first(bank: Bank) -> None:
@@ -129,7 +177,7 @@ def test_05_a_blocked_recipient_is_found_behind_a_lookup_table(bank: Bank) -> No
 
 
 def test_23_a_blocked_key_in_instruction_data_is_found(bank: Bank) -> None:
-    wire = bank.build(set_authority("tokens", 2)(bank))
+    wire = bank.build(set_authority("mint", 0)(bank))
     assert blocked_by(bank, bank.effects(wire), bank.stranger.pubkey())
 
 
