@@ -1,0 +1,89 @@
+"""Takes secrets out of what is about to be written down: by field name, and by how they look."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from solders.keypair import Keypair
+
+REDACTED = "[redacted]"
+
+# Whole words of a field's name, so that `author` and `tokens` are not taken for secrets.
+_SECRET_WORDS = frozenset(
+    {
+        "apikey",
+        "authorization",
+        "cookie",
+        "credential",
+        "credentials",
+        "kek",
+        "keypair",
+        "mnemonic",
+        "passphrase",
+        "password",
+        "secret",
+        "seed",
+    }
+)
+_SECRET_NAMES = frozenset({"api_key", "private_key", "data_key", "access_token", "bearer"})
+_WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+
+_BASE58 = "[1-9A-HJ-NP-Za-km-z]"
+_BASE58_64 = re.compile(f"(?<!{_BASE58}){_BASE58}{{80,90}}(?!{_BASE58})")
+_NUMBERS = re.compile(r"\[\s*\d{1,3}(?:\s*,\s*\d{1,3}){31,63}\s*\]")
+_PATTERNS = (
+    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+"), rf"\1 {REDACTED}"),
+    (re.compile(r"\bsk-[A-Za-z0-9_-]{16,}"), REDACTED),
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@'\"]+@"), rf"\1{REDACTED}@"),
+    (re.compile(r"(?i)\b((?:https?|wss?)://[^\s?'\"]+)\?[^\s'\"]+"), rf"\1?{REDACTED}"),
+)
+
+
+def scrub(value: Any) -> Any:
+    """`value` without secrets: texts, and texts inside mappings, lists and tuples."""
+    if isinstance(value, str):
+        return scrub_text(value)
+    if isinstance(value, Mapping):
+        return {
+            name: REDACTED if _names_secret(name) and item is not None else scrub(item)
+            for name, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        if len(value) in (32, 64) and all(type(item) is int for item in value):
+            return REDACTED
+        return [scrub(item) for item in value]
+    if isinstance(value, bytes | bytearray):
+        return f"<{len(value)} bytes>"
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return scrub_text(str(value))
+
+
+def scrub_text(text: str) -> str:
+    """`text` without what looks like a key: base58 keypairs, number arrays, bearer tokens,
+    vendor keys, credentials and queries of addresses."""
+    if len(text) < 16:
+        return text
+    text = _BASE58_64.sub(_without_keypair, text)
+    text = _NUMBERS.sub(REDACTED, text)
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _without_keypair(match: re.Match[str]) -> str:
+    # Transaction signatures are 64 bytes too and worth reading; only of a keypair is the second
+    # half the first half's public key.
+    try:
+        Keypair.from_base58_string(match[0])
+    except ValueError:
+        return match[0]
+    return REDACTED
+
+
+def _names_secret(name: object) -> bool:
+    words = [word.lower() for word in _WORDS.findall(str(name))]
+    joined = "_".join(words)
+    return not _SECRET_WORDS.isdisjoint(words) or any(part in joined for part in _SECRET_NAMES)

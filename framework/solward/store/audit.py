@@ -1,0 +1,136 @@
+"""The audit log: append-only rows, each carrying the hash of the one before.
+
+An edited, removed, inserted or moved row breaks the chain where it happened; a chain cut short no
+longer ends where `audit_head` says. Whoever can rewrite the whole table and the head can rewrite
+history: copy the head's hash elsewhere to be safe from that too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward import jsontext
+from solward.clock import iso
+from solward.errors import StoreError
+from solward.store.tables import audit, audit_head
+
+# What the first row carries as the hash before it.
+GENESIS_HASH = "0" * 64
+
+_HEAD_ID = 1
+_PAGE = 1000
+_LOCK_HEAD = (
+    select(audit_head.c.seq, audit_head.c.hash).where(audit_head.c.id == _HEAD_ID).with_for_update()
+)
+_MOVE_HEAD = (
+    update(audit_head)
+    .where(audit_head.c.id == _HEAD_ID)
+    .values(seq=bindparam("b_seq"), hash=bindparam("b_hash"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One row; `data` is its canonical JSON text."""
+
+    seq: int
+    created_ms: int
+    event: str
+    data: str
+    previous_hash: str
+    hash: str
+
+    def to_json(self) -> dict[str, Any]:
+        """For people and clients: `{seq, timestamp, event, data, hash}`."""
+        return {
+            "seq": self.seq,
+            "timestamp": iso(self.created_ms),
+            "event": self.event,
+            "data": jsontext.loads(self.data),
+            "hash": self.hash,
+        }
+
+
+async def append(connection: AsyncConnection, ms: int, event: str, data: Any) -> int:
+    """Add a row inside the caller's write transaction; returns its number, counted from 1.
+
+    On PostgreSQL appenders wait for each other from here to their commit: append last.
+    """
+    head = (await connection.execute(_LOCK_HEAD)).first()
+    seq = 1 if head is None else int(head.seq) + 1
+    previous = GENESIS_HASH if head is None else str(head.hash)
+    text = jsontext.dumps(data, canonical=True)
+    digest = _hash(seq, ms, event, text, previous)
+    await connection.execute(
+        insert(audit),
+        {
+            "seq": seq,
+            "created_ms": ms,
+            "event": event,
+            "data": text,
+            "previous_hash": previous,
+            "hash": digest,
+        },
+    )
+    if head is None:
+        await connection.execute(insert(audit_head), {"id": _HEAD_ID, "seq": seq, "hash": digest})
+    else:
+        await connection.execute(_MOVE_HEAD, {"b_seq": seq, "b_hash": digest})
+    return seq
+
+
+async def verify(connection: AsyncConnection) -> int:
+    """Check the whole chain; returns how many rows it has.
+
+    Raises:
+        StoreError: naming the first row that was changed, is missing or does not belong.
+    """
+    seq, previous = 0, GENESIS_HASH
+    while page := await _page(connection, seq):
+        for entry in page:
+            expected = _hash(entry.seq, entry.created_ms, entry.event, entry.data, previous)
+            genuine = (entry.seq, entry.previous_hash, entry.hash)
+            if genuine != (seq + 1, previous, expected):
+                raise StoreError(f"The audit log is broken at entry {seq + 1}")
+            seq, previous = entry.seq, entry.hash
+    head = (await connection.execute(_LOCK_HEAD)).first()
+    if (seq, previous) != ((0, GENESIS_HASH) if head is None else (head.seq, head.hash)):
+        raise StoreError(f"The audit log is broken at entry {seq + 1}: later entries are missing")
+    return seq
+
+
+async def latest(
+    connection: AsyncConnection, limit: int, before: int | None = None
+) -> list[AuditEntry]:
+    """Up to `limit` entries, newest first, of those numbered below `before`."""
+    statement = select(audit).order_by(audit.c.seq.desc()).limit(limit)
+    if before is not None:
+        statement = statement.where(audit.c.seq < before)
+    return [_entry(row) for row in (await connection.execute(statement)).mappings()]
+
+
+async def _page(connection: AsyncConnection, after: int) -> list[AuditEntry]:
+    statement = select(audit).where(audit.c.seq > after).order_by(audit.c.seq).limit(_PAGE)
+    return [_entry(row) for row in (await connection.execute(statement)).mappings()]
+
+
+def _entry(row: Any) -> AuditEntry:
+    return AuditEntry(
+        int(row["seq"]),
+        int(row["created_ms"]),
+        row["event"],
+        row["data"],
+        row["previous_hash"],
+        row["hash"],
+    )
+
+
+def _hash(seq: int, ms: int, event: str, data: str, previous: str) -> str:
+    # A JSON list keeps the parts apart whatever they hold.
+    text = jsontext.dumps([seq, ms, event, data, previous], canonical=True)
+    return hashlib.sha256(text.encode()).hexdigest()
