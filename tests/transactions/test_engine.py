@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
-from sqlalchemy import func, select
+from solders.signature import Signature
+from sqlalchemy import func, select, update
 from tests.transactions.engine_bench import LIMITS, open_bench, until
 
 from solward.errors import (
@@ -27,6 +29,7 @@ from solward.money import LAMPORTS_PER_SOL
 from solward.record import TransactionStatus
 from solward.store import switches
 from solward.store.tables import attempts, reservations
+from solward.transactions.build import compile_instructions, message_bytes
 from solward.transactions.request import ADMIN, Actor, IdempotencyKey
 
 FEE = 5_000
@@ -282,7 +285,7 @@ async def test_equal_transfers_at_once_are_two_payments(tmp_path: Path) -> None:
         assert await bench.lamports(bench.recipient) == 4 * LAMPORTS_PER_SOL
 
 
-async def test_a_signature_that_exists_is_rebuilt_never_called_success(tmp_path: Path) -> None:
+async def test_equal_bytes_after_a_restart_are_rebuilt(tmp_path: Path) -> None:
     async with open_bench(tmp_path) as bench:
         first = await bench.transfer(HALF)
         # As after a restart within the same blockhash: nothing in memory remembers the message.
@@ -290,6 +293,21 @@ async def test_a_signature_that_exists_is_rebuilt_never_called_success(tmp_path:
         second = await bench.transfer(HALF)
         assert first.signature != second.signature
         assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL
+
+
+async def test_a_signature_that_is_stored_is_rebuilt_never_called_success(tmp_path: Path) -> None:
+    async with open_bench(tmp_path) as bench:
+        signer = await bench.wallets.signer(bench.wallet.id)
+        blockhash = await bench.engine._assessor._blockhashes.get()
+        unsigned = compile_instructions(bench.draft(HALF), blockhash.blockhash, None)
+        collision = Signature(await signer.sign(message_bytes(unsigned.message)))
+        await bench.transfer(1)
+        async with bench.database.write() as connection:
+            await connection.execute(update(attempts).values(signature=str(collision)))
+        record = await bench.transfer(HALF)
+        assert record.signature != str(collision)
+        assert record.status is TransactionStatus.CONFIRMED
+        assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL * 3 // 2
 
 
 async def test_a_cancelled_caller_cancels_nothing(tmp_path: Path) -> None:
@@ -401,7 +419,5 @@ async def test_what_was_written_ahead_is_what_was_sent(tmp_path: Path) -> None:
         async with bench.database.read() as connection:
             [row] = (await connection.execute(select(attempts))).all()
             held = await connection.scalar(select(func.count()).select_from(reservations))
-        import base64
-
         assert seen[0] == (base64.b64encode(row.wire).decode(), 1)
         assert (row.state, row.attempt_no, held) == ("landed_ok", 1, 1)

@@ -99,4 +99,3 @@ async def test_a_ledger_that_is_away_keeps_the_reservation(tmp_path: Path) -> No
         bench.wire.faults.clear()
         await restarted(bench)
         assert (await bench.history())[0].status is TransactionStatus.CONFIRMED
-

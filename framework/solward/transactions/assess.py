@@ -30,6 +30,9 @@ from solward.transactions.steps import Step, StepHook, no_hook
 # land between them the difference shows theirs too. Asking again tells the two cases apart.
 _TRIES = 4
 
+# Says something about the bytes, not about what they would do: others are built instead.
+_STALE = ("BlockhashNotFound", "AlreadyProcessed")
+
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
@@ -83,7 +86,7 @@ class Assessor:
             self._hook(Step.BUILT)
             assessment = await self._simulate(draft, transaction, blockhash)
             last = attempt == _TRIES - 1
-            if assessment.failure == "BlockhashNotFound" and draft.wire is None and not last:
+            if assessment.failure in _STALE and draft.wire is None and not last:
                 self._blockhashes.forget()
             elif last or not _may_be_others(draft, assessment):
                 return assessment
@@ -122,8 +125,8 @@ class Assessor:
             self._ledger.accounts(addresses), self._ledger.simulate(bytes(transaction), addresses)
         )
         if result.err is not None:
-            name = result.err if isinstance(result.err, str) else None
-            failure = name if name == "BlockhashNotFound" else explain(result.err, result.logs)
+            stale = isinstance(result.err, str) and result.err in _STALE
+            failure = result.err if stale else explain(result.err, result.logs)
             return Assessment(transaction, blockhash, None, failure)
         inner = inner_from_json(result.inner_instructions, keys)
         simulation = Simulation(_states(before), _states(_after(before, result)), inner)

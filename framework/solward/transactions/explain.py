@@ -15,7 +15,7 @@ _NO_ACCOUNT = {"AccountNotFound", "InsufficientFundsForFee"}
 
 def explain(err: Any, logs: Sequence[str]) -> str:
     """One line: the cause in plain words where it is known, and the ledger's own name for it."""
-    if err in _NO_ACCOUNT:
+    if isinstance(err, str) and err in _NO_ACCOUNT:
         return "the wallet has too little SOL to pay the network fee"
     for line in logs:
         found = _INSUFFICIENT.search(line)
