@@ -1,0 +1,210 @@
+"""Settings: what is read, what is refused, and that secrets stay secret."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from solward.errors import ConfigError
+from solward.settings import DEVELOPMENT_SECRET, Settings, default_home, forget_secrets
+
+CANARY = "canary-4f1d0c9e7b-do-not-show-me-anywhere"
+MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
+ADDRESS = "11111111111111111111111111111112"
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No variable and no `.env` of the machine the tests run on."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_nothing_set_gives_the_documented_defaults() -> None:
+    settings = Settings()
+    assert (settings.api_host, settings.api_port) == ("127.0.0.1", 3001)
+    assert settings.solana_network == "localnet"
+    assert settings.max_lamports_per_transaction == 2_000_000_000
+    assert settings.max_transactions_per_minute == 5
+    assert settings.daily_spending_limit_lamports == 10_000_000_000
+    assert settings.cors_origins == ("http://localhost:3000", "http://127.0.0.1:3000")
+    assert settings.plugins == ("*",)
+    assert settings.solward_home == default_home()
+    assert settings.localnet_path == default_home() / "localnet.db"
+    settings.check_serving()
+
+
+def test_values_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given = {
+        "API_PORT": "0",
+        "CORS_ORIGINS": "https://a.example, http://b.example:8080",
+        "SOLANA_RPC_URL": "https://rpc.example/?api-key=1",
+        "SOLWARD_HOME": str(tmp_path / "home"),
+        "MAX_SOL_PER_TRANSACTION": "0.5",
+        "BLOCKED_ADDRESSES": f"{ADDRESS},{MINT}",
+        "TOKEN_LIMITS": f"{MINT}=1000000",
+        "SOLWARD_PLUGINS": "solward,other",
+        "KEYSTORE_KEY_FILE": "",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    settings = Settings()
+    assert settings.api_port == 0
+    assert settings.cors_origins == ("https://a.example", "http://b.example:8080")
+    assert settings.solana_network == "devnet"
+    assert settings.max_sol_per_transaction == Decimal("0.5")
+    assert settings.max_lamports_per_transaction == 500_000_000
+    assert settings.blocked_addresses == {ADDRESS, MINT}
+    assert settings.token_limits == {MINT: 1_000_000}
+    assert settings.plugins == ("solward", "other")
+    assert settings.keystore_key_file is None
+
+
+def test_a_dotenv_file_is_read_and_the_environment_wins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / ".env").write_text("API_PORT=4001\nAPI_HOST=localhost\nUNRELATED=1\n")
+    monkeypatch.setenv("API_PORT", "4002")
+    assert (Settings().api_port, Settings().api_host) == (4002, "localhost")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("API_PORT", "http", "API_PORT: Input should be a valid integer"),
+        ("API_PORT", "70000", "API_PORT: Input should be less than or equal to 65535"),
+        ("API_KEY_STORE", "redis", "API_KEY_STORE: Input should be 'memory' or 'database'"),
+        ("CORS_ORIGINS", "*", "CORS_ORIGINS: expected origins like http://localhost:3000"),
+        ("CORS_ORIGINS", "http://a.example/path", "CORS_ORIGINS: expected origins"),
+        ("SOLANA_RPC_URL", "ftp://rpc", "SOLANA_RPC_URL: expected an http:// or https://"),
+        ("SOLANA_NETWORK", "moonnet", "SOLANA_NETWORK: Input should be 'localnet'"),
+        ("SOLANA_NETWORK", "mainnet", "SOLANA_NETWORK is mainnet-beta: set SOLANA_RPC_URL"),
+        ("MAX_SOL_PER_TRANSACTION", "0", "MAX_SOL_PER_TRANSACTION: expected an amount of SOL"),
+        ("MAX_SOL_PER_TRANSACTION", "NaN", "MAX_SOL_PER_TRANSACTION: "),
+        ("DAILY_SPENDING_LIMIT_SOL", "0.0000000001", "DAILY_SPENDING_LIMIT_SOL: expected"),
+        ("MAX_TRANSACTIONS_PER_MINUTE", "0", "MAX_TRANSACTIONS_PER_MINUTE: Input should be gre"),
+        ("BLOCKED_ADDRESSES", "nobody", "BLOCKED_ADDRESSES: expected base58 addresses"),
+        ("TOKEN_LIMITS", MINT, "TOKEN_LIMITS: expected MINT=UNITS"),
+        ("TOKEN_LIMITS", f"{MINT}=1.5", "TOKEN_LIMITS: expected MINT=UNITS"),
+        ("TOKEN_LIMITS", f"{MINT}=1,{MINT}=2", "is given twice"),
+        ("TOKEN_LIMITS", f"{MINT}={2**64}", "TOKEN_LIMITS: the limit of"),
+        ("TOKEN_LIMITS", "nobody=1", "TOKEN_LIMITS: expected base58 addresses"),
+        ("LOCALNET_SLOTS_PER_EPOCH", "8", "LOCALNET_SLOTS_PER_EPOCH: Input should be greater"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, expected: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError) as caught:
+        Settings()
+    assert expected in str(caught.value)
+
+
+def test_every_wrong_variable_is_named_at_once_and_nothing_else() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Settings(api_port="x", localnet_slot_ms=0)
+    assert [part.split(":")[0] for part in str(caught.value).split("; ")] == [
+        "API_PORT",
+        "LOCALNET_SLOT_MS",
+    ]
+
+
+def test_a_passphrase_and_a_key_file_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="not both"):
+        Settings(keystore_passphrase=CANARY, keystore_key_file="/tmp/key")
+
+
+MAINNET = {"solana_network": "mainnet", "solana_rpc_url": "https://rpc.example"}
+LONG = "x" * 32
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"api_host": "0.0.0.0"}, "the development one is public"),
+        ({"api_host": "example.org"}, "the development one is public"),
+        ({"api_host": "::", "api_secret": "x" * 31}, "at least 32 bytes"),
+        (MAINNET, "the development one is public"),
+        (MAINNET | {"api_secret": "short"}, "at least 32 bytes"),
+        (MAINNET | {"api_secret": LONG}, "SOLWARD_PLUGINS must name"),
+        (MAINNET | {"api_secret": LONG, "solward_plugins": "*"}, "SOLWARD_PLUGINS must name"),
+        ({"api_secret": " "}, "API_SECRET must not be empty"),
+    ],
+)
+def test_what_anybody_could_take_over_is_not_served(values: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        Settings(**values).check_serving()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"api_host": "localhost"},
+        {"api_host": "127.8.0.1", "api_secret": "short"},
+        {"api_host": "::1"},
+        {"api_host": "0.0.0.0", "api_secret": LONG},
+        MAINNET | {"api_secret": LONG, "solward_plugins": "solward"},
+    ],
+)
+def test_what_is_safe_is_served(values: dict[str, Any]) -> None:
+    Settings(**values).check_serving()
+
+
+def test_plugins_unnamed_on_mainnet_load_none() -> None:
+    assert Settings(**MAINNET).plugins == ()
+
+
+SECRETS = {
+    "API_SECRET": CANARY,
+    "KEYSTORE_PASSPHRASE": CANARY,
+    "SOLANA_RPC_URL": f"https://user:{CANARY}@rpc.example/{CANARY}?api-key={CANARY}",
+    "DATABASE_URL": f"postgresql://solward:{CANARY}@db.example/solward",
+}
+
+
+def test_secrets_are_in_no_text_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    settings = Settings()
+    shown = settings.masked()
+    for text in (repr(settings), str(settings), repr(shown), settings.model_dump_json()):
+        assert CANARY not in text
+    assert shown["API_SECRET"] == "********"
+    assert shown["SOLANA_RPC_URL"] == "https://rpc.example/********"
+    assert settings.api_secret.get_secret_value() == CANARY
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_secrets_are_in_no_error(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, CANARY)
+    monkeypatch.setenv("API_PORT", "wrong")
+    with pytest.raises(ConfigError) as caught:
+        Settings()
+    assert CANARY not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def test_the_development_secret_is_shown_as_such() -> None:
+    settings = Settings()
+    assert settings.development_secret
+    assert settings.masked()["API_SECRET"] == "the development secret"
+    assert DEVELOPMENT_SECRET not in repr(settings.masked())
+
+
+def test_masked_shows_collections_as_they_are_written() -> None:
+    shown = Settings(token_limits=f"{MINT}=5", blocked_addresses=ADDRESS).masked()
+    assert shown["TOKEN_LIMITS"] == f"{MINT}=5"
+    assert shown["BLOCKED_ADDRESSES"] == ADDRESS
+    assert shown["SOLANA_RPC_URL"] == ""
+
+
+def test_secrets_leave_the_environment_and_the_rest_stays() -> None:
+    environment = {**SECRETS, "API_PORT": "1", "PATH": "/bin", "keystore_passphrase": CANARY}
+    forget_secrets(environment)
+    assert environment == {"API_PORT": "1", "PATH": "/bin"}
