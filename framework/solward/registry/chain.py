@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from solward.errors import SkillError, SkillTimeout, SolwardError
+from solward.registry.contain import PluginCrash
 from solward.registry.loaded import LoadedSkill
 
 if TYPE_CHECKING:
@@ -120,7 +121,10 @@ async def time_out(call: Call, handler: Handler) -> str:
         await _stop(task, spec.name)
         raise SkillTimeout(spec.name, spec.timeout_s)
     if task.cancelled():
-        raise RuntimeError("the skill cancelled itself")
+        raise PluginCrash("the skill cancelled itself")
+    error = task.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise PluginCrash(f"{type(error).__name__} from the skill") from error
     return task.result()
 
 

@@ -1,0 +1,3 @@
+from tests.registry.plugin_dists import shelf
+
+__all__ = ["shelf"]

@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+
+import pytest
+from tests.registry.plugin_dists import CLOSED, HEAD, Shelf, built_ins, skill_source
+
+from solward.errors import PluginError
+from solward.registry import Problem, load_registry
+
+OPEN = '{"type": "object", "properties": {"a": {"type": "string"}}}'
+
+HOSTILE: dict[str, tuple[str, str, str]] = {
+    "SystemExit at import": ("import_failed", "SystemExit: 3", "raise SystemExit(3)"),
+    "an error at import": ("import_failed", "ZeroDivisionError", "1 / 0"),
+    "cancellation at import": (
+        "import_failed",
+        "CancelledError",
+        "import asyncio\nraise asyncio.CancelledError",
+    ),
+    "not Python": ("import_failed", "SyntaxError", "def def"),
+    "an open schema": (
+        "bad_schema",
+        "additionalProperties",
+        skill_source("evil", schema=OPEN),
+    ),
+    "an execute that is not async": (
+        "bad_contract",
+        "async def",
+        skill_source("evil").replace("async def skill_execute", "def skill_execute"),
+    ),
+    "an execute that is a generator": (
+        "bad_contract",
+        "async def",
+        skill_source("evil", body="yield 'a'"),
+    ),
+    "a misspelt hook": (
+        "bad_hook",
+        "skill_exekute is no hook",
+        skill_source("evil").replace("skill_execute", "skill_exekute"),
+    ),
+    "an argument no hook has": (
+        "bad_hook",
+        "wallet",
+        skill_source("evil").replace("(params, context)", "(params, wallet)"),
+    ),
+    "an argument with a default": (
+        "bad_contract",
+        "default",
+        skill_source("evil").replace("(params, context)", "(params, context=None)"),
+    ),
+    "any arguments": (
+        "bad_contract",
+        "name its arguments",
+        skill_source("evil").replace("(params, context)", "(**given)"),
+    ),
+    "a wrapper": (
+        "bad_hook",
+        "wrapper",
+        skill_source("evil", body="return 'x'").replace(
+            "@hookimpl\nasync def skill_execute(params, context):\n    return 'x'",
+            "@hookimpl(wrapper=True)\ndef skill_execute(params, context):\n    return (yield)",
+        ),
+    ),
+    "a hook of another group": (
+        "bad_hook",
+        "not a hook of solward.skills",
+        skill_source("evil")
+        + "\n@hookimpl\ndef guardrail_check(intent, effects):\n    return None",
+    ),
+    "a hook without its mark": (
+        "bad_contract",
+        "skill_spec is without @hookimpl",
+        skill_source("evil").replace("@hookimpl\ndef skill_spec", "def skill_spec"),
+    ),
+    "nothing": ("bad_contract", "skill_spec is not there", ""),
+    "a spec that raises": (
+        "bad_contract",
+        "RuntimeError: no",
+        skill_source("evil").replace("return SkillSpec", "raise RuntimeError('no')\n    SkillSpec"),
+    ),
+    "a spec that exits": (
+        "bad_contract",
+        "SystemExit",
+        skill_source("evil").replace("return SkillSpec", "raise SystemExit\n    SkillSpec"),
+    ),
+    "a spec of another type": (
+        "bad_contract",
+        "must return a SkillSpec, not dict",
+        skill_source("evil").replace("return SkillSpec", "return dict"),
+    ),
+    "a spec that changes": (
+        "bad_contract",
+        "the same declaration",
+        skill_source("evil", extra="import itertools; n = itertools.count(1)", timeout_s="next(n)"),
+    ),
+    "another name": ("bad_contract", "names it 'other'", skill_source("other")),
+    "no description": ("bad_contract", "description", skill_source("evil", description="' '")),
+    "a long description": (
+        "bad_contract",
+        "1024",
+        skill_source("evil", description="'x' * 1025"),
+    ),
+    "a timeout of 0": ("bad_contract", "timeout_s", skill_source("evil", timeout_s="0")),
+    "a timeout of 601": ("bad_contract", "timeout_s", skill_source("evil", timeout_s="601")),
+    "no number as timeout": (
+        "bad_contract",
+        "timeout_s",
+        skill_source("evil", timeout_s="float('inf')"),
+    ),
+    "effects of its own": ("bad_contract", "effects", skill_source("evil", effects="'read'")),
+    "a schema that is no schema": (
+        "bad_schema",
+        "must be an object",
+        skill_source("evil", schema="7"),
+    ),
+    "an unhashable plugin": (
+        "bad_contract",
+        "unhashable",
+        "import sys\nfrom types import ModuleType\n"
+        "class Odd(ModuleType):\n    __hash__ = None\n"
+        "sys.modules[__name__].__class__ = Odd\n" + skill_source("evil"),
+    ),
+}
+
+
+def only(problems: tuple[Problem, ...]) -> Problem:
+    (problem,) = problems
+    return problem
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_broken_plugin_is_reported_with_its_code_and_stops_nothing(
+    shelf: Shelf, what: str
+) -> None:
+    code, words, source = HOSTILE[what]
+    shelf.install("evil-dist", {"evil": source})
+    shelf.install("good-dist", {"good": skill_source("good")})
+    registry = load_registry(entry_points=[*shelf.entry_points(), *built_ins("transfer")])
+    problem = only(registry.problems)
+    assert (problem.code, problem.plugin, problem.distribution) == (code, "evil", "evil-dist")
+    assert words in problem.detail
+    assert list(registry.skills) == ["transfer", "good"]
+    assert registry.skills["transfer"].distribution == "solward"
+
+
+def test_an_interrupt_by_the_user_is_no_plugin_problem(shelf: Shelf) -> None:
+    shelf.install("evil-dist", {"evil": "raise KeyboardInterrupt"})
+    with pytest.raises(KeyboardInterrupt):
+        load_registry(entry_points=shelf.entry_points())
+
+
+def test_a_built_in_keeps_its_name_wherever_the_rival_stands_on_the_path(shelf: Shelf) -> None:
+    module = shelf.install("evil-dist", {"transfer": skill_source("transfer")})
+    for order in (
+        shelf.entry_points() + built_ins("transfer"),
+        built_ins("transfer") + shelf.entry_points(),
+    ):
+        registry = load_registry(entry_points=order)
+        assert registry.skills["transfer"].distribution == "solward"
+        problem = only(registry.problems)
+        assert (problem.code, problem.distribution) == ("name_conflict", "evil-dist")
+        assert "solward" in problem.detail
+    assert module not in sys.modules
+
+
+def test_of_two_third_parties_with_one_name_neither_loads(shelf: Shelf) -> None:
+    shelf.install("dist-a", {"twin": skill_source("twin")})
+    shelf.install("dist-b", {"twin": skill_source("twin"), "other": skill_source("other")})
+    registry = load_registry(entry_points=shelf.entry_points())
+    assert list(registry.skills) == ["other"]
+    assert {(each.code, each.distribution) for each in registry.problems} == {
+        ("name_conflict", "dist-a"),
+        ("name_conflict", "dist-b"),
+    }
+
+
+def test_one_distribution_giving_a_name_twice_loads_neither(shelf: Shelf) -> None:
+    shelf.install("dist-a", {"twin": skill_source("twin")})
+    (first,) = shelf.entry_points()
+    assert first.dist is not None
+    second = EntryPoint("twin", "json", "solward.skills")._for(first.dist)
+    registry = load_registry(entry_points=[first, second])
+    assert not registry.skills
+    assert [each.code for each in registry.problems] == ["name_conflict", "name_conflict"]
+
+
+def test_a_plugin_that_is_not_allowed_is_not_imported_and_blocks_no_name(shelf: Shelf) -> None:
+    unwanted = shelf.install("Not_Wanted", {"twin": skill_source("twin")})
+    shelf.install("Wanted.Dist", {"twin": skill_source("twin")})
+    registry = load_registry(
+        ["wanted-dist"], entry_points=[*shelf.entry_points(), *built_ins("wait")]
+    )
+    assert list(registry.skills) == ["wait", "twin"]
+    assert registry.skills["twin"].distribution == "Wanted.Dist"
+    assert registry.skills["twin"].version == "1.5"
+    problem = only(registry.problems)
+    assert (problem.code, problem.distribution) == ("not_allowed", "Not_Wanted")
+    assert unwanted not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["Evil", "1evil", "evil-skill", "e" * 65])
+def test_a_name_no_model_could_call_is_refused_before_the_import(shelf: Shelf, name: str) -> None:
+    module = shelf.install("evil-dist", {name: skill_source(name)})
+    registry = load_registry(entry_points=shelf.entry_points())
+    assert only(registry.problems).code == "bad_contract"
+    assert module not in sys.modules
+
+
+def test_a_module_behind_two_names_is_one_plugin(shelf: Shelf) -> None:
+    module = shelf.install("evil-dist", {"evil": skill_source("evil")})
+    shelf.metadata("evil-other", f"[solward.skills]\nagain = {module}")
+    registry = load_registry(entry_points=shelf.entry_points())
+    assert len(registry.skills) + len(registry.problems) == 2
+    assert "bad_hook" in {each.code for each in registry.problems}
+
+
+def test_a_broken_built_in_stops_the_start(shelf: Shelf) -> None:
+    module = shelf.install("solward", {"broken": skill_source("broken", schema=OPEN)})
+    assert module
+    with pytest.raises(PluginError, match="'broken' of solward: bad_schema") as caught:
+        load_registry(entry_points=shelf.entry_points())
+    assert isinstance(caught.value.problem, Problem)
+
+
+def test_a_problem_stays_one_short_line(shelf: Shelf) -> None:
+    shelf.install("evil-dist", {"evil": "raise ValueError('a\\n' * 1_000_000)"})
+    detail = only(load_registry(entry_points=shelf.entry_points()).problems).detail
+    assert "\n" not in detail
+    assert len(detail) <= 300
+
+
+def test_an_error_whose_text_raises_is_still_reported(shelf: Shelf) -> None:
+    source = "class E(Exception):\n    def __str__(self): raise SystemError\nraise E"
+    shelf.install("evil-dist", {"evil": source})
+    assert only(load_registry(entry_points=shelf.entry_points()).problems).detail == "E"
+
+
+@pytest.fixture
+def discovered(shelf: Shelf) -> Callable[[], dict[str, object]]:
+    """What a fresh process finds by itself with the shelf first on its path."""
+
+    def run() -> dict[str, object]:
+        program = (
+            "import json\n"
+            "from solward.registry import load_registry\n"
+            "registry = load_registry()\n"
+            "print(json.dumps({'skills': {n: s.distribution for n, s in registry.skills.items()},"
+            " 'problems': {p.distribution: p.code for p in registry.problems}}))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONPATH": str(shelf.path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    return run
+
+
+def test_a_fresh_process_starts_with_every_hostile_distribution_installed(
+    shelf: Shelf, discovered: Callable[[], dict[str, object]]
+) -> None:
+    shelf.install("exits", {"exits": "raise SystemExit"})
+    shelf.install("opens", {"opens": skill_source("opens", schema=OPEN)})
+    shelf.install("rival", {"transfer": skill_source("transfer")})
+    shelf.install("blocking", {"blocking": skill_source("blocking").replace("async def", "def")})
+    shelf.install("good", {"good": skill_source("good")})
+    shelf.metadata("mangled", "[solward.skills]\nthis is no entry point")
+    found = discovered()
+    assert found["problems"] == {
+        "exits": "import_failed",
+        "opens": "bad_schema",
+        "rival": "name_conflict",
+        "blocking": "bad_contract",
+        "mangled": "import_failed",
+    }
+    skills = found["skills"]
+    assert isinstance(skills, dict)
+    assert skills["good"] == "good"
+    assert skills["transfer"] == "solward"
+
+
+def test_the_closed_schema_of_these_tests_is_one_that_loads(shelf: Shelf) -> None:
+    shelf.install("good", {"good": HEAD + skill_source("good", schema=CLOSED)})
+    assert not load_registry(entry_points=shelf.entry_points()).problems
