@@ -16,8 +16,8 @@ from solward.guardrails import Intent
 from solward.ledger.protocol import ReadLedger
 from solward.ledger.token_list import TokenList
 from solward.operations.balances import Balances, read_balances
-from solward.skill import Effects
 from solward.record import TransactionRecord
+from solward.skill import Effects
 from solward.transactions.request import Actor, Draft
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -29,6 +29,7 @@ from solward.limits import limits_report
 from solward.localnet.node import Localnet
 from solward.operations import Operations
 from solward.operations.balances import Balances, read_balances
+from solward.operations.swap import BoundVenue
 from solward.record import TransactionRecord
 from solward.registry import Registry, load_registry, run_skill
 from solward.settings import Settings
@@ -39,6 +40,7 @@ from solward.transactions.engine import Engine, EngineOptions
 from solward.transactions.reconcile import reconcile
 from solward.transactions.request import Actor
 from solward.transactions.steps import StepHook, no_hook
+from solward.venue import VenueContext
 from solward.wallets import Wallets
 
 # Long enough for an answering ledger to settle everything, short enough to start without one.
@@ -66,7 +68,11 @@ class Solward:
     audit: AuditLog
     http: httpx.AsyncClient
     localnet: Localnet | None
-    agents: AgentService
+    agents: AgentService = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Agents act through the service itself, so they are made last.
+        self.agents = AgentService(self)
 
     @classmethod
     @asynccontextmanager
@@ -100,10 +106,7 @@ class Solward:
                 verify_cluster=cluster.verify, hook=step_hook,
             )  # fmt: skip
             stack.push_async_callback(engine.close)
-            venues = {
-                name: BoundVenue(venue, VenueContext(cluster.venue_http))
-                for name, venue in registry.venues.items()
-            }
+            venue_context = VenueContext(cluster.venue_http)
             service = cls(
                 settings=settings,
                 network=cluster.network,
@@ -118,7 +121,7 @@ class Solward:
                     ledger=cluster.ledger,
                     tokens=tokens,
                     network=cluster.network,
-                    venues=venues,
+                    venues=[BoundVenue(venue, venue_context) for venue in registry.venues.values()],
                 ),
                 registry=registry,
                 events=events,
@@ -128,7 +131,6 @@ class Solward:
             )
             engine.sender.start()
             await reconcile(cluster.ledger, database, engine.sender, wait_s=RECONCILE_WAIT_S)
-            service.agents = AgentService(service)
             stack.push_async_callback(service.agents.close)
             await service.agents.resume()
             yield service

@@ -16,6 +16,7 @@ from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import SimulatedTransactionInfo
 from spl.token.instructions import get_associated_token_address
 
+from solward.base58 import b58encode
 from solward.guardrails import (
     DEFAULT_PROGRAMS,
     AccountState,
@@ -35,7 +36,6 @@ from solward.guardrails import (
     resolve,
 )
 from solward.guardrails.programs import LOOKUP_TABLE, SYSTEM, TOKENKEG, TOKENZ, WRAPPED_SOL
-from solward.localnet.base58 import b58encode
 
 SOL = 1_000_000_000
 RENT_TOKEN = 2_039_280

@@ -11,6 +11,7 @@ from spl.token.instructions import create_idempotent_associated_token_account
 from tests.guardrails.attacks import ATTACKS, Attack
 from tests.guardrails.bank import ROUTER, Bank, key
 
+from solward.base58 import b58decode, b58encode
 from solward.guardrails import (
     DEFAULT_PROGRAMS,
     Call,
@@ -21,7 +22,6 @@ from solward.guardrails import (
     inner_from_json,
 )
 from solward.guardrails.programs import MEMO, TOKENKEG
-from solward.localnet.base58 import b58decode, b58encode
 from solward.localnet.txjson import parsed_inner_instructions
 
 A, B, C = (str(Pubkey.new_unique()) for _ in range(3))

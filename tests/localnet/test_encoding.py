@@ -10,7 +10,7 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 
-from solward.localnet.base58 import b58decode, b58encode
+from solward.base58 import b58decode, b58encode
 from solward.localnet.encoding import decode_transaction, encode_account
 from solward.localnet.errors import RpcError
 

@@ -17,7 +17,7 @@ from solders.transaction import VersionedTransaction
 from solders.transaction_status import EncodedConfirmedTransactionWithStatusMeta
 from tests.localnet.wire_support import TOKEN
 
-from solward.localnet.base58 import b58decode, b58encode
+from solward.base58 import b58decode, b58encode
 from solward.localnet.errors import RpcError
 from solward.localnet.records import StoredTransaction
 from solward.localnet.txjson import parsed_inner_instructions, transaction_json

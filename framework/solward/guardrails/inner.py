@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from solders.pubkey import Pubkey
 
-from solward.guardrails.base58 import decode as base58_decode
+from solward.base58 import b58decode
 from solward.guardrails.errors import UntrustedSimulation
 from solward.guardrails.model import Call, ResolvedKey
 from solward.guardrails.parsed import parsed_call
@@ -42,7 +42,7 @@ def _call(item: object, keys: Sequence[ResolvedKey], top: int) -> Call:
     if not isinstance(accounts, list) or not isinstance(data, str):
         raise UntrustedSimulation("an inner instruction has an unknown form")
     try:
-        raw = base58_decode(data)
+        raw = b58decode(data)
     except ValueError:
         raise UntrustedSimulation("an inner instruction's data is not base58") from None
     if "programIdIndex" in item:

@@ -9,7 +9,7 @@ import zstandard
 from solders.account import Account
 from solders.pubkey import Pubkey
 
-from solward.localnet.base58 import b58decode, b58encode
+from solward.base58 import b58decode, b58encode
 from solward.localnet.errors import RpcError, invalid_params
 from solward.localnet.parsed import ParseContext, Unparsable, parse_account
 

@@ -7,7 +7,7 @@ from typing import Any
 from solders.message import Message, MessageV0, MessageV1, VersionedMessage
 from solders.transaction import VersionedTransaction
 
-from solward.localnet.base58 import b58decode, b58encode
+from solward.base58 import b58decode, b58encode
 from solward.localnet.errors import UNSUPPORTED_TRANSACTION_VERSION, RpcError, invalid_params
 from solward.localnet.parsed import Unparsable, parse_instruction
 from solward.localnet.records import StoredTransaction

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from decimal import Decimal
 
 from solward.errors import LedgerError, SkillError
@@ -34,7 +34,7 @@ class Operations:
         ledger: ReadLedger,
         tokens: TokenList,
         network: str,
-        venues: Mapping[str, Venue],
+        venues: Sequence[Venue],
     ) -> None:
         self._engine = engine
         self._wallets = wallets
@@ -73,7 +73,7 @@ class Operations:
         wallet = await self._wallets.get(wallet_id)
         if not self._venues:
             raise SkillError("no_venue", "No swap venue plugin is loaded")
-        venue = next(iter(self._venues.values()))
+        venue = self._venues[0]
         try:
             draft, _quote = await plan_swap(
                 wallet=wallet.address,

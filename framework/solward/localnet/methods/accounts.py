@@ -8,7 +8,7 @@ from typing import Any
 from solders.account import Account
 from solders.pubkey import Pubkey
 
-from solward.localnet.base58 import b58decode
+from solward.base58 import b58decode
 from solward.localnet.encoding import check_account_encoding, encode_account
 from solward.localnet.errors import invalid_params
 from solward.localnet.ledger import Ledger

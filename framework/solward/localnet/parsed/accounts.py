@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from solders.account import Account
 from solders.pubkey import Pubkey
 
-from solward.localnet.base58 import b58encode
+from solward.base58 import b58encode
 from solward.localnet.parsed.reader import ParseContext, Parsed, Reader, Unparsable
 from solward.localnet.parsed.stake import STAKE_PROGRAM, parse_stake
 from solward.localnet.parsed.sysvars import SYSVAR_OWNER, parse_sysvar
