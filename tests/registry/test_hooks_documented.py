@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from tests.registry.plugin_dists import Shelf
+
+from solward import hookspecs
+from solward.registry import ProblemCode, load_registry
+from solward.registry.contract import HOOKS
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "hooks.md").read_text()
+PLUGINS = (DOCS / "plugins.md").read_text()
+SPECIFIED = [name for name, each in vars(hookspecs).items() if hasattr(each, "solward_spec")]
+
+
+def signature(hook: str) -> str:
+    function = getattr(hookspecs, hook)
+    prefix = "async " if inspect.iscoroutinefunction(function) else ""
+    text = str(inspect.signature(function)).replace("'", "")
+    return f"{prefix}def {hook}{text}"
+
+
+@pytest.mark.parametrize("hook", SPECIFIED)
+def test_every_hook_is_documented_with_its_exact_signature(hook: str) -> None:
+    assert f"```python\n{signature(hook)}\n```" in PAGE
+    assert inspect.getdoc(getattr(hookspecs, hook))
+
+
+def test_no_other_hook_is_documented() -> None:
+    assert sorted(re.findall(r"^(?:async )?def (\w+)", PAGE, re.MULTILINE)) == sorted(SPECIFIED)
+
+
+def test_every_hook_belongs_to_one_documented_group() -> None:
+    assert sorted(hook for hooks in HOOKS.values() for hook in hooks) == sorted(SPECIFIED)
+    assert [group for group in HOOKS if f"`{group}`" not in PAGE] == []
+
+
+def test_every_hook_asks_one_plugin_only() -> None:
+    assert all(getattr(hookspecs, hook).solward_spec["firstresult"] for hook in SPECIFIED)
+
+
+def test_every_problem_code_is_documented() -> None:
+    assert re.findall(r"^\| `(\w+)` \|", PLUGINS, re.MULTILINE) == [
+        each.value for each in ProblemCode
+    ]
+
+
+async def test_the_first_plugin_of_the_documentation_works(shelf: Shelf) -> None:
+    (source,) = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
+    shelf.install("my-plugin", {"greet": source})
+    registry = load_registry(entry_points=shelf.entry_points())
+    assert not registry.problems
+    assert registry.skills["greet"].validate({}) == {"name": "world"}

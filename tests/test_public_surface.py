@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import solward
+from solward import errors
+
+# What plugins may rely on: a name goes only with a major version.
+SURFACE = """
+    Balances Completion CompletionRequest Effects GuardrailBlocked InvalidRequest
+    LAMPORTS_PER_SOL LedgerError LedgerUnavailable Message Mint ProviderError ProviderSpec Quote
+    QuoteRequest SkillContext SkillError SkillSpec SolwardError SwapTransaction TokenBalance
+    ToolCall ToolDefinition TransactionError TransactionFailed TransactionRecord
+    TransactionStatus TransactionType VenueContext VenueSpec WRAPPED_SOL_MINT __version__
+    format_amount format_sol from_units hookimpl lamports_to_sol read_mint sol_to_lamports
+    to_units
+"""
+
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+
+
+def test_the_public_surface_is_exactly_this() -> None:
+    assert sorted(solward.__all__) == sorted(SURFACE.split())
+
+
+@pytest.mark.parametrize("name", solward.__all__)
+def test_every_public_name_is_there_and_is_listed(name: str) -> None:
+    assert getattr(solward, name) is not None
+    assert name in dir(solward)
+
+
+def test_another_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Registry'"):
+        solward.Registry  # type: ignore[attr-defined]  # noqa: B018 - the access is the test
+
+
+def test_the_version_is_the_projects() -> None:
+    assert solward.__version__ == PROJECT["project"]["version"]
+
+
+def test_importing_it_stays_light() -> None:
+    program = "import sys, json, solward; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    heavy = {"asyncio", "httpx", "jsonschema", "pydantic", "quart", "solders", "sqlalchemy"}
+    assert not loaded & heavy
+
+
+def test_every_public_error_is_drawn_in_the_tree() -> None:
+    drawn = inspect.getdoc(errors) or ""
+    kinds = [
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, Exception)
+    ]
+    assert [name for name in kinds if name not in drawn] == []
