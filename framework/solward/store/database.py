@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from typing import Any, Literal
 from pydantic import SecretStr
 from sqlalchemy import event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from solward.errors import ConfigError, StoreError
@@ -112,7 +113,10 @@ class Database:
     async def _translated() -> AsyncIterator[None]:
         try:
             yield
-        except OperationalError as error:
+        except DatabaseError as error:
+            # Not the kinds that say what the statement did wrong, such as IntegrityError.
+            if type(error) not in (DatabaseError, OperationalError):
+                raise
             raise StoreError(f"The database refused: {error.orig}") from error
 
 
@@ -157,6 +161,10 @@ def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
         except ModuleNotFoundError as error:
             raise ConfigError(f"DATABASE_URL: {error.name} must be installed for it") from None
         return engine, engine
+    # The write-ahead files get the mode of the database, and all of them hold sealed keys. What is
+    # wrong with the path is for SQLite to say.
+    with contextlib.suppress(OSError):
+        os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     readers = _sqlite_engine(url, _READERS, writer=False)
     writer = _sqlite_engine(url, 1, writer=True)
     return readers, writer
