@@ -1,0 +1,1 @@
+"""The embedded ledger: LiteSVM behind Solana JSON-RPC, persisted, in process or on a port."""
