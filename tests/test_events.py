@@ -1,0 +1,51 @@
+"""The event bus."""
+
+from __future__ import annotations
+
+import asyncio
+
+from solward.events import EventBus
+
+
+async def test_every_subscriber_gets_every_event_in_order() -> None:
+    bus = EventBus()
+    bus.publish("before", None)
+    with bus.subscribe() as first, bus.subscribe() as second:
+        bus.publish("a", {"n": 1})
+        bus.publish("b", {"n": 2})
+        bus.close()
+        for subscription in (first, second):
+            heard = [(event.seq, event.event, event.data) async for event in subscription]
+            assert heard == [(2, "a", {"n": 1}), (3, "b", {"n": 2})]
+
+
+async def test_a_waiting_subscriber_is_woken() -> None:
+    bus = EventBus()
+    with bus.subscribe() as subscription:
+        waiting = asyncio.create_task(anext(aiter(subscription)))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        bus.publish("a", None)
+        assert (await waiting).event == "a"
+
+
+async def test_a_slow_subscriber_loses_the_oldest_and_delays_nobody() -> None:
+    bus = EventBus()
+    with bus.subscribe(size=3) as slow, bus.subscribe() as quick:
+        for number in range(5):
+            bus.publish("x", number)
+        bus.close()
+        assert [event.data async for event in slow] == [2, 3, 4]
+        assert slow.lost == 2
+        assert [event.data async for event in quick] == [0, 1, 2, 3, 4]
+        assert quick.lost == 0
+
+
+async def test_a_subscription_ends_with_its_block() -> None:
+    bus = EventBus()
+    with bus.subscribe() as subscription:
+        waiting = asyncio.create_task(anext(aiter(subscription), None))
+        await asyncio.sleep(0)
+    assert await waiting is None
+    bus.publish("x", None)
+    assert [event async for event in subscription] == []
