@@ -61,7 +61,6 @@ class Host:
         self.decided = asyncio.Semaphore(0)
         provider = SimpleNamespace(
             spec=ProviderSpec("scripted", "model-1", {"type": "object"}),
-            validate_options=dict,
             complete=self._complete,
         )
         self.registry = SimpleNamespace(
@@ -99,7 +98,7 @@ class Host:
             )  # fmt: skip
         return await self._wallet(f"id-of-{name}")
 
-    async def _complete(self, request: CompletionRequest, options: Any) -> Completion:
+    async def _complete(self, request: CompletionRequest) -> Completion:
         self.requests.append(request)
         answer = self.answer()
         if asyncio.iscoroutine(answer):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from solward.agents.cycle import CycleParts
@@ -13,7 +13,6 @@ from solward.context import AgentView
 from solward.errors import ProviderError
 from solward.events import EventBus
 from solward.operations.balances import Balances
-from solward.provider import Completion, CompletionRequest
 from solward.record import TransactionRecord
 from solward.registry import Registry
 from solward.settings import Settings
@@ -84,9 +83,4 @@ def completer(registry: Registry, agent: Agent) -> Complete:
     loaded = registry.providers.get(agent.llm_provider)
     if loaded is None:
         raise ProviderError(f"The provider {agent.llm_provider!r} is not installed")
-    options: Mapping[str, Any] = loaded.validate_options({})
-
-    def complete(request: CompletionRequest) -> Awaitable[Completion]:
-        return loaded.complete(request, options)
-
-    return complete
+    return loaded.complete

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import case, delete, func, insert, select, update
+from sqlalchemy import bindparam, case, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.record import TransactionRecord
@@ -22,6 +22,55 @@ Fields = dict[str, Any]
 MEMORY_KEPT = 100  # contract 2.9
 
 _RUNNING = "running"
+
+# What runs in every cycle is built once: building a statement costs more than running it.
+_ENTER = (
+    update(agents)
+    .where(
+        agents.c.id == bindparam("of_agent"),
+        agents.c.cycle_no == bindparam("of_cycle"),
+        agents.c.desired_state == _RUNNING,
+    )
+    .values(fence=agents.c.fence + 1)
+    .returning(agents)
+)
+# An agent that was stopped or paused meanwhile keeps the status it was given then.
+_LEAVE = (
+    update(agents)
+    .where(agents.c.id == bindparam("of_agent"), agents.c.fence == bindparam("of_fence"))
+    .values(
+        cycle_no=agents.c.cycle_no + 1,
+        next_run_ms=bindparam("to_next_run_ms"),
+        status=case(
+            (agents.c.desired_state == _RUNNING, bindparam("to_status")), else_=agents.c.status
+        ),
+        failures=bindparam("to_failures"),
+        error=bindparam("to_error"),
+    )
+    .returning(agents)
+)
+# Action keys are `<agent>:<cycle>:<skill>:<ordinal>`; `;` follows `:` in ASCII, which makes the
+# prefix a range of the unique index.
+_TAKEN = (
+    select(transactions)
+    .where(
+        transactions.c.action_key >= bindparam("from_key"),
+        transactions.c.action_key < bindparam("to_key"),
+    )
+    .order_by(transactions.c.action_key)
+    .limit(1)
+)
+_DECIDE = insert(decisions)
+_REMEMBER = insert(memory)
+_FORGET = delete(memory).where(
+    memory.c.agent_id == bindparam("of_agent"), memory.c.cycle <= bindparam("up_to")
+)
+_MEMORY = (
+    select(memory)
+    .where(memory.c.agent_id == bindparam("of_agent"))
+    .order_by(memory.c.cycle.desc())
+    .limit(bindparam("at_most"))
+)
 
 
 async def insert_agent(connection: AsyncConnection, fields: Mapping[str, Any]) -> None:
@@ -72,17 +121,7 @@ async def count_by_status(connection: AsyncConnection) -> dict[str, int]:
 
 async def enter_cycle(connection: AsyncConnection, agent_id: str, cycle: int) -> Fields | None:
     """Take the next fence for cycle `cycle`; None when it is stale or the agent is not to run."""
-    statement = (
-        update(agents)
-        .where(
-            agents.c.id == agent_id,
-            agents.c.cycle_no == cycle,
-            agents.c.desired_state == _RUNNING,
-        )
-        .values(fence=agents.c.fence + 1)
-        .returning(agents)
-    )
-    return _one(await connection.execute(statement))
+    return _one(await connection.execute(_ENTER, {"of_agent": agent_id, "of_cycle": cycle}))
 
 
 async def leave_cycle(
@@ -99,39 +138,23 @@ async def leave_cycle(
 
     An agent that was stopped or paused meanwhile keeps the status it was given then.
     """
-    statement = (
-        update(agents)
-        .where(agents.c.id == agent_id, agents.c.fence == fence)
-        .values(
-            cycle_no=agents.c.cycle_no + 1,
-            next_run_ms=next_run_ms,
-            status=case((agents.c.desired_state == _RUNNING, status), else_=agents.c.status),
-            failures=failures,
-            error=error,
-        )
-        .returning(agents)
-    )
-    return _one(await connection.execute(statement))
+    values = {
+        "of_agent": agent_id,
+        "of_fence": fence,
+        "to_next_run_ms": next_run_ms,
+        "to_status": status,
+        "to_failures": failures,
+        "to_error": error,
+    }
+    return _one(await connection.execute(_LEAVE, values))
 
 
 async def taken_action(
     connection: AsyncConnection, agent_id: str, cycle: int
 ) -> tuple[str, TransactionRecord] | None:
-    """The skill and the first transaction of a cycle, when it already asked for one.
-
-    Action keys are `<agent>:<cycle>:<skill>:<ordinal>`; `;` follows `:` in ASCII, which makes
-    the prefix a range of the unique index.
-    """
-    statement = (
-        select(transactions)
-        .where(
-            transactions.c.action_key >= f"{agent_id}:{cycle}:",
-            transactions.c.action_key < f"{agent_id}:{cycle};",
-        )
-        .order_by(transactions.c.seq)
-        .limit(1)
-    )
-    row = (await connection.execute(statement)).first()
+    """The skill and the first transaction of a cycle, when it already asked for one."""
+    keys = {"from_key": f"{agent_id}:{cycle}:", "to_key": f"{agent_id}:{cycle};"}
+    row = (await connection.execute(_TAKEN, keys)).first()
     if row is None:
         return None
     skill = str(row._mapping[transactions.c.action_key]).split(":")[2]
@@ -158,12 +181,11 @@ async def insert_decision(
         "outcome": outcome,
         "created_ms": created_ms,
     }
-    await connection.execute(insert(decisions).values(observations=observations, **entry))
-    await connection.execute(insert(memory).values(**entry))
+    await connection.execute(_DECIDE, entry | {"observations": observations})
+    await connection.execute(_REMEMBER, entry)
     # Every cycle that is left leaves exactly one entry, so cycle numbers count the entries.
-    await connection.execute(
-        delete(memory).where(memory.c.agent_id == agent_id, memory.c.cycle <= cycle - MEMORY_KEPT)
-    )
+    if cycle > MEMORY_KEPT:
+        await connection.execute(_FORGET, {"of_agent": agent_id, "up_to": cycle - MEMORY_KEPT})
 
 
 async def list_decisions(
@@ -181,8 +203,7 @@ async def list_memory(
     connection: AsyncConnection, agent_id: str, limit: int = MEMORY_KEPT
 ) -> list[Fields]:
     """An agent's memory entries, newest first."""
-    statement = select(memory).where(memory.c.agent_id == agent_id)
-    rows = await connection.execute(statement.order_by(memory.c.cycle.desc()).limit(limit))
+    rows = await connection.execute(_MEMORY, {"of_agent": agent_id, "at_most": limit})
     return [dict(row) for row in rows.mappings()]
 
 

@@ -1,0 +1,200 @@
+"""Agents on the whole service: real plugins, real store, the embedded ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from solward.agents.cycle import CycleJournal, Entered, Standing, run_cycle
+from solward.agents.host import parts_of
+from solward.agents.model import Agent, Decision
+from solward.demo import DemoSeed, seed_demo
+from solward.errors import StoreError
+from solward.record import TransactionStatus
+from solward.service import Solward
+from solward.settings import Settings
+from solward.store import agents as store
+from solward.transactions.request import ADMIN
+
+RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
+SOL = 10**9
+
+
+def settings(home: Path) -> Settings:
+    return Settings(_env_file=None, solward_home=home)
+
+
+@asynccontextmanager
+async def opened(home: Path) -> AsyncIterator[Solward]:
+    async with Solward.open(settings(home), demo=True) as service:
+        yield service
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Solward]:
+    async with opened(tmp_path) as service:
+        yield service
+
+
+async def agent_with(service: Solward, strategy: str, **changes: Any) -> Agent:
+    """An agent whose wallet holds 2 SOL."""
+    wallet = await service.wallets.create("agents")
+    await service.operations.airdrop(wallet.id, ADMIN, amount=2)
+    body = {
+        "name": "Ada",
+        "walletId": wallet.id,
+        "llmProvider": "rules",
+        "llmModel": "rules",
+        "strategy": strategy,
+        "loopIntervalMs": 3_600_000,
+    }
+    return await service.agents.create(body | changes)
+
+
+async def decided(service: Solward, agent: Agent, *, start: bool = True) -> Decision:
+    """Start an agent and wait for its next decision."""
+    with service.events.subscribe() as events:
+        if start:
+            await service.agents.start(agent.id)
+        async with asyncio.timeout(30):
+            async for event in events:
+                if event.event == "agent:decision" and event.data["agentId"] == agent.id:
+                    break
+    return (await service.agents.decisions(agent.id, limit=1))[0]
+
+
+async def on_ledger(service: Solward, address: str) -> int:
+    return await service.ledger.balance(address)
+
+
+async def test_the_demo_agent_acts_by_itself_and_survives_a_restart(tmp_path: Path) -> None:
+    async def first_decision(service: Solward, seed: DemoSeed) -> Decision:
+        with service.events.subscribe() as events:
+            found = await service.agents.decisions(seed.agent.id, limit=1)
+            if not found:
+                async with asyncio.timeout(30):
+                    async for event in events:
+                        if event.event == "agent:decision":
+                            break
+                found = await service.agents.decisions(seed.agent.id, limit=1)
+        return found[0]
+
+    async with opened(tmp_path) as service:
+        seed = await seed_demo(service)
+        decision = await first_decision(service, seed)
+        assert decision.action == 'airdrop({"amount":1})'
+        assert "not a language model" in decision.reasoning
+        [record] = await service.transactions(seed.wallet.id)
+        assert (record.type, record.status) == ("airdrop", TransactionStatus.CONFIRMED)
+        assert record.agent_id == seed.agent.id
+        assert await on_ledger(service, seed.wallet.address) == SOL
+        assert (await service.agents.get(seed.agent.id)).to_json()["isLlm"] is False
+        assert await service.audit.verify() >= 1
+    async with opened(tmp_path) as service:
+        again = await seed_demo(service)
+        assert again.agent.id == seed.agent.id
+        assert (again.wallet.id, again.savings.id) == (seed.wallet.id, seed.savings.id)
+        assert again.agent.status == "running"
+        following = await decided(service, again.agent, start=False)
+        assert following.cycle > decision.cycle
+        assert len(await service.agents.list()) == 1
+
+
+async def test_a_demo_agent_that_was_stopped_stays_stopped(tmp_path: Path) -> None:
+    async with opened(tmp_path) as service:
+        seed = await seed_demo(service)
+        await service.agents.stop(seed.agent.id)
+    async with opened(tmp_path) as service:
+        assert (await seed_demo(service)).agent.status == "stopped"
+
+
+async def test_an_agents_transfer_lands_and_is_its_own(service: Solward) -> None:
+    agent = await agent_with(service, f"always do transfer to={RECIPIENT} amount=0.25")
+
+    decision = await decided(service, agent)
+
+    assert "0.25 SOL" in decision.outcome
+    assert await on_ledger(service, RECIPIENT) == SOL // 4
+    [transfer, _airdrop] = await service.transactions(agent.wallet_id)
+    assert (transfer.agent_id, transfer.status) == (agent.id, TransactionStatus.CONFIRMED)
+    limits = await service.agent_limits(agent.id)
+    assert limits["dailySpendingLimitSol"]["spent"] == Decimal("0.25")
+
+
+async def test_an_agents_own_limit_blocks_and_the_refusal_is_the_outcome(service: Solward) -> None:
+    agent = await agent_with(
+        service,
+        f"always do transfer to={RECIPIENT} amount=0.25",
+        guardrails={"maxSolPerTransaction": Decimal("0.1")},
+    )
+
+    decision = await decided(service, agent)
+
+    assert decision.outcome.startswith("Transaction blocked by guardrail max_per_tx")
+    assert await on_ledger(service, RECIPIENT) == 0
+    assert (await service.agents.get(agent.id)).status == "running"
+    [blocked, _airdrop] = await service.transactions(agent.wallet_id)
+    assert (blocked.status, blocked.agent_id) == (TransactionStatus.BLOCKED, agent.id)
+
+
+async def test_invalid_parameters_are_the_outcome(service: Solward) -> None:
+    agent = await agent_with(service, f"always do transfer to={RECIPIENT} amount=-1")
+    decision = await decided(service, agent)
+    assert decision.outcome.startswith("amount")
+    assert (await service.agents.get(agent.id)).failures == 0
+
+
+async def test_prose_is_refused_by_the_rules_provider_and_shown(service: Solward) -> None:
+    agent = await agent_with(service, "Buy low and sell high.")
+    decision = await decided(service, agent)
+    assert decision.action is None
+    assert "'Buy low and sell high.' is not a rule" in decision.outcome
+    assert (await service.agents.get(agent.id)).failures == 1
+
+
+class Dying:
+    """A journal that enters cycles, and dies before it leaves the first."""
+
+    def __init__(self, real: CycleJournal) -> None:
+        self.real = real
+        self.died = False
+
+    async def enter(self, agent_id: str, cycle: int) -> Entered | None:
+        return await self.real.enter(agent_id, cycle)
+
+    async def leave(self, decision: Decision, fence: int, standing: Standing) -> bool:
+        if not self.died:
+            self.died = True
+            raise StoreError("killed here")
+        return await self.real.leave(decision, fence, standing)
+
+
+@pytest.mark.parametrize("second_thought", ["transfer", "airdrop"])
+async def test_a_cycle_that_died_after_paying_pays_once(
+    service: Solward, second_thought: str
+) -> None:
+    agent = await agent_with(service, f"always do transfer to={RECIPIENT} amount=0.25")
+    async with service.database.write() as connection:
+        await store.update_agent(connection, agent.id, {"desired_state": "running"})
+    ready = parts_of(service)
+    parts = replace(ready, journal=Dying(ready.journal))
+
+    with pytest.raises(StoreError):
+        await run_cycle(agent.id, 1, parts)
+    assert await on_ledger(service, RECIPIENT) == SOL // 4
+    if second_thought == "airdrop":
+        await service.agents.update(agent.id, {"strategy": "always do airdrop amount=1"})
+    await run_cycle(agent.id, 1, parts)
+
+    assert await on_ledger(service, RECIPIENT) == SOL // 4
+    [decision] = await service.agents.decisions(agent.id)
+    assert decision.cycle == 1
+    assert decision.outcome.startswith("The transaction is confirmed")
+    assert len(await service.transactions(agent.wallet_id)) == 2
