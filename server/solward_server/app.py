@@ -1,0 +1,70 @@
+"""The application factory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+
+import structlog
+from quart import Quart
+
+from solward.errors import StoreError
+from solward.service import Solward
+from solward_server.auth import authenticate
+from solward_server.body import MAX_BODY_BYTES
+from solward_server.cors import allow_origins
+from solward_server.edge import Edge, key_store
+from solward_server.errors import handle_errors
+from solward_server.json_provider import ExactJSON
+from solward_server.keys import KeyStore
+from solward_server.routes import BLUEPRINTS, PREFIX
+
+# The longest a key's last use may be lost when the process is killed.
+KEY_USES_FLUSH_S = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+def create_app(service: Solward) -> Quart:
+    """The REST application over an open service; it neither opens nor closes the service."""
+    app = Quart("solward_server", static_folder=None)
+    app.json = ExactJSON(app)
+    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
+    app.config["PROVIDE_AUTOMATIC_OPTIONS"] = True
+    # A redirect would make clients repeat a payment's POST elsewhere, or without its body.
+    app.url_map.strict_slashes = True
+    app.url_map.merge_slashes = False
+
+    edge = Edge(service, key_store(service))
+    allow_origins(app, service.settings.cors_origins)
+    authenticate(app, edge.keys, service.settings.api_secret.get_secret_value())
+    handle_errors(app)
+    for blueprint in BLUEPRINTS:
+        made = blueprint(edge)
+        app.register_blueprint(made, url_prefix=PREFIX + (made.url_prefix or ""))
+    app.extensions["solward_edge"] = edge
+
+    @app.while_serving
+    async def key_uses() -> AsyncGenerator[None, None]:
+        task = asyncio.create_task(_flush_regularly(edge.keys))
+        yield
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await _flush(edge.keys)
+
+    return app
+
+
+async def _flush_regularly(keys: KeyStore) -> None:
+    while True:
+        await asyncio.sleep(KEY_USES_FLUSH_S)
+        await _flush(keys)
+
+
+async def _flush(keys: KeyStore) -> None:
+    try:
+        await keys.flush()
+    except StoreError as error:
+        _log.warning("key_uses_not_written", error=str(error))

@@ -1,0 +1,111 @@
+"""Reading request bodies and queries; every refusal names the field and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from quart import request
+
+from solward import jsontext
+from solward.errors import InvalidRequest
+
+MAX_BODY_BYTES = 64 * 1024  # reference/reliability.md, API hardening
+MAX_LIST = 500  # DESIGN, decisions: `limit` 1..500
+DEFAULT_LIST = 50  # contract 8
+
+Body = Mapping[str, Any]
+
+
+async def read_body() -> Body:
+    """The request's JSON object; an absent body is an empty one.
+
+    Raises:
+        InvalidRequest: it is not JSON, or not an object.
+        werkzeug.exceptions.RequestEntityTooLarge: it has more than 64 KiB.
+    """
+    data = bytes(await request.get_data(cache=False, as_text=False))
+    if not data.strip():
+        return {}
+    try:
+        body = jsontext.loads(data)
+        if b"\\u" in data:
+            # A lone surrogate is legal JSON, but no text that could be stored or answered.
+            jsontext.dumps(body).encode()
+    except (ValueError, RecursionError):
+        raise InvalidRequest("The request body must be valid JSON") from None
+    if not isinstance(body, dict):
+        raise InvalidRequest("The request body must be a JSON object")
+    return body
+
+
+def text(body: Body, field: str, default: str | None = None, *, longest: int = 200) -> str:
+    """A text field; required where there is no default."""
+    value = body.get(field)
+    if value is None:
+        if default is None:
+            raise InvalidRequest(f"{field} is required and must be a string")
+        return default
+    if not isinstance(value, str) or not 0 < len(value) <= longest:
+        raise InvalidRequest(f"{field} must be a string of 1 to {longest} characters")
+    return value
+
+
+def optional_text(body: Body, field: str, *, longest: int = 200) -> str | None:
+    """A text field that may be absent or null."""
+    return None if body.get(field) is None else text(body, field, longest=longest)
+
+
+def number(body: Body, field: str, default: int | None = None) -> int | Decimal:
+    """A number field as it was written; required where there is no default."""
+    value = body.get(field)
+    if value is None:
+        if default is None:
+            raise InvalidRequest(f"{field} is required and must be a number")
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise InvalidRequest(f"{field} must be a number")
+    return value
+
+
+def whole(body: Body, field: str, default: int | None, lowest: int, highest: int) -> int:
+    """A whole-number field within bounds; `5.0` is 5."""
+    value = number(body, field, default)
+    # Compared before it is made an int: `1e999999999` would take all memory.
+    if not lowest <= value <= highest or value != int(value):
+        raise InvalidRequest(f"{field} must be a whole number from {lowest} to {highest}")
+    return int(value)
+
+
+def texts(body: Body, field: str, default: tuple[str, ...], *, most: int = 20) -> tuple[str, ...]:
+    """A field that is an array of texts."""
+    value = body.get(field)
+    if value is None:
+        return default
+    if (
+        not isinstance(value, list)
+        or len(value) > most
+        or not all(isinstance(item, str) and 0 < len(item) <= 64 for item in value)
+    ):
+        raise InvalidRequest(
+            f"{field} must be an array of at most {most} strings of 1 to 64 characters"
+        )
+    return tuple(value)
+
+
+def query_whole(field: str, default: int | None, lowest: int, highest: int) -> int | None:
+    """A whole number in the query string."""
+    given = request.args.get(field)
+    if given is None:
+        return default
+    plain = given.isascii() and given.isdecimal() and len(given) <= 18
+    if not plain or not lowest <= int(given) <= highest:
+        raise InvalidRequest(f"{field} must be a whole number from {lowest} to {highest}")
+    return int(given)
+
+
+def query_limit(default: int = DEFAULT_LIST, highest: int = MAX_LIST) -> int:
+    """The `limit` of a list."""
+    limit = query_whole("limit", default, 1, highest)
+    return default if limit is None else limit

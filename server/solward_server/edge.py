@@ -1,0 +1,41 @@
+"""What every route works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from solward.service import Solward
+from solward.wallets import Wallet
+from solward_server.auth import caller, confined_to
+from solward_server.idempotency import SkillCalls
+from solward_server.keys import KeyStore, MemoryKeys
+from solward_server.keys_database import DatabaseKeys
+from solward_server.ratelimit import RateLimiter
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The service and what the HTTP side adds to it."""
+
+    service: Solward
+    keys: KeyStore
+    limiter: RateLimiter = field(default_factory=RateLimiter)
+    skill_calls: SkillCalls = field(default_factory=SkillCalls)
+
+    async def wallet(self, wallet_id: str) -> Wallet:
+        """A wallet the caller may use; raises `WalletNotFound` for any other."""
+        confined_to(wallet_id)
+        return await self.service.wallets.get(wallet_id)
+
+    def count_request(self) -> None:
+        """Count a transaction-producing request; raises `TooManyRequests`."""
+        key = caller().key
+        if key is not None:
+            self.limiter.take(key.id, key.rate_limit)
+
+
+def key_store(service: Solward) -> KeyStore:
+    """The store that `API_KEY_STORE` names."""
+    if service.settings.api_key_store == "database":
+        return DatabaseKeys(service.database)
+    return MemoryKeys()

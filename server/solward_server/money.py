@@ -1,0 +1,85 @@
+"""The one way a route makes a transaction: confined, counted, once per key, always answered."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from quart import Response, request
+
+from solward.errors import (
+    GuardrailBlocked,
+    IdempotencyInFlight,
+    InvalidRequest,
+    TransactionError,
+    TransactionFailed,
+)
+from solward.record import TransactionRecord, TransactionStatus
+from solward.store.idempotency import StoredResponse
+from solward.transactions.request import Actor, IdempotencyKey
+from solward_server.auth import caller
+from solward_server.body import Body
+from solward_server.edge import Edge
+from solward_server.errors import error_response
+from solward_server.idempotency import finish, first_use, idempotency_key, replay, replayed
+from solward_server.json_provider import json_response
+
+Operation = Callable[[Actor], Awaitable[TransactionRecord]]
+Shape = Callable[[TransactionRecord], dict[str, Any]]
+
+
+async def money_response(
+    edge: Edge, wallet_id: str, body: Body, operation: Operation, shape: Shape
+) -> Response:
+    """Run an operation for the caller and answer with its record, or replay the first answer.
+
+    A blocked or failed transaction is answered here, with 500 and its stored record behind it;
+    other errors are the general mapping's.
+    """
+    refuse_dry_run()
+    await edge.wallet(wallet_id)
+    key = idempotency_key(body)
+    database = edge.service.database
+    if key is not None:
+        stored = await first_use(database, key)
+        if stored is not None:
+            return await _again(edge, key, stored, shape)
+    edge.count_request()
+    actor = replace(caller().actor(), idempotency=key)
+    try:
+        response = _answer(await operation(actor), shape)
+    except TransactionError as error:
+        response = error_response(str(error), 500)
+    return response if key is None else await finish(database, key, response)
+
+
+def refuse_dry_run() -> None:
+    """A caller who asks for a trial must not be charged for the real thing."""
+    if request.args.get("dryRun", "false").lower() != "false":
+        raise InvalidRequest("dryRun is not supported by this version; nothing was sent")
+
+
+async def _again(edge: Edge, key: IdempotencyKey, stored: StoredResponse, shape: Shape) -> Response:
+    if stored.body is not None:
+        return replay(stored)
+    # The first answer was never given: the process ended, or its caller went away.
+    record = await edge.service.record(stored.transaction_id)
+    if record.status is TransactionStatus.PENDING:
+        raise IdempotencyInFlight
+    return replayed(await finish(edge.service.database, key, _answer(record, shape)))
+
+
+def _answer(record: TransactionRecord, shape: Shape) -> Response:
+    error = _refusal(record)
+    if error is not None:
+        return error_response(str(error), 500)
+    return json_response(shape(record))
+
+
+def _refusal(record: TransactionRecord) -> TransactionError | None:
+    if record.status is TransactionStatus.BLOCKED:
+        return GuardrailBlocked(record.guardrails_applied[-1], record.error or "", record)
+    if record.status is TransactionStatus.FAILED:
+        return TransactionFailed(record.error or "The transaction failed", record)
+    return None

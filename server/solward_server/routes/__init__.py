@@ -1,0 +1,34 @@
+"""The routes, one module a resource, each a blueprint over the `Edge`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from quart import Blueprint
+
+from solward_server.edge import Edge
+from solward_server.routes import (
+    agents,
+    health,
+    keys,
+    operations,
+    plugins,
+    skills,
+    switches,
+    transactions,
+    wallets,
+)
+
+PREFIX = "/api/v1"
+
+BLUEPRINTS: tuple[Callable[[Edge], Blueprint], ...] = (
+    health.blueprint,
+    keys.blueprint,
+    wallets.blueprint,
+    transactions.blueprint,
+    operations.blueprint,
+    skills.blueprint,
+    plugins.blueprint,
+    agents.blueprint,
+    switches.blueprint,
+)

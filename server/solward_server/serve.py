@@ -1,0 +1,125 @@
+"""Serving the application with hypercorn until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import cast
+
+from hypercorn.asyncio import serve as serve_asgi
+from hypercorn.config import Config
+from hypercorn.typing import Framework
+
+from solward.errors import ConfigError
+from solward.service import Solward
+from solward_server.app import create_app
+
+# A transfer waits up to 45 s for its confirmation; what is sent is on record either way, so a
+# stop need not wait for the slowest answer.
+GRACEFUL_STOP_S = 10.0
+_KEEP_ALIVE_S = 75.0
+_REQUESTS_PER_CONNECTION = 1_000_000
+_BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the API listens."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The server's address."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    @property
+    def health(self) -> str:
+        """The health address."""
+        return f"{self.url}/api/v1/health"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take the port before anything slow is opened; 0 takes a free one.
+
+    Raises:
+        ConfigError: the port is taken, or the host is no address of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host.strip("[]"), port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            text = f"Port {port} on {host} is in use; choose another with --port or API_PORT"
+        else:
+            text = f"Cannot listen on {host} port {port}: {error.strerror or error}"
+        raise ConfigError(text) from None
+    listening.setblocking(False)
+    return listening
+
+
+async def serve(
+    service: Solward,
+    listening: socket.socket,
+    stop: asyncio.Event,
+    *,
+    ready: Callable[[Address], None] = lambda _address: None,
+) -> None:
+    """Serve until `stop` is set; requests being answered then get up to 10 s to end.
+
+    Raises:
+        ConfigError: the settings are unsafe to serve with.
+    """
+    service.settings.check_serving()
+    host, port = listening.getsockname()[:2]
+    app = create_app(service)
+    config = _config(listening)
+    server = asyncio.create_task(
+        serve_asgi(cast(Framework, app), config, shutdown_trigger=stop.wait, mode="asgi")
+    )
+    # The socket listens already: whoever connects from now on is answered.
+    ready(Address(str(host), int(port)))
+    try:
+        await server
+    finally:
+        service.events.close()
+
+
+@contextlib.asynccontextmanager
+async def stop_on_signals() -> AsyncIterator[asyncio.Event]:
+    """An event that SIGINT and SIGTERM set; a second signal ends the process at once."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def once() -> None:
+        stop.set()
+        for number in numbers:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in numbers:
+        # Windows has no signal handlers on its loops; there Ctrl-C cancels the runner.
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, once)
+    yield stop
+
+
+def _config(listening: socket.socket) -> Config:
+    config = Config()
+    config.bind = [f"fd://{listening.detach()}"]
+    config.accesslog = None
+    config.errorlog = None
+    config.include_server_header = False
+    config.graceful_timeout = GRACEFUL_STOP_S
+    config.keep_alive_timeout = _KEEP_ALIVE_S
+    config.keep_alive_max_requests = _REQUESTS_PER_CONNECTION
+    config.backlog = _BACKLOG
+    return config
