@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
+
 from solward.clock import now_ms
 from solward.errors import KeystoreError
 from solward.store import wallets as store
@@ -14,6 +16,8 @@ from solward.wallets.envelope import Envelope, rewrap
 from solward.wallets.keyring import Keyring, KeySource, KeystoreRow
 
 _BATCH = 500
+
+_log = structlog.get_logger(__name__)
 
 
 class Keystore:
@@ -27,6 +31,8 @@ class Keystore:
     async def open(cls, database: Database, source: KeySource) -> Keystore:
         """Unlock it, or make it in an empty store; finish a rotation that was interrupted.
 
+        A wallet that was tampered with keeps the rotation unfinished, not the others from working.
+
         Raises:
             KeystoreError: the secret is not this keystore's, is missing, or is open to others.
         """
@@ -34,7 +40,10 @@ class Keystore:
             rows = await store.keystore_rows(connection)
         if rows:
             opened = cls(database, await keyring.unlock(source, _row_of(rows[0])))
-            await opened._finish_rotation()
+            try:
+                await opened._finish_rotation()
+            except KeystoreError as error:
+                _log.error("keystore_rotation_unfinished", error=str(error))
             return opened
         ring, row = await keyring.create(source)
         async with database.write() as connection:
@@ -47,6 +56,8 @@ class Keystore:
         Raises:
             KeystoreError: the new key file cannot be made, or a stored key was tampered with.
         """
+        # One that a tampered wallet left unfinished still needs the KEK that this one would drop.
+        await self._finish_rotation()
         version = self.keyring.version + 1
         staged = new
         if new.file is not None:

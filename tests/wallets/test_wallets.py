@@ -1,0 +1,233 @@
+"""Wallets: creation, import, listing, signing, and that no key shows anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+from sqlalchemy import text
+
+from solward.errors import InvalidRequest, KeystoreError, StoreError, WalletNotFound
+from solward.settings import Settings
+from solward.store.database import Database
+from solward.wallets import Wallets
+
+
+@pytest.fixture
+async def wallets(database: Database, tmp_path: Path) -> Wallets:
+    return await Wallets.open(database, Settings(), tmp_path)
+
+
+async def test_a_new_wallet_has_the_contracts_two_forms(wallets: Wallets) -> None:
+    wallet = await wallets.create("treasury", ["a", "b", "a"])
+    assert Pubkey.from_string(wallet.address).is_on_curve()
+    timestamp = wallet.created_json()["createdAt"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", timestamp)
+    assert wallet.created_json() == {
+        "walletId": wallet.id,
+        "name": "treasury",
+        "address": wallet.address,
+        "createdAt": timestamp,
+    }
+    assert wallet.to_json() == {
+        "id": wallet.id,
+        "name": "treasury",
+        "publicKey": wallet.address,
+        "createdAt": timestamp,
+        "tags": ["a", "b"],
+    }
+
+
+async def test_an_unnamed_wallet_has_the_contracts_default_name(wallets: Wallets) -> None:
+    assert (await wallets.create()).name == "external-wallet"
+
+
+@pytest.mark.parametrize("name", ["", " ", "x" * 65, "line\nbreak", "\x00", 7, None])
+async def test_a_name_is_1_to_64_printable_characters(wallets: Wallets, name: Any) -> None:
+    with pytest.raises(InvalidRequest, match="name must be text of 1 to 64 printable"):
+        await wallets.create(name)
+    assert await wallets.list() == []
+
+
+@pytest.mark.parametrize("tags", ["text", ["x"] * 21, [""], [1]])
+async def test_tags_are_a_short_list_of_such_texts(wallets: Wallets, tags: Any) -> None:
+    with pytest.raises(InvalidRequest, match="tags must be"):
+        await wallets.create("a", tags)
+
+
+async def test_wallets_are_listed_oldest_first_and_found_after_a_restart(
+    wallets: Wallets, database: Database, tmp_path: Path
+) -> None:
+    made = [await wallets.create(f"w{number}") for number in range(3)]
+    again = await Wallets.open(database, Settings(), tmp_path)
+    listed = await again.list()
+    assert sorted(listed, key=lambda wallet: wallet.name) == made
+    assert [wallet.created_ms for wallet in listed] == sorted(w.created_ms for w in made)
+    for wallet in made:
+        assert await again.get(wallet.id) == wallet
+
+
+async def test_an_unknown_wallet_is_not_found(wallets: Wallets) -> None:
+    for ask in (wallets.get, wallets.signer):
+        with pytest.raises(WalletNotFound, match="Wallet not found"):
+            await ask("nobody")
+    with pytest.raises(WalletNotFound):
+        await wallets.set_tags("nobody", [])
+
+
+async def test_tags_are_replaced_for_good(
+    wallets: Wallets, database: Database, tmp_path: Path
+) -> None:
+    wallet = await wallets.create("a", ["old"])
+    assert (await wallets.set_tags(wallet.id, ["new", "er"])).tags == ("new", "er")
+    assert (await wallets.get(wallet.id)).tags == ("new", "er")
+    assert (await (await Wallets.open(database, Settings(), tmp_path)).get(wallet.id)).tags == (
+        "new",
+        "er",
+    )
+
+
+async def test_a_signature_is_the_wallets(wallets: Wallets) -> None:
+    wallet = await wallets.create()
+    signer = await wallets.signer(wallet.id)
+    assert signer.address == wallet.address
+    signature = Signature.from_bytes(await signer.sign(b"message"))
+    assert signature.verify(Pubkey.from_string(wallet.address), b"message")
+
+
+async def test_wallets_made_at_once_share_a_commit(wallets: Wallets, database: Database) -> None:
+    counted: Counter[str] = Counter()
+    database.on_transaction = lambda kind: counted.update([kind])
+    made = await asyncio.gather(*(wallets.create(f"w{number}") for number in range(50)))
+    assert counted == {"write": 1}
+    assert len({wallet.address for wallet in made}) == 50
+    assert {wallet.id for wallet in await wallets.list()} == {wallet.id for wallet in made}
+
+
+async def test_a_known_wallet_costs_no_transaction(wallets: Wallets, database: Database) -> None:
+    wallet = await wallets.create()
+    counted: Counter[str] = Counter()
+    database.on_transaction = lambda kind: counted.update([kind])
+    await wallets.get(wallet.id)
+    await (await wallets.signer(wallet.id)).sign(b"m")
+    assert counted == {}
+
+
+async def test_a_creation_that_cannot_be_stored_fails_and_the_next_works(
+    wallets: Wallets, database: Database
+) -> None:
+    async with database.write() as connection:
+        await connection.execute(text("ALTER TABLE wallets RENAME TO away"))
+    with pytest.raises(StoreError):
+        await wallets.create()
+    async with database.write() as connection:
+        await connection.execute(text("ALTER TABLE away RENAME TO wallets"))
+    assert await wallets.list() == []
+    await wallets.create()
+
+
+async def test_a_cancelled_caller_does_not_hold_up_the_others(wallets: Wallets) -> None:
+    first = asyncio.create_task(wallets.create("first"))
+    second = asyncio.create_task(wallets.create("second"))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second).name == "second"
+    await asyncio.wait([first])
+    assert first.cancelled()
+
+
+KEYPAIR = Keypair()
+FILE = KEYPAIR.to_json()
+
+
+async def test_a_solana_cli_keypair_file_is_imported_once(wallets: Wallets) -> None:
+    wallet = await wallets.import_keypair(FILE, "mine")
+    assert (wallet.address, wallet.name) == (str(KEYPAIR.pubkey()), "mine")
+    signature = await (await wallets.signer(wallet.id)).sign(b"m")
+    assert signature == bytes(KEYPAIR.sign_message(b"m"))
+    with pytest.raises(InvalidRequest, match=f"{wallet.address} is imported already"):
+        await wallets.import_keypair(FILE, "again")
+    assert len(await wallets.list()) == 1
+
+
+BYTES = list(bytes(KEYPAIR))
+OTHERS = list(bytes(Keypair()))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "not json",
+        "{}",
+        json.dumps(BYTES[:63]),
+        json.dumps([*BYTES, 1]),
+        json.dumps([*BYTES[:63], 256]),
+        json.dumps([*BYTES[:63], -1]),
+        json.dumps([*BYTES[:63], 1.5]),
+        json.dumps([*BYTES[:63], True]),
+        json.dumps([*BYTES[:63], "1"]),
+        json.dumps(BYTES[:32] + OTHERS[32:]),
+        "[" * 100_000,
+    ],
+)
+async def test_what_is_no_keypair_file_is_refused_without_showing_it(
+    wallets: Wallets, content: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"^keypair ") as caught:
+        await wallets.import_keypair(content, "mine")
+    error = caught.value
+    assert error.__cause__ is None
+    assert error.__suppress_context__ or error.__context__ is None
+    assert ", ".join(map(str, BYTES[:5])) not in str(error)
+    assert await wallets.list() == []
+
+
+async def test_rows_exchanged_in_the_database_sign_nothing(
+    wallets: Wallets, database: Database, tmp_path: Path
+) -> None:
+    first, second = await wallets.create(), await wallets.create()
+    async with database.write() as connection:
+        for column in ("sealed_key", "wrapped_data_key"):
+            await connection.execute(
+                text(
+                    f"UPDATE wallets SET {column} = (SELECT w.{column} FROM wallets w"
+                    " WHERE w.id = :second) WHERE id = :first"
+                ),
+                {"first": first.id, "second": second.id},
+            )
+    reopened = await Wallets.open(database, Settings(), tmp_path)
+    with pytest.raises(KeystoreError, match=f"wallet {first.id} cannot be opened"):
+        await (await reopened.signer(first.id)).sign(b"m")
+    assert await (await reopened.signer(second.id)).sign(b"m")
+
+
+async def test_a_key_is_in_no_repr_and_in_no_file(wallets: Wallets, tmp_path: Path) -> None:
+    wallet = await wallets.import_keypair(FILE, "mine")
+    signer = await wallets.signer(wallet.id)
+    await signer.sign(b"m")
+    held = wallets._held[wallet.id]
+    for shown in (wallet, signer, held, wallets, held.envelope):
+        for secret in (str(KEYPAIR), FILE, repr(KEYPAIR.secret()), KEYPAIR.secret().hex()):
+            assert secret not in repr(shown)
+    for path in tmp_path.iterdir():
+        assert KEYPAIR.secret() not in path.read_bytes()
+
+
+def test_core_dumps_are_off_in_a_process_that_asks_for_it() -> None:
+    script = (
+        "import resource; from solward.wallets.hardening import forbid_core_dumps;"
+        "forbid_core_dumps(); print(resource.getrlimit(resource.RLIMIT_CORE))"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert shown.stdout.strip() == "(0, 0)"
