@@ -1,0 +1,40 @@
+"""The `solward` command. Each subcommand's module is imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+# Name -> where it is, and its line in `solward --help`, which must not import any of them.
+_COMMANDS = {
+    "up": ("solward_cli.up:up", "Start everything: ledger, API, and with --demo an agent."),
+    "server": ("solward_cli.server:server", "The REST server alone."),
+    "localnet": ("solward_cli.localnet:localnet", "A local Solana ledger for any client."),
+    "config": ("solward_cli.config:config", "What the environment configures."),
+    "plugins": ("solward_cli.plugins:plugins", "Skills, providers and venues that are installed."),
+    "skills": ("solward_cli.plugins:skills", "What an agent can do."),
+    "version": ("solward_cli.config:version", "The version of Solward."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Give autonomous AI agents a Solana wallet they can use and cannot empty."""

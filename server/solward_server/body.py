@@ -25,7 +25,8 @@ async def read_body() -> Body:
         InvalidRequest: it is not JSON, or not an object.
         werkzeug.exceptions.RequestEntityTooLarge: it has more than 64 KiB.
     """
-    data = bytes(await request.get_data(cache=False, as_text=False))
+    data: str | bytes = await request.get_data(cache=False, as_text=False)
+    assert isinstance(data, bytes)
     if not data.strip():
         return {}
     try:

@@ -1,0 +1,74 @@
+"""How a long-running command starts, ends, and says what is wrong: one line, exit code 2."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, NoReturn
+
+import click
+
+from solward import logs
+from solward.errors import ConfigError, HomeLocked, KeystoreError, PluginError, StoreError
+from solward.localnet.errors import LedgerLocked, LedgerMismatch
+from solward.settings import Settings, forget_secrets
+from solward.wallets.hardening import forbid_core_dumps
+
+EXIT_REFUSED = 2
+
+# What the user can mend; anything else is a bug and keeps its traceback.
+_REFUSALS = (
+    ConfigError,
+    HomeLocked,
+    KeystoreError,
+    PluginError,
+    StoreError,
+    LedgerLocked,
+    LedgerMismatch,
+)
+
+
+def refuse(text: str) -> NoReturn:
+    """Say why on one line of standard error, and end with exit code 2."""
+    click.echo(f"Error: {' '.join(text.split())}", err=True)
+    sys.exit(EXIT_REFUSED)
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """Turn what the user can mend into one clear line."""
+    try:
+        yield
+    except _REFUSALS as error:
+        refuse(str(error))
+
+
+def overridden(host: str | None, port: int | None) -> Settings:
+    """The settings, with what the command line says instead; their secrets leave the environment.
+
+    Raises:
+        ConfigError: naming the variable.
+    """
+    given: dict[str, Any] = {"api_host": host, "api_port": port}
+    settings = Settings(**{name: value for name, value in given.items() if value is not None})
+    settings.check_serving()
+    forget_secrets()
+    return settings
+
+
+def run(work: Callable[[], Coroutine[Any, Any, None]], *, log_level: str = "INFO") -> None:
+    """Run a service's main coroutine to its end, on uvloop where there is one."""
+    logs.configure(log_level)
+    forbid_core_dumps()
+    with refusals(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(work())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop

@@ -1,0 +1,38 @@
+"""`solward server start`: the REST server alone."""
+
+from __future__ import annotations
+
+import click
+
+from solward_cli.options import host_option, log_level_option, port_option
+
+
+@click.group()
+def server() -> None:
+    """The REST server alone."""
+
+
+@server.command()
+@host_option
+@port_option
+@log_level_option
+def start(host: str | None, port: int | None, log_level: str) -> None:
+    """Serve the API until interrupted; prints the server's and the health address."""
+    from solward.service import Solward
+    from solward_cli.running import overridden, refusals, run
+    from solward_server.serve import Address, listen, serve, stop_on_signals
+
+    def announce(address: Address) -> None:
+        click.echo(f"Server: {address.url}")
+        click.echo(f"Health: {address.health}")
+
+    with refusals():
+        settings = overridden(host, port)
+        listening = listen(settings.api_host, settings.api_port)
+
+    async def work() -> None:
+        async with stop_on_signals() as stop, Solward.open(settings) as service:
+            await serve(service, listening, stop, ready=announce)
+        click.echo("Solward has stopped.")
+
+    run(work, log_level=log_level)

@@ -1,0 +1,100 @@
+"""`solward up`: everything on one machine, in one process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import click
+
+from solward_cli.options import host_option, log_level_option, port_option
+
+if TYPE_CHECKING:
+    from solward.service import Solward
+    from solward.settings import Settings
+
+# Where Solana's own tools look for a local validator; WebSocket one above.
+RPC_HOST = "127.0.0.1"
+RPC_PORT = 8899
+
+
+@click.command()
+@click.option("--demo", is_flag=True, help="Add a wallet and a running rule-based agent.")
+@host_option
+@port_option
+@click.option("--reset", is_flag=True, help="Forget the local ledger and start a new one.")
+@click.option("--no-rpc", is_flag=True, help="Do not serve the ledger to other Solana clients.")
+@click.option(
+    "--rpc-port",
+    type=click.IntRange(0, 65535),
+    default=RPC_PORT,
+    show_default=True,
+    help="Port of the ledger's JSON-RPC; 0 takes a free one.",
+)
+@log_level_option
+def up(
+    demo: bool,
+    host: str | None,
+    port: int | None,
+    reset: bool,
+    no_rpc: bool,
+    rpc_port: int,
+    log_level: str,
+) -> None:
+    """Start the ledger and the API, and with --demo an agent; Ctrl-C stops all of it."""
+    from solward.demo import seed_demo
+    from solward.service import Solward
+    from solward_cli.running import overridden, refusals, run
+    from solward_cli.screen import Screen, show
+    from solward_server.serve import Address, listen, serve, stop_on_signals
+
+    with refusals():
+        settings = overridden(host, port)
+        listening = listen(settings.api_host, settings.api_port)
+        if reset:
+            _forget_ledger(settings)
+
+    async def work() -> None:
+        async with stop_on_signals() as stop, Solward.open(settings, demo=demo) as service:
+            seed = await seed_demo(service) if demo else None
+            async with _rpc(service, None if no_rpc else rpc_port) as (rpc, notice):
+
+                def ready(address: Address) -> None:
+                    show(Screen(service, address, rpc, notice, seed))
+
+                await serve(service, listening, stop, ready=ready)
+        click.echo("Solward has stopped; start it again and everything is as it was.")
+
+    run(work, log_level=log_level)
+
+
+@contextlib.asynccontextmanager
+async def _rpc(
+    service: Solward, port: int | None
+) -> AsyncIterator[tuple[tuple[str, str] | None, str | None]]:
+    """The embedded ledger for other clients: its two addresses, or a notice why not."""
+    from solward.localnet.server import serving
+
+    if service.localnet is None or port is None:
+        yield None, None
+        return
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            addresses = await stack.enter_async_context(serving(service.localnet, RPC_HOST, port))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            yield None, f"Port {port} or {port + 1} cannot be used ({reason}); see --rpc-port"
+            return
+        yield (addresses.http, addresses.ws), None
+
+
+def _forget_ledger(settings: Settings) -> None:
+    from solward.errors import ConfigError
+    from solward.home import Home
+    from solward.localnet.storage import reset
+
+    if settings.solana_rpc_url is not None:
+        raise ConfigError("--reset is for the embedded ledger, and SOLANA_RPC_URL is set")
+    with Home.locked(settings.solward_home):
+        reset(settings.localnet_path)
