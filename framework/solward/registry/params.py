@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -115,19 +114,21 @@ def exact(value: Any, path: str = "parameters", depth: int = 0) -> Any:
 
 
 def fill(value: Any, schema: Mapping[str, Any]) -> Any:
-    """`value` with each missing property that has a default added, in nested objects too.
+    """A copy of `value` with each missing property that has a default added, in nested objects too.
 
     Defaults inside `anyOf` and the like do not apply: which branch holds is not known yet.
     """
     if isinstance(value, dict):
-        for name, field in schema.get("properties", {}).items():
-            if not isinstance(field, Mapping):
-                continue
-            if name not in value and "default" in field:
-                value[name] = copy.deepcopy(field["default"])
-            if name in value:
-                value[name] = fill(value[name], field)
-    elif isinstance(value, list):
+        fields = schema.get("properties", {})
+        missing = {
+            name: field["default"]
+            for name, field in fields.items()
+            if name not in value and "default" in field
+        }
+        return {
+            name: fill(item, fields.get(name, {})) for name, item in {**value, **missing}.items()
+        }
+    if isinstance(value, list):
         return [fill(item, _item_schema(schema, at)) for at, item in enumerate(value)]
     return value
 
