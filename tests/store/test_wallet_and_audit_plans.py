@@ -1,0 +1,51 @@
+"""Statements about wallets, switches and the audit log search indexes, however many rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.store import audit, switches, wallets
+from solward.store.database import Database
+
+
+async def everything(connection: AsyncConnection) -> None:
+    """Each statement that must not walk a table that grows, once."""
+    await wallets.get_wallet(connection, "w")
+    await wallets.wallet_exists(connection, "address")
+    await wallets.set_tags(connection, "w", ["a"])
+    await wallets.wallets_under(connection, 1, "a", 10)
+    await wallets.rewrap(connection, 1, 2, [("w", b"")])
+    await switches.frozen(connection, ["service", "wallet:w"])
+    await switches.set_frozen(connection, "wallet:w", True)
+    await audit.append(connection, 1, "x", {})
+    await audit.append(connection, 2, "x", {})
+    await audit.latest(connection, 10)
+    await audit.latest(connection, 10, before=5)
+    await audit._page(connection, 0)
+
+
+async def test_no_statement_walks_a_table(tmp_path: Path) -> None:
+    database = await Database.open(None, tmp_path)
+    seen: list[tuple[str, Any]] = []
+
+    def note(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        seen.append((statement, parameters))
+
+    async with database.write() as connection:
+        event.listen(connection.sync_connection, "before_cursor_execute", note)
+        await everything(connection)
+        event.remove(connection.sync_connection, "before_cursor_execute", note)
+        assert len(seen) > 12
+        for statement, parameters in seen:
+            plan = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            steps = [row.detail for row in plan]
+            # The newest entries are read backwards along the primary key, and no further.
+            if "ORDER BY audit.seq DESC" in statement:
+                assert not any("TEMP B-TREE" in step for step in steps), steps
+            else:
+                assert not any(step.startswith("SCAN") for step in steps), (statement, steps)
+    await database.close()
