@@ -309,6 +309,8 @@ async def test_stop_waits_for_the_payment_and_no_cycle_follows(
     async with asyncio.timeout(10):
         while (await service.get(agent.id)).status != "stopped":
             await asyncio.sleep(0)
+    for _ in range(50):
+        await asyncio.sleep(0)
     assert not stop.done()
     go.set()
     await stop
