@@ -99,10 +99,17 @@ async def test_a_guardrails_refusal_passes_with_its_record(shelf: Shelf) -> None
     assert caught.value.record is record
 
 
+async def test_what_went_wrong_in_a_task_group_passes_too(shelf: Shelf) -> None:
+    said = "ExceptionGroup('', [ExceptionGroup('', [SkillError('no_pool', 'no such pool')])])"
+    with pytest.raises(SkillError, match="no such pool"):
+        await run(loaded(shelf, f"raise {said}"))
+
+
 @pytest.mark.parametrize(
     "body",
     [
         "raise ValueError('a secret')",
+        "raise ExceptionGroup('a secret', [SkillError('code', 'text'), ValueError()])",
         "raise SystemExit('a secret')",
         "raise BaseException('a secret')",
         "raise TimeoutError('a secret')",

@@ -60,7 +60,7 @@ async def run_skill(
             anything else it raises is logged and is a `SkillError` `internal_error`.
     """
     chain: Handler = execute
-    for interceptor in (time_out, shield, validate, functools.partial(report, emit)):
+    for interceptor in (time_out, validate, shield, functools.partial(report, emit)):
         chain = functools.partial(_around, interceptor, chain)
     return await chain(Call(skill, params, context))
 
@@ -104,8 +104,22 @@ async def shield(call: Call, handler: Handler) -> str:
     except SolwardError:
         raise
     except Exception as error:
+        said = _deliberate(error)
+        if said is not None:
+            raise said from None
         _log.exception("skill_failed", skill=name, error=type(error).__name__)
     raise SkillError("internal_error", f"Skill {name!r} failed with an internal error")
+
+
+def _deliberate(error: Exception) -> SolwardError | None:
+    """The first deliberate error of a task group in which every error is one."""
+    if not isinstance(error, ExceptionGroup):
+        return None
+    deliberate, other = error.split(SolwardError)
+    first: SolwardError | ExceptionGroup[SolwardError] | None = deliberate
+    while isinstance(first, ExceptionGroup):
+        first = first.exceptions[0]
+    return first if other is None else None
 
 
 async def time_out(call: Call, handler: Handler) -> str:
