@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.errors import ConfigError, StoreError
 from solward.store import sqlite as inline
-from solward.store.database import Database
+from solward.store.database import Database, _finish
 from solward.store.tables import switches
 
 
@@ -130,29 +131,31 @@ async def test_cancelled_before_its_end_a_transaction_leaves_nothing(database: D
     assert await scopes(database) == {"two"}
 
 
+def slow_commits(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, threading.Event]:
+    """Set when a commit has begun in its thread; to be set for it to go on."""
+    loop = asyncio.get_running_loop()
+    committing, go_on = asyncio.Event(), threading.Event()
+
+    def commit(self: sqlite3.Connection) -> None:
+        loop.call_soon_threadsafe(committing.set)
+        assert go_on.wait(10)
+        sqlite3.Connection.commit(self)
+
+    monkeypatch.setattr(inline.InlineConnection, "commit", commit, raising=False)
+    return committing, go_on
+
+
 async def test_cancelled_during_its_commit_the_next_writer_finds_it_ended(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    committing, go_on = asyncio.Event(), asyncio.Event()
-    commit = AsyncConnection.commit
-
-    async def slow_commit(self: AsyncConnection) -> None:
-        committing.set()
-        await go_on.wait()
-        await commit(self)
-
-    monkeypatch.setattr(AsyncConnection, "commit", slow_commit)
-
-    async def work(scope: str) -> None:
-        async with database.write() as connection:
-            await put(connection, scope)
-
-    first = asyncio.create_task(work("one"))
+    database = await Database.open(None, tmp_path)
+    committing, go_on = slow_commits(monkeypatch)
+    first = asyncio.create_task(put_all(database, "one"))
     await committing.wait()
     first.cancel()
     await asyncio.sleep(0)
     first.cancel()
-    second = asyncio.create_task(work("two"))
+    second = asyncio.create_task(put_all(database, "two"))
     for _ in range(5):
         await asyncio.sleep(0)
     assert not first.done()
@@ -161,6 +164,28 @@ async def test_cancelled_during_its_commit_the_next_writer_finds_it_ended(
         await first
     await second
     assert await scopes(database) == {"one", "two"}
+    await database.close()
+
+
+async def test_a_timeout_during_the_commit_is_one_and_hits_nothing_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = await Database.open(None, tmp_path)
+    committing, go_on = slow_commits(monkeypatch)
+
+    async def write() -> None:
+        async with asyncio.timeout(None) as limit:
+            committed = asyncio.create_task(committing.wait())
+            committed.add_done_callback(lambda _: limit.reschedule(0))
+            asyncio.get_running_loop().call_later(0.05, go_on.set)
+            await put_all(database, "one")
+
+    with pytest.raises(TimeoutError):
+        await write()
+    await asyncio.sleep(0)
+    await put_all(database, "two")
+    assert await scopes(database) == {"one", "two"}
+    await database.close()
 
 
 async def test_transactions_can_be_counted(database: Database) -> None:
@@ -257,3 +282,21 @@ async def test_a_folder_that_is_missing_is_a_store_error(tmp_path: Path) -> None
 async def test_the_file_is_its_owners(database: Database, tmp_path: Path) -> None:
     for path in tmp_path.glob("solward.db*"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_what_must_end_ends_before_its_cancelled_caller_goes_on() -> None:
+    go_on, ended = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        await go_on.wait()
+        ended.set()
+
+    caller = asyncio.create_task(_finish(work()))
+    for _ in range(3):
+        await asyncio.sleep(0)
+        caller.cancel()
+    assert not caller.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert ended.is_set()

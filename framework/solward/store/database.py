@@ -53,7 +53,7 @@ class Database:
         """
         database = cls(*_engines(_parse(url, home)))
         try:
-            async with database._translated(), database._writer.connect() as connection:
+            async with database.write() as connection:
                 await upgrade(connection)
         except BaseException:
             await database.close()
@@ -69,8 +69,14 @@ class Database:
         """
         if self.on_transaction is not None:
             self.on_transaction("read")
-        async with self._translated(), self._readers.connect() as connection:
-            yield connection
+        try:
+            connection = await self._readers.connect()
+            try:
+                yield connection
+            finally:
+                await self._end(connection.close())
+        except DatabaseError as error:
+            raise _translated(error) from error
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
@@ -83,21 +89,30 @@ class Database:
             StoreError: the database refused; nothing was written.
             sqlalchemy.exc.IntegrityError: a constraint refused; nothing was written.
         """
-        async with contextlib.AsyncExitStack() as stack:
-            if self._lock is not None:
-                await stack.enter_async_context(self._lock)
-            if self.on_transaction is not None:
-                self.on_transaction("write")
-            await stack.enter_async_context(self._translated())
-            connection = await stack.enter_async_context(self._writer.connect())
-            await connection.begin()
-            try:
+        if self._lock is None:
+            async with self._transaction() as connection:
                 yield connection
-                await _finish(connection.commit())
+            return
+        async with self._lock, self._transaction() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
+        if self.on_transaction is not None:
+            self.on_transaction("write")
+        try:
+            connection = await self._writer.connect()
+            try:
+                await connection.begin()
+                yield connection
+                await self._commit(connection)
             except BaseException:
-                # The block may have failed because its caller was cancelled.
-                await _finish(connection.rollback())
+                await self._end(connection.rollback())
                 raise
+            finally:
+                await self._end(connection.close())
+        except DatabaseError as error:
+            raise _translated(error) from error
 
     async def close(self) -> None:
         """Close every connection; transactions still open are rolled back."""
@@ -108,16 +123,24 @@ class Database:
         if committer is not None:
             committer.shutdown()
 
-    @staticmethod
-    @contextlib.asynccontextmanager
-    async def _translated() -> AsyncIterator[None]:
-        try:
-            yield
-        except DatabaseError as error:
-            # Not the kinds that say what the statement did wrong, such as IntegrityError.
-            if type(error) not in (DatabaseError, OperationalError):
-                raise
-            raise StoreError(f"The database refused: {error.orig}") from error
+    async def _commit(self, connection: AsyncConnection) -> None:
+        await self._end(connection.commit())
+        dialect = self._writer.dialect
+        if isinstance(dialect, sqlite.InlineSQLite) and dialect.cancelled:
+            dialect.cancelled = False
+            raise asyncio.CancelledError
+
+    async def _end(self, work: Coroutine[Any, Any, None]) -> None:
+        # SQLite's commit waits out a cancellation itself, and nothing else of it ever waits.
+        await (_finish(work) if self._lock is None else work)
+
+
+def _translated(error: DatabaseError) -> Exception:
+    """`StoreError` for what the database could not do, the error itself for what was asked wrong
+    of it, such as `IntegrityError`."""
+    if type(error) not in (DatabaseError, OperationalError):
+        return error
+    return StoreError(f"The database refused: {error.orig}")
 
 
 async def _finish(work: Coroutine[Any, Any, None]) -> None:

@@ -19,13 +19,12 @@ _VERSIONS = Table("alembic_version", MetaData(), Column("version_num", Text))
 
 
 async def upgrade(connection: AsyncConnection) -> None:
-    """Run what migrations are missing, all in one transaction.
+    """Run what migrations are missing, inside the caller's write transaction.
 
     Raises:
         StoreError: the database belongs to a newer version of Solward, or is another program's.
     """
-    async with connection.begin():
-        await connection.run_sync(_upgrade)
+    await connection.run_sync(_upgrade)
 
 
 def _upgrade(connection: Connection) -> None:

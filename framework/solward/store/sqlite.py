@@ -64,6 +64,8 @@ class InlineSQLite(SQLiteDialect_pysqlite):
     # transaction never has to be tried again halfway through.
     immediate = False
     committer: ThreadPoolExecutor | None = None
+    # Whether somebody was cancelled while the last commit ran.
+    cancelled = False
 
     @classmethod
     def import_dbapi(cls) -> DBAPIModule:
@@ -116,7 +118,20 @@ class InlineSQLite(SQLiteDialect_pysqlite):
             dbapi_connection.commit()
             return
         loop = asyncio.get_running_loop()
-        await_only(loop.run_in_executor(self.committer, dbapi_connection.commit))
+        await_only(self._wait_out(loop.run_in_executor(self.committer, dbapi_connection.commit)))
+
+    async def _wait_out(self, commit: asyncio.Future[None]) -> None:
+        # A cancellation is kept for whoever asked for the commit: raised in here, SQLAlchemy would
+        # take the commit for failed.
+        cancelled = False
+        while True:
+            try:
+                await asyncio.shield(commit)
+            except asyncio.CancelledError:
+                cancelled = True
+            else:
+                self.cancelled = cancelled
+                return
 
 
 def on_connect(connection: sqlite3.Connection, *, writer: bool) -> None:
