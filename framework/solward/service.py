@@ -29,7 +29,7 @@ from solward.limits import limits_report
 from solward.localnet.node import Localnet
 from solward.operations import Operations
 from solward.operations.balances import Balances, read_balances
-from solward.operations.swap import BoundVenue
+from solward.operations.swap import Venue
 from solward.record import TransactionRecord
 from solward.registry import Registry, load_registry, run_skill
 from solward.settings import Settings
@@ -121,7 +121,7 @@ class Solward:
                     ledger=cluster.ledger,
                     tokens=tokens,
                     network=cluster.network,
-                    venues=[BoundVenue(venue, venue_context) for venue in registry.venues.values()],
+                    venues=[Venue(venue, venue_context) for venue in registry.venues.values()],
                 ),
                 registry=registry,
                 events=events,

@@ -29,6 +29,12 @@ _MAINNET = (
     KnownToken("USDC", "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v", 6),
     KnownToken("BONK", "DezXAZ8z7PnrnRJjz3wXBoRgixCa6xjnB7YaB1pPB263", 5),
 )
+# The demo market's mints (`localnet.market` derives the same, tested).
+_LOCALNET = (
+    _SOL,
+    KnownToken("USDC", "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ", 6),
+    KnownToken("BONK", "9RY7JPD4C7RBFzo4FQxAyXELoh1kNYGx8WHrVyW8ADcK", 5),
+)
 _DEVNET = (_SOL, KnownToken("USDC", "4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU", 6))
 
 
@@ -68,5 +74,6 @@ class TokenList:
 
 def token_list(network: str, extra: Iterable[KnownToken] = ()) -> TokenList:
     """The list of a network (`mainnet-beta`, `devnet`, `testnet`, `localnet`) plus `extra`."""
-    base = {"mainnet-beta": _MAINNET, "devnet": _DEVNET}.get(network, (_SOL,))
+    known = {"mainnet-beta": _MAINNET, "devnet": _DEVNET, "localnet": _LOCALNET}
+    base = known.get(network, (_SOL,))
     return TokenList((*base, *extra))

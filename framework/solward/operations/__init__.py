@@ -73,11 +73,10 @@ class Operations:
         wallet = await self._wallets.get(wallet_id)
         if not self._venues:
             raise SkillError("no_venue", "No swap venue plugin is loaded")
-        venue = self._venues[0]
         try:
-            draft, _quote = await plan_swap(
-                wallet=wallet.address,
-                venue=venue,
+            draft = await plan_swap(
+                wallet.address,
+                self._venues[0],
                 tokens=self._tokens,
                 ledger=self._ledger,
                 input_token=input_token,

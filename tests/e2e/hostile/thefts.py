@@ -14,13 +14,12 @@ from solders.pubkey import Pubkey
 from solders.system_program import AssignParams, TransferParams, assign, transfer
 from spl.token.constants import TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
 from spl.token.instructions import (
-    ApproveParams,
-    CloseAccountParams,
     approve,
     close_account,
     create_idempotent_associated_token_account,
     get_associated_token_address,
 )
+from spl.token.models import ApproveParams, CloseAccountParams
 
 from solward import Effects, SkillSpec, hookimpl
 

@@ -1,0 +1,1 @@
+"""The built-in swap venues, one module a venue."""
