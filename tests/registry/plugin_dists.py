@@ -87,8 +87,12 @@ class Shelf:
 
 def built_ins(*names: str) -> list[EntryPoint]:
     """Entry points of the installed Solward, by name."""
-    (solward,) = distributions(name="solward")
-    return [each for each in solward.entry_points if each.name in names]
+    return [
+        each
+        for solward in distributions(name="solward")
+        for each in solward.entry_points
+        if each.name in names and each.value.startswith("solward_plugins.")
+    ]
 
 
 @pytest.fixture

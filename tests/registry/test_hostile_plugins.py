@@ -12,6 +12,7 @@ from tests.registry.plugin_dists import CLOSED, HEAD, Shelf, built_ins, skill_so
 
 from solward.errors import PluginError
 from solward.registry import Problem, load_registry
+from solward.registry.discovery import discover
 
 OPEN = '{"type": "object", "properties": {"a": {"type": "string"}}}'
 
@@ -221,11 +222,25 @@ def test_a_module_behind_two_names_is_one_plugin(shelf: Shelf) -> None:
 
 
 def test_a_broken_built_in_stops_the_start(shelf: Shelf) -> None:
-    module = shelf.install("solward", {"broken": skill_source("broken", schema=OPEN)})
-    assert module
-    with pytest.raises(PluginError, match="'broken' of solward: bad_schema") as caught:
+    shelf.metadata("solward", "[solward.skills]\nbroken = solward_plugins.not_there")
+    with pytest.raises(PluginError, match="'broken' of solward: import_failed") as caught:
         load_registry(entry_points=shelf.entry_points())
     assert isinstance(caught.value.problem, Problem)
+
+
+def test_a_borrowed_distribution_name_makes_no_built_in(shelf: Shelf) -> None:
+    module = shelf.install("Solward", {"transfer": skill_source("transfer")})
+    registry = load_registry(entry_points=[*shelf.entry_points(), *built_ins("transfer")])
+    assert registry.skills["transfer"].version != "1.5"
+    assert only(registry.problems).code == "name_conflict"
+    assert module not in sys.modules
+
+
+def test_a_distribution_found_twice_on_the_path_is_one(shelf: Shelf) -> None:
+    shelf.install("dist-a", {"good": skill_source("good")})
+    registry = load_registry(entry_points=shelf.entry_points() * 2)
+    assert list(registry.skills) == ["good"]
+    assert not registry.problems
 
 
 def test_a_problem_stays_one_short_line(shelf: Shelf) -> None:
@@ -239,6 +254,17 @@ def test_an_error_whose_text_raises_is_still_reported(shelf: Shelf) -> None:
     source = "class E(Exception):\n    def __str__(self): raise SystemError\nraise E"
     shelf.install("evil-dist", {"evil": source})
     assert only(load_registry(entry_points=shelf.entry_points()).problems).detail == "E"
+
+
+def test_entry_points_that_cannot_be_read_are_a_problem_of_their_distribution(
+    shelf: Shelf,
+) -> None:
+    shelf.metadata("mangled", "[solward.skills]\nthis is no entry point")
+    shelf.install("good", {"good": skill_source("good")})
+    candidates, problems = discover(("*",))
+    assert {"good", "transfer"} <= {candidate.name for candidate in candidates}
+    problem = only(tuple(problems))
+    assert (problem.code, problem.distribution) == ("import_failed", "mangled")
 
 
 @pytest.fixture
@@ -275,14 +301,14 @@ def test_a_fresh_process_starts_with_every_hostile_distribution_installed(
     shelf.install("rival", {"transfer": skill_source("transfer")})
     shelf.install("blocking", {"blocking": skill_source("blocking").replace("async def", "def")})
     shelf.install("good", {"good": skill_source("good")})
-    shelf.metadata("mangled", "[solward.skills]\nthis is no entry point")
+    shelf.install("solward", {"wait": skill_source("wait")})
     found = discovered()
     assert found["problems"] == {
         "exits": "import_failed",
         "opens": "bad_schema",
         "rival": "name_conflict",
         "blocking": "bad_contract",
-        "mangled": "import_failed",
+        "solward": "name_conflict",
     }
     skills = found["skills"]
     assert isinstance(skills, dict)

@@ -11,7 +11,7 @@ from solward.errors import InvalidRequest
 from solward.registry.params import Parameters
 from solward.registry.schema import checked_schema
 
-TRANSFER = {
+TRANSFER: dict[str, Any] = {
     "type": "object",
     "properties": {
         "to": {"type": "string", "minLength": 3, "maxLength": 5},
@@ -114,6 +114,32 @@ def test_only_positive_amounts_within_the_bound_pass(amount: Decimal) -> None:
         assert not 0 < amount <= Decimal("2.5")
     else:
         assert 0 < amount <= Decimal("2.5")
+
+
+JSON_LIKE = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.decimals()
+    | st.text(max_size=5)
+    | st.sampled_from(["abc", "fast"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["to", "amount", "route", "hops", "mint", "?"]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(TRANSFER["properties"], JSON_LIKE)))
+def test_whatever_is_given_is_either_valid_or_an_invalid_request(params: dict[str, Any]) -> None:
+    checker = parameters()
+    try:
+        validated = checker.validate(params)
+    except InvalidRequest:
+        return
+    assert checker.validate(validated) == validated
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ GUARDRAILS = "solward.guardrails"
 GROUPS = (SKILLS, PROVIDERS, VENUES, GUARDRAILS)
 
 BUILT_IN = "solward"
+_BUILT_IN_MODULES = "solward_plugins."
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
@@ -41,8 +42,16 @@ class Candidate:
 
     @property
     def built_in(self) -> bool:
-        """Whether it is part of Solward itself."""
-        return canonical(self.distribution) == BUILT_IN
+        """Whether it is part of Solward itself; the distribution's name alone can be borrowed."""
+        own_module = self.entry_point.value.startswith(_BUILT_IN_MODULES)
+        return canonical(self.distribution) == BUILT_IN and own_module
+
+    def same_as(self, other: Candidate) -> bool:
+        """Whether both are one plugin, found twice on the path."""
+        return (canonical(self.distribution), self.entry_point.value) == (
+            canonical(other.distribution),
+            other.entry_point.value,
+        )
 
     def problem(self, code: ProblemCode, detail: str) -> Problem:
         """This candidate, left out."""
@@ -78,8 +87,10 @@ def discover(
         elif _NAME.fullmatch(candidate.name) is None:
             detail = "an entry point's name must be like my_skill: a-z, 0-9 and _, at most 64"
             problems.append(candidate.problem(ProblemCode.BAD_CONTRACT, detail))
-        elif candidate not in by_name[candidate.group, candidate.name]:
-            by_name[candidate.group, candidate.name].append(candidate)
+        else:
+            rivals = by_name[candidate.group, candidate.name]
+            if not any(map(candidate.same_as, rivals)):
+                rivals.append(candidate)
     chosen = [
         winner for rivals in by_name.values() if (winner := _winner(rivals, problems)) is not None
     ]
@@ -121,8 +132,9 @@ def _candidate(entry_point: EntryPoint) -> Candidate:
 def _installed(problems: list[Problem]) -> list[EntryPoint]:
     """Entry points of each distribution on the path, the first of a name winning.
 
-    `importlib.metadata.entry_points()` gives the same, but one unreadable entry_points.txt
-    would stop the start.
+    `importlib.metadata.entry_points()` gives nearly the same, but one unreadable entry_points.txt
+    would stop the start, and another distribution named `solward`, earlier on the path, would
+    hide the built-ins.
     """
     found: list[EntryPoint] = []
     seen: set[str] = set()
@@ -130,7 +142,7 @@ def _installed(problems: list[Problem]) -> list[EntryPoint]:
         name = "unknown"
         try:
             name = distribution.metadata["Name"] or name
-            if canonical(name) in seen:
+            if canonical(name) in seen and canonical(name) != BUILT_IN:
                 continue
             seen.add(canonical(name))
             found += [each for each in distribution.entry_points if each.group in GROUPS]
