@@ -1,0 +1,75 @@
+"""Every error is `{"error": text}` with its status, and a bug tells nothing."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from tests.server.api import SECRET, Api
+
+from solward import errors
+from solward.errors import LedgerUnavailable, SkillError, SolwardError
+from solward_server.errors import status_of
+
+STATUS = {
+    "InvalidRequest": 400,
+    "NotFound": 404,
+    "WalletNotFound": 404,
+    "AgentNotFound": 404,
+    "IdempotencyMismatch": 422,
+    "IdempotencyInFlight": 409,
+    "SkillError": 400,
+    "SkillNotFound": 400,
+    "SkillTimeout": 500,
+}
+
+
+def test_every_error_has_the_status_of_the_table() -> None:
+    kinds = {
+        name: kind
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and issubclass(kind, SolwardError)
+    }
+    assert set(STATUS) < set(kinds)
+    for name, kind in kinds.items():
+        made = kind.__new__(kind)
+        if isinstance(made, SkillError):
+            made.code = "any"
+        assert status_of(made) == STATUS.get(name, 500), name
+    assert status_of(SkillError("internal_error", "x")) == 500
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/wallets/", "//wallets", "/keys/a/b"])
+async def test_an_unknown_route_is_404(api: Api, path: str) -> None:
+    answer = await api.get(path)
+    assert (answer.status, answer.error) == (404, "Not found")
+
+
+async def test_a_wrong_method_is_405_and_names_the_right_ones(api: Api) -> None:
+    answer = await api.call("PUT", "/wallets", token=None)
+    assert (answer.status, answer.error) == (405, "Method not allowed")
+    assert "GET" in answer.headers["Allow"]
+    assert "POST" in answer.headers["Allow"]
+
+
+async def test_a_bug_is_500_without_its_text(
+    api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def broken() -> None:
+        raise RuntimeError(f"the secret is {SECRET}")
+
+    monkeypatch.setattr(api.service.agents, "list", broken)
+    answer = await api.get("/agents")
+    assert (answer.status, answer.error) == (500, "Internal error")
+
+
+async def test_a_ledger_that_is_away_is_500_with_its_reason(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(_wallet: str) -> None:
+        raise LedgerUnavailable("The ledger did not answer")
+
+    wallet = await api.wallet()
+    monkeypatch.setattr(type(api.service), "balances", lambda _self, wallet: away(wallet))
+    answer = await api.get(f"/wallets/{wallet}/balance")
+    assert (answer.status, answer.error) == (500, "The ledger did not answer")

@@ -1,0 +1,145 @@
+"""API keys: what they may do, what is kept of them, and their end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.server.api import NOBODY, STRANGER, Api, serving_api
+
+from solward_server.keys import DEFAULT_PERMISSIONS
+
+
+async def test_a_key_is_shown_once_and_listed_without_its_value(api: Api) -> None:
+    made = (await api.post("/keys", {"name": "bot"})).json
+    assert sorted(made) == ["apiKey", "id", "name"]
+    assert re.fullmatch(r"sk-[0-9a-f]{32}", made["apiKey"])
+    listed = await api.get("/keys")
+    assert made["apiKey"] not in listed.text
+    (record,) = listed.json["keys"]
+    assert sorted(record) == sorted(
+        ["id", "name", "walletId", "permissions", "createdAt", "lastUsedAt"]
+    )
+    assert record["permissions"] == list(DEFAULT_PERMISSIONS) == ["read", "write"]
+    assert record["walletId"] is None
+    assert record["lastUsedAt"] is None
+
+
+async def test_using_a_key_is_recorded(api: Api) -> None:
+    key, _ = await api.key()
+    await api.get("/wallets", token=key)
+    (record,) = (await api.get("/keys")).json["keys"]
+    assert record["lastUsedAt"] >= record["createdAt"]
+
+
+async def test_a_revoked_key_ends_at_once(api: Api) -> None:
+    key, key_id = await api.key()
+    assert (await api.get("/wallets", token=key)).status == 200
+    assert (await api.call("DELETE", f"/keys/{key_id}")).json == {"id": key_id, "revoked": True}
+    answer = await api.get("/wallets", token=key)
+    assert (answer.status, answer.error) == (401, "Invalid API key")
+    again = await api.call("DELETE", f"/keys/{key_id}")
+    assert (again.status, again.error) == (404, "API key not found")
+
+
+async def test_a_confined_key_sees_only_its_wallet(api: Api) -> None:
+    mine, other = await api.wallet(1), await api.wallet(1)
+    key, _ = await api.key(walletId=mine)
+    assert [w["id"] for w in (await api.get("/wallets", token=key)).json["wallets"]] == [mine]
+    shown = (await api.get("/transactions", token=key)).json["transactions"]
+    assert {record["walletId"] for record in shown} == {mine}
+    for path in ("", "/balance", "/transactions", "/limits"):
+        assert (await api.get(f"/wallets/{mine}{path}", token=key)).status == 200
+        answer = await api.get(f"/wallets/{other}{path}", token=key)
+        assert (answer.status, answer.error) == (404, "Wallet not found")
+    body = {"to": STRANGER, "amount": 0.1}
+    assert (await api.post(f"/wallets/{mine}/transfer", body, token=key)).status == 200
+    for path, sent in (
+        ("transfer", body),
+        ("airdrop", {}),
+        ("swap", {}),
+        ("skills/transfer", body),
+    ):
+        answer = await api.post(f"/wallets/{other}/{path}", sent, token=key)
+        assert (answer.status, answer.error) == (404, "Wallet not found")
+    assert (await api.post("/wallets", {}, token=key)).status == 403
+
+
+async def test_a_key_for_an_unknown_wallet_is_refused(api: Api) -> None:
+    answer = await api.post("/keys", {"name": "k", "walletId": NOBODY})
+    assert (answer.status, answer.error) == (404, "Wallet not found")
+
+
+async def test_a_keys_spending_limit_is_a_guardrail(api: Api) -> None:
+    wallet = await api.wallet(2)
+    key, _ = await api.key(spendingLimitSol=0.5)
+    path = f"/wallets/{wallet}/transfer"
+    assert (await api.post(path, {"to": STRANGER, "amount": 0.5}, token=key)).status == 200
+    answer = await api.post(path, {"to": STRANGER, "amount": 0.1}, token=key)
+    assert answer.status == 500
+    assert "spending_limit_check" in answer.error
+    newest = (await api.records(wallet))[0]
+    assert (newest["status"], newest["guardrailsApplied"][-1]) == (
+        "blocked",
+        "spending_limit_check",
+    )
+    # The limit is the key's, not the wallet's.
+    assert (await api.post(path, {"to": STRANGER, "amount": 0.1})).status == 200
+
+
+async def test_a_key_with_nothing_to_spend_only_reads(api: Api) -> None:
+    wallet = await api.wallet(1)
+    key, _ = await api.key(spendingLimitSol=0)
+    answer = await api.post(
+        f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.1}, token=key
+    )
+    assert answer.status == 500
+    assert "spending_limit_check" in answer.error
+    assert (await api.get(f"/wallets/{wallet}/balance", token=key)).status == 200
+
+
+async def test_keys_in_memory_end_with_the_process(tmp_path: Path) -> None:
+    async with serving_api(tmp_path / "home") as first:
+        key, _ = await first.key()
+    async with serving_api(tmp_path / "home") as second:
+        assert (await second.get("/wallets", token=key)).error == "Invalid API key"
+        assert (await second.get("/keys")).json == {"keys": []}
+
+
+async def test_keys_in_the_database_outlive_it_as_hashes(tmp_path: Path) -> None:
+    options = {"api_key_store": "database"}
+    async with serving_api(tmp_path / "home", **options) as first:
+        key, key_id = await first.key(rateLimit=7, permissions=["read"])
+        assert (await first.get("/keys")).json["keys"][0]["lastUsedAt"] is None
+        assert (await first.get("/wallets", token=key)).status == 200
+    for file in (tmp_path / "home").iterdir():
+        assert key.encode() not in file.read_bytes()
+    async with serving_api(tmp_path / "home", **options) as second:
+        (record,) = (await second.get("/keys")).json["keys"]
+        assert record["lastUsedAt"] is not None
+        assert record["permissions"] == ["read"]
+        assert (await second.get("/wallets", token=key)).status == 200
+        assert (await second.call("DELETE", f"/keys/{key_id}")).status == 200
+        assert (await second.get("/wallets", token=key)).error == "Invalid API key"
+        assert (await second.call("DELETE", f"/keys/{key_id}")).status == 404
+
+
+async def test_a_use_is_not_a_write_of_its_own(tmp_path: Path) -> None:
+    async with serving_api(tmp_path / "home", api_key_store="database") as api:
+        key, _ = await api.key()
+        kinds: list[str] = []
+        api.service.database.on_transaction = kinds.append
+        for _ in range(5):
+            await api.get("/skills", token=key)
+        assert kinds == ["read"] * 5
+
+
+@pytest.mark.parametrize("store", ["memory", "database"])
+async def test_creating_and_revoking_are_in_the_audit_log(tmp_path: Path, store: str) -> None:
+    async with serving_api(tmp_path / "home", api_key_store=store) as api:
+        key, key_id = await api.key()
+        await api.call("DELETE", f"/keys/{key_id}")
+        entries = await api.service.audit.latest(2)
+        assert [entry.event for entry in entries] == ["key:revoked", "key:created"]
+        assert all(key not in str(entry) for entry in entries)

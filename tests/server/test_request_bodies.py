@@ -1,0 +1,159 @@
+"""What is refused before an operation sees it, naming the field."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.server.api import NOBODY, STRANGER, Api, serving_api
+
+# One service for all: nothing here changes what another test sees.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TRANSFER = "/wallets/{wallet}/transfer"
+SWAP = "/wallets/{wallet}/swap"
+AIRDROP = "/wallets/{wallet}/airdrop"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
+    async with serving_api(tmp_path_factory.mktemp("bodies") / "home") as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"{",
+        b"not json",
+        b'{"amount": NaN}',
+        b'{"amount": Infinity}',
+        b"\xff\xfe",
+        b"[" * 30_000,
+        b'{"name": "\\ud800"}',
+        b'{"amount": ' + b"9" * 5_000 + b"}",
+    ],
+)
+async def test_what_is_not_json_is_400(api: Api, data: bytes) -> None:
+    answer = await api.post("/wallets", data=data)
+    assert (answer.status, answer.error) == (400, "The request body must be valid JSON")
+
+
+@pytest.mark.parametrize("data", [b"[]", b"1", b'"text"', b"null", b"true"])
+async def test_what_is_no_object_is_400(api: Api, data: bytes) -> None:
+    answer = await api.post("/wallets", data=data)
+    assert (answer.status, answer.error) == (400, "The request body must be a JSON object")
+
+
+async def test_more_than_64_kib_is_413_and_exactly_64_is_read(api: Api) -> None:
+    empty = b'{"name": "x", "pad": ""}'
+    whole = empty[:-2] + b"a" * (64 * 1024 - len(empty)) + empty[-2:]
+    assert (await api.post("/wallets", data=whole)).status == 200
+    answer = await api.post("/wallets", data=whole + b" ")
+    assert (answer.status, answer.error) == (
+        413,
+        "The request body must not be larger than 64 KiB",
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "text"),
+    [
+        (TRANSFER, {"amount": 1}, "to is required and must be a string"),
+        (TRANSFER, {"to": 5, "amount": 1}, "to must be a string of 1 to 200 characters"),
+        (TRANSFER, {"to": "nobody", "amount": 1}, "to must be a base58 Solana address"),
+        (TRANSFER, {"to": STRANGER}, "amount is required and must be a number"),
+        (TRANSFER, {"to": STRANGER, "amount": None}, "amount is required and must be a number"),
+        (TRANSFER, {"to": STRANGER, "amount": "1"}, "amount must be a number"),
+        (TRANSFER, {"to": STRANGER, "amount": True}, "amount must be a number"),
+        (TRANSFER, {"to": STRANGER, "amount": 0}, "amount must be greater than 0"),
+        (TRANSFER, {"to": STRANGER, "amount": -1}, "amount must be greater than 0"),
+        (AIRDROP, {"amount": 3}, "amount must be at most 2 SOL for an airdrop"),
+        (AIRDROP, {"amount": "1"}, "amount must be a number"),
+        (SWAP, {"outputToken": "USDC", "amount": 1}, "inputToken is required and must be a string"),
+        (SWAP, {"inputToken": "SOL", "amount": 1}, "outputToken is required and must be a string"),
+        (
+            SWAP,
+            {"inputToken": "SOL", "outputToken": "USDC", "amount": 1, "slippageBps": 1.5},
+            "slippageBps must be a whole number from 0 to 10000",
+        ),
+        ("/wallets", {"name": ""}, "name must be a string of 1 to 200 characters"),
+        ("/wallets", {"name": "a\nb"}, "name must be text of 1 to 64 printable characters"),
+        (
+            "/wallets",
+            {"tags": "blue"},
+            "tags must be an array of at most 20 strings of 1 to 64 characters",
+        ),
+        ("/keys", {}, "name is required and must be a string"),
+        (
+            "/keys",
+            {"name": "k", "rateLimit": 0},
+            "rateLimit must be a whole number from 1 to 1000000",
+        ),
+        (
+            "/keys",
+            {"name": "k", "rateLimit": 1.5},
+            "rateLimit must be a whole number from 1 to 1000000",
+        ),
+        ("/keys", {"name": "k", "rateLimit": "10"}, "rateLimit must be a number"),
+        ("/keys", {"name": "k", "spendingLimitSol": -1}, "spendingLimitSol must be greater than 0"),
+        (
+            "/keys",
+            {"name": "k", "permissions": [1]},
+            "permissions must be an array of at most 20 strings of 1 to 64 characters",
+        ),
+        ("/freeze", {"reason": 5}, "reason must be a string of 1 to 200 characters"),
+    ],
+)
+async def test_a_wrong_field_is_400_and_named(
+    api: Api, path: str, body: dict[str, Any], text: str
+) -> None:
+    wallet = await api.wallet()
+    answer = await api.post(path.format(wallet=wallet), body)
+    assert (answer.status, answer.error) == (400, text)
+    assert await api.records(wallet) == []
+
+
+@pytest.mark.parametrize(
+    "amount", [b"0.0000000001", b"1e999999999", b"1e-999999999", b"18446744073.709551616"]
+)
+async def test_an_amount_no_ledger_can_hold_is_400(api: Api, amount: bytes) -> None:
+    wallet = await api.wallet()
+    data = b'{"to": "%s", "amount": %s}' % (STRANGER.encode(), amount)
+    answer = await api.post(f"/wallets/{wallet}/transfer", data=data)
+    assert answer.status == 400
+    assert answer.error.startswith("amount ")
+
+
+@pytest.mark.parametrize("limit", ["0", "501", "-1", "1.5", "x", "", "1e2", "%D9%A3", "9" * 5000])
+async def test_a_limit_outside_1_to_500_is_400(api: Api, limit: str) -> None:
+    wallet = await api.wallet()
+    for path in ("/transactions", f"/wallets/{wallet}/transactions"):
+        answer = await api.get(f"{path}?limit={limit}")
+        assert (answer.status, answer.error) == (400, "limit must be a whole number from 1 to 500")
+
+
+async def test_unknown_fields_are_ignored_on_the_contracts_routes(api: Api) -> None:
+    assert (await api.post("/wallets", {"name": "w", "colour": "blue"})).status == 200
+
+
+@pytest.mark.parametrize("path", ["balance", "transactions", "limits", ""])
+async def test_an_unknown_wallet_is_404(api: Api, path: str) -> None:
+    answer = await api.get(f"/wallets/{NOBODY}/{path}".rstrip("/"))
+    assert (answer.status, answer.error) == (404, "Wallet not found")
+
+
+@pytest.mark.parametrize("path", ["transfer", "swap", "airdrop", "skills/wait"])
+async def test_no_operation_on_an_unknown_wallet(api: Api, path: str) -> None:
+    answer = await api.post(f"/wallets/{NOBODY}/{path}", {})
+    assert (answer.status, answer.error) == (404, "Wallet not found")
+
+
+async def test_a_dry_run_is_refused_rather_than_paid(api: Api) -> None:
+    wallet = await api.wallet()
+    answer = await api.post(f"/wallets/{wallet}/airdrop?dryRun=true", {})
+    assert answer.status == 400
+    assert "dryRun" in answer.error
+    assert await api.records(wallet) == []
