@@ -100,6 +100,7 @@ class Solward:
             cluster = await stack.enter_async_context(open_cluster(settings))
             http = await stack.enter_async_context(httpx.AsyncClient(timeout=15.0))
             events = EventBus()
+            stack.callback(events.close)
             tokens = token_list(cluster.network)
             engine = Engine(
                 cluster.ledger, database, wallets, _engine_options(settings, registry),

@@ -10,10 +10,12 @@ import click
 
 from solward.errors import ConfigError
 from solward.localnet.errors import LedgerLocked, LedgerMismatch
+from solward.localnet.market import genesis_accounts
 from solward.localnet.node import Localnet
 from solward.localnet.options import MIN_SLOTS_PER_EPOCH, LocalnetOptions
 from solward.localnet.server import Addresses, serving
 from solward.localnet.storage import reset
+from solward.localnet.venue import PREFIX, venue_app
 from solward.settings import Settings
 
 _PORT = click.IntRange(0, 65535)
@@ -61,6 +63,7 @@ def localnet(
         options = LocalnetOptions(
             slot_ms=slot_ms or settings.localnet_slot_ms,
             slots_per_epoch=slots_per_epoch or settings.localnet_slots_per_epoch,
+            genesis=genesis_accounts,
         )
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if do_reset:
@@ -92,7 +95,9 @@ async def _serve(
             loop.add_signal_handler(number, stop.set)
     node = await Localnet.open(path, options)
     try:
-        async with serving(node, host, port, ws_port) as addresses:
+        async with serving(
+            node, host, port, ws_port, mounts={PREFIX: venue_app(node.call)}
+        ) as addresses:
             _announce(addresses, path)
             await stop.wait()
     finally:
@@ -103,6 +108,7 @@ def _announce(addresses: Addresses, path: Path) -> None:
     click.echo(f"Ledger:    {path}")
     click.echo(f"JSON-RPC:  {addresses.http}")
     click.echo(f"WebSocket: {addresses.ws}")
+    click.echo(f"Swaps:     {addresses.http}{PREFIX}v1 (the demo market)")
 
 
 if __name__ == "__main__":

@@ -75,13 +75,17 @@ async def _rpc(
 ) -> AsyncIterator[tuple[tuple[str, str] | None, str | None]]:
     """The embedded ledger for other clients: its two addresses, or a notice why not."""
     from solward.localnet.server import serving
+    from solward.localnet.venue import PREFIX, venue_app
 
     if service.localnet is None or port is None:
         yield None, None
         return
     async with contextlib.AsyncExitStack() as stack:
         try:
-            addresses = await stack.enter_async_context(serving(service.localnet, RPC_HOST, port))
+            mounts = {PREFIX: venue_app(service.localnet.call)}
+            addresses = await stack.enter_async_context(
+                serving(service.localnet, RPC_HOST, port, mounts=mounts)
+            )
         except OSError as error:
             reason = error.strerror or str(error)
             yield None, f"Port {port} or {port + 1} cannot be used ({reason}); see --rpc-port"
