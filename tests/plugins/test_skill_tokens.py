@@ -17,8 +17,6 @@ from tests.localnet.wire_support import (
 from tests.plugins.skill_support import SkillBench, funded, open_skills
 
 from solward.errors import InvalidRequest
-from solward.ledger.mints import parse_mint
-from solward.ledger.protocol import Account
 from solward.ledger.token_list import WRAPPED_SOL_MINT, KnownToken
 
 RENT = 10_000_000
@@ -146,21 +144,3 @@ async def test_a_token_account_is_no_mint(tmp_path: Path) -> None:
         (holding,) = await skills.bench.ledger.holdings(skills.bench.wallet.address)
         with pytest.raises(InvalidRequest, match="must be a token's mint"):
             await skills.run("token_info", token=holding.account)
-
-
-async def test_bytes_that_are_no_mint_are_none(tmp_path: Path) -> None:
-    async with open_skills(tmp_path) as skills:
-        _, mint = await with_token(skills, 1)
-        address = str(mint)
-        account = await skills.bench.ledger.account(address)
-        assert account is not None
-        data = account.data
-        assert parse_mint(address, account) is not None
-        wrong = {
-            "another program's": Account(1, "11111111111111111111111111111111", data),
-            "too short": Account(1, account.owner, data[:-1]),
-            "too long": Account(1, account.owner, data + b"\0"),
-            "not initialised": Account(1, account.owner, data[:45] + b"\0" + data[46:]),
-            "empty": Account(1, account.owner, b""),
-        }
-        assert [what for what, each in wrong.items() if parse_mint(address, each)] == []
