@@ -31,7 +31,8 @@ def main() -> None:
     config = Config()
     config.bind = [f"127.0.0.1:{sys.argv[1]}"]
     config.loglevel = "ERROR"
-    asyncio.run(serve(create_app(), config), loop_factory=uvloop.new_event_loop)  # type: ignore[call-arg]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(create_app(), config))
 
 
 if __name__ == "__main__":
