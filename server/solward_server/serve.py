@@ -22,6 +22,7 @@ from solward_server.app import create_app
 # A transfer waits up to 45 s for its confirmation; what is sent is on record either way, so a
 # stop need not wait for the slowest answer.
 GRACEFUL_STOP_S = 10.0
+SECOND_SIGNAL_S = 1.0
 _KEEP_ALIVE_S = 75.0
 _REQUESTS_PER_CONNECTION = 1_000_000
 _BACKLOG = 1024
@@ -94,21 +95,26 @@ async def serve(
 
 @contextlib.asynccontextmanager
 async def stop_on_signals() -> AsyncIterator[asyncio.Event]:
-    """An event that SIGINT and SIGTERM set; a second signal ends the process at once."""
+    """An event that SIGINT and SIGTERM set; a second signal, later, ends the process at once."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
 
-    def once() -> None:
-        stop.set()
+    def heed_the_next() -> None:
         for number in numbers:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
 
+    def asked() -> None:
+        if not stop.is_set():
+            stop.set()
+            # Supervisors signal a process and then its group; that is one wish, not two.
+            loop.call_later(SECOND_SIGNAL_S, heed_the_next)
+
     for number in numbers:
         # Windows has no signal handlers on its loops; there Ctrl-C cancels the runner.
         with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, once)
+            loop.add_signal_handler(number, asked)
     yield stop
 
 

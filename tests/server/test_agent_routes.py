@@ -60,7 +60,7 @@ async def test_an_agents_life(api: Api) -> None:
         assert (await api.get(f"/agents/{agent}")).json["status"] == status
     (decision, *_) = await decided(api, agent)
     assert decision["agentId"] == agent
-    assert decision["observations"]["balances"]["sol"] == 1
+    assert decision["observations"]["solBalance"] == 1
     assert decision["action"].startswith("wait(")
     (entry, *_) = (await api.get(f"/agents/{agent}/memory")).json["memory"]
     assert sorted(entry) == ["action", "cycle", "outcome", "reasoning", "timestamp"]

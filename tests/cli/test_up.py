@@ -1,0 +1,175 @@
+"""`solward up` in a process of its own: what it says, its end, and its next start."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from solward.settings import DEVELOPMENT_SECRET
+
+
+def command(home: Path, *arguments: str, **environment: str) -> dict[str, Any]:
+    return {
+        "args": [sys.executable, "-m", "solward_cli", *arguments],
+        "env": {"PATH": os.environ["PATH"], "SOLWARD_HOME": str(home)} | environment,
+        "cwd": home.parent,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
+
+
+@contextlib.contextmanager
+def running(
+    home: Path, *arguments: str, last: str = "Try:", **environment: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process once it has printed the line that starts with `last`, and what it printed."""
+    process = subprocess.Popen(**command(home, *arguments, **environment))
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith(last):
+                break
+        else:
+            raise AssertionError(process.stderr.read())
+        yield process, "".join(lines)
+    finally:
+        process.kill()
+        process.wait(20)
+        process.stdout.close()
+        process.stderr.close()
+
+
+def ended(process: subprocess.Popen[str], number: signal.Signals) -> str:
+    """Signal it and wait for a clean end; its last output."""
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, "")
+    return out
+
+
+def client(screen: str) -> httpx.Client:
+    found = re.search(r"^API: +(\S+)", screen, re.M)
+    assert found is not None
+    headers = {"Authorization": f"Bearer {DEVELOPMENT_SECRET}"}
+    return httpx.Client(base_url=found[1], headers=headers, timeout=30)
+
+
+def confirmed(api: httpx.Client) -> list[Any]:
+    """The agent's confirmed transactions, once there is one."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        records = api.get("/transactions").json()["transactions"]
+        found = [r for r in records if r["status"] == "confirmed" and "agentId" in r]
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(records)
+
+
+def test_the_demo_acts_stops_cleanly_and_goes_on(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    arguments = ("up", "--demo", "--port", "0", "--rpc-port", "0")
+    with running(home, *arguments) as (process, screen), client(screen) as api:
+        for name in ("API", "Health", "JSON-RPC", "WebSocket", "Home", "Skills", "Providers"):
+            assert re.search(rf"^{name}: +\S", screen, re.M), screen
+        assert str(home) in screen
+        assert "development one" in screen
+        assert "not by a language model" in screen
+        assert f"Bearer {DEVELOPMENT_SECRET}" in screen
+        rpc = re.search(r"^JSON-RPC: +(\S+)", screen, re.M)
+        assert rpc is not None
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "getHealth"}
+        assert httpx.post(rpc[1], json=asked).json()["result"] == "ok"
+        records = confirmed(api)
+        (agent,) = api.get("/agents").json()["agents"]
+        wallets = api.get("/wallets").json()["wallets"]
+        tried = re.search(r'"(http\S+)"$', screen.strip())
+        assert tried is not None
+        assert api.get(tried[1]).json()["decisions"]
+        out = ended(process, signal.SIGINT)
+        assert out.count("\n") == 1
+        assert "stopped" in out
+    with running(home, *arguments) as (process, screen), client(screen) as api:
+        assert api.get("/wallets").json()["wallets"] == wallets
+        (same,) = api.get("/agents").json()["agents"]
+        assert (same["id"], same["status"]) == (agent["id"], "running")
+        kept = {record["id"] for record in api.get("/transactions").json()["transactions"]}
+        assert {record["id"] for record in records} <= kept
+        ended(process, signal.SIGTERM)
+
+
+def test_the_server_says_where_it_and_its_health_are(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    start = ("server", "start", "--port", "0")
+    with running(home, *start, last="Health:") as (process, said):
+        server = re.search(r"^Server: +(http://127\.0\.0\.1:\d+)$", said, re.M)
+        assert server is not None
+        health = f"{server[1]}/api/v1/health"
+        assert said.splitlines()[-1].split() == ["Health:", health]
+        assert httpx.get(health).json()["status"] == "ok"
+        second = subprocess.run(**command(home, *start), check=False)
+        assert second.returncode == 2
+        assert second.stderr.count("\n") == 1
+        assert "is in use by process" in second.stderr
+        ended(process, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("start", [("server", "start"), ("up", "--no-rpc")])
+def test_a_taken_port_is_one_line_and_exit_code_2(tmp_path: Path, start: tuple[str, ...]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        done = subprocess.run(**command(tmp_path / "home", *start, "--port", port), check=False)
+    assert done.returncode == 2
+    assert f"Port {port} on 127.0.0.1 is in use" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_taken_rpc_port_is_a_notice(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        arguments = ("up", "--port", "0", "--rpc-port", port)
+        with running(tmp_path / "home", *arguments) as (process, screen):
+            assert "not served to other clients" in screen
+            assert port in screen
+            ended(process, signal.SIGINT)
+
+
+def test_a_wrong_passphrase_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    up = ("up", "--no-rpc", "--port", "0")
+    with running(home, *up, KEYSTORE_PASSPHRASE="right and long enough") as (process, _):
+        ended(process, signal.SIGINT)
+    wrong = command(home, *up, KEYSTORE_PASSPHRASE="wrong and long enough")
+    done = subprocess.run(**wrong, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_reset_ledger_forgets_balances_and_keeps_wallets(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    up = ("up", "--no-rpc", "--port", "0")
+    with running(home, *up) as (process, screen), client(screen) as api:
+        wallet = api.post("/wallets", json={}).json()["walletId"]
+        api.post(f"/wallets/{wallet}/airdrop", json={})
+        assert api.get(f"/wallets/{wallet}/balance").json()["sol"] == 1
+        ended(process, signal.SIGINT)
+    with running(home, *up, "--reset") as (process, screen), client(screen) as api:
+        assert api.get(f"/wallets/{wallet}/balance").json()["sol"] == 0
+        ended(process, signal.SIGINT)
