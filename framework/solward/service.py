@@ -32,6 +32,7 @@ from solward.operations.balances import Balances, read_balances
 from solward.operations.swap import Venue
 from solward.record import TransactionRecord
 from solward.registry import Registry, load_registry, run_skill
+from solward.registry.discovery import BUILT_IN
 from solward.settings import Settings
 from solward.store import switches
 from solward.store import transactions as transaction_store
@@ -247,7 +248,12 @@ def wallet_limits(settings: Settings) -> ScopeLimits:
 
 
 def _engine_options(settings: Settings, registry: Registry) -> EngineOptions:
-    venue_programs = [venue.spec.programs for venue in registry.venues.values()]
+    # A program on the list can move a wallet's money, so a plugin that merely got installed may
+    # not put one there: its distribution must be built in or named by the operator.
+    named = {BUILT_IN, *settings.plugins}
+    venue_programs = [
+        venue.spec.programs for venue in registry.venues.values() if venue.distribution in named
+    ]
     return EngineOptions(
         policy=Policy(
             allowed_programs=DEFAULT_PROGRAMS.union(*venue_programs),
