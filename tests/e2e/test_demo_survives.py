@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.e2e.money.harness import SECRET, free_port
+from tests.e2e.service_process import SECRET, free_port
 
 # A network namespace with nothing but loopback: whatever reaches out fails at once.
 OFFLINE = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "offline"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.e2e.money.harness import Service, free_port, funded_wallet, sol_of
+from tests.e2e.service_process import Service, free_port, funded_wallet, sol_of
 
 from solward.transactions.steps import Step
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-ARMED = Path(__file__).with_name("armed.py")
+ARMED = Path(__file__).parent / "money" / "armed.py"
 SECRET = "a-secret-for-tests-of-at-least-32-bytes"
 
 
