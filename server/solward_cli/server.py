@@ -35,4 +35,5 @@ def start(host: str | None, port: int | None, log_level: str) -> None:
             await serve(service, listening, stop, ready=announce)
         click.echo("Solward has stopped.")
 
-    run(work, log_level=log_level)
+    with listening:
+        run(work, log_level=log_level)

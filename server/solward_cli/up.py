@@ -51,9 +51,9 @@ def up(
 
     with refusals():
         settings = overridden(host, port)
-        listening = listen(settings.api_host, settings.api_port)
         if reset:
             _forget_ledger(settings)
+        listening = listen(settings.api_host, settings.api_port)
 
     async def work() -> None:
         async with stop_on_signals() as stop, Solward.open(settings, demo=demo) as service:
@@ -66,7 +66,8 @@ def up(
                 await serve(service, listening, stop, ready=ready)
         click.echo("Solward has stopped; start it again and everything is as it was.")
 
-    run(work, log_level=log_level)
+    with listening:
+        run(work, log_level=log_level)
 
 
 @contextlib.asynccontextmanager
