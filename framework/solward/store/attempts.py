@@ -71,6 +71,14 @@ class Settlement:
     details: Mapping[str, Any] | None = None
 
 
+_INSERT = insert(attempts)
+_SIGNED = (
+    update(transactions)
+    .where(transactions.c.id == bindparam("b_id"))
+    .values(signature=bindparam("b_signature"))
+)
+
+
 async def write_ahead(connection: AsyncConnection, attempt: Attempt, now_ms: int) -> None:
     """Make signed bytes durable before they leave the process.
 
@@ -79,24 +87,22 @@ async def write_ahead(connection: AsyncConnection, attempt: Attempt, now_ms: int
             live attempt.
     """
     await connection.execute(
-        insert(attempts).values(
-            transaction_id=attempt.transaction_id,
-            attempt_no=attempt.attempt_no,
-            signature=attempt.signature,
-            wire=attempt.wire,
-            blockhash=attempt.blockhash,
-            last_valid_block_height=attempt.last_valid_block_height,
-            context_slot=attempt.context_slot,
-            max_debit=attempt.max_debit,
-            state=attempt.state.value,
-            created_ms=now_ms,
-        )
+        _INSERT,
+        {
+            "transaction_id": attempt.transaction_id,
+            "attempt_no": attempt.attempt_no,
+            "signature": attempt.signature,
+            "wire": attempt.wire,
+            "blockhash": attempt.blockhash,
+            "last_valid_block_height": attempt.last_valid_block_height,
+            "context_slot": attempt.context_slot,
+            "max_debit": attempt.max_debit,
+            "state": attempt.state.value,
+            "created_ms": now_ms,
+        },
     )
-    await connection.execute(
-        update(transactions)
-        .where(transactions.c.id == attempt.transaction_id)
-        .values(signature=attempt.signature)
-    )
+    signed = {"b_id": attempt.transaction_id, "b_signature": attempt.signature}
+    await connection.execute(_SIGNED, signed)
 
 
 async def mark_sent(connection: AsyncConnection, signatures: Collection[str]) -> None:

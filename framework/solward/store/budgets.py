@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import case, func, insert, select
+from sqlalchemy import bindparam, case, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import DAY_MS, MINUTE_MS
@@ -25,56 +25,71 @@ class Spent:
     units_last_day: Mapping[str, int]
 
 
+# Built once: making a statement costs more than running it on SQLite.
+_LOCK_WALLET = (
+    select(
+        select(func.max(func.coalesce(switches.c.reason, "")))
+        .where(
+            switches.c.frozen.is_(True),
+            switches.c.scope.in_(bindparam("switches", expanding=True)),
+        )
+        .scalar_subquery()
+        .label("reason")
+    )
+    .select_from(wallets)
+    .where(wallets.c.id == bindparam("wallet_id"))
+    .with_for_update(of=wallets)
+)
+
+
 async def lock_wallet(connection: AsyncConnection, wallet_id: str) -> str | None:
     """Take the wallet's row lock (the whole database on SQLite) and return the freeze's reason.
 
-    None means not frozen; an empty reason is "".
+    None means not frozen; a freeze without a reason is "".
     """
-    reason = (
-        select(func.coalesce(func.max(func.coalesce(switches.c.reason, "")), ""))
-        .where(
-            switches.c.frozen.is_(True), switches.c.scope.in_(("service", f"wallet:{wallet_id}"))
-        )
-        .having(func.count() > 0)
-        .scalar_subquery()
-    )
-    statement = (
-        select(reason.label("reason"))
-        .select_from(wallets)
-        .where(wallets.c.id == wallet_id)
-        .with_for_update(of=wallets)
-    )
-    found = (await connection.execute(statement)).scalar_one_or_none()
+    asked = {"wallet_id": wallet_id, "switches": ["service", f"wallet:{wallet_id}"]}
+    found = (await connection.execute(_LOCK_WALLET, asked)).scalar_one_or_none()
     return None if found is None else str(found)
+
+
+_USAGE = (
+    select(
+        reservations.c.scope,
+        reservations.c.asset,
+        func.sum(reservations.c.units).label("units"),
+        func.sum(case((reservations.c.created_ms > bindparam("minute"), 1), else_=0)).label(
+            "recent"
+        ),
+    )
+    .where(
+        reservations.c.scope.in_(bindparam("scopes", expanding=True)),
+        reservations.c.asset.in_(bindparam("assets", expanding=True)),
+        reservations.c.created_ms > bindparam("day"),
+    )
+    .group_by(reservations.c.scope, reservations.c.asset)
+)
 
 
 async def usage(
     connection: AsyncConnection, scopes: Collection[str], assets: Collection[str], now_ms: int
 ) -> dict[str, Spent]:
     """What each scope has used: transactions in the last minute, units in the last 24 hours."""
-    statement = (
-        select(
-            reservations.c.scope,
-            reservations.c.asset,
-            func.sum(reservations.c.units).label("units"),
-            func.sum(case((reservations.c.created_ms > now_ms - MINUTE_MS, 1), else_=0)).label(
-                "recent"
-            ),
-        )
-        .where(
-            reservations.c.scope.in_(scopes),
-            reservations.c.asset.in_({SOL_ASSET, *assets}),
-            reservations.c.created_ms > now_ms - DAY_MS,
-        )
-        .group_by(reservations.c.scope, reservations.c.asset)
-    )
+    asked = {
+        "scopes": list(scopes),
+        "assets": [SOL_ASSET, *assets],
+        "minute": now_ms - MINUTE_MS,
+        "day": now_ms - DAY_MS,
+    }
     recent: dict[str, int] = {}
     units: dict[str, dict[str, int]] = {}
-    for row in await connection.execute(statement):
+    for row in await connection.execute(_USAGE, asked):
         units.setdefault(row.scope, {})[row.asset] = int(row.units)
         if row.asset == SOL_ASSET:
             recent[row.scope] = int(row.recent)
     return {scope: Spent(recent.get(scope, 0), units.get(scope, {})) for scope in scopes}
+
+
+_RESERVE = insert(reservations)
 
 
 async def reserve(
@@ -86,7 +101,7 @@ async def reserve(
 ) -> None:
     """Count a transaction against its scopes: a rate slot each, and units of each asset."""
     await connection.execute(
-        insert(reservations),
+        _RESERVE,
         [
             {
                 "transaction_id": transaction_id,

@@ -21,6 +21,9 @@ _NEWEST = 2**62
 UNFINISHED = text("transactions.status = 'pending'")
 
 
+_INSERT = insert(transactions)
+
+
 async def insert_record(
     connection: AsyncConnection,
     record: TransactionRecord,
@@ -31,22 +34,23 @@ async def insert_record(
 ) -> None:
     """Store a new record; a pending one holds `held_lamports` (amount + fees + rent)."""
     await connection.execute(
-        insert(transactions).values(
-            id=record.id,
-            wallet_id=record.wallet_id,
-            agent_id=record.agent_id,
-            principal=principal,
-            action_key=action_key,
-            type=record.type,
-            status=record.status.value,
-            signature=record.signature,
-            details=jsontext.dumps(dict(record.details)),
-            guardrails_applied=list(record.guardrails_applied),
-            error=record.error,
-            fee_lamports=record.fee_lamports,
-            held_lamports=held_lamports,
-            created_ms=record.created_ms,
-        )
+        _INSERT,
+        {
+            "id": record.id,
+            "wallet_id": record.wallet_id,
+            "agent_id": record.agent_id,
+            "principal": principal,
+            "action_key": action_key,
+            "type": record.type,
+            "status": record.status.value,
+            "signature": record.signature,
+            "details": jsontext.dumps(dict(record.details)),
+            "guardrails_applied": list(record.guardrails_applied),
+            "error": record.error,
+            "fee_lamports": record.fee_lamports,
+            "held_lamports": held_lamports,
+            "created_ms": record.created_ms,
+        },
     )
 
 
