@@ -27,3 +27,12 @@ def services(tmp_path: Path) -> Iterator[Any]:
     for service in made:
         if service.process is not None:
             service.stop(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def contract(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One service with the contract's own limits, for a module of its examples."""
+    home = tmp_path_factory.mktemp("contract") / "home"
+    service = Service(home, MAX_TRANSACTIONS_PER_MINUTE="5").start()
+    yield service
+    service.stop(signal.SIGKILL)

@@ -1,0 +1,129 @@
+"""Authentication, CORS, error bodies and limits of size, as a browser or a stranger meets them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from tests.e2e.service_process import Service
+
+DASHBOARD = ("http://localhost:3000", "http://127.0.0.1:3000")
+KEY_REQUIRED = {"error": "Unauthorized — API key required"}
+KEY_INVALID = {"error": "Invalid API key"}
+ADMIN_REQUIRED = {"error": "Unauthorized — admin API secret required"}
+
+
+@pytest.fixture
+def client(contract: Service) -> Iterator[httpx.Client]:
+    with contract.client() as made:
+        yield made
+
+
+def test_the_three_refusals_have_the_contracts_texts(
+    contract: Service, client: httpx.Client
+) -> None:
+    key = client.post("/keys", json={"name": "k"}).json()["apiKey"]
+    with httpx.Client(base_url=contract.url) as anybody:
+        for path in ("/wallets", "/transactions", "/agents", "/skills"):
+            answer = anybody.get(path)
+            assert (answer.status_code, answer.json()) == (401, KEY_REQUIRED)
+    with contract.client("sk-" + "0" * 32) as stranger:
+        answer = stranger.get("/wallets")
+        assert (answer.status_code, answer.json()) == (401, KEY_INVALID)
+    with contract.client(key) as bot:
+        assert bot.get("/wallets").status_code == 200
+        for method, path in (
+            ("GET", "/keys"),
+            ("POST", "/keys"),
+            ("POST", "/agents"),
+            ("POST", "/agents/x/start"),
+            ("POST", "/agents/x/stop"),
+        ):
+            answer = bot.request(method, path)
+            assert (answer.status_code, answer.json()) == (401, ADMIN_REQUIRED)
+
+
+@pytest.mark.parametrize("origin", [*DASHBOARD, "http://evil.example", "http://localhost:3001"])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/wallets"), ("POST", "/agents/x/start"), ("DELETE", "/keys/x"), ("POST", "/keys")],
+)
+def test_preflights_pass_for_the_dashboard_alone(
+    contract: Service, origin: str, method: str, path: str
+) -> None:
+    answer = httpx.options(
+        contract.url + path,
+        headers={
+            "Origin": origin,
+            "Access-Control-Request-Method": method,
+            "Access-Control-Request-Headers": "authorization,content-type,idempotency-key",
+        },
+    )
+    assert answer.is_success
+    assert answer.headers["Vary"] == "Origin"
+    if origin not in DASHBOARD:
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+        return
+    assert answer.headers["Access-Control-Allow-Origin"] == origin
+    assert answer.headers["Access-Control-Allow-Credentials"] == "true"
+    assert method in answer.headers["Access-Control-Allow-Methods"]
+    for name in ("authorization", "content-type", "idempotency-key"):
+        assert name in answer.headers["Access-Control-Allow-Headers"].lower()
+
+
+@pytest.mark.parametrize("origin", DASHBOARD)
+def test_refusals_can_be_read_by_the_dashboard(contract: Service, origin: str) -> None:
+    answer = httpx.get(f"{contract.url}/wallets", headers={"Origin": origin})
+    assert answer.status_code == 401
+    assert answer.headers["Access-Control-Allow-Origin"] == origin
+    assert answer.headers["Access-Control-Allow-Credentials"] == "true"
+
+
+def test_unknown_routes_and_methods_are_json(client: httpx.Client) -> None:
+    missing = client.get("/nowhere")
+    assert (missing.status_code, missing.json()) == (404, {"error": "Not found"})
+    wrong = client.put("/wallets")
+    assert (wrong.status_code, wrong.json()) == (405, {"error": "Method not allowed"})
+    outside = httpx.get(str(client.base_url).replace("/api/v1/", "/"))
+    assert (outside.status_code, outside.json()) == (404, {"error": "Not found"})
+
+
+def test_what_is_no_json_is_400(client: httpx.Client) -> None:
+    answer = client.post("/wallets", content=b"{'name': 1}")
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {"error": "The request body must be valid JSON"},
+    )
+
+
+def test_a_large_body_is_413_however_it_is_sent(client: httpx.Client) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield from (b" " * 1024 for _ in range(65))
+
+    for content in (b" " * 65_537, chunks()):
+        answer = client.post("/wallets", content=content)
+        assert answer.status_code == 413
+        assert list(answer.json()) == ["error"]
+        assert "64 KiB" in answer.json()["error"]
+    assert client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("limit", ["0", "501", "x", "1.5"])
+def test_a_limit_outside_1_to_500_is_400(client: httpx.Client, limit: str) -> None:
+    answer = client.get("/transactions", params={"limit": limit})
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {"error": "limit must be a whole number from 1 to 500"},
+    )
+    assert client.get("/transactions", params={"limit": 500}).status_code == 200
+
+
+def test_bytes_that_are_no_http_take_nothing_down(contract: Service) -> None:
+    where = urlsplit(contract.url)
+    for junk in (b"\x00\xff\x16\x03\x01", b"GET / HTTP/9.9\r\n\r\n", b"POST /api/v1/keys HT"):
+        with socket.create_connection((where.hostname or "", where.port or 0), timeout=5) as raw:
+            raw.sendall(junk)
+    assert httpx.get(f"{contract.url}/health").status_code == 200
