@@ -15,7 +15,7 @@ from solders.keypair import Keypair
 from solward.logs import configure
 from solward.scrub import REDACTED, scrub, scrub_text
 
-KEYPAIR = Keypair()
+KEYPAIR = Keypair.from_seed(b"a key that no log may ever show.")
 PRIVATE = str(KEYPAIR)
 ARRAY = KEYPAIR.to_json()
 SIGNATURE = str(KEYPAIR.sign_message(b"message"))
