@@ -11,6 +11,7 @@ _COMMANDS = {
     "up": ("solward_cli.up:up", "Start everything: ledger, API, and with --demo an agent."),
     "server": ("solward_cli.server:server", "The REST server alone."),
     "localnet": ("solward_cli.localnet:localnet", "A local Solana ledger for any client."),
+    "wallet": ("solward_cli.wallet:wallet", "Bring a wallet of your own."),
     "config": ("solward_cli.config:config", "What the environment configures."),
     "plugins": ("solward_cli.plugins:plugins", "Skills, providers and venues that are installed."),
     "skills": ("solward_cli.plugins:skills", "What an agent can do."),

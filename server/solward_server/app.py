@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 import structlog
-from quart import Quart
+from quart import Quart, Response
 
 from solward.errors import StoreError
 from solward.service import Solward
@@ -43,7 +43,7 @@ def create_app(service: Solward) -> Quart:
     for blueprint in BLUEPRINTS:
         made = blueprint(edge)
         app.register_blueprint(made, url_prefix=PREFIX + (made.url_prefix or ""))
-    app.extensions["solward_edge"] = edge
+    _protect_answers(app)
 
     @app.while_serving
     async def key_uses() -> AsyncGenerator[None, None]:
@@ -55,6 +55,16 @@ def create_app(service: Solward) -> Quart:
         await _flush(edge.keys)
 
     return app
+
+
+def _protect_answers(app: Quart) -> None:
+    """Nobody between server and caller keeps an answer: balances change, and keys are shown."""
+
+    @app.after_request
+    async def protect(response: Response) -> Response:
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
 
 
 async def _flush_regularly(keys: KeyStore) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import time
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from tests.e2e.service_process import Service
+from tests.e2e.service_process import SECRET, Service, funded_wallet
 
 DASHBOARD = ("http://localhost:3000", "http://127.0.0.1:3000")
 KEY_REQUIRED = {"error": "Unauthorized — API key required"}
@@ -119,6 +121,28 @@ def test_a_limit_outside_1_to_500_is_400(client: httpx.Client, limit: str) -> No
         {"error": "limit must be a whole number from 1 to 500"},
     )
     assert client.get("/transactions", params={"limit": 500}).status_code == 200
+
+
+def test_a_caller_who_hangs_up_neither_stops_nor_repeats_a_payment(
+    contract: Service, client: httpx.Client
+) -> None:
+    wallet = funded_wallet(client, "hasty", 1)
+    where, path = urlsplit(contract.url), f"/wallets/{wallet}/transfer"
+    body = json.dumps({"to": "11111111111111111111111111111112", "amount": 0.1}).encode()
+    head = (
+        f"POST {where.path}{path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {SECRET}\r\n"
+        f"Idempotency-Key: hasty\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection((where.hostname or "", where.port or 0), timeout=5) as raw:
+        raw.sendall(head.encode() + body)
+    headers = {"Idempotency-Key": "hasty"}
+    deadline = time.monotonic() + 20
+    while (answer := client.post(path, content=body, headers=headers)).status_code == 409:
+        assert time.monotonic() < deadline
+    assert answer.status_code == 200, answer.text
+    records = client.get(f"/wallets/{wallet}/transactions").json()["transactions"]
+    assert [record["type"] for record in records] == ["transfer", "airdrop"]
+    assert records[0]["signature"] == answer.json()["signature"]
 
 
 def test_bytes_that_are_no_http_take_nothing_down(contract: Service) -> None:

@@ -12,7 +12,9 @@ from solward_server.keys import DEFAULT_PERMISSIONS
 
 
 async def test_a_key_is_shown_once_and_listed_without_its_value(api: Api) -> None:
-    made = (await api.post("/keys", {"name": "bot"})).json
+    answer = await api.post("/keys", {"name": "bot"})
+    assert answer.headers["Cache-Control"] == "no-store"
+    made = answer.json
     assert sorted(made) == ["apiKey", "id", "name"]
     assert re.fullmatch(r"sk-[0-9a-f]{32}", made["apiKey"])
     listed = await api.get("/keys")

@@ -1,0 +1,41 @@
+"""JSON with exact numbers."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from solward import jsontext
+
+
+def test_fractions_are_exact_both_ways() -> None:
+    text = '{"a":0.123456789012345678901,"b":1.50,"c":12345678901234567890,"d":[true,null]}'
+    value = jsontext.loads(text)
+    assert value["a"] == Decimal("0.123456789012345678901")
+    assert type(value["c"]) is int
+    assert jsontext.dumps(value) == text
+    assert jsontext.loads(text.encode()) == value
+
+
+@pytest.mark.parametrize("text", ["NaN", "[Infinity]", "-Infinity", "{", "1 2", "", "{'a':1}"])
+def test_what_is_not_json_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\S"):
+        jsontext.loads(text)
+
+
+def test_bytes_that_are_not_utf8_are_refused() -> None:
+    with pytest.raises(UnicodeDecodeError):
+        jsontext.loads(b'"\xff"')
+
+
+@pytest.mark.parametrize("value", [float("nan"), Decimal("NaN"), Decimal("Infinity")])
+def test_no_number_without_a_value_is_written(value: object) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        jsontext.dumps([value])
+
+
+def test_canonical_text_does_not_depend_on_the_order_of_keys() -> None:
+    one, other = {"b": 1, "a": {"d": 2, "c": 3}}, {"a": {"c": 3, "d": 2}, "b": 1}
+    assert jsontext.dumps(one) != jsontext.dumps(other)
+    assert jsontext.dumps(one, canonical=True) == jsontext.dumps(other, canonical=True)
