@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from solders.account import Account
 from solders.keypair import Keypair
+from solders.pubkey import Pubkey
 
 from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.guardrails import DEFAULT_PROGRAMS, Policy, ScopeLimits
@@ -121,11 +123,13 @@ async def open_bench(
     limits: ScopeLimits = UNLIMITED,
     blocked: frozenset[str] = frozenset(),
     sol: int = 10,
+    genesis: Callable[[], Mapping[Pubkey, Account]] | None = None,
     **engine_options: Any,
 ) -> AsyncIterator[Bench]:
     """Open everything; the wallet holds `sol` SOL."""
     async with AsyncExitStack() as stack:
-        localnet = await Localnet.open(None, LocalnetOptions(test_control=True))
+        options = LocalnetOptions(test_control=True, genesis=genesis)
+        localnet = await Localnet.open(None, options)
         stack.push_async_callback(localnet.close)
         wire = Wire(localnet)
         ledger = RpcLedger(wire)
@@ -134,8 +138,8 @@ async def open_bench(
         stack.push_async_callback(database.close)
         wallets = await Wallets.open(database, settings, tmp_path)
         policy = Policy(allowed_programs=DEFAULT_PROGRAMS, blocked_addresses=blocked)
-        options = EngineOptions(policy=policy, wallet_limits=limits, **engine_options)
-        engine = Engine(ledger, database, wallets, options)
+        engine_settings = EngineOptions(policy=policy, wallet_limits=limits, **engine_options)
+        engine = Engine(ledger, database, wallets, engine_settings)
         stack.push_async_callback(engine.close)
         wallet = await wallets.create("bench")
         if sol:

@@ -90,7 +90,7 @@ async def _answer(call: Call, scope: Scope, receive: Receive) -> dict[str, Any]:
                 raise VenueError("INVALID_REQUEST", "the body is too large")
         try:
             parsed = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise VenueError("INVALID_REQUEST", "the body is not JSON") from None
         return await _swap(call, parsed)
     raise VenueError("NOT_FOUND", "unknown path; known: /swap/v1/quote, /swap/v1/swap")
@@ -100,6 +100,8 @@ async def _quote(call: Call, query: Mapping[str, str]) -> dict[str, Any]:
     source, target = query.get("inputMint", ""), query.get("outputMint", "")
     amount = _integer(query.get("amount"), "amount", 1, U64_MAX)
     slippage = _integer(query.get("slippageBps", "50"), "slippageBps", 0, _BPS)
+    if query.get("swapMode", "ExactIn") != "ExactIn":
+        raise VenueError("INVALID_REQUEST", "swapMode must be ExactIn")
     legs, context = await _route(call, source, target, amount)
     impact, received = _outcome(legs, context.impacts)
     return {
@@ -122,6 +124,9 @@ async def _swap(call: Call, body: Any) -> dict[str, Any]:
         raise VenueError("INVALID_REQUEST", "quoteResponse must be an object")
     quote = body["quoteResponse"]
     user = _address(body.get("userPublicKey"), "userPublicKey")
+    if any(user == pool.maker.pubkey() for pool in POOLS):
+        # A pool signs for its own side only; as the user it would pay the fee as well.
+        raise VenueError("INVALID_REQUEST", "userPublicKey must not be a pool")
     source, target = quote.get("inputMint"), quote.get("outputMint")
     amount = _integer(quote.get("inAmount"), "inAmount", 1, U64_MAX)
     least = _integer(quote.get("otherAmountThreshold"), "otherAmountThreshold", 0, U64_MAX)
@@ -163,6 +168,8 @@ async def _route(
         sol = int(maker["lamports"])
         # An SPL token account holds its amount in bytes 64 to 72.
         units = int.from_bytes(base64.b64decode(vault["data"][0])[64:72], "little")
+        if units == 0:
+            raise VenueError("COULD_NOT_FIND_ANY_ROUTE", "the demo market has been emptied")
         done = trade(paid, sol, units) if sells_sol else trade(paid, units, sol)
         if done.received < 1:
             raise VenueError("ROUTE_PLAN_DOES_NOT_CONSUME_ALL_THE_AMOUNT", "amount is too small")

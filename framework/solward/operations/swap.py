@@ -7,19 +7,28 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Protocol
 
-from solward.errors import InvalidRequest
+from solders.pubkey import Pubkey
+from solders.token.associated import get_associated_token_address
+
+from solward.errors import InvalidRequest, LedgerUnavailable
 from solward.guardrails import Effects, Intent
-from solward.ledger.mints import read_mint
+from solward.ledger.mints import TOKEN_2022_PROGRAM, read_mint
 from solward.ledger.protocol import ReadLedger
 from solward.ledger.token_list import WRAPPED_SOL_MINT, TokenList
-from solward.money import SOL_DECIMALS, from_units, to_units
+from solward.money import SOL_DECIMALS, U64_MAX, from_units, to_units
 from solward.record import TransactionType
 from solward.transactions.request import Draft
 from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
 
 MAX_SLIPPAGE_BPS = 10_000
-# Rent of the token account a swap may open for what it buys (165 bytes).
+# Rent of the token account a swap may open for what it buys: 165 bytes, and 170 under Token-2022,
+# whose associated accounts carry the immutable-owner extension.
 TOKEN_ACCOUNT_RENT = 2_039_280
+TOKEN_2022_ACCOUNT_RENT = 2_074_080
+
+# No trade moves a price by more; what a venue says beyond it is not a number to keep.
+_MOST_IMPACT = 100
+_IMPACT_DECIMALS = 9
 
 
 class VenuePlugin(Protocol):
@@ -51,6 +60,7 @@ class _Swap:
     request: QuoteRequest
     input_decimals: int
     output_decimals: int
+    output_rent: int
 
 
 async def plan_swap(
@@ -71,7 +81,7 @@ async def plan_swap(
 
     Raises:
         InvalidRequest: naming the field, or the venue's reason to refuse.
-        LedgerUnavailable: ledger or venue did not answer, or answered something else.
+        LedgerUnavailable: ledger or venue did not answer, or answered something not asked for.
     """
     swap = await _asked(tokens, ledger, input_token, output_token, amount, slippage_bps)
     request = swap.request
@@ -79,21 +89,25 @@ async def plan_swap(
     _check(quote, request)
     transaction = await venue.plugin.swap(quote, wallet, venue.context)
     sells_sol = request.input_mint == WRAPPED_SOL_MINT
+    wraps = WRAPPED_SOL_MINT in (request.input_mint, request.output_mint)
     intent = Intent(
         type=TransactionType.SWAP,
         wallet=wallet,
         lamports_out=request.amount if sells_sol else 0,
-        rent_lamports=0 if request.output_mint == WRAPPED_SOL_MINT else TOKEN_ACCOUNT_RENT,
+        # An aggregator wraps SOL in an account it opens and closes on the way.
+        rent_lamports=swap.output_rent + (TOKEN_ACCOUNT_RENT if wraps else 0),
         tokens_out={} if sells_sol else {request.input_mint: request.amount},
         tokens_in={request.output_mint: quote.minimum_out},
         programs=venue.plugin.spec.programs,
+        # Back to the wallet only: the rule sees to it.
+        may_close=frozenset({_wrapped_account(wallet)}) if wraps else frozenset(),
         details={
             "inputToken": request.input_mint,
             "outputToken": request.output_mint,
             "inputAmount": from_units(quote.in_amount, swap.input_decimals),
             "outputAmount": from_units(quote.out_amount, swap.output_decimals),
             "slippageBps": request.slippage_bps,
-            "priceImpact": quote.price_impact,
+            "priceImpact": round(quote.price_impact, _IMPACT_DECIMALS),
         },
     )
 
@@ -122,23 +136,39 @@ async def _asked(
         raise InvalidRequest("slippageBps must be a whole number of basis points")
     if not 0 <= slippage_bps <= MAX_SLIPPAGE_BPS:
         raise InvalidRequest(f"slippageBps must be from 0 to {MAX_SLIPPAGE_BPS}")
-    input_decimals = await _decimals(ledger, source, "inputToken")
-    output_decimals = await _decimals(ledger, target, "outputToken")
+    input_decimals, _ = await _token(ledger, source, "inputToken")
+    output_decimals, output_rent = await _token(ledger, target, "outputToken")
     units = to_units(amount, input_decimals, "amount")
-    return _Swap(QuoteRequest(source, target, units, slippage_bps), input_decimals, output_decimals)
+    request = QuoteRequest(source, target, units, slippage_bps)
+    return _Swap(request, input_decimals, output_decimals, output_rent)
 
 
-async def _decimals(ledger: ReadLedger, mint: str, field: str) -> int:
-    if mint == WRAPPED_SOL_MINT:
-        return SOL_DECIMALS
-    return (await read_mint(ledger, mint, field)).decimals
+async def _token(ledger: ReadLedger, address: str, field: str) -> tuple[int, int]:
+    """A token's decimals, and the lamports of rent an account for it takes; SOL needs none."""
+    if address == WRAPPED_SOL_MINT:
+        return SOL_DECIMALS, 0
+    mint = await read_mint(ledger, address, field)
+    extended = mint.program == TOKEN_2022_PROGRAM
+    return mint.decimals, TOKEN_2022_ACCOUNT_RENT if extended else TOKEN_ACCOUNT_RENT
+
+
+def _wrapped_account(wallet: str) -> str:
+    mint = Pubkey.from_string(WRAPPED_SOL_MINT)
+    return str(get_associated_token_address(Pubkey.from_string(wallet), mint))
 
 
 def _check(quote: Quote, request: QuoteRequest) -> None:
-    """Refuse a quote for something else, or one that promises less than the slippage allows."""
+    """Refuse a quote for something else, or one that promises less than the slippage allows.
+
+    It is the venue's fault, not the caller's: the swap is recorded as failed.
+    """
     asked = (request.input_mint, request.output_mint, request.amount, request.slippage_bps)
     offered = (quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps)
+    if asked != offered:
+        raise LedgerUnavailable("The venue's quote is not for the swap that was asked for")
     kept = MAX_SLIPPAGE_BPS - request.slippage_bps
     enough = quote.minimum_out * MAX_SLIPPAGE_BPS >= quote.out_amount * kept
-    if asked != offered or not enough or quote.out_amount < 1:
-        raise InvalidRequest("The venue's quote is not for the swap that was asked for")
+    if not 1 <= quote.out_amount <= U64_MAX or not enough:
+        raise LedgerUnavailable("The venue's quote promises less than the slippage allows")
+    if not quote.price_impact.is_finite() or abs(quote.price_impact) > _MOST_IMPACT:
+        raise LedgerUnavailable("The venue's quote has a price impact that is no fraction")

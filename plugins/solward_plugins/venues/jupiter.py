@@ -26,6 +26,13 @@ from solward import (
 # Jupiter's aggregator program; the pools it routes through must be allowlisted besides.
 JUPITER_V6 = "JUP6LkbZbjS1jKKwapdHNy74zcZ3tLUZoi5QNyVTaV4"
 
+# Left to itself the API pays up to 5,000,000 lamports; the guardrails allow 1,000,000 in all.
+MAX_PRIORITY_LAMPORTS = 900_000
+
+# Statuses that are about the request; the others are about the service or its configuration.
+_REFUSALS = frozenset({400, 422})
+_LONGEST_REASON = 300
+
 
 @hookimpl
 def venue_spec() -> VenueSpec:
@@ -48,11 +55,11 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
         return Quote(
             input_mint=str(body["inputMint"]),
             output_mint=str(body["outputMint"]),
-            in_amount=int(body["inAmount"]),
-            out_amount=int(body["outAmount"]),
-            minimum_out=int(body["otherAmountThreshold"]),
-            slippage_bps=int(body["slippageBps"]),
-            price_impact=Decimal(str(body.get("priceImpactPct") or 0)),
+            in_amount=_integer(body["inAmount"]),
+            out_amount=_integer(body["outAmount"]),
+            minimum_out=_integer(body["otherAmountThreshold"]),
+            slippage_bps=_integer(body["slippageBps"]),
+            price_impact=_fraction(body.get("priceImpactPct")),
             raw=body,
         )
     except (KeyError, TypeError, ValueError, InvalidOperation):
@@ -71,11 +78,17 @@ async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTr
             "userPublicKey": wallet,
             "wrapAndUnwrapSol": True,
             "dynamicComputeUnitLimit": True,
+            "prioritizationFeeLamports": {
+                "priorityLevelWithMaxLamports": {
+                    "priorityLevel": "high",
+                    "maxLamports": MAX_PRIORITY_LAMPORTS,
+                }
+            },
         },
     )
     try:
         wire = base64.b64decode(body["swapTransaction"], validate=True)
-        return SwapTransaction(wire, int(body["lastValidBlockHeight"]))
+        return SwapTransaction(wire, _integer(body["lastValidBlockHeight"]))
     except (KeyError, TypeError, ValueError, binascii.Error):
         raise _unexpected() from None
 
@@ -85,18 +98,57 @@ async def _answer(context: VenueContext, method: str, path: str, **options: Any)
         response = await context.http.request(method, path, **options)
     except httpx.HTTPError as error:
         raise LedgerUnavailable(f"The swap venue did not answer ({type(error).__name__})") from None
-    try:
-        body = response.json()
-    except ValueError:
-        body = None
-    if 400 <= response.status_code < 500 and response.status_code != 429:
+    body = _parsed(response)
+    if response.status_code in _REFUSALS:
         said = body.get("error") if isinstance(body, dict) else None
-        raise InvalidRequest(f"The swap venue refused: {str(said or response.status_code)[:300]}")
+        raise InvalidRequest(f"The swap venue refused: {_line(said or response.status_code)}")
     if response.status_code != 200:
         raise LedgerUnavailable(f"The swap venue answered with status {response.status_code}")
     if not isinstance(body, dict):
         raise _unexpected()
     return body
+
+
+def _parsed(response: httpx.Response) -> Any:
+    """The JSON body, None where it is none; NaN could not be sent back in the swap call."""
+    try:
+        return response.json(parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _line(said: object) -> str:
+    """Somebody else's words, which logs and models will read: printable, and not many."""
+    text = str(said)[:_LONGEST_REASON]
+    return "".join(each if each.isprintable() else " " for each in text)
+
+
+def _integer(value: object) -> int:
+    """An amount as the API writes it: digits, in a string or bare.
+
+    Raises:
+        ValueError: a fraction, a sign, or anything else that `int` would bend into an amount.
+    """
+    text = value if isinstance(value, str) else str(value) if type(value) is int else ""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 20):
+        raise ValueError("not an amount")
+    return int(text)
+
+
+def _fraction(value: object) -> Decimal:
+    """The price impact; some routes have none.
+
+    Raises:
+        ValueError, InvalidOperation: not a finite number.
+    """
+    fraction = Decimal(str(value or 0))
+    if not fraction.is_finite():
+        raise ValueError("not a finite number")
+    return fraction
 
 
 def _unexpected() -> LedgerUnavailable:
