@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
+from spl.memo.constants import MEMO_PROGRAM_ID
 from spl.token.constants import TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
 from spl.token.instructions import (
     create_idempotent_associated_token_account,
@@ -207,6 +209,8 @@ def _instructions(user: Pubkey, legs: Sequence[Leg]) -> list[Instruction]:
         else:
             params = TransferParams(from_pubkey=payer, to_pubkey=taker, lamports=amount)
             instructions.append(transfer(params))
+    # Two equal swaps on one blockhash would have one signature, and the second would not land.
+    instructions.append(Instruction(MEMO_PROGRAM_ID, secrets.token_hex(8).encode(), []))
     return instructions
 
 
