@@ -30,6 +30,9 @@ GENESIS = {
     "testnet": "4uhcVJyU9pJkvQyS88uRDiswHXSCkY3zQawwpjk2NsNY",
 }
 
+# dev.jup.ag: one address for every tier, told apart by the key in `x-api-key`.
+JUPITER_API_URL = "https://api.jup.ag"
+
 _VENUE_TIMEOUT_S = 15.0
 
 
@@ -76,7 +79,11 @@ async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
             # A ledger that is away now is asked again before the first transaction is built.
             with contextlib.suppress(LedgerUnavailable):
                 await verify()
-            venue = httpx.AsyncClient(base_url=_venue_url(settings), timeout=_VENUE_TIMEOUT_S)
+            venue = httpx.AsyncClient(
+                base_url=_venue_url(settings),
+                headers=_venue_headers(settings),
+                timeout=_VENUE_TIMEOUT_S,
+            )
         await stack.enter_async_context(venue)
         yield Cluster(ledger, settings.solana_network, venue, localnet, verify)
 
@@ -96,7 +103,12 @@ def _venue_url(settings: Settings) -> str:
         return settings.jupiter_api_url
     if settings.solana_network == "localnet" and settings.solana_rpc_url is not None:
         return settings.solana_rpc_url.get_secret_value()
-    return "https://lite-api.jup.ag"
+    return JUPITER_API_URL
+
+
+def _venue_headers(settings: Settings) -> dict[str, str]:
+    key = settings.jupiter_api_key
+    return {} if key is None else {"x-api-key": key.get_secret_value()}
 
 
 async def _check_genesis(ledger: Ledger, network: str) -> None:

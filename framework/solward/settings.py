@@ -32,7 +32,13 @@ DASHBOARD_ORIGINS = ("http://localhost:3000", "http://127.0.0.1:3000")
 
 _MASK = "********"
 _DEPENDENT = "default_factory_not_called"
-_SECRETS = ("api_secret", "keystore_passphrase", "solana_rpc_url", "database_url")
+_SECRETS = (
+    "api_secret",
+    "keystore_passphrase",
+    "solana_rpc_url",
+    "database_url",
+    "jupiter_api_key",
+)
 
 Network = Literal["localnet", "devnet", "testnet", "mainnet-beta"]
 
@@ -72,6 +78,7 @@ class Settings(BaseSettings):
     solana_rpc_url: SecretStr | None = None
     solana_network: Network = Field(default_factory=_network_of)
     jupiter_api_url: str | None = None
+    jupiter_api_key: SecretStr | None = None
 
     solward_home: Path = Field(default_factory=default_home)
     database_url: SecretStr | None = None

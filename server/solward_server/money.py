@@ -8,15 +8,10 @@ from typing import Any
 
 from quart import Response, request
 
-from solward.errors import (
-    GuardrailBlocked,
-    IdempotencyInFlight,
-    InvalidRequest,
-    TransactionError,
-    TransactionFailed,
-)
+from solward.errors import IdempotencyInFlight, InvalidRequest, TransactionError
 from solward.record import TransactionRecord, TransactionStatus
 from solward.store.idempotency import StoredResponse
+from solward.transactions.outcome import refusal
 from solward.transactions.request import Actor, IdempotencyKey
 from solward_server.auth import caller
 from solward_server.body import Body
@@ -71,15 +66,6 @@ async def _again(edge: Edge, key: IdempotencyKey, stored: StoredResponse, shape:
 
 
 def _answer(record: TransactionRecord, shape: Shape) -> Response:
-    error = _refusal(record)
-    if error is not None:
-        return error_response(str(error), 500)
+    if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
+        return error_response(str(refusal(record)), 500)
     return json_response(shape(record))
-
-
-def _refusal(record: TransactionRecord) -> TransactionError | None:
-    if record.status is TransactionStatus.BLOCKED:
-        return GuardrailBlocked(record.guardrails_applied[-1], record.error or "", record)
-    if record.status is TransactionStatus.FAILED:
-        return TransactionFailed(record.error or "The transaction failed", record)
-    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from solward.errors import LedgerError, SkillError
+from solward.errors import InvalidRequest, LedgerError, SkillError
 from solward.guardrails import Intent
 from solward.ledger.protocol import ReadLedger
 from solward.ledger.token_list import TokenList
@@ -93,7 +93,12 @@ class Operations:
             }
             intent = Intent(type=TransactionType.SWAP, wallet=wallet.address, details=asked)
             raise await self._engine.refuse(wallet_id, actor, intent, str(error)) from None
-        return await self._engine.execute(wallet_id, actor, draft)
+        try:
+            return await self._engine.execute(wallet_id, actor, draft)
+        except InvalidRequest as error:
+            # The venue made these bytes, so they are not the caller's bad request.
+            text = f"The swap venue's transaction was refused: {error}"
+            raise await self._engine.refuse(wallet_id, actor, draft.intent, text) from None
 
     async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
         """Send a transaction somebody else drafted (a plugin skill)."""

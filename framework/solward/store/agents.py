@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.record import TransactionRecord
 from solward.store.tables import agents, decisions, memory, transactions
-from solward.store.transactions import record_of
+from solward.store.transactions import RECORD, record_of
 
 Fields = dict[str, Any]
 
@@ -52,7 +52,7 @@ _LEAVE = (
 # Action keys are `<agent>:<cycle>:<skill>:<ordinal>`; `;` follows `:` in ASCII, which makes the
 # prefix a range of the unique index.
 _TAKEN = (
-    select(transactions)
+    select(transactions.c.action_key, *RECORD)
     .where(
         transactions.c.action_key >= bindparam("from_key"),
         transactions.c.action_key < bindparam("to_key"),
@@ -157,8 +157,8 @@ async def taken_action(
     row = (await connection.execute(_TAKEN, keys)).first()
     if row is None:
         return None
-    skill = str(row._mapping[transactions.c.action_key]).split(":")[2]
-    return skill, record_of(row._mapping)
+    action_key, *values = row
+    return str(action_key).split(":")[2], record_of(values)
 
 
 async def insert_decision(

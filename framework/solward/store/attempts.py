@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward import jsontext
 from solward.record import TransactionRecord, TransactionStatus
 from solward.store.tables import attempts, reservations, transactions
-from solward.store.transactions import UNFINISHED, record_of
+from solward.store.transactions import RECORD, UNFINISHED, record_of
 
 
 class AttemptState(StrEnum):
@@ -186,12 +186,24 @@ async def settle(connection: AsyncConnection, settlements: Sequence[Settlement])
         )
 
 
+_ATTEMPT = (
+    attempts.c.attempt_no,
+    attempts.c.signature,
+    attempts.c.wire,
+    attempts.c.blockhash,
+    attempts.c.last_valid_block_height,
+    attempts.c.context_slot,
+    attempts.c.max_debit,
+    attempts.c.state,
+)
+
+
 async def pending(
     connection: AsyncConnection,
 ) -> list[tuple[TransactionRecord, int, Attempt | None]]:
     """Every unfinished transaction with what it holds and its live attempt, oldest first."""
     statement = (
-        select(transactions, attempts)
+        select(*RECORD, transactions.c.held_lamports, *_ATTEMPT)
         .select_from(
             transactions.outerjoin(
                 attempts, and_(attempts.c.transaction_id == transactions.c.id, _LIVE)
@@ -202,19 +214,21 @@ async def pending(
     )
     found = []
     for row in await connection.execute(statement):
-        fields = row._mapping
+        record = record_of(row[: len(RECORD)])
+        held, *values = row[len(RECORD) :]
+        attempt_no, signature, wire, blockhash, last_valid, context_slot, max_debit, state = values
         attempt = None
-        if fields[attempts.c.signature] is not None:
+        if signature is not None:
             attempt = Attempt(
-                transaction_id=fields[transactions.c.id],
-                attempt_no=fields[attempts.c.attempt_no],
-                signature=fields[attempts.c.signature],
-                wire=fields[attempts.c.wire],
-                blockhash=fields[attempts.c.blockhash],
-                last_valid_block_height=fields[attempts.c.last_valid_block_height],
-                context_slot=fields[attempts.c.context_slot],
-                max_debit=fields[attempts.c.max_debit],
-                state=AttemptState(fields[attempts.c.state]),
+                transaction_id=record.id,
+                attempt_no=attempt_no,
+                signature=signature,
+                wire=wire,
+                blockhash=blockhash,
+                last_valid_block_height=last_valid,
+                context_slot=context_slot,
+                max_debit=max_debit,
+                state=AttemptState(state),
             )
-        found.append((record_of(fields), int(fields[transactions.c.held_lamports]), attempt))
+        found.append((record, int(held), attempt))
     return found

@@ -5,7 +5,7 @@ Each function works inside the caller's transaction; the engine decides what bel
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Row, Select, insert, select, text, update
@@ -20,6 +20,22 @@ _NEWEST = 2**62
 # Worded as the partial index is, so that both databases see that it serves.
 UNFINISHED = text("transactions.status = 'pending'")
 
+
+# What a record is made of. Read by position: looking columns up by name costs a page of history
+# more than reading it from the database.
+RECORD = (
+    transactions.c.id,
+    transactions.c.wallet_id,
+    transactions.c.agent_id,
+    transactions.c.type,
+    transactions.c.status,
+    transactions.c.signature,
+    transactions.c.details,
+    transactions.c.guardrails_applied,
+    transactions.c.error,
+    transactions.c.fee_lamports,
+    transactions.c.created_ms,
+)
 
 _INSERT = insert(transactions)
 
@@ -63,14 +79,12 @@ async def set_signature(connection: AsyncConnection, transaction_id: str, signat
 
 async def get(connection: AsyncConnection, transaction_id: str) -> TransactionRecord | None:
     """One record by its id."""
-    return await _first(connection, select(transactions).where(transactions.c.id == transaction_id))
+    return await _first(connection, select(*RECORD).where(transactions.c.id == transaction_id))
 
 
 async def by_action_key(connection: AsyncConnection, action_key: str) -> TransactionRecord | None:
     """The record of a logical action, None when it was never asked for."""
-    return await _first(
-        connection, select(transactions).where(transactions.c.action_key == action_key)
-    )
+    return await _first(connection, select(*RECORD).where(transactions.c.action_key == action_key))
 
 
 def history_statement(
@@ -80,7 +94,7 @@ def history_statement(
     newest: Any = _NEWEST
     if before is not None:
         newest = select(transactions.c.seq).where(transactions.c.id == before).scalar_subquery()
-    statement = select(transactions).where(transactions.c.seq < newest)
+    statement = select(*RECORD).where(transactions.c.seq < newest)
     if wallet_id is not None:
         statement = statement.where(transactions.c.wallet_id == wallet_id)
     return statement.order_by(transactions.c.seq.desc()).limit(limit)
@@ -91,29 +105,41 @@ async def history(
 ) -> list[TransactionRecord]:
     """See `history_statement`."""
     rows = await connection.execute(history_statement(wallet_id, limit, before))
-    return [record_of(row._mapping) for row in rows]
+    return [record_of(row) for row in rows]
 
 
 async def _first(
     connection: AsyncConnection, statement: Select[tuple[Any, ...]]
 ) -> TransactionRecord | None:
     row: Row[Any] | None = (await connection.execute(statement)).first()
-    return None if row is None else record_of(row._mapping)
+    return None if row is None else record_of(row)
 
 
-def record_of(fields: Mapping[Any, Any]) -> TransactionRecord:
-    """A row of the transactions table as a record."""
-    columns = transactions.c
+def record_of(values: Sequence[Any]) -> TransactionRecord:
+    """The columns of `RECORD`, in their order, as a record."""
+    (
+        record_id,
+        wallet_id,
+        agent_id,
+        kind,
+        status,
+        signature,
+        details,
+        applied,
+        error,
+        fee_lamports,
+        created_ms,
+    ) = values
     return TransactionRecord(
-        id=fields[columns.id],
-        wallet_id=fields[columns.wallet_id],
-        agent_id=fields[columns.agent_id],
-        type=fields[columns.type],
-        status=TransactionStatus(fields[columns.status]),
-        signature=fields[columns.signature],
-        details=jsontext.loads(fields[columns.details]),
-        guardrails_applied=tuple(fields[columns.guardrails_applied]),
-        error=fields[columns.error],
-        fee_lamports=fields[columns.fee_lamports],
-        created_ms=fields[columns.created_ms],
+        id=record_id,
+        wallet_id=wallet_id,
+        agent_id=agent_id,
+        type=kind,
+        status=TransactionStatus(status),
+        signature=signature,
+        details=jsontext.loads(details),
+        guardrails_applied=tuple(applied),
+        error=error,
+        fee_lamports=fee_lamports,
+        created_ms=created_ms,
     )

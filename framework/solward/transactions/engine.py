@@ -15,7 +15,6 @@ from sqlalchemy.exc import IntegrityError
 
 from solward.clock import now_ms
 from solward.errors import (
-    GuardrailBlocked,
     LedgerError,
     TransactionError,
     TransactionFailed,
@@ -30,6 +29,7 @@ from solward.store.database import Database
 from solward.transactions.assess import Assessment, Assessor
 from solward.transactions.blockhashes import trusted
 from solward.transactions.build import message_bytes, with_signature
+from solward.transactions.outcome import refusal
 from solward.transactions.reconcile import faucet_in_flight
 from solward.transactions.request import Actor, Draft
 from solward.transactions.reservation import Reservation, Reserver
@@ -114,7 +114,7 @@ class Engine:
         wallet = await self._wallets.get(wallet_id)
         record = self._record(wallet, actor, intent)
         stored = await self._reserver.fail(record, actor, intent, None, error)
-        return _refusal(stored)
+        return refusal(stored)
 
     async def close(self) -> None:
         """Let running transactions reach their end, then stop watching."""
@@ -136,13 +136,13 @@ class Engine:
         try:
             assessment = await self._assessor.assess(draft, record.id)
         except LedgerError as error:
-            raise _refusal(
+            raise refusal(
                 await self._reserver.fail(record, actor, draft.intent, None, str(error))
             ) from None
         self._hook(Step.ASSESSED)
         if assessment.effects is None:
             error_text = f"The transaction would fail: {assessment.failure}"
-            raise _refusal(await self._reserver.fail(record, actor, draft.intent, None, error_text))
+            raise refusal(await self._reserver.fail(record, actor, draft.intent, None, error_text))
         reservation = await self._reserve(record, actor, draft.intent, assessment.effects)
         self._hook(Step.RESERVED)
         item = await self._sign_and_write(wallet, draft, assessment, reservation)
@@ -154,7 +154,7 @@ class Engine:
     ) -> Reservation:
         reservation = await self._reserver.reserve(record, actor, intent, effects)
         if reservation.record.status is not TransactionStatus.PENDING:
-            raise _refusal(reservation.record)
+            raise refusal(reservation.record)
         return reservation
 
     async def _sign_and_write(
@@ -257,7 +257,7 @@ class Engine:
             TransactionStatus.BLOCKED,
             TransactionStatus.FAILED,
         ):
-            raise _refusal(record)
+            raise refusal(record)
         return record
 
     @staticmethod
@@ -283,13 +283,5 @@ def _ended(record: TransactionRecord, settlement: Settlement) -> TransactionReco
         details=record.details if settlement.details is None else settlement.details,
     )
     if settlement.status is TransactionStatus.FAILED:
-        raise _refusal(ended)
+        raise refusal(ended)
     return ended
-
-
-def _refusal(record: TransactionRecord) -> TransactionError:
-    """The error of a stored record that did not succeed."""
-    if record.status is TransactionStatus.BLOCKED:
-        rule = record.guardrails_applied[-1]
-        return GuardrailBlocked(rule, record.error or "", record)
-    return TransactionFailed(record.error or "The transaction failed", record)
