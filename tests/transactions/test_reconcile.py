@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.transactions.engine_bench import LIMITS, Bench, open_bench
 
 from solward.money import LAMPORTS_PER_SOL
+from solward.operations.transfer import plan_airdrop
 from solward.record import TransactionStatus
 from solward.transactions.reconcile import Reconciliation, reconcile
 from solward.transactions.request import ADMIN
@@ -99,3 +101,32 @@ async def test_a_ledger_that_is_away_keeps_the_reservation(tmp_path: Path) -> No
         bench.wire.faults.clear()
         await restarted(bench)
         assert (await bench.history())[0].status is TransactionStatus.CONFIRMED
+
+
+async def test_an_airdrop_that_was_cut_off_does_not_claim_that_nothing_came(tmp_path: Path) -> None:
+    async with open_bench(tmp_path, limits=LIMITS, sol=0) as bench:
+
+        async def die(_method: str, _params: Sequence[Any]) -> Any:
+            raise Died
+
+        bench.wire.faults["requestAirdrop"] = die
+        intent, lamports = plan_airdrop(bench.wallet.address, "localnet", amount=1)
+        task = asyncio.create_task(bench.engine._airdrop(bench.wallet, ADMIN, intent, lamports))
+        with pytest.raises(Died):
+            await task
+        assert await restarted(bench) == Reconciliation(released=1, resumed=0)
+        [record] = await bench.history()
+        assert "see the wallet's balance" in str(record.error)
+
+
+async def test_an_airdrop_that_was_not_settled_is_taken_up(tmp_path: Path) -> None:
+    async with open_bench(tmp_path, limits=LIMITS, sol=0, confirm_wait_s=0.01) as bench:
+        bench.wire.away("getSignatureStatuses")
+        intent, lamports = plan_airdrop(bench.wallet.address, "localnet", amount=1)
+        record = await bench.engine.airdrop(bench.wallet.id, ADMIN, intent, lamports)
+        assert record.status is TransactionStatus.PENDING
+        await bench.engine.sender.close()
+        bench.wire.faults.clear()
+        assert await restarted(bench) == Reconciliation(released=0, resumed=1)
+        [record] = await bench.history()
+        assert record.status is TransactionStatus.CONFIRMED

@@ -11,7 +11,7 @@ from solders.transaction import VersionedTransaction
 from solward.errors import LedgerError
 from solward.guardrails import network_fee
 from solward.ledger.protocol import Ledger
-from solward.record import TransactionRecord, TransactionStatus
+from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.store import attempts as store
 from solward.store.attempts import Attempt, Settlement
 from solward.store.database import Database
@@ -21,6 +21,8 @@ from solward.transactions.sender import InFlight, Sender
 _log = structlog.get_logger(__name__)
 
 _RELEASED = "The service stopped before this was signed; nothing was sent"
+# Whether the faucet got the request is not known; its coins show in the balance if it did.
+_RELEASED_AIRDROP = "The service stopped before the faucet answered; see the wallet's balance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +46,10 @@ async def reconcile(
         open_items = await store.pending(connection)
     if not open_items:
         return Reconciliation(0, 0)
-    never_signed = [record.id for record, _, attempt in open_items if _untouched(record, attempt)]
+    never_signed = [record for record, _, attempt in open_items if _untouched(record, attempt)]
     if never_signed:
         async with database.write() as connection:
-            await store.settle(
-                connection,
-                [
-                    Settlement(one, TransactionStatus.FAILED, None, 0, 0, error=_RELEASED)
-                    for one in never_signed
-                ],
-            )
+            await store.settle(connection, [_released(record) for record in never_signed])
     resumed = []
     for record, held, attempt in open_items:
         if attempt is not None:
@@ -71,6 +67,11 @@ async def reconcile(
 
 def _untouched(record: TransactionRecord, attempt: Attempt | None) -> bool:
     return attempt is None and record.signature is None
+
+
+def _released(record: TransactionRecord) -> Settlement:
+    error = _RELEASED_AIRDROP if record.type == TransactionType.AIRDROP else _RELEASED
+    return Settlement(record.id, TransactionStatus.FAILED, None, 0, 0, error=error)
 
 
 def _in_flight(attempt: Attempt, held: int) -> InFlight:

@@ -1,0 +1,34 @@
+"""The wheel holds everything a user's machine needs, and nothing that is not ours to install."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {"solward", "solward_plugins", "solward_server", "solward_cli"}
+
+
+def test_the_wheel_is_whole(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        info = next(name for name in names if name.endswith("entry_points.txt"))
+        entry_points = archive.read(info).decode()
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
+    assert "solward/py.typed" in names
+    assert any(name.startswith("solward/store/migrations/versions/") for name in names)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    sources = {
+        str(path.relative_to(root))
+        for root in (ROOT / "framework", ROOT / "plugins", ROOT / "server")
+        for path in root.rglob("*.py")
+    }
+    assert sources <= set(names)
+    assert "solward = solward_cli:main" in entry_points
