@@ -130,17 +130,21 @@ async def _asked(
     target = tokens.resolve(output_token, "outputToken")
     if source == target:
         raise InvalidRequest("inputToken and outputToken must differ")
-    if isinstance(slippage_bps, Decimal) and slippage_bps == slippage_bps.to_integral_value():
-        slippage_bps = int(slippage_bps)
-    if isinstance(slippage_bps, bool) or not isinstance(slippage_bps, int):
-        raise InvalidRequest("slippageBps must be a whole number of basis points")
-    if not 0 <= slippage_bps <= MAX_SLIPPAGE_BPS:
-        raise InvalidRequest(f"slippageBps must be from 0 to {MAX_SLIPPAGE_BPS}")
+    slippage = _slippage(slippage_bps)
     input_decimals, _ = await _token(ledger, source, "inputToken")
     output_decimals, output_rent = await _token(ledger, target, "outputToken")
     units = to_units(amount, input_decimals, "amount")
-    request = QuoteRequest(source, target, units, slippage_bps)
+    request = QuoteRequest(source, target, units, slippage)
     return _Swap(request, input_decimals, output_decimals, output_rent)
+
+
+def _slippage(value: object) -> int:
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        given = Decimal(value)
+        # Compared before it is made an int: `1e999999999` would take all memory.
+        if given.is_finite() and 0 <= given <= MAX_SLIPPAGE_BPS and given == int(given):
+            return int(given)
+    raise InvalidRequest(f"slippageBps must be a whole number from 0 to {MAX_SLIPPAGE_BPS}")
 
 
 async def _token(ledger: ReadLedger, address: str, field: str) -> tuple[int, int]:

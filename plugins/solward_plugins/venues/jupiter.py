@@ -145,7 +145,7 @@ def _fraction(value: object) -> Decimal:
     Raises:
         ValueError, InvalidOperation: not a finite number.
     """
-    fraction = Decimal(str(value or 0))
+    fraction = Decimal("0" if value is None or value == "" else str(value))
     if not fraction.is_finite():
         raise ValueError("not a finite number")
     return fraction
