@@ -67,9 +67,12 @@ def lamports_to_sol(lamports: int) -> Decimal:
     return from_units(lamports, SOL_DECIMALS)
 
 
-def format_amount(value: Decimal) -> str:
-    """A Decimal as people write it: no exponent, no trailing zeros."""
-    return f"{value:f}"
+def format_amount(value: Decimal | int) -> str:
+    """A Decimal as people write it: no exponent, no trailing zeros.
+
+    Whole amounts of a stored record are int: JSON has one number for `2`.
+    """
+    return f"{Decimal(value):f}"
 
 
 def format_sol(lamports: int, places: int | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from solward import (
@@ -62,8 +63,8 @@ async def skill_execute(params: dict[str, Any], context: SkillContext) -> str:
         slippage_bps=params["slippageBps"],
     )
     details = record.details
-    sold = f"{format_amount(details['inputAmount'])} {params['inputToken']}"
-    bought = f"{format_amount(details['outputAmount'])} {params['outputToken']}"
+    sold = _amount(context, details["inputAmount"], details["inputToken"])
+    bought = _amount(context, details["outputAmount"], details["outputToken"])
     if record.status is TransactionStatus.CONFIRMED:
         outcome = f"Swapped {sold} for {bought}. Status: confirmed."
     else:
@@ -72,3 +73,7 @@ async def skill_execute(params: dict[str, Any], context: SkillContext) -> str:
             " It is not known yet whether it lands; do not repeat it."
         )
     return f"{outcome} Signature: {record.signature}."
+
+
+def _amount(context: SkillContext, amount: Decimal | int, mint: str) -> str:
+    return f"{format_amount(amount)} {context.tokens.symbol_of(mint) or mint}"

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+from solders.keypair import Keypair
+from tests.operations.swap_support import SOL, USDC, SwapBench, open_swaps
+from tests.registry.plugin_dists import built_ins
+
+from solward.context import SkillContext, WalletView
+from solward.errors import GuardrailBlocked, InvalidRequest, SkillError, TransactionFailed
+from solward.guardrails import ScopeLimits
+from solward.ledger.token_list import WRAPPED_SOL_MINT, KnownToken, TokenList, token_list
+from solward.money import format_amount
+from solward.operations import Operations
+from solward.registry import load_registry, run_skill
+from solward.transactions.request import ADMIN, Actor
+
+
+async def run(
+    swaps: SwapBench,
+    params: dict[str, Any],
+    *,
+    actor: Actor = ADMIN,
+    tokens: TokenList | None = None,
+    operations: Operations | None = None,
+) -> str:
+    """The skill as the service runs it: registry, chain, context, engine, venue."""
+    skill = load_registry(entry_points=built_ins("swap")).skills["swap"]
+    wallet = swaps.bench.wallet
+    async with httpx.AsyncClient() as http:
+        context = SkillContext(
+            wallet=WalletView(wallet.id, wallet.name, wallet.address),
+            agent=None,
+            ledger=swaps.bench.ledger,
+            tokens=tokens or token_list("localnet"),
+            operations=operations or swaps.operations(),
+            actor=actor,
+            effects=skill.spec.effects,
+            http=http,
+            log=structlog.get_logger("test"),
+        )
+        return await run_skill(skill, params, context, emit=lambda _name, _data: None)
+
+
+SALE = {"inputToken": "SOL", "outputToken": "USDC", "amount": Decimal("1.5")}
+
+
+async def test_a_swap_tells_what_was_sold_what_came_and_its_signature(tmp_path: Path) -> None:
+    async with open_swaps(tmp_path) as swaps:
+        text = await run(swaps, SALE)
+        (record,) = await swaps.bench.history()
+        assert text == (
+            "Swapped 1.5 SOL for 224.321645 USDC. Status: confirmed."
+            f" Signature: {record.signature}."
+        )
+        # Half a percent of slippage where none is named.
+        assert record.details["slippageBps"] == 50
+
+
+async def test_a_slippage_that_is_named_is_used(tmp_path: Path) -> None:
+    async with open_swaps(tmp_path) as swaps:
+        await run(swaps, {**SALE, "slippageBps": 125})
+        (record,) = await swaps.bench.history()
+        assert record.details["slippageBps"] == 125
+
+
+async def test_mints_are_told_by_their_symbol_where_there_is_one(tmp_path: Path) -> None:
+    async with open_swaps(tmp_path) as swaps:
+        by_mint = {"inputToken": WRAPPED_SOL_MINT, "outputToken": USDC, "amount": 1}
+        assert (await run(swaps, by_mint)).startswith("Swapped 1 SOL for 149.548509 USDC.")
+        unlisted = TokenList([KnownToken("SOL", WRAPPED_SOL_MINT, 9)])
+        text = await run(swaps, by_mint, tokens=unlisted)
+        assert f" {USDC}. Status: confirmed." in text
+
+
+async def test_a_swap_the_ledger_does_not_confirm_is_told_as_open(tmp_path: Path) -> None:
+    async with open_swaps(tmp_path, confirm_wait_s=0.05) as swaps:
+
+        async def nothing(_method: str, params: Any) -> Any:
+            return {"context": {"slot": 1}, "value": [None] * len(params[0])}
+
+        swaps.bench.wire.faults["getSignatureStatuses"] = nothing
+        text = await run(swaps, SALE)
+        (record,) = await swaps.bench.history()
+        assert text == (
+            "Submitted a swap of 1.5 SOL for about 224.321645 USDC. Status: pending."
+            " It is not known yet whether it lands; do not repeat it."
+            f" Signature: {record.signature}."
+        )
+        swaps.bench.wire.faults.clear()
+
+
+async def test_an_action_done_before_is_told_again_in_the_same_words(tmp_path: Path) -> None:
+    async with open_swaps(tmp_path) as swaps:
+        actor = Actor("agent:a", "a", action_key="a:1:swap")
+        whole = {"inputToken": "SOL", "outputToken": "USDC", "amount": 2}
+        first = await run(swaps, whole, actor=actor)
+        assert first.startswith("Swapped 2 SOL for 299.")
+        left = await swaps.lamports()
+        # A re-run cycle's model may word the same action differently; the first one counts.
+        assert await run(swaps, {**whole, "outputToken": USDC, "amount": 1}, actor=actor) == first
+        assert await swaps.lamports() == left
+        assert len(await swaps.bench.history()) == 1
+
+
+def test_a_stored_whole_amount_reads_as_it_was_written() -> None:
+    assert format_amount(2) == format_amount(Decimal(2)) == "2"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"inputToken": None}, "inputToken"),
+        ({"inputToken": ""}, "inputToken"),
+        ({"inputToken": "DOGE"}, "inputToken must be a mint address or a known symbol"),
+        ({"outputToken": "x" * 65}, "outputToken"),
+        ({"outputToken": str(Keypair().pubkey())}, "outputToken must be a token's mint"),
+        ({"outputToken": "SOL"}, "inputToken and outputToken must differ"),
+        ({"amount": 0}, "amount: must be greater than 0"),
+        ({"amount": "1"}, "amount"),
+        ({"amount": Decimal("0.0000000001")}, "amount has more than 9 decimals"),
+        ({"slippageBps": -1}, "slippageBps"),
+        ({"slippageBps": 10_001}, "slippageBps"),
+        ({"slippageBps": Decimal("0.5")}, "slippageBps"),
+        ({"minimumOut": 1}, "minimumOut"),
+    ],
+)
+async def test_parameters_that_cannot_be_meant_are_refused_by_name(
+    tmp_path: Path, change: dict[str, Any], text: str
+) -> None:
+    async with open_swaps(tmp_path) as swaps:
+        with pytest.raises(InvalidRequest) as caught:
+            await run(swaps, {**SALE, **change})
+        assert text in str(caught.value)
+        assert await swaps.bench.history() == []
+
+
+@pytest.mark.parametrize("missing", ["inputToken", "outputToken", "amount"])
+async def test_what_has_no_default_is_required(tmp_path: Path, missing: str) -> None:
+    async with open_swaps(tmp_path) as swaps:
+        params = {name: value for name, value in SALE.items() if name != missing}
+        with pytest.raises(InvalidRequest, match=missing):
+            await run(swaps, params)
+
+
+async def test_a_guardrails_refusal_is_not_hidden_by_the_skill(tmp_path: Path) -> None:
+    async with open_swaps(tmp_path, limits=ScopeLimits(max_lamports_per_tx=SOL)) as swaps:
+        with pytest.raises(GuardrailBlocked, match="max_per_tx"):
+            await run(swaps, SALE)
+
+
+async def test_a_swap_that_cannot_be_paid_is_a_failure(tmp_path: Path) -> None:
+    async with open_swaps(tmp_path, sol=1) as swaps:
+        with pytest.raises(TransactionFailed, match="insufficient balance"):
+            await run(swaps, SALE)
+
+
+async def test_without_a_venue_the_skill_says_so(tmp_path: Path) -> None:
+    async with open_swaps(tmp_path) as swaps:
+        bench = swaps.bench
+        operations = Operations(
+            engine=bench.engine,
+            wallets=bench.wallets,
+            ledger=bench.ledger,
+            tokens=token_list("localnet"),
+            network="localnet",
+            venues=[],
+        )
+        with pytest.raises(SkillError, match="No swap venue plugin is loaded"):
+            await run(swaps, SALE, operations=operations)
