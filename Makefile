@@ -10,6 +10,7 @@ install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements/constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Solward needs Python 3.11 or newer")'
+	@echo 'Installing Solward and its tools into $(VENV); this takes a minute or two, once.'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev]'
 	touch $@

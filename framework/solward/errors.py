@@ -8,7 +8,7 @@
     ├── IdempotencyMismatch        same key, another body                           (HTTP 422)
     ├── IdempotencyInFlight        same key, still being worked on                  (HTTP 409)
     ├── SkillError                 a skill says what went wrong, with a code        (HTTP 400)
-    │   ├── SkillNotFound
+    │   ├── SkillNotFound          no loaded skill has this name                    (HTTP 404)
     │   └── SkillTimeout                                                            (HTTP 500)
     ├── TransactionError           a money route's refusal; carries the record      (HTTP 500)
     │   ├── GuardrailBlocked       a rule refused it: `rule`, `reason`

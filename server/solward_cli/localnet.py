@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -17,6 +16,7 @@ from solward.localnet.server import Addresses, serving
 from solward.localnet.storage import reset
 from solward.localnet.venue import PREFIX, venue_app
 from solward.settings import Settings
+from solward_cli.running import loop_factory, refuse
 
 _PORT = click.IntRange(0, 65535)
 
@@ -68,20 +68,12 @@ def localnet(
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if do_reset:
             reset(path)
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(path, options, host, port, ws_port))
     except (ConfigError, LedgerLocked, LedgerMismatch) as error:
-        raise click.ClickException(str(error)) from None
+        refuse(str(error))
     except OSError as error:
-        raise click.ClickException(f"the localnet could not start: {error}") from None
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
+        refuse(f"the localnet could not start: {error}")
 
 
 async def _serve(

@@ -62,11 +62,12 @@ def run(work: Callable[[], Coroutine[Any, Any, None]], *, log_level: str = "INFO
     """Run a service's main coroutine to its end, on uvloop where there is one."""
     logs.configure(log_level)
     forbid_core_dumps()
-    with refusals(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with refusals(), asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(work())
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop's event loop, or asyncio's where uvloop does not exist."""
     try:
         import uvloop
     except ImportError:

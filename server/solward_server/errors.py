@@ -12,6 +12,7 @@ from solward.errors import (
     InvalidRequest,
     NotFound,
     SkillError,
+    SkillNotFound,
     SkillTimeout,
     SolwardError,
     TransactionError,
@@ -26,6 +27,7 @@ _log = structlog.get_logger(__name__)
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (InvalidRequest, 400),
     (SkillTimeout, 500),
+    (SkillNotFound, 404),
     (SkillError, 400),
     (NotFound, 404),
     (IdempotencyMismatch, 422),

@@ -355,11 +355,11 @@ def test_a_taken_port_and_a_taken_ledger_are_told_in_one_line(tmp_path: Path) ->
     with localnet_process(ledger) as process:
         port = process.http.rsplit(":", 1)[1]
         taken = command("--port", port, home=tmp_path)
-        assert taken.returncode == 1
+        assert taken.returncode == 2
         assert "the localnet could not start" in taken.stderr
         assert "Traceback" not in taken.stderr
         locked = command("--port", "0", "--ledger", str(ledger), home=tmp_path)
-        assert locked.returncode == 1
+        assert locked.returncode == 2
         assert str(ledger) in locked.stderr
         assert "Traceback" not in locked.stderr
     assert (tmp_path / "localnet.db").exists()
@@ -377,6 +377,6 @@ def test_an_option_out_of_range_is_named(tmp_path: Path, arguments: tuple[str, s
 def test_a_wrong_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALNET_SLOT_MS", "soon")
     refused = command("--port", "0", home=tmp_path)
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "LOCALNET_SLOT_MS" in refused.stderr
     assert "Traceback" not in refused.stderr

@@ -69,6 +69,8 @@ class Storage:
         """
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # SQLite keeps the mode of an existing file, its journals' included.
+            path.touch(mode=0o600)
         self._connection = sqlite3.connect(
             ":memory:" if path is None else path,
             isolation_level=None,
