@@ -19,7 +19,7 @@ STATUS = {
     "IdempotencyMismatch": 422,
     "IdempotencyInFlight": 409,
     "SkillError": 400,
-    "SkillNotFound": 400,
+    "SkillNotFound": 404,
     "SkillTimeout": 500,
 }
 

@@ -112,10 +112,10 @@ async def test_skills_are_listed_with_their_schemas_and_run(api: Api) -> None:
     assert list(answer.json) == ["result"]
     assert "1.0000" in answer.json["result"]
     unknown = await api.post(f"/wallets/{wallet}/skills/check_balance", {"foo": 1})
-    assert unknown.status == 404
+    assert unknown.status == 400
     assert "foo" in unknown.error
     missing = await api.post(f"/wallets/{wallet}/skills/fly", {})
-    assert missing.status == 400
+    assert missing.status == 404
     assert "fly" in missing.error
     blocked = await api.post(f"/wallets/{wallet}/skills/transfer", {"to": STRANGER, "amount": 2.5})
     assert blocked.status == 500
