@@ -94,6 +94,9 @@ def handle_errors(app: Quart) -> None:
     async def http(error: HTTPException) -> Response:
         status = error.code or 500
         response = error_response(_HTTP_TEXTS.get(status, error.name), status)
+        if status == 413:
+            # What was not read makes the connection useless; a client must not reuse it.
+            response.headers["Connection"] = "close"
         methods = getattr(error, "valid_methods", None)
         if methods:
             response.headers["Allow"] = ", ".join(sorted(methods))

@@ -108,6 +108,7 @@ def test_a_large_body_is_413_however_it_is_sent(client: httpx.Client) -> None:
     for content in (b" " * 65_537, chunks()):
         answer = client.post("/wallets", content=content)
         assert answer.status_code == 413
+        assert answer.headers["Connection"] == "close"
         assert list(answer.json()) == ["error"]
         assert "64 KiB" in answer.json()["error"]
     assert client.get("/health").status_code == 200
