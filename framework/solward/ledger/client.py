@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from solward.errors import LedgerUnavailable
+from solward.ledger.mints import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
 from solward.ledger.protocol import (
     Account,
     Blockhash,
@@ -16,9 +17,6 @@ from solward.ledger.protocol import (
     TokenHolding,
 )
 from solward.ledger.transport import Transport
-
-TOKEN_PROGRAM = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA"  # noqa: S105 - an address
-TOKEN_2022_PROGRAM = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb"  # noqa: S105 - an address
 
 _CONFIRMED = {"commitment": "confirmed"}
 _BASE64 = {"commitment": "confirmed", "encoding": "base64"}
