@@ -129,7 +129,7 @@ class Engine:
         return await asyncio.shield(task)
 
     async def _execute(self, wallet: Wallet, actor: Actor, draft: Draft) -> TransactionRecord:
-        known = await self._known_action(actor)
+        known = await self.known_action(actor)
         if known is not None:
             return known
         record = self._record(wallet, actor, draft.intent)
@@ -216,7 +216,7 @@ class Engine:
     async def _airdrop(
         self, wallet: Wallet, actor: Actor, intent: Intent, lamports: int
     ) -> TransactionRecord:
-        known = await self._known_action(actor)
+        known = await self.known_action(actor)
         if known is not None:
             return known
         nothing = Effects(lamports_out=0, fee_lamports=0, addresses=frozenset({wallet.address}))
@@ -247,8 +247,12 @@ class Engine:
             return record
         return _ended(record, settlement)
 
-    async def _known_action(self, actor: Actor) -> TransactionRecord | None:
-        """The record of an action asked for before; its own end if it failed, as at first."""
+    async def known_action(self, actor: Actor) -> TransactionRecord | None:
+        """The record of an action asked for before; its own end if it failed, as at first.
+
+        Ask before drafting what the ledger's state decides: an action that was taken may leave
+        a state in which it could not be drafted again.
+        """
         if actor.action_key is None:
             return None
         async with self._database.read() as connection:
