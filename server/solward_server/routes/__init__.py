@@ -15,6 +15,7 @@ from solward_server.routes import (
     plugins,
     skills,
     switches,
+    tokens,
     transactions,
     wallets,
 )
@@ -27,6 +28,7 @@ BLUEPRINTS: tuple[Callable[[Edge], Blueprint], ...] = (
     wallets.blueprint,
     transactions.blueprint,
     operations.blueprint,
+    tokens.blueprint,
     skills.blueprint,
     plugins.blueprint,
     agents.blueprint,
