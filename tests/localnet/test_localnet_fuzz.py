@@ -33,7 +33,10 @@ async def test_mutated_bytes_are_refused_and_the_node_goes_on(chain: Chain) -> N
     supply = (await chain.value("getSupply"))["total"]
     codes = set()
     for number in range(MUTATIONS):
-        text = base64.b64encode(mutate(whole, dice)).decode("ascii")
+        mutated = mutate(whole, dice)
+        if mutated == whole:
+            continue
+        text = base64.b64encode(mutated).decode("ascii")
         methods = [("sendTransaction", {"skipPreflight": number % 2 == 0})]
         methods.append(("simulateTransaction", {"replaceRecentBlockhash": number % 2 == 0}))
         for method, config in methods:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ from spl.token.models import TransferCheckedParams
 from tests.localnet.node_support import FEE, SOL, Chain, StillClock
 
 from solward.ledger.token_list import WRAPPED_SOL_MINT
+from solward.localnet.errors import RpcError
 from solward.localnet.market import POOLS, genesis_accounts, trade
 from solward.localnet.node import Localnet
 from solward.localnet.options import LocalnetOptions
@@ -393,3 +394,14 @@ def take(owner: Pubkey, to: Pubkey, units: int) -> Instruction:
             decimals=USDC_POOL.decimals,
         )
     )
+
+
+async def test_a_ledger_that_fails_is_the_venues_failure_not_its_crash() -> None:
+    async def broken(_method: str, _params: Sequence[Any]) -> Any:
+        raise RpcError(-32603, "disk full")
+
+    transport = httpx.ASGITransport(venue_app(broken))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localnet") as client:
+        query = {"inputMint": str(POOLS[0].mint), "outputMint": str(POOLS[1].mint), "amount": "1"}
+        answer = await client.get("/swap/v1/quote", params=query)
+    assert (answer.status_code, answer.json()["errorCode"]) == (500, "INTERNAL")

@@ -130,3 +130,20 @@ async def test_an_airdrop_that_was_not_settled_is_taken_up(tmp_path: Path) -> No
         assert await restarted(bench) == Reconciliation(released=0, resumed=1)
         [record] = await bench.history()
         assert record.status is TransactionStatus.CONFIRMED
+
+
+async def test_a_stop_does_not_wait_for_a_ledger_that_is_away(tmp_path: Path) -> None:
+    async with open_bench(tmp_path, limits=LIMITS, close_wait_s=0.1) as bench:
+        bench.wire.away("getSignatureStatuses")
+        caller = asyncio.create_task(bench.transfer(HALF))
+        async with asyncio.timeout(10):
+            while not bench.wire.calls["getSignatureStatuses"]:
+                await asyncio.sleep(0.01)
+            await bench.engine.close()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        [record] = await bench.history()
+        assert record.status is TransactionStatus.PENDING
+        bench.wire.faults.clear()
+        assert await restarted(bench) == Reconciliation(released=0, resumed=1)
+        assert (await bench.history())[0].status is TransactionStatus.CONFIRMED

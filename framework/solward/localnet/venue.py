@@ -30,6 +30,7 @@ from spl.token.instructions import (
 )
 from spl.token.models import TransferCheckedParams
 
+from solward.localnet.errors import RpcError
 from solward.localnet.market import POOLS, Pool, trade
 
 Call = Callable[[str, Sequence[Any]], Awaitable[Any]]
@@ -69,6 +70,8 @@ def venue_app(call: Call) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
             status, body = 200, await _answer(call, scope, receive)
         except VenueError as error:
             status, body = 400, {"error": str(error), "errorCode": error.code}
+        except RpcError:
+            status, body = 500, {"error": "the ledger did not answer", "errorCode": "INTERNAL"}
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": json.dumps(body).encode()})

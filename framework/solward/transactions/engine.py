@@ -39,6 +39,8 @@ from solward.wallets import Wallet, Wallets
 
 # A caller waits this long for a terminal state, then is told `pending`; watching goes on.
 CONFIRM_WAIT_S = 45.0
+# A stop waits this long for transactions on their way; an answering ledger needs a second or two.
+CLOSE_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class EngineOptions:
     wallet_limits: ScopeLimits
     extra_rules: Sequence[ExtraRule] = ()
     confirm_wait_s: float = CONFIRM_WAIT_S
+    close_wait_s: float = CLOSE_WAIT_S
 
 
 class Engine:
@@ -117,9 +120,17 @@ class Engine:
         return refusal(stored)
 
     async def close(self) -> None:
-        """Let running transactions reach their end, then stop watching."""
+        """Let running transactions reach their end for a while, then stop watching.
+
+        What is cut off then is where a crash at that point would have left it: the next start
+        reconciles it.
+        """
         if self._running:
-            await asyncio.wait(self._running)
+            _done, late = await asyncio.wait(self._running, timeout=self._options.close_wait_s)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
         await self.sender.close()
 
     async def _shielded(self, work: Coroutine[Any, Any, TransactionRecord]) -> TransactionRecord:
