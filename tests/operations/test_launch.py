@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from tests.localnet.wire_support import TOKEN_2022
 from tests.operations.token_support import FEE, RENT_2022, SOL, TokenBench, open_tokens
@@ -15,7 +17,7 @@ from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.guardrails import ScopeLimits
 from solward.operations.launch import plan_launch
 from solward.record import TransactionRecord, TransactionStatus
-from solward.transactions.request import ADMIN
+from solward.transactions.request import ADMIN, Draft
 
 
 async def launch(tokens: TokenBench, **asked: Any) -> TransactionRecord:
@@ -132,21 +134,40 @@ async def test_a_launch_that_pays_more_rent_than_declared_is_blocked(tmp_path: P
         assert tokens.sent() == 0
 
 
-async def test_a_launch_whose_metadata_a_stranger_could_change_is_blocked(tmp_path: Path) -> None:
+def by_update_authority(draft: Draft, stranger: Pubkey) -> Draft:
+    """Its metadata is a stranger's to change."""
+    before, metadata, after = draft.instructions[:3], draft.instructions[3], draft.instructions[4:]
+    accounts = list(metadata.accounts)
+    accounts[1] = AccountMeta(stranger, False, False)
+    changed = Instruction(metadata.program_id, bytes(metadata.data), accounts)
+    return replace(draft, instructions=(*before, changed, *after))
+
+
+def by_pointer(draft: Draft, stranger: Pubkey) -> Draft:
+    """A stranger may point to other metadata."""
+    create, pointer, *after = draft.instructions
+    data = bytes(pointer.data)[:2] + bytes(stranger) + bytes(pointer.data)[34:]
+    changed = Instruction(pointer.program_id, data, list(pointer.accounts))
+    return replace(draft, instructions=(create, changed, *after))
+
+
+@pytest.mark.parametrize(
+    ("give", "what"),
+    [(by_update_authority, "update_authority"), (by_pointer, "metadata_pointer_authority")],
+)
+async def test_a_launch_whose_metadata_a_stranger_could_change_is_blocked(
+    tmp_path: Path, give: Callable[[Draft, Pubkey], Draft], what: str
+) -> None:
     async with open_tokens(tmp_path) as tokens:
         draft = await plan_launch(
             tokens.address, ledger=tokens.bench.ledger, name="Demo", symbol="DEMO"
         )
-        instructions = list(draft.instructions)
-        metadata = instructions[3]
-        accounts = list(metadata.accounts)
-        accounts[1] = type(accounts[1])(Pubkey.new_unique(), False, False)
-        metadata.accounts = accounts
-        instructions[3] = metadata
-        with pytest.raises(GuardrailBlocked, match="authority_change: update_authority"):
-            await tokens.bench.engine.execute(
-                tokens.wallet, ADMIN, replace(draft, instructions=tuple(instructions))
-            )
+        stranger = Pubkey.new_unique()
+        text = (
+            f"authority_change: {what} of {draft.intent.details['mint']} would pass to {stranger}"
+        )
+        with pytest.raises(GuardrailBlocked, match=text):
+            await tokens.bench.engine.execute(tokens.wallet, ADMIN, give(draft, stranger))
 
 
 async def test_a_wallet_that_cannot_pay_the_rent_launches_nothing(tmp_path: Path) -> None:
