@@ -110,6 +110,33 @@ def unplugged() -> Iterator[Unplug]:
         yield lambda: patch.setattr(InProcessTransport, "call", away)
 
 
+@dataclass(slots=True)
+class Glitch:
+    """Leaves one ledger call unanswered, the one after `answered` others; `method` is its name."""
+
+    answered: int
+    method: str | None = None
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        call, left = InProcessTransport.call, self.answered
+
+        async def counted(transport: InProcessTransport, method: str, params: Sequence[Any]) -> Any:
+            nonlocal left
+            # What is handed over again takes seconds, and the engine's own tests cut that off.
+            if method == "sendTransaction":
+                return await call(transport, method, params)
+            left -= 1
+            if left == -1:
+                self.method = method
+                raise LedgerUnavailable(f"The ledger did not answer {method}")
+            return await call(transport, method, params)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(InProcessTransport, "call", counted)
+            yield
+
+
 def connected() -> None:
     """Leave the ledger as it is."""
 

@@ -23,6 +23,7 @@ from tests.matrix.cases import (
 )
 from tests.matrix.stand import (
     PER_MINUTE,
+    Glitch,
     Said,
     Stand,
     Unplug,
@@ -51,8 +52,7 @@ async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
         "token_limits": {USDC: MOST_USDC_UNITS},
     }
     home = tmp_path_factory.mktemp("matrix") / "home"
-    # An epoch that no run outlives: what is staked here is still activating when it is taken back.
-    async with serving_api(home, demo=True, localnet_slots_per_epoch=432_000, **limits) as made:
+    async with serving_api(home, demo=True, **limits) as made:
         yield made
 
 
@@ -180,6 +180,35 @@ async def test_a_ledger_that_does_not_answer_is_told(stand: Stand, skill: str, w
     record = await _unsent(stand, row, before, lamports, said)
     assert record["status"] == "failed"
     assert said.text == record["error"]
+
+
+@pytest.mark.parametrize(
+    "skill", [skill for skill, row in ROWS.items() if isinstance(row.does, Spends)]
+)
+async def test_one_unanswered_call_is_made_good_or_told(api: Api, skill: str) -> None:
+    row = ROWS[skill]
+    assert isinstance(row.does, Spends)
+    told = 0
+    for glitch in map(Glitch, range(50)):
+        stand = await new_stand(api)
+        params = await row.ready(stand)
+        before, lamports = await stand.records(), await stand.lamports()
+        with glitch.on():
+            said = await by_skill(stand, skill, params)
+        if glitch.method is None:
+            break
+        assert said.answer is not None
+        if said.answer.status == 200:
+            record, *earlier = await stand.records()
+            assert (record["status"], earlier) == ("confirmed", before), glitch
+            assert record["details"] == await row.does.shows(stand, params, record), glitch
+        else:
+            record = await _unsent(stand, row, before, lamports, said)
+            assert (record["status"], AWAY in record["error"]) == ("failed", True), glitch
+            told += 1
+    # Every call of a whole run was cut off once, and those before the signature were told.
+    assert glitch.method is None
+    assert told >= 2
 
 
 async def _ask(
