@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -237,19 +238,19 @@ async def another_account(tokens: TokenBench, mint: str, owner: str) -> str:
     return str(made.pubkey())
 
 
-async def test_a_burn_takes_from_several_accounts_and_no_more_than_they_hold(
+async def test_a_burn_takes_from_the_associated_account_first_and_no_more_than_all_hold(
     tmp_path: Path,
 ) -> None:
     async with open_tokens(tmp_path) as tokens:
         mint = await tokens.mint(units=3_000_000, ours=False)
         second = await another_account(tokens, mint, tokens.address)
-        await tokens.fund(mint, 2_000_000, account=second)
-        text = f"^amount is more than the 5 of {mint} the wallet holds"
-        await refused(tokens, burn(tokens, mint, Decimal("5.000001")), text)
-        await burn(tokens, mint, 4)
+        await tokens.fund(mint, 4_000_000, account=second)
+        text = f"^amount is more than the 7 of {mint} the wallet holds"
+        await refused(tokens, burn(tokens, mint, Decimal("7.000001")), text)
+        await burn(tokens, mint, 5)
         held = {each.account: each.units for each in await holdings(tokens, mint)}
-        assert held == {tokens.account(mint): 0, second: 1_000_000}
-        await burn(tokens, mint, 1)
+        assert held == {tokens.account(mint): 0, second: 2_000_000}
+        await burn(tokens, mint, 2)
         assert (await tokens.read(mint)).supply == 0
 
 
@@ -326,6 +327,22 @@ async def test_an_action_that_was_taken_is_not_refused_when_it_is_asked_for_agai
             assert len(await tokens.bench.history()) == 3, again
             assert {record.status for record in records} == {TransactionStatus.CONFIRMED}
         assert tokens.sent() == 3
+
+
+async def test_of_two_burns_of_everything_at_once_one_lands_and_the_other_costs_at_most_a_fee(
+    tmp_path: Path,
+) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        mint = await tokens.mint(units=4_000_000, ours=False)
+        before = await tokens.lamports()
+        ends = await asyncio.gather(
+            burn(tokens, mint, 4), burn(tokens, mint, 4), return_exceptions=True
+        )
+        failures = [end for end in ends if isinstance(end, TransactionFailed | InvalidRequest)]
+        records = [end for end in ends if isinstance(end, TransactionRecord)]
+        assert (len(failures), len(records)) == (1, 1), ends
+        assert (await tokens.read(mint)).supply == 0
+        assert before - await tokens.lamports() in (FEE, 2 * FEE)
 
 
 async def test_a_mints_limit_binds_what_is_burned(tmp_path: Path) -> None:
