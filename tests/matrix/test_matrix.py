@@ -13,14 +13,9 @@ from tests.matrix.cases import (
     MOST_USDC_UNITS,
     ROWS,
     USDC,
-    Block,
-    Params,
-    Reads,
-    Route,
-    Row,
-    Spends,
     cells,
 )
+from tests.matrix.row import Block, Params, Reads, Route, Row, Spends
 from tests.matrix.stand import (
     PER_MINUTE,
     Glitch,
