@@ -151,6 +151,14 @@ class SkillContext:
         """Close the wallet's empty token account of a mint and take its rent back."""
         return await self._operations.close_account(self.wallet.id, self._next(), mint=mint)
 
+    async def wrap_sol(self, *, amount: Decimal | int) -> TransactionRecord:
+        """Turn `amount` SOL into wrapped SOL."""
+        return await self._operations.wrap_sol(self.wallet.id, self._next(), amount=amount)
+
+    async def unwrap_sol(self) -> TransactionRecord:
+        """Turn all wrapped SOL of the wallet's associated account back into SOL."""
+        return await self._operations.unwrap_sol(self.wallet.id, self._next())
+
     async def transact(
         self,
         *,

@@ -40,6 +40,8 @@ KEY = {
     "POST /wallets/<id>/revoke-authority",
     "POST /wallets/<id>/burn",
     "POST /wallets/<id>/close-account",
+    "POST /wallets/<id>/wrap-sol",
+    "POST /wallets/<id>/unwrap-sol",
     "POST /wallets/<id>/skills/<name>",
     "GET /skills",
     "GET /plugins",

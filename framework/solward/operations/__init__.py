@@ -20,6 +20,7 @@ from solward.operations.tokens import (
     plan_revoke_authority,
 )
 from solward.operations.transfer import plan_airdrop, plan_transfer
+from solward.operations.wrapping import plan_unwrap_sol, plan_wrap_sol
 from solward.record import TransactionRecord, TransactionType
 from solward.transactions.engine import Engine
 from solward.transactions.request import Actor, Draft
@@ -181,6 +182,19 @@ class Operations:
         asked = {"mint": mint}
         plan = partial(plan_close_account, ledger=self._ledger, tokens=self._tokens, mint=mint)
         return await self._planned(wallet_id, actor, TransactionType.CLOSE_ACCOUNT, asked, plan)
+
+    async def wrap_sol(
+        self, wallet_id: str, actor: Actor, *, amount: Decimal | int
+    ) -> TransactionRecord:
+        """Turn `amount` SOL into wrapped SOL."""
+        plan = partial(plan_wrap_sol, ledger=self._ledger, amount=amount)
+        kind = TransactionType.WRAP_SOL
+        return await self._planned(wallet_id, actor, kind, {"amount": amount}, plan)
+
+    async def unwrap_sol(self, wallet_id: str, actor: Actor) -> TransactionRecord:
+        """Turn all wrapped SOL of the wallet's associated account back into SOL."""
+        plan = partial(plan_unwrap_sol, ledger=self._ledger)
+        return await self._planned(wallet_id, actor, TransactionType.UNWRAP_SOL, {}, plan)
 
     async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
         """Send a transaction somebody else drafted (a plugin skill)."""
