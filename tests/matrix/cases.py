@@ -133,6 +133,30 @@ async def _closed(stand: Stand, params: Params, record: Mapping[str, Any]) -> Pa
     return {**params, "account": details["account"], "reclaimed": details["reclaimed"]}
 
 
+# wrapped SOL
+
+
+async def _wrapped(stand: Stand, params: Params, _record: Mapping[str, Any]) -> Params:
+    assert await stand.units(WRAPPED_SOL_MINT) == SOL // 2
+    assert await _spent(stand) == SOL // 2 + TOKEN_RENT + FEE
+    return {**params, "account": (await stand.accounts(WRAPPED_SOL_MINT))[0]}
+
+
+async def _something_wrapped(stand: Stand) -> Params:
+    await stand.operations.wrap_sol(stand.id, ADMIN, amount=Decimal("0.5"))
+    return {}
+
+
+async def _unwrapped(stand: Stand, _params: Params, record: Mapping[str, Any]) -> Params:
+    assert await stand.accounts(WRAPPED_SOL_MINT) == []
+    assert await _spent(stand) == 2 * FEE
+    return {
+        "amount": Decimal("0.5"),
+        "account": record["details"]["account"],
+        "reclaimed": Decimal(TOKEN_RENT).scaleb(-9),
+    }
+
+
 # what reads
 
 
@@ -213,6 +237,21 @@ ROWS: Mapping[str, Row] = {
         does=Spends("close_account", _closed),
         bad=Bad({"mint": "nothing"}, "mint"),
         block=crowded(_emptied),
+    ),
+    "wrap_sol": Row(
+        route=Route("POST", "/wrap-sol"),
+        ready=given(amount=Decimal("0.5")),
+        does=Spends("wrap_sol", _wrapped),
+        bad=Bad({"amount": -1}, "amount"),
+        block=Block("max_per_tx", given(amount=Decimal("1.6"))),
+    ),
+    "unwrap_sol": Row(
+        route=Route("POST", "/unwrap-sol"),
+        ready=_something_wrapped,
+        does=Spends("unwrap_sol", _unwrapped),
+        # It takes no parameters: what is bad is that there is nothing.
+        bad=Bad({}, "nothing to unwrap"),
+        block=crowded(_something_wrapped),
     ),
     "check_balance": Row(
         route=Route("GET", "/balance"),
