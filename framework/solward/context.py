@@ -109,6 +109,56 @@ class SkillContext:
             slippage_bps=slippage_bps,
         )
 
+    async def launch_token(
+        self,
+        *,
+        name: str,
+        symbol: str,
+        decimals: Decimal | int = 9,
+        initial_supply: Decimal | int = 1_000_000,
+    ) -> TransactionRecord:
+        """Create a Token-2022 token and mint `initial_supply` whole tokens to the wallet."""
+        return await self._operations.launch_token(
+            self.wallet.id,
+            self._next(),
+            name=name,
+            symbol=symbol,
+            decimals=decimals,
+            initial_supply=initial_supply,
+        )
+
+    async def mint_supply(
+        self, *, mint: str, amount: Decimal | int, decimals: Decimal | int | None = None
+    ) -> TransactionRecord:
+        """Mint `amount` whole tokens more to the wallet; `decimals` must be the mint's own."""
+        return await self._operations.mint_supply(
+            self.wallet.id, self._next(), mint=mint, amount=amount, decimals=decimals
+        )
+
+    async def burn(self, *, mint: str, amount: Decimal | int) -> TransactionRecord:
+        """Destroy `amount` whole tokens of the wallet's."""
+        return await self._operations.burn(self.wallet.id, self._next(), mint=mint, amount=amount)
+
+    async def revoke_authority(
+        self, *, mint: str, authority_type: str = "mint"
+    ) -> TransactionRecord:
+        """Give up a mint's `mint` or `freeze` authority for ever."""
+        return await self._operations.revoke_authority(
+            self.wallet.id, self._next(), mint=mint, authority_type=authority_type
+        )
+
+    async def close_account(self, *, mint: str) -> TransactionRecord:
+        """Close the wallet's empty token account of a mint and take its rent back."""
+        return await self._operations.close_account(self.wallet.id, self._next(), mint=mint)
+
+    async def wrap_sol(self, *, amount: Decimal | int) -> TransactionRecord:
+        """Turn `amount` SOL into wrapped SOL."""
+        return await self._operations.wrap_sol(self.wallet.id, self._next(), amount=amount)
+
+    async def unwrap_sol(self) -> TransactionRecord:
+        """Turn all wrapped SOL of the wallet's associated account back into SOL."""
+        return await self._operations.unwrap_sol(self.wallet.id, self._next())
+
     async def transact(
         self,
         *,

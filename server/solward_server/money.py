@@ -13,6 +13,7 @@ from solward.record import TransactionRecord, TransactionStatus
 from solward.store.idempotency import StoredResponse
 from solward.transactions.outcome import refusal
 from solward.transactions.request import Actor, IdempotencyKey
+from solward.transactions.trial import TrialEnded
 from solward_server.auth import caller
 from solward_server.body import Body
 from solward_server.edge import Edge
@@ -32,8 +33,9 @@ async def money_response(
     A blocked or failed transaction is answered here, with 500 and its stored record behind it;
     other errors are the general mapping's.
     """
-    refuse_dry_run()
     await edge.wallet(wallet_id)
+    if wants_dry_run():
+        return await _dry_run(operation)
     key = idempotency_key(body)
     database = edge.service.database
     if key is not None:
@@ -49,10 +51,24 @@ async def money_response(
     return response if key is None else await finish(database, key, response)
 
 
-def refuse_dry_run() -> None:
-    """A caller who asks for a trial must not be charged for the real thing."""
-    if request.args.get("dryRun", "false").lower() != "false":
-        raise InvalidRequest("dryRun is not supported by this version; nothing was sent")
+def wants_dry_run() -> bool:
+    """The query's `dryRun`; what could mean a trial is never taken for the real thing.
+
+    Raises:
+        InvalidRequest: it is neither `true` nor `false`, or both.
+    """
+    given = set(request.args.getlist("dryRun"))
+    if not given <= {"true", "false"} or len(given) > 1:
+        raise InvalidRequest("dryRun must be true or false; nothing was sent")
+    return "true" in given
+
+
+async def _dry_run(operation: Operation) -> Response:
+    try:
+        await operation(replace(caller().actor(), dry_run=True))
+    except TrialEnded as ended:
+        return json_response(ended.trial.to_json())
+    raise AssertionError("unreachable: the engine answers a dry run with its trial")
 
 
 async def _again(edge: Edge, key: IdempotencyKey, stored: StoredResponse, shape: Shape) -> Response:

@@ -39,7 +39,7 @@ class SkillBench:
     network: str = "localnet"
     beside: Sequence[EntryPoint] = ()
 
-    async def run(self, name: str, **params: Any) -> str:
+    async def run(self, name: str, /, **params: Any) -> str:
         """Run a skill, found among the built-in of that name and those installed beside it."""
         registry = load_registry(entry_points=[*self.beside, *built_ins(name)])
         skill = registry.skills[name]

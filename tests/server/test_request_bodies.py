@@ -151,9 +151,22 @@ async def test_no_operation_on_an_unknown_wallet(api: Api, path: str) -> None:
     assert (answer.status, answer.error) == (404, "Wallet not found")
 
 
-async def test_a_dry_run_is_refused_rather_than_paid(api: Api) -> None:
+@pytest.mark.parametrize(
+    "query",
+    [
+        "dryRun=1",
+        "dryRun=",
+        "dryRun",
+        "dryRun=TRUE",
+        "dryRun=false&dryRun=true",
+        "dryRun=true&dryRun=no",
+    ],
+)
+async def test_what_may_mean_a_dry_run_is_refused_rather_than_paid(api: Api, query: str) -> None:
     wallet = await api.wallet()
-    answer = await api.post(f"/wallets/{wallet}/airdrop?dryRun=true", {})
-    assert answer.status == 400
-    assert "dryRun" in answer.error
+    answer = await api.post(f"/wallets/{wallet}/airdrop?{query}", {})
+    assert (answer.status, answer.error) == (
+        400,
+        "dryRun must be true or false; nothing was sent",
+    )
     assert await api.records(wallet) == []

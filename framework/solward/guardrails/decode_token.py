@@ -98,7 +98,7 @@ def decode_token(call: Call, view: View) -> None:
         if accounts[3] == view.wallet:
             view.change("update_authority", accounts[2], accounts[1])
     elif call.program == TOKENZ and call.data[:2] == bytes([_METADATA_POINTER, 0]):
-        pass
+        _point(view, call)
     elif kind not in _HARMLESS and kind not in _INITIALIZE_ACCOUNT:
         view.violate("program_allowlist", f"token instruction {kind} is not allowed")
 
@@ -122,6 +122,12 @@ def _set_authority(view: View, call: Call) -> None:
     kind = _AUTHORITY_KINDS.get(call.data[1], f"authority_{call.data[1]}")
     if authority == view.wallet or view.owns_token(account) or view.controls_mint(account):
         view.change(kind, account, new)
+
+
+def _point(view: View, call: Call) -> None:
+    """Who may say later where the metadata of a mint of the wallet's is; all zeros is nobody."""
+    if any(call.data[2:34]) and view.controls_mint(call.accounts[0]):
+        view.change("metadata_pointer_authority", call.accounts[0], key_at(call.data, 2))
 
 
 def _close(view: View, account: str, receiver: str) -> None:

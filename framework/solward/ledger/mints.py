@@ -24,6 +24,14 @@ _MULTISIG_BYTES = 355
 _MINT_ACCOUNT_TYPE = 1
 _TOKEN_METADATA = 19
 
+_TOKEN_ACCOUNT_BYTES = 165
+# A Token-2022 associated account has an account type and the immutable-owner extension.
+_TOKEN_2022_ACCOUNT_BYTES = 170
+# Mint extension -> bytes of the account extension it asks for, header included
+# (`ExtensionType::get_required_init_account_extensions`): transfer fee, non-transferable,
+# transfer hook, pausable.
+_ACCOUNT_EXTENSION_BYTES = {1: 12, 9: 4, 14: 5, 26: 4}
+
 
 @dataclass(frozen=True, slots=True)
 class Mint:
@@ -36,6 +44,7 @@ class Mint:
         freeze_authority: who may freeze holders' accounts; None when nobody can.
         name: from its own metadata, None when it has none; anybody may claim any name.
         symbol: likewise.
+        extensions: types of its Token-2022 extensions, in their order.
     """
 
     address: str
@@ -46,6 +55,7 @@ class Mint:
     freeze_authority: str | None
     name: str | None = None
     symbol: str | None = None
+    extensions: tuple[int, ...] = ()
 
     @property
     def program_name(self) -> str:
@@ -72,7 +82,16 @@ def parse_mint(address: str, account: Account | None) -> Mint | None:
         freeze_authority=_optional_key(data, 46),
         name=name,
         symbol=symbol,
+        extensions=tuple(kind for kind, _ in _extensions(data)),
     )
+
+
+def associated_account_size(mint: Mint) -> int:
+    """Bytes of a new associated token account of `mint`."""
+    if mint.program == TOKEN_PROGRAM:
+        return _TOKEN_ACCOUNT_BYTES
+    asked = sum(_ACCOUNT_EXTENSION_BYTES.get(kind, 0) for kind in mint.extensions)
+    return _TOKEN_2022_ACCOUNT_BYTES + asked
 
 
 async def read_mint(ledger: ReadLedger, address: str, field: str = "mint") -> Mint:

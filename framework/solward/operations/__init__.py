@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
+from typing import Any
 
 from solward.errors import InvalidRequest, LedgerError, SkillError
 from solward.guardrails import Intent
 from solward.ledger.protocol import ReadLedger
 from solward.ledger.token_list import TokenList
+from solward.operations.launch import plan_launch
 from solward.operations.swap import Venue, plan_swap
+from solward.operations.tokens import (
+    plan_burn,
+    plan_close_account,
+    plan_mint_supply,
+    plan_revoke_authority,
+)
 from solward.operations.transfer import plan_airdrop, plan_transfer
+from solward.operations.wrapping import plan_unwrap_sol, plan_wrap_sol
 from solward.record import TransactionRecord, TransactionType
 from solward.transactions.engine import Engine
 from solward.transactions.request import Actor, Draft
@@ -100,6 +110,115 @@ class Operations:
             text = f"The swap venue's transaction was refused: {error}"
             raise await self._engine.refuse(wallet_id, actor, draft.intent, text) from None
 
+    async def launch_token(
+        self,
+        wallet_id: str,
+        actor: Actor,
+        *,
+        name: str,
+        symbol: str,
+        decimals: Decimal | int = 9,
+        initial_supply: Decimal | int = 1_000_000,
+    ) -> TransactionRecord:
+        """Create a Token-2022 token and mint `initial_supply` whole tokens to the wallet."""
+        asked = {"name": name, "symbol": symbol, "decimals": decimals, "supply": initial_supply}
+        plan = partial(
+            plan_launch,
+            ledger=self._ledger,
+            name=name,
+            symbol=symbol,
+            decimals=decimals,
+            initial_supply=initial_supply,
+        )
+        return await self._planned(wallet_id, actor, TransactionType.TOKEN_LAUNCH, asked, plan)
+
+    async def mint_supply(
+        self,
+        wallet_id: str,
+        actor: Actor,
+        *,
+        mint: str,
+        amount: Decimal | int,
+        decimals: Decimal | int | None = None,
+    ) -> TransactionRecord:
+        """Mint `amount` whole tokens more to the wallet; `decimals` must be the mint's own."""
+        asked = {"mint": mint, "amount": amount}
+        plan = partial(
+            plan_mint_supply,
+            ledger=self._ledger,
+            tokens=self._tokens,
+            mint=mint,
+            amount=amount,
+            decimals=decimals,
+        )
+        return await self._planned(wallet_id, actor, TransactionType.MINT_SUPPLY, asked, plan)
+
+    async def burn(
+        self, wallet_id: str, actor: Actor, *, mint: str, amount: Decimal | int
+    ) -> TransactionRecord:
+        """Destroy `amount` whole tokens of the wallet's."""
+        asked = {"mint": mint, "amount": amount}
+        plan = partial(
+            plan_burn, ledger=self._ledger, tokens=self._tokens, mint=mint, amount=amount
+        )
+        return await self._planned(wallet_id, actor, TransactionType.BURN, asked, plan)
+
+    async def revoke_authority(
+        self, wallet_id: str, actor: Actor, *, mint: str, authority_type: str = "mint"
+    ) -> TransactionRecord:
+        """Give up a mint's `mint` or `freeze` authority for ever."""
+        asked = {"mint": mint, "authorityType": authority_type}
+        plan = partial(
+            plan_revoke_authority,
+            ledger=self._ledger,
+            tokens=self._tokens,
+            mint=mint,
+            authority_type=authority_type,
+        )
+        return await self._planned(wallet_id, actor, TransactionType.REVOKE_AUTHORITY, asked, plan)
+
+    async def close_account(self, wallet_id: str, actor: Actor, *, mint: str) -> TransactionRecord:
+        """Close the wallet's empty token account of a mint and take its rent back."""
+        asked = {"mint": mint}
+        plan = partial(plan_close_account, ledger=self._ledger, tokens=self._tokens, mint=mint)
+        return await self._planned(wallet_id, actor, TransactionType.CLOSE_ACCOUNT, asked, plan)
+
+    async def wrap_sol(
+        self, wallet_id: str, actor: Actor, *, amount: Decimal | int
+    ) -> TransactionRecord:
+        """Turn `amount` SOL into wrapped SOL."""
+        plan = partial(plan_wrap_sol, ledger=self._ledger, amount=amount)
+        kind = TransactionType.WRAP_SOL
+        return await self._planned(wallet_id, actor, kind, {"amount": amount}, plan)
+
+    async def unwrap_sol(self, wallet_id: str, actor: Actor) -> TransactionRecord:
+        """Turn all wrapped SOL of the wallet's associated account back into SOL."""
+        plan = partial(plan_unwrap_sol, ledger=self._ledger)
+        return await self._planned(wallet_id, actor, TransactionType.UNWRAP_SOL, {}, plan)
+
     async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
         """Send a transaction somebody else drafted (a plugin skill)."""
+        return await self._engine.execute(wallet_id, actor, draft)
+
+    async def _planned(
+        self,
+        wallet_id: str,
+        actor: Actor,
+        kind: TransactionType,
+        asked: Mapping[str, Any],
+        plan: Callable[[str], Awaitable[Draft]],
+    ) -> TransactionRecord:
+        """Draft from what the ledger says, and send.
+
+        Where the ledger does not answer, a failed record tells what was asked for.
+        """
+        wallet = await self._wallets.get(wallet_id)
+        known = await self._engine.known_action(actor)
+        if known is not None:
+            return known
+        try:
+            draft = await plan(wallet.address)
+        except LedgerError as error:
+            intent = Intent(type=kind, wallet=wallet.address, details=asked)
+            raise await self._engine.refuse(wallet_id, actor, intent, str(error)) from None
         return await self._engine.execute(wallet_id, actor, draft)

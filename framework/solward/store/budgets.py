@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import bindparam, case, func, insert, select
+from sqlalchemy import Select, bindparam, case, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import DAY_MS, MINUTE_MS
@@ -26,7 +27,7 @@ class Spent:
 
 
 # Built once: making a statement costs more than running it on SQLite.
-_LOCK_WALLET = (
+_FREEZE_REASON = (
     select(
         select(func.max(func.coalesce(switches.c.reason, "")))
         .where(
@@ -38,8 +39,8 @@ _LOCK_WALLET = (
     )
     .select_from(wallets)
     .where(wallets.c.id == bindparam("wallet_id"))
-    .with_for_update(of=wallets)
 )
+_LOCK_WALLET = _FREEZE_REASON.with_for_update(of=wallets)
 
 
 async def lock_wallet(connection: AsyncConnection, wallet_id: str) -> str | None:
@@ -47,8 +48,19 @@ async def lock_wallet(connection: AsyncConnection, wallet_id: str) -> str | None
 
     None means not frozen; a freeze without a reason is "".
     """
+    return await _freeze_reason(connection, _LOCK_WALLET, wallet_id)
+
+
+async def freeze_reason(connection: AsyncConnection, wallet_id: str) -> str | None:
+    """As `lock_wallet` answers, without the lock: what is read may be old when it is used."""
+    return await _freeze_reason(connection, _FREEZE_REASON, wallet_id)
+
+
+async def _freeze_reason(
+    connection: AsyncConnection, statement: Select[tuple[Any]], wallet_id: str
+) -> str | None:
     asked = {"wallet_id": wallet_id, "switches": ["service", f"wallet:{wallet_id}"]}
-    found = (await connection.execute(_LOCK_WALLET, asked)).scalar_one_or_none()
+    found = (await connection.execute(statement, asked)).scalar_one_or_none()
     return None if found is None else str(found)
 
 

@@ -63,11 +63,12 @@ class Assessor:
         # Messages already built on a blockhash: an equal one would get an equal signature.
         self._built: dict[str, set[bytes]] = {}
 
-    async def assess(self, draft: Draft, nonce: str) -> Assessment:
+    async def assess(self, draft: Draft, nonce: str, *, trial: bool = False) -> Assessment:
         """Build, simulate and analyse.
 
         Args:
             nonce: makes this message unique where an equal one was built before.
+            trial: it will not be sent, so an equal one may still be built.
 
         Raises:
             InvalidRequest: the draft makes no transaction this wallet alone can sign.
@@ -80,7 +81,7 @@ class Assessor:
         for attempt in range(_TRIES):
             blockhash = await self._blockhashes.get()
             if draft.wire is None:
-                transaction = self._unique(draft, blockhash.blockhash, nonce)
+                transaction = self._unique(draft, blockhash.blockhash, nonce, trial)
             else:
                 transaction = parse_wire(draft.wire, draft.intent.wallet)
             self._hook(Step.BUILT)
@@ -99,14 +100,17 @@ class Assessor:
         transaction = compile_instructions(draft, blockhash.blockhash, nonce)
         return await self._simulate(draft, transaction, blockhash)
 
-    def _unique(self, draft: Draft, blockhash: str, nonce: str) -> VersionedTransaction:
+    def _unique(
+        self, draft: Draft, blockhash: str, nonce: str, trial: bool
+    ) -> VersionedTransaction:
         if blockhash not in self._built:
             self._built = {blockhash: set()}
         transaction = compile_instructions(draft, blockhash, None)
         message = message_bytes(transaction.message)
         if message in self._built[blockhash]:
             return compile_instructions(draft, blockhash, nonce)
-        self._built[blockhash].add(message)
+        if not trial:
+            self._built[blockhash].add(message)
         return transaction
 
     async def _simulate(

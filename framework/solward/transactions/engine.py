@@ -30,11 +30,12 @@ from solward.transactions.assess import Assessment, Assessor
 from solward.transactions.blockhashes import trusted
 from solward.transactions.build import message_bytes, with_signature
 from solward.transactions.outcome import refusal
-from solward.transactions.reconcile import faucet_in_flight
+from solward.transactions.reconcile import faucet_effects, faucet_in_flight
 from solward.transactions.request import Actor, Draft
 from solward.transactions.reservation import Reservation, Reserver
 from solward.transactions.sender import InFlight, Sender
 from solward.transactions.steps import Step, StepHook, no_hook
+from solward.transactions.trial import Trial, TrialEnded, Trials, would_fail
 from solward.wallets import Wallet, Wallets
 
 # A caller waits this long for a terminal state, then is told `pending`; watching goes on.
@@ -82,6 +83,7 @@ class Engine:
         self._reserver = Reserver(
             database, options.policy, options.wallet_limits, options.extra_rules
         )
+        self._trials = Trials(self._assessor, self._reserver)
         self.sender = Sender(ledger, database, hook=hook)
         self._running: set[asyncio.Task[TransactionRecord]] = set()
 
@@ -100,21 +102,38 @@ class Engine:
             TransactionFailed: it cannot succeed or did not; the record is stored.
             IdempotencyInFlight, IdempotencyMismatch: the key was claimed by another request.
         """
+        if actor.dry_run:
+            raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
         wallet = await self._wallets.get(wallet_id)
         return await self._shielded(self._execute(wallet, actor, draft))
+
+    async def dry_run(self, wallet_id: str, actor: Actor, draft: Draft) -> Trial:
+        """Judge a draft as `execute` would now; nothing is stored, reserved or sent.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            InvalidRequest: the draft makes no transaction this wallet alone can sign.
+        """
+        wallet = await self._wallets.get(wallet_id)
+        return await self._trials.draft(wallet.id, actor, draft)
 
     async def airdrop(
         self, wallet_id: str, actor: Actor, intent: Intent, lamports: int
     ) -> TransactionRecord:
         """Ask the faucet, with the rules, the record and the waiting of any transaction."""
         wallet = await self._wallets.get(wallet_id)
+        if actor.dry_run:
+            nothing = faucet_effects(wallet.address)
+            raise TrialEnded(await self._trials.intent(wallet_id, actor, intent, nothing))
         return await self._shielded(self._airdrop(wallet, actor, intent, lamports))
 
     async def refuse(
         self, wallet_id: str, actor: Actor, intent: Intent, error: str
-    ) -> TransactionError:
+    ) -> TransactionError | TrialEnded:
         """Record an intent that could not even be drafted; returns the error to raise."""
         wallet = await self._wallets.get(wallet_id)
+        if actor.dry_run:
+            return TrialEnded(await self._trials.intent(wallet_id, actor, intent, failure=error))
         record = self._record(wallet, actor, intent)
         stored = await self._reserver.fail(record, actor, intent, None, error)
         return refusal(stored)
@@ -140,7 +159,7 @@ class Engine:
         return await asyncio.shield(task)
 
     async def _execute(self, wallet: Wallet, actor: Actor, draft: Draft) -> TransactionRecord:
-        known = await self._known_action(actor)
+        known = await self.known_action(actor)
         if known is not None:
             return known
         record = self._record(wallet, actor, draft.intent)
@@ -152,8 +171,8 @@ class Engine:
             ) from None
         self._hook(Step.ASSESSED)
         if assessment.effects is None:
-            error_text = f"The transaction would fail: {assessment.failure}"
-            raise refusal(await self._reserver.fail(record, actor, draft.intent, None, error_text))
+            text = would_fail(assessment.failure)
+            raise refusal(await self._reserver.fail(record, actor, draft.intent, None, text))
         reservation = await self._reserve(record, actor, draft.intent, assessment.effects)
         self._hook(Step.RESERVED)
         item = await self._sign_and_write(wallet, draft, assessment, reservation)
@@ -227,12 +246,11 @@ class Engine:
     async def _airdrop(
         self, wallet: Wallet, actor: Actor, intent: Intent, lamports: int
     ) -> TransactionRecord:
-        known = await self._known_action(actor)
+        known = await self.known_action(actor)
         if known is not None:
             return known
-        nothing = Effects(lamports_out=0, fee_lamports=0, addresses=frozenset({wallet.address}))
         record = self._record(wallet, actor, intent)
-        reservation = await self._reserve(record, actor, intent, nothing)
+        reservation = await self._reserve(record, actor, intent, faucet_effects(wallet.address))
         self._hook(Step.RESERVED)
         try:
             height = await self._ledger.block_height()
@@ -258,8 +276,12 @@ class Engine:
             return record
         return _ended(record, settlement)
 
-    async def _known_action(self, actor: Actor) -> TransactionRecord | None:
-        """The record of an action asked for before; its own end if it failed, as at first."""
+    async def known_action(self, actor: Actor) -> TransactionRecord | None:
+        """The record of an action asked for before; its own end if it failed, as at first.
+
+        Ask before drafting what the ledger's state decides: an action that was taken may leave
+        a state in which it could not be drafted again.
+        """
         if actor.action_key is None:
             return None
         async with self._database.read() as connection:

@@ -9,7 +9,7 @@ import structlog
 from solders.transaction import VersionedTransaction
 
 from solward.errors import LedgerError
-from solward.guardrails import network_fee
+from solward.guardrails import Effects, network_fee
 from solward.ledger.protocol import Ledger
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.store import attempts as store
@@ -94,6 +94,11 @@ async def _faucet(ledger: Ledger, record: TransactionRecord) -> InFlight:
         # Far enough ahead that only a ledger that answers again can call it expired.
         height = 2**62
     return faucet_in_flight(record.id, record.signature, height)
+
+
+def faucet_effects(wallet: str) -> Effects:
+    """What of an airdrop can be judged: it takes nothing from the wallet."""
+    return Effects(lamports_out=0, fee_lamports=0, addresses=frozenset({wallet}))
 
 
 def faucet_in_flight(transaction_id: str, signature: str, height: int) -> InFlight:

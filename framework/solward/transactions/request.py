@@ -35,6 +35,8 @@ class Actor:
         action_key: names one logical action for ever; a second request with it returns the
             first one's record and sends nothing.
         idempotency: the HTTP caller's Idempotency-Key, when given.
+        dry_run: everything is judged and nothing is sent: the engine raises `TrialEnded` where it
+            would answer with a record.
     """
 
     principal: str
@@ -42,6 +44,7 @@ class Actor:
     limits: tuple[tuple[str, ScopeLimits], ...] = ()
     action_key: str | None = None
     idempotency: IdempotencyKey | None = None
+    dry_run: bool = False
 
 
 ADMIN = Actor("admin")

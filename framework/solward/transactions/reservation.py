@@ -109,6 +109,15 @@ class Reserver:
             )
         return judged
 
+    async def trial(
+        self, wallet_id: str, actor: Actor, intent: Intent, effects: Effects | None
+    ) -> Verdict:
+        """Judge as `reserve` would at this moment, and change nothing."""
+        async with self._database.read() as connection:
+            frozen = await budgets.freeze_reason(connection, wallet_id)
+            scopes = self._scopes(wallet_id, actor)
+            return await self._verdict(connection, frozen, scopes, intent, effects, now_ms())
+
     async def release(self, record: TransactionRecord, error: str) -> TransactionRecord:
         """Give a reservation back: no bytes were ever written ahead."""
         settlement = Settlement(record.id, TransactionStatus.FAILED, None, 0, 0, error=error)
@@ -145,9 +154,22 @@ class Reserver:
         # Read under the lock, so that records and rate windows follow the order of judgement.
         now = now_ms()
         record = replace(record, created_ms=now)
+        return _judged(
+            record, await self._verdict(connection, frozen, scopes, intent, effects, now)
+        )
+
+    async def _verdict(
+        self,
+        connection: AsyncConnection,
+        frozen: str | None,
+        scopes: tuple[tuple[str, ScopeLimits], ...],
+        intent: Intent,
+        effects: Effects | None,
+        now: int,
+    ) -> Verdict:
         if frozen is not None:
             reason = "transactions are frozen" + (f": {frozen}" if frozen else "")
-            return _judged(record, Verdict((FREEZE_RULE,), FREEZE_RULE, reason))
+            return Verdict((FREEZE_RULE,), FREEZE_RULE, reason)
         assets = {mint for _, limits in scopes for mint in limits.daily_tokens}
         spent = await budgets.usage(connection, [scope for scope, _ in scopes], assets, now)
         used = {
@@ -159,7 +181,7 @@ class Reserver:
             for scope, found in spent.items()
         }
         limits = [(scope, limit, used[scope]) for scope, limit in scopes]
-        return _judged(record, judge(intent, effects, limits, self._policy, self._extra_rules))
+        return judge(intent, effects, limits, self._policy, self._extra_rules)
 
     async def _claim(
         self, connection: AsyncConnection, actor: Actor, record: TransactionRecord

@@ -14,7 +14,9 @@ from solward_server.routes import (
     operations,
     plugins,
     skills,
+    staking,
     switches,
+    tokens,
     transactions,
     wallets,
 )
@@ -27,6 +29,8 @@ BLUEPRINTS: tuple[Callable[[Edge], Blueprint], ...] = (
     wallets.blueprint,
     transactions.blueprint,
     operations.blueprint,
+    tokens.blueprint,
+    staking.blueprint,
     skills.blueprint,
     plugins.blueprint,
     agents.blueprint,

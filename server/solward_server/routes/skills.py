@@ -7,7 +7,7 @@ from typing import Any
 
 from quart import Blueprint, Response
 
-from solward.errors import SkillNotFound, SolwardError
+from solward.errors import InvalidRequest, SkillNotFound, SolwardError
 from solward.skill import Effects
 from solward_server.auth import caller, keyed
 from solward_server.body import Body, read_body
@@ -15,7 +15,7 @@ from solward_server.edge import Edge
 from solward_server.errors import error_response, status_of
 from solward_server.idempotency import action_key, finish, idempotency_key, replay
 from solward_server.json_provider import json_response
-from solward_server.money import refuse_dry_run
+from solward_server.money import wants_dry_run
 
 
 def blueprint(edge: Edge) -> Blueprint:
@@ -52,7 +52,8 @@ def blueprint(edge: Edge) -> Blueprint:
         params = skills[name].validate(dict(body))
         if skills[name].spec.effects is not Effects.SPEND:
             return await _run(edge, wallet_id, name, params, None)
-        refuse_dry_run()
+        if wants_dry_run():
+            raise InvalidRequest("dryRun is for the money routes, not for skills; nothing was sent")
         key = idempotency_key(body)
         if key is None:
             edge.count_request()

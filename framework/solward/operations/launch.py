@@ -1,0 +1,161 @@
+"""Launching a token: a Token-2022 mint that holds its own name and symbol, in one transaction.
+
+Layouts: spl-token-2022-interface (MetadataPointer, instruction 39.0) and
+spl-token-metadata-interface (Initialize, told by its eight-byte discriminator; TokenMetadata).
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from solders.instruction import AccountMeta, Instruction
+from solders.pubkey import Pubkey
+from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
+from spl.token.instructions import create_idempotent_associated_token_account, initialize_mint2
+from spl.token.models import InitializeMint2Params
+
+from solward.errors import InvalidRequest
+from solward.guardrails import Intent
+from solward.ledger.mints import TOKEN_2022_PROGRAM, Mint, associated_account_size
+from solward.ledger.protocol import ReadLedger
+from solward.money import from_units, to_units
+from solward.operations.tokens import associated_account, mint_to, whole_decimals
+from solward.record import TransactionType
+from solward.transactions.request import Draft
+
+MAX_NAME_BYTES = 32
+MAX_SYMBOL_BYTES = 10
+MAX_DECIMALS = 9
+
+_POINTER_INITIALIZE = b"\x27\x00"
+_METADATA_INITIALIZE = bytes((210, 225, 30, 162, 88, 184, 77, 141))
+# A mint padded to an account's size, the account type, and the pointer with its header.
+_MINT_WITH_POINTER_BYTES = 166 + 4 + 64
+# TokenMetadata's header, its two keys, and the length of its empty list of further fields.
+_METADATA_FIXED_BYTES = 4 + 64 + 4
+# The extensions of a launched mint: metadata pointer and metadata.
+_EXTENSIONS = (18, 19)
+# A seed has at most 32 bytes: 128 random bits as hex.
+_SEED_BYTES = 16
+
+
+async def plan_launch(
+    wallet: str,
+    *,
+    ledger: ReadLedger,
+    name: object,
+    symbol: object,
+    decimals: object = 9,
+    initial_supply: object = 1_000_000,
+) -> Draft:
+    """Create a token whose mint and freeze authority is the wallet, and mint its first supply.
+
+    The mint's address is derived from the wallet and a random seed, so that the wallet's
+    signature alone creates it.
+
+    Raises:
+        InvalidRequest: naming the field.
+        LedgerError: the ledger did not answer.
+    """
+    called = _text(name, "name", MAX_NAME_BYTES)
+    ticker = _text(symbol, "symbol", MAX_SYMBOL_BYTES)
+    places = whole_decimals(decimals, MAX_DECIMALS)
+    units = to_units(initial_supply, places, "initialSupply")
+    owner, program = Pubkey.from_string(wallet), Pubkey.from_string(TOKEN_2022_PROGRAM)
+    seed = secrets.token_hex(_SEED_BYTES)
+    address = Pubkey.create_with_seed(owner, seed, program)
+    mint = Mint(
+        address=str(address),
+        program=TOKEN_2022_PROGRAM,
+        decimals=places,
+        supply=0,
+        mint_authority=wallet,
+        freeze_authority=wallet,
+        name=called,
+        symbol=ticker,
+        extensions=_EXTENSIONS,
+    )
+    account = associated_account(owner, mint)
+    texts = _strings(called, ticker, "")
+    # The metadata is written by growing the account, whose rent must be there before.
+    mint_rent = await ledger.rent_exempt_minimum(
+        _MINT_WITH_POINTER_BYTES + _METADATA_FIXED_BYTES + len(texts)
+    )
+    account_rent = await ledger.rent_exempt_minimum(associated_account_size(mint))
+    intent = Intent(
+        type=TransactionType.TOKEN_LAUNCH,
+        wallet=wallet,
+        rent_lamports=mint_rent + account_rent,
+        tokens_in={mint.address: units},
+        details={
+            "mint": mint.address,
+            "name": called,
+            "symbol": ticker,
+            "decimals": places,
+            "supply": from_units(units, places),
+            "account": str(account),
+        },
+    )
+    return Draft(
+        intent,
+        (
+            _create(owner, address, seed, mint_rent),
+            Instruction(
+                program,
+                _POINTER_INITIALIZE + bytes(owner) + bytes(address),
+                [AccountMeta(address, False, True)],
+            ),
+            initialize_mint2(
+                InitializeMint2Params(
+                    decimals=places,
+                    program_id=program,
+                    mint=address,
+                    mint_authority=owner,
+                    freeze_authority=owner,
+                )
+            ),
+            _describe(owner, address, texts),
+            create_idempotent_associated_token_account(owner, owner, address, program),
+            mint_to(owner, mint, account, units),
+        ),
+    )
+
+
+def _create(owner: Pubkey, mint: Pubkey, seed: str, lamports: int) -> Instruction:
+    return create_account_with_seed(
+        CreateAccountWithSeedParams(
+            from_pubkey=owner,
+            to_pubkey=mint,
+            base=owner,
+            seed=seed,
+            lamports=lamports,
+            space=_MINT_WITH_POINTER_BYTES,
+            owner=Pubkey.from_string(TOKEN_2022_PROGRAM),
+        )
+    )
+
+
+def _describe(owner: Pubkey, mint: Pubkey, texts: bytes) -> Instruction:
+    """Write name and symbol into the mint itself; the wallet may change them later."""
+    accounts = [
+        AccountMeta(mint, False, True),
+        AccountMeta(owner, False, False),
+        AccountMeta(mint, False, False),
+        AccountMeta(owner, True, False),
+    ]
+    return Instruction(
+        Pubkey.from_string(TOKEN_2022_PROGRAM), _METADATA_INITIALIZE + texts, accounts
+    )
+
+
+def _strings(*texts: str) -> bytes:
+    encoded = [text.encode() for text in texts]
+    return b"".join(len(text).to_bytes(4, "little") + text for text in encoded)
+
+
+def _text(value: object, field: str, longest: int) -> str:
+    # A lone surrogate is not printable, so what is left can be encoded.
+    printable = isinstance(value, str) and bool(value.strip()) and value.isprintable()
+    if isinstance(value, str) and printable and len(value.encode()) <= longest:
+        return value
+    raise InvalidRequest(f"{field} must be printable text of 1 to {longest} bytes of UTF-8")

@@ -1,0 +1,73 @@
+"""launch_token: create a token of the wallet's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl
+from solward_plugins.telling import tell
+
+
+@hookimpl
+def skill_spec() -> SkillSpec:
+    """Spends the fee and the rent of two accounts."""
+    return SkillSpec(
+        name="launch_token",
+        description=(
+            "Create a new Token-2022 token, its name and symbol on chain, and mint the initial"
+            " supply to the wallet, which stays its mint and freeze authority. Costs about"
+            " 0.006 SOL of rent."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "name": {
+                    "type": "string",
+                    "description": "The token's name, at most 32 bytes.",
+                    "minLength": 1,
+                    "maxLength": 32,
+                },
+                "symbol": {
+                    "type": "string",
+                    "description": "The token's symbol, at most 10 bytes.",
+                    "minLength": 1,
+                    "maxLength": 10,
+                },
+                "decimals": {
+                    "type": "integer",
+                    "description": "Decimals of one whole token.",
+                    "minimum": 0,
+                    "maximum": 9,
+                    "default": 9,
+                },
+                "initialSupply": {
+                    "type": "number",
+                    "description": "First supply, in whole tokens.",
+                    "exclusiveMinimum": 0,
+                    "default": 1000000,
+                },
+            },
+            "required": ["name", "symbol"],
+            "additionalProperties": False,
+        },
+        effects=Effects.SPEND,
+        timeout_s=120.0,
+    )
+
+
+@hookimpl
+async def skill_execute(params: dict[str, Any], context: SkillContext) -> str:
+    """Say the mint, which every later call needs, the account that holds it all, the signature."""
+    record = await context.launch_token(
+        name=params["name"],
+        symbol=params["symbol"],
+        decimals=params["decimals"],
+        initial_supply=params["initialSupply"],
+    )
+    details = record.details
+    what = (
+        f"{details['name']} ({details['symbol']}). Mint: {details['mint']}."
+        f" Decimals: {details['decimals']}. Supply: {format_amount(details['supply'])}, all in"
+        f" the wallet's token account {details['account']}."
+    )
+    return tell(record, f"Launched {what}", f"the launch of {what}")

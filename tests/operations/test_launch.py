@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from solders.instruction import AccountMeta, Instruction
+from solders.pubkey import Pubkey
+from tests.localnet.wire_support import TOKEN_2022
+from tests.operations.token_support import FEE, RENT_2022, SOL, TokenBench, open_tokens
+
+from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
+from solward.guardrails import ScopeLimits
+from solward.operations.launch import plan_launch
+from solward.record import TransactionRecord, TransactionStatus
+from solward.transactions.request import ADMIN, Draft
+
+
+async def launch(tokens: TokenBench, **asked: Any) -> TransactionRecord:
+    asked = {"name": "Demo Coin", "symbol": "DEMO"} | asked
+    return await tokens.operations.launch_token(tokens.wallet, ADMIN, **asked)
+
+
+async def test_a_launched_token_says_its_name_and_belongs_to_the_wallet(tmp_path: Path) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        before = await tokens.lamports()
+        record = await launch(tokens, decimals=6, initial_supply=Decimal("1000.5"))
+        assert (record.type, record.status) == ("token_launch", TransactionStatus.CONFIRMED)
+        address = record.details["mint"]
+        mint = await tokens.read(address)
+        assert (mint.program, mint.decimals, mint.supply) == (str(TOKEN_2022), 6, 1_000_500_000)
+        assert (mint.name, mint.symbol) == ("Demo Coin", "DEMO")
+        assert mint.mint_authority == mint.freeze_authority == tokens.address
+        assert record.details == {
+            "mint": address,
+            "name": "Demo Coin",
+            "symbol": "DEMO",
+            "decimals": 6,
+            "supply": Decimal("1000.5"),
+            "account": tokens.account(address, TOKEN_2022),
+        }
+        assert await tokens.units(address) == 1_000_500_000
+        mint_rent = await tokens.bench.lamports(address)
+        state = await tokens.bench.ledger.account(address)
+        assert state is not None
+        assert mint_rent == await tokens.bench.ledger.rent_exempt_minimum(len(state.data))
+        assert before - await tokens.lamports() == mint_rent + RENT_2022 + FEE
+
+
+async def test_only_the_wallet_may_change_the_metadata_and_where_it_is(tmp_path: Path) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        address = (await launch(tokens)).details["mint"]
+        answer = await tokens.bench.wire.direct(
+            "getAccountInfo", [address, {"encoding": "jsonParsed"}]
+        )
+        found = answer["value"]["data"]["parsed"]["info"]["extensions"]
+        pointer, metadata = (each["state"] for each in found)
+        assert pointer == {"authority": tokens.address, "metadataAddress": address}
+        assert (metadata["updateAuthority"], metadata["mint"]) == (tokens.address, address)
+        assert (metadata["uri"], metadata["additionalMetadata"]) == ("", [])
+
+
+async def test_the_defaults_are_nine_decimals_and_a_million(tmp_path: Path) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        record = await launch(tokens)
+        mint = await tokens.read(record.details["mint"])
+        assert (mint.decimals, mint.supply) == (9, 10**15)
+
+
+@pytest.mark.parametrize(
+    ("asked", "units"),
+    [
+        ({"name": "é" * 16, "symbol": "é" * 5, "decimals": 0, "initial_supply": 2**64 - 1},
+         2**64 - 1),
+        ({"name": "n", "symbol": "s", "decimals": Decimal("9.0"),
+          "initial_supply": Decimal("0.000000001")}, 1),
+    ],
+)  # fmt: skip
+async def test_the_largest_and_the_smallest_token_fit_a_transaction(
+    tmp_path: Path, asked: dict[str, Any], units: int
+) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        record = await launch(tokens, **asked)
+        mint = await tokens.read(record.details["mint"])
+        assert (mint.name, mint.symbol, mint.supply) == (asked["name"], asked["symbol"], units)
+
+
+async def test_equal_launches_at_once_make_two_tokens(tmp_path: Path) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        records = await asyncio.gather(launch(tokens), launch(tokens))
+        mints = {record.details["mint"] for record in records}
+        assert len(mints) == 2
+        assert [await tokens.units(mint) for mint in mints] == [10**15, 10**15]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("name", bad) for bad in ("", "  ", "n" * 33, "é" * 17, "a\nb", "\ud800", None, 5, True)),
+        *(("symbol", bad) for bad in ("", "S" * 11, "ééééé!", "A\x00", None, 5)),
+        *(("decimals", bad) for bad in (-1, 10, Decimal("1.5"), True, "9", None,
+                                        Decimal("NaN"), Decimal("1e999999999"))),
+        *(("initial_supply", bad) for bad in (0, -1, True, "5", None, Decimal("NaN"),
+                                              Decimal("Infinity"), Decimal("1e999999999"),
+                                              Decimal("0.0000000001"), 2**64)),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_launched_is_refused_by_its_field_and_not_stored(
+    tmp_path: Path, field: str, value: Any
+) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        named = "initialSupply" if field == "initial_supply" else field
+        with pytest.raises(InvalidRequest, match=f"^{named} "):
+            await launch(tokens, **{field: value})
+        assert await tokens.bench.history() == []
+        assert tokens.sent() == 0
+
+
+async def test_a_launch_that_pays_more_rent_than_declared_is_blocked(tmp_path: Path) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        draft = await plan_launch(
+            tokens.address, ledger=tokens.bench.ledger, name="Demo", symbol="DEMO"
+        )
+        short = replace(draft.intent, rent_lamports=draft.intent.rent_lamports - 1)
+        with pytest.raises(GuardrailBlocked, match="fee_limit"):
+            await tokens.bench.engine.execute(tokens.wallet, ADMIN, replace(draft, intent=short))
+        more = replace(draft.intent, tokens_in={draft.intent.details["mint"]: 10**15 + 1})
+        with pytest.raises(GuardrailBlocked, match="simulated_effects"):
+            await tokens.bench.engine.execute(tokens.wallet, ADMIN, replace(draft, intent=more))
+        assert tokens.sent() == 0
+
+
+def by_update_authority(draft: Draft, stranger: Pubkey) -> Draft:
+    """Its metadata is a stranger's to change."""
+    before, metadata, after = draft.instructions[:3], draft.instructions[3], draft.instructions[4:]
+    accounts = list(metadata.accounts)
+    accounts[1] = AccountMeta(stranger, False, False)
+    changed = Instruction(metadata.program_id, bytes(metadata.data), accounts)
+    return replace(draft, instructions=(*before, changed, *after))
+
+
+def by_pointer(draft: Draft, stranger: Pubkey) -> Draft:
+    """A stranger may point to other metadata."""
+    create, pointer, *after = draft.instructions
+    data = bytes(pointer.data)[:2] + bytes(stranger) + bytes(pointer.data)[34:]
+    changed = Instruction(pointer.program_id, data, list(pointer.accounts))
+    return replace(draft, instructions=(create, changed, *after))
+
+
+@pytest.mark.parametrize(
+    ("give", "what"),
+    [(by_update_authority, "update_authority"), (by_pointer, "metadata_pointer_authority")],
+)
+async def test_a_launch_whose_metadata_a_stranger_could_change_is_blocked(
+    tmp_path: Path, give: Callable[[Draft, Pubkey], Draft], what: str
+) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        draft = await plan_launch(
+            tokens.address, ledger=tokens.bench.ledger, name="Demo", symbol="DEMO"
+        )
+        stranger = Pubkey.new_unique()
+        text = (
+            f"authority_change: {what} of {draft.intent.details['mint']} would pass to {stranger}"
+        )
+        with pytest.raises(GuardrailBlocked, match=text):
+            await tokens.bench.engine.execute(tokens.wallet, ADMIN, give(draft, stranger))
+
+
+async def test_a_wallet_that_cannot_pay_the_rent_launches_nothing(tmp_path: Path) -> None:
+    async with open_tokens(tmp_path, sol=0) as tokens:
+        await tokens.bench.wire.direct("requestAirdrop", [tokens.address, SOL // 1000])
+        with pytest.raises(TransactionFailed, match="insufficient balance"):
+            await launch(tokens)
+        assert await tokens.lamports() == SOL // 1000
+
+
+async def test_a_launch_without_a_ledger_is_recorded_as_it_was_asked_for(tmp_path: Path) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        tokens.bench.wire.away("getMinimumBalanceForRentExemption")
+        with pytest.raises(TransactionFailed, match="did not answer"):
+            await launch(tokens, decimals=2, initial_supply=7)
+        (failed,) = await tokens.bench.history()
+        assert (failed.type, failed.status) == ("token_launch", TransactionStatus.FAILED)
+        asked = {"name": "Demo Coin", "symbol": "DEMO", "decimals": 2, "supply": 7}
+        assert failed.details == asked
+
+
+async def test_a_blocked_launch_is_recorded_and_sends_nothing(tmp_path: Path) -> None:
+    async with open_tokens(tmp_path, limits=ScopeLimits(max_tx_per_minute=0)) as tokens:
+        with pytest.raises(GuardrailBlocked, match="rate_limit"):
+            await launch(tokens)
+        (blocked,) = await tokens.bench.history()
+        assert (blocked.status, blocked.details["name"]) == (TransactionStatus.BLOCKED, "Demo Coin")
+        assert tokens.sent() == 0

@@ -1,0 +1,159 @@
+"""`?dryRun=true` on the money routes: the verdict and the effects, and nothing else happens."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.server.api import STRANGER, Api, serving_api
+
+from solward.guardrails import RULES, WRAPPED_SOL
+
+USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
+
+
+async def state(api: Api, wallet: str) -> tuple[Any, Any, Any]:
+    """Everything a caller can see of a wallet: its history, its limits, its balance."""
+    paths = ("transactions", "limits", "balance")
+    history, limits, balance = [(await api.get(f"/wallets/{wallet}/{p}")).json for p in paths]
+    return history, limits, balance
+
+
+async def dry(api: Api, wallet: str, path: str, body: dict[str, Any], **options: Any) -> Any:
+    """The answer of a dry run, which changes nothing that can be seen."""
+    before = await state(api, wallet)
+    answer = await api.post(f"/wallets/{wallet}/{path}?dryRun=true", body, **options)
+    assert answer.status == 200, answer.text
+    assert await state(api, wallet) == before
+    assert answer.json["dryRun"] is True
+    return answer.json
+
+
+async def token(api: Api, wallet: str, supply: int = 1000) -> str:
+    body = {"name": "Demo coin", "symbol": "DEMO", "decimals": 6, "initialSupply": supply}
+    return str((await api.post(f"/wallets/{wallet}/launch-token", body)).json["mint"])
+
+
+async def test_every_money_route_has_one(tmp_path: Path) -> None:
+    async with serving_api(tmp_path / "home", max_transactions_per_minute=100) as api:
+        wallet = await api.wallet(2)
+        mint = await token(api, wallet)
+        empty = await token(api, wallet, 1)
+        await api.post(f"/wallets/{wallet}/burn", {"mint": empty, "amount": 1})
+        bodies: dict[str, dict[str, Any]] = {
+            "transfer": {"to": STRANGER, "amount": Decimal("0.5")},
+            "swap": {"inputToken": "SOL", "outputToken": "USDC", "amount": Decimal("0.5")},
+            "airdrop": {"amount": 1},
+            "launch-token": {"name": "Other coin", "symbol": "OTHER"},
+            "mint-supply": {"mint": mint, "amount": 5},
+            "revoke-authority": {"mint": mint},
+            "burn": {"mint": mint, "amount": Decimal("0.25")},
+            "close-account": {"mint": empty},
+        }
+        seen = {path: await dry(api, wallet, path, body) for path, body in bodies.items()}
+        for path, answer in seen.items():
+            assert answer["allowed"], (path, answer)
+            assert answer["guardrailsApplied"] == list(RULES)
+            assert not answer.keys() & {"rule", "reason"}
+        effects = {path: answer["effects"] for path, answer in seen.items()}
+        assert effects["transfer"]["solOut"] == Decimal("0.5")
+        assert effects["swap"]["solOut"] == Decimal("0.5")
+        assert int(effects["swap"]["tokensIn"][USDC]) > 0
+        assert effects["airdrop"]["fee"] == 0
+        assert effects["launch-token"]["rent"] > 0
+        assert effects["mint-supply"]["tokensIn"] == {mint: "5000000"}
+        assert effects["revoke-authority"]["authorityChanges"] == [
+            {"kind": "mint_authority", "account": mint, "to": None}
+        ]
+        assert effects["burn"]["tokensOut"] == {mint: "250000"}
+        assert len(effects["close-account"]["closedAccounts"]) == 1
+        # What was tried can be done after it.
+        for path, body in bodies.items():
+            if path != "launch-token":
+                answer = await api.post(f"/wallets/{wallet}/{path}?dryRun=false", body)
+                assert answer.status == 200, (path, answer.text)
+        (swapped,) = [r for r in await api.records(wallet) if r["type"] == "swap"]
+        arrived = Decimal(effects["swap"]["tokensIn"][USDC]).scaleb(-6)
+        assert swapped["details"]["outputAmount"] == arrived
+
+
+async def test_a_refusal_is_told_as_the_real_route_tells_it(api: Api) -> None:
+    wallet = await api.wallet(2)
+    body = {"to": STRANGER, "amount": 3}
+    tried = await dry(api, wallet, "transfer", body)
+    real = await api.post(f"/wallets/{wallet}/transfer", body)
+    assert (tried["allowed"], tried["rule"]) == (False, "max_per_tx")
+    assert real.error == f"Transaction blocked by guardrail max_per_tx: {tried['reason']}"
+
+
+async def test_what_would_fail_is_told_as_the_real_route_tells_it(api: Api) -> None:
+    wallet = await api.wallet(1)
+    body = {"to": STRANGER, "amount": 2}
+    tried = await dry(api, wallet, "transfer", body)
+    real = await api.post(f"/wallets/{wallet}/transfer", body)
+    assert (tried["allowed"], tried["reason"]) == (False, real.error)
+    assert "rule" not in tried
+
+
+async def test_bad_input_and_other_peoples_wallets_are_refused_as_ever(api: Api) -> None:
+    wallet, other = await api.wallet(), await api.wallet()
+    answer = await api.post(f"/wallets/{wallet}/transfer?dryRun=true", {"to": STRANGER})
+    assert (answer.status, answer.error) == (400, "amount is required and must be a number")
+    token, _ = await api.key(walletId=wallet)
+    path = f"/wallets/{other}/airdrop?dryRun=true"
+    assert (await api.post(path, {}, token=token)).status == 404
+    assert (await api.post(path, {}, token=None)).status == 401
+
+
+async def test_it_counts_no_request_of_a_key_and_binds_its_spending_limit(api: Api) -> None:
+    wallet = await api.wallet(2)
+    token, _ = await api.key(rateLimit=1, spendingLimitSol=1)
+    for _ in range(3):
+        body = {"to": STRANGER, "amount": Decimal("0.5")}
+        assert (await dry(api, wallet, "transfer", body, token=token))["allowed"]
+    over = await dry(api, wallet, "transfer", {"to": STRANGER, "amount": 2}, token=token)
+    assert over["rule"] == "spending_limit_check"
+    assert (await api.post(f"/wallets/{wallet}/transfer", body, token=token)).status == 200
+    assert (await api.post(f"/wallets/{wallet}/transfer", body, token=token)).status == 429
+
+
+async def test_an_idempotency_key_is_not_used_up(api: Api) -> None:
+    wallet = await api.wallet(2)
+    body, headers = {"to": STRANGER, "amount": 1}, {"Idempotency-Key": "once"}
+    for _ in range(2):
+        assert (await dry(api, wallet, "transfer", body, headers=headers))["allowed"]
+    first = await api.post(f"/wallets/{wallet}/transfer", body, headers=headers)
+    assert first.status == 200
+    # Asked again it is judged anew: a trial is no replay.
+    assert (await dry(api, wallet, "transfer", body, headers=headers))["dryRun"]
+    again = await api.post(f"/wallets/{wallet}/transfer", body, headers=headers)
+    assert again.text == first.text
+
+
+@pytest.mark.parametrize("skill", ["transfer", "swap", "burn_tokens"])
+async def test_skills_that_spend_have_none(api: Api, skill: str) -> None:
+    wallet = await api.wallet(1)
+    params: dict[str, Any] = {
+        "transfer": {"to": STRANGER, "amount": Decimal("0.1")},
+        "swap": {"inputToken": "SOL", "outputToken": "USDC", "amount": Decimal("0.1")},
+        "burn_tokens": {"mint": USDC, "amount": 1},
+    }[skill]
+    before = await state(api, wallet)
+    answer = await api.post(f"/wallets/{wallet}/skills/{skill}?dryRun=true", params)
+    assert (answer.status, answer.error) == (
+        400,
+        "dryRun is for the money routes, not for skills; nothing was sent",
+    )
+    assert await state(api, wallet) == before
+
+
+async def test_sol_that_is_bought_is_counted_as_wrapped(api: Api) -> None:
+    wallet = await api.wallet(2)
+    body = {"inputToken": "SOL", "outputToken": "USDC", "amount": 1}
+    assert (await api.post(f"/wallets/{wallet}/swap", body)).status == 200
+    back = {"inputToken": "USDC", "outputToken": "SOL", "amount": 10}
+    effects = (await dry(api, wallet, "swap", back))["effects"]
+    assert effects["tokensOut"] == {USDC: "10000000"}
+    assert int(effects["tokensIn"][WRAPPED_SOL]) > 0
