@@ -157,3 +157,20 @@ async def test_sol_that_is_bought_is_counted_as_wrapped(api: Api) -> None:
     effects = (await dry(api, wallet, "swap", back))["effects"]
     assert effects["tokensOut"] == {USDC: "10000000"}
     assert int(effects["tokensIn"][WRAPPED_SOL]) > 0
+
+
+async def test_no_route_that_moves_money_overlooks_one(api: Api) -> None:
+    """Whatever routes there are: what may mean a trial is refused before anything else."""
+    wallet = await api.wallet()
+    routes: set[str] = set()
+    for rule in api.app.url_map.iter_rules():
+        parent, _, name = rule.rule.rpartition("/")
+        if parent.endswith("/wallets/<wallet_id>") and "POST" in (rule.methods or set()):
+            routes.add(name)
+    assert len(routes) >= 8
+    for name in routes:
+        answer = await api.post(f"/wallets/{wallet}/{name}?dryRun=maybe", {})
+        assert (answer.status, answer.error) == (
+            400,
+            "dryRun must be true or false; nothing was sent",
+        ), name
