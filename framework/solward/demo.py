@@ -18,13 +18,17 @@ LOOP_INTERVAL_MS = 5_000
 _WALLET_TAG = "solward-demo"
 _SAVINGS_TAG = "solward-demo-savings"
 
-# Within the default limits for days: at 12 cycles a minute it makes at most 5 transactions a
-# minute (limit 5) and moves 0.006 SOL a minute, 8.64 SOL a day (limit 10).
+# A first minute that tells a story in the transaction list, then a routine. Within the default
+# limits for days: never more than 5 transactions a minute (limit 5), and of SOL 0.1 once and then
+# 0.006 a minute, 8.64 a day (limit 10).
 _STRATEGY = """\
 # Rules of the demo provider, which is not a language model. The first that matches is taken.
 when balance.SOL < 0.5 do airdrop amount=1
-every 6 cycles do swap inputToken=SOL outputToken=USDC amount=0.002
-every 4 cycles do transfer to={savings} amount=0.001
+when cycle == 2 do launch_token name="Demo Token" symbol=DEMO
+when cycle == 3 do swap inputToken=SOL outputToken=USDC amount=0.05
+when cycle == 4 do wrap_sol amount=0.05
+every 6 cycles when cycle > 12 do swap inputToken=SOL outputToken=USDC amount=0.002
+every 4 cycles when cycle > 12 do transfer to={savings} amount=0.001
 always do wait
 """
 
