@@ -1,26 +1,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from tests.operations.staking_support import authorize, by_hand, locked_stake
 from tests.operations.token_support import FEE, SOL, TokenBench, open_tokens
 
 from solward.errors import GuardrailBlocked, InvalidRequest, LedgerUnavailable, TransactionFailed
-from solward.guardrails import ScopeLimits
+from solward.guardrails import Intent, ScopeLimits
 from solward.ledger.stakes import (
     STAKE_PROGRAM,
     StakeState,
     read_stake,
     read_stakes,
 )
-from solward.operations.staking import plan_stake
+from solward.operations.staking import plan_stake, plan_withdraw_stake
 from solward.record import TransactionRecord, TransactionStatus
-from solward.transactions.request import ADMIN
+from solward.transactions.request import ADMIN, Draft
 
 RENT = 2_282_880
 LEAST = SOL + RENT
@@ -292,6 +294,56 @@ async def test_taking_a_stake_back_spends_nothing_but_is_counted_by_rate(tmp_pat
         assert await tokens.bench.reserved_units() == 2 * SOL
         with pytest.raises(GuardrailBlocked, match="rate_limit"):
             await stake(tokens)
+
+
+async def judged(tokens: TokenBench, draft: Draft, rule: str) -> None:
+    """What a hostile skill asks for is refused by the rule, whatever it declares."""
+    before = await tokens.lamports()
+    with pytest.raises(GuardrailBlocked) as refusal:
+        await tokens.operations.execute(tokens.wallet, ADMIN, draft)
+    assert refusal.value.rule == rule
+    assert await tokens.lamports() == before
+
+
+async def test_a_stake_cannot_be_made_beyond_what_is_declared(tmp_path: Path) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        draft = await plan_stake(tokens.address, ledger=tokens.bench.ledger, amount=2)
+        less = replace(draft.intent, lamports_out=2 * SOL - 1)
+        await judged(tokens, replace(draft, intent=less), "simulated_effects")
+
+
+@pytest.mark.parametrize("authority", [4, 36], ids=["staker", "withdrawer"])
+async def test_a_stake_cannot_be_made_a_strangers(tmp_path: Path, authority: int) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        draft = await plan_stake(tokens.address, ledger=tokens.bench.ledger, amount=2)
+        create, initialize, _ = draft.instructions
+        data = initialize.data
+        data = data[:authority] + bytes(STRANGER) + data[authority + 32 :]
+        theirs = Instruction(initialize.program_id, data, initialize.accounts)
+        await judged(tokens, replace(draft, instructions=(create, theirs)), "authority_change")
+
+
+@pytest.mark.parametrize("role", [0, 1], ids=["staker", "withdrawer"])
+async def test_a_stakes_authorities_cannot_be_given_away(tmp_path: Path, role: int) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        give = authorize(tokens.bench, await staked(tokens), role, STRANGER)
+        intent = Intent(type="unstake", wallet=tokens.address)
+        await judged(tokens, Draft(intent, (give,)), "authority_change")
+
+
+async def test_a_stake_cannot_be_withdrawn_to_a_stranger(tmp_path: Path) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        account = await staked(tokens)
+        await unstake(tokens, account)
+        draft = await plan_withdraw_stake(
+            tokens.address, ledger=tokens.bench.ledger, stake_account=account
+        )
+        (withdrawal,) = draft.instructions
+        metas = [*withdrawal.accounts]
+        metas[1] = AccountMeta(STRANGER, False, True)
+        theirs = Instruction(withdrawal.program_id, withdrawal.data, metas)
+        await judged(tokens, replace(draft, instructions=(theirs,)), "simulated_effects")
+        assert await state(tokens, account) is StakeState.INACTIVE
 
 
 async def test_a_ledger_that_is_away_makes_a_failed_record_of_what_was_asked(
