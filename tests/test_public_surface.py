@@ -16,11 +16,11 @@ from solward import errors
 SURFACE = """
     Balances Completion CompletionRequest Effects GuardrailBlocked InvalidRequest
     LAMPORTS_PER_SOL LedgerError LedgerUnavailable Message Mint ProviderError ProviderSpec Quote
-    QuoteRequest SkillContext SkillError SkillSpec SolwardError SwapTransaction TokenBalance
-    ToolCall ToolDefinition TransactionError TransactionFailed TransactionRecord
-    TransactionStatus TransactionType VenueContext VenueSpec WRAPPED_SOL_MINT __version__
-    format_amount format_sol from_units hookimpl lamports_to_sol read_mint sol_to_lamports
-    to_units
+    QuoteRequest SkillContext SkillError SkillSpec SolwardError Stake StakeState
+    SwapTransaction TokenBalance ToolCall ToolDefinition TransactionError TransactionFailed
+    TransactionRecord TransactionStatus TransactionType VenueContext VenueSpec WRAPPED_SOL_MINT
+    __version__ format_amount format_sol from_units hookimpl lamports_to_sol read_mint
+    sol_to_lamports to_units
 """
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())

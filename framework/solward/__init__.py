@@ -45,6 +45,7 @@ from solward.skill import Effects, SkillSpec
 if TYPE_CHECKING:
     from solward.context import SkillContext
     from solward.ledger.mints import Mint, read_mint
+    from solward.ledger.stakes import Stake, StakeState
     from solward.ledger.token_list import WRAPPED_SOL_MINT
     from solward.operations.balances import Balances, TokenBalance
     from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
@@ -72,6 +73,8 @@ __all__ = [
     "SkillError",
     "SkillSpec",
     "SolwardError",
+    "Stake",
+    "StakeState",
     "SwapTransaction",
     "TokenBalance",
     "ToolCall",
@@ -98,6 +101,8 @@ _AT_FIRST_USE = {
     "SkillContext": "solward.context",
     "Mint": "solward.ledger.mints",
     "read_mint": "solward.ledger.mints",
+    "Stake": "solward.ledger.stakes",
+    "StakeState": "solward.ledger.stakes",
     "WRAPPED_SOL_MINT": "solward.ledger.token_list",
     "Balances": "solward.operations.balances",
     "TokenBalance": "solward.operations.balances",

@@ -14,6 +14,7 @@ from solders.instruction import Instruction
 from solward.errors import SkillError
 from solward.guardrails import Intent
 from solward.ledger.protocol import ReadLedger
+from solward.ledger.stakes import Stake, read_stakes
 from solward.ledger.token_list import TokenList
 from solward.operations.balances import Balances, read_balances
 from solward.record import TransactionRecord
@@ -88,6 +89,10 @@ class SkillContext:
         """SOL and token holdings of the wallet."""
         return await read_balances(self.ledger, self.tokens, self.wallet.address)
 
+    async def stakes(self) -> tuple[Stake, ...]:
+        """Every stake the wallet may unstake or withdraw."""
+        return await read_stakes(self.ledger, self.wallet.address)
+
     async def transfer(self, *, to: str, amount: Decimal | int) -> TransactionRecord:
         """Send `amount` SOL to an address."""
         return await self._operations.transfer(self.wallet.id, self._next(), to=to, amount=amount)
@@ -158,6 +163,26 @@ class SkillContext:
     async def unwrap_sol(self) -> TransactionRecord:
         """Turn all wrapped SOL of the wallet's associated account back into SOL."""
         return await self._operations.unwrap_sol(self.wallet.id, self._next())
+
+    async def stake(
+        self, *, amount: Decimal | int, validator: str | None = None
+    ) -> TransactionRecord:
+        """Stake `amount` SOL, rent included, with a vote account or the network's heaviest."""
+        return await self._operations.stake(
+            self.wallet.id, self._next(), amount=amount, validator=validator
+        )
+
+    async def unstake(self, *, stake_account: str) -> TransactionRecord:
+        """Deactivate a stake of the wallet's."""
+        return await self._operations.unstake(
+            self.wallet.id, self._next(), stake_account=stake_account
+        )
+
+    async def withdraw_stake(self, *, stake_account: str) -> TransactionRecord:
+        """Withdraw all of an inactive stake to the wallet."""
+        return await self._operations.withdraw_stake(
+            self.wallet.id, self._next(), stake_account=stake_account
+        )
 
     async def transact(
         self,

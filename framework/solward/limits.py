@@ -19,9 +19,10 @@ async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> 
     """
     async with database.read() as connection:
         used = await budgets.usage(connection, [scope], limits.daily_tokens, now_ms())
-        reserved = await budgets.reserved(connection, scope)
+        held = await budgets.reserved(connection, scope)
     spent = used[scope]
     counted = spent.units_last_day.get(budgets.SOL_ASSET, 0)
+    reserved = held.get(budgets.SOL_ASSET, 0)
     return {
         "maxSolPerTransaction": {"limit": _sol(limits.max_lamports_per_tx)},
         "maxTransactionsPerMinute": {
@@ -36,13 +37,18 @@ async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> 
             "left": _sol(_left(limits.daily_lamports, counted)),
         },
         "dailyTokens": {
-            mint: {
-                "limit": str(limit),
-                "spent": str(spent.units_last_day.get(mint, 0)),
-                "left": str(_left(limit, spent.units_last_day.get(mint, 0))),
-            }
+            mint: _tokens(limit, spent.units_last_day.get(mint, 0), held.get(mint, 0))
             for mint, limit in limits.daily_tokens.items()
         },
+    }
+
+
+def _tokens(limit: int, counted: int, reserved: int) -> dict[str, str]:
+    return {
+        "limit": str(limit),
+        "spent": str(counted - reserved),
+        "reserved": str(reserved),
+        "left": str(_left(limit, counted)),
     }
 
 

@@ -24,6 +24,7 @@ from solward.events import EventBus
 from solward.guardrails import DEFAULT_PROGRAMS, Policy, ScopeLimits
 from solward.home import Home
 from solward.ledger.protocol import Ledger
+from solward.ledger.stakes import Stake, read_stakes
 from solward.ledger.token_list import TokenList, token_list
 from solward.limits import limits_report
 from solward.localnet.node import Localnet
@@ -174,6 +175,11 @@ class Solward:
         """What a wallet holds; raises `WalletNotFound` or `LedgerError`."""
         wallet = await self.wallets.get(wallet_id)
         return await read_balances(self.ledger, self.tokens, wallet.address)
+
+    async def stakes(self, wallet_id: str) -> tuple[Stake, ...]:
+        """A wallet's stake accounts; raises `WalletNotFound` or `LedgerError`."""
+        wallet = await self.wallets.get(wallet_id)
+        return await read_stakes(self.ledger, wallet.address)
 
     async def transactions(
         self, wallet_id: str | None = None, *, limit: int = 50, before: str | None = None

@@ -12,6 +12,7 @@ from typing import Any
 from tests.matrix.row import Bad, Block, Params, Reads, Route, Row, Spends, crowded, given
 from tests.matrix.stand import FUNDS, SOL, Stand, stranger
 
+from solward.ledger.stakes import read_stakes
 from solward.ledger.token_list import WRAPPED_SOL_MINT
 from solward.localnet.market import POOLS
 from solward.transactions.request import ADMIN
@@ -19,9 +20,11 @@ from solward.transactions.request import ADMIN
 USDC = str(POOLS[0].mint)
 FEE = 5_000
 TOKEN_RENT = 2_039_280
+STAKE_RENT = 2_282_880
 # The limits of the service under the table, beside `PER_MINUTE`.
 MOST_SOL = Decimal("1.5")
 MOST_USDC_UNITS = 10 * 10**6
+_STAKED = Decimal("1.25")
 
 
 async def _spent(stand: Stand) -> int:
@@ -157,6 +160,62 @@ async def _unwrapped(stand: Stand, _params: Params, record: Mapping[str, Any]) -
     }
 
 
+# stakes
+
+
+async def _stake(stand: Stand) -> str:
+    record = await stand.operations.stake(stand.id, ADMIN, amount=_STAKED)
+    return str(record.details["stakeAccount"])
+
+
+async def _something_staked(stand: Stand) -> Params:
+    return {"stakeAccount": await _stake(stand)}
+
+
+async def _something_unstaked(stand: Stand) -> Params:
+    account = await _stake(stand)
+    await stand.operations.unstake(stand.id, ADMIN, stake_account=account)
+    return {"stakeAccount": account}
+
+
+async def _staked(stand: Stand, _params: Params, record: Mapping[str, Any]) -> Params:
+    (stake,) = await read_stakes(stand.api.service.ledger, stand.address)
+    assert (stake.address, stake.state) == (record["details"]["stakeAccount"], "activating")
+    assert stake.staker == stake.withdrawer == stand.address
+    assert stake.lamports == _STAKED * SOL
+    assert await _spent(stand) == _STAKED * SOL + FEE
+    return {"stakeAccount": stake.address, "validator": stake.validator, "amount": _STAKED}
+
+
+async def _unstaked(stand: Stand, params: Params, _record: Mapping[str, Any]) -> Params:
+    (stake,) = await read_stakes(stand.api.service.ledger, stand.address)
+    # Taken back in the epoch it was staked in, it never became active.
+    assert (stake.address, stake.state) == (params["stakeAccount"], "inactive")
+    amount = _STAKED - Decimal(STAKE_RENT).scaleb(-9)
+    return {**params, "validator": stake.validator, "amount": amount}
+
+
+async def _withdrawn(stand: Stand, params: Params, _record: Mapping[str, Any]) -> Params:
+    assert await read_stakes(stand.api.service.ledger, stand.address) == ()
+    assert await _spent(stand) == 3 * FEE
+    return {**params, "amount": _STAKED}
+
+
+async def _one_staked(stand: Stand) -> Params:
+    await _stake(stand)
+    return {}
+
+
+async def _stakes_told(stand: Stand, _params: Params) -> list[str]:
+    (stake,) = await read_stakes(stand.api.service.ledger, stand.address)
+    return [f"- {stake.address}: 1.25 SOL, activating"]
+
+
+async def _stakes_answered(stand: Stand) -> Params:
+    (stake,) = await read_stakes(stand.api.service.ledger, stand.address)
+    return {"stakes": [{"address": stake.address, "balance": _STAKED, "state": "activating"}]}
+
+
 # what reads
 
 
@@ -252,6 +311,34 @@ ROWS: Mapping[str, Row] = {
         # It takes no parameters: what is bad is that there is nothing.
         bad=Bad({}, "nothing to unwrap"),
         block=crowded(_something_wrapped),
+    ),
+    "stake_sol": Row(
+        route=Route("POST", "/stake"),
+        ready=given(amount=_STAKED),
+        does=Spends("stake", _staked),
+        bad=Bad({"amount": 1}, "amount must be at least 1.00228288 SOL"),
+        block=Block("max_per_tx", given(amount=Decimal("1.6"))),
+    ),
+    "unstake_sol": Row(
+        route=Route("POST", "/unstake"),
+        ready=_something_staked,
+        does=Spends("unstake", _unstaked),
+        bad=Bad({"stakeAccount": stranger()}, "stakeAccount"),
+        block=crowded(_something_staked),
+    ),
+    "withdraw_stake": Row(
+        route=Route("POST", "/withdraw-stake"),
+        ready=_something_unstaked,
+        does=Spends("withdraw_stake", _withdrawn),
+        bad=Bad({"stakeAccount": stranger()}, "stakeAccount"),
+        block=crowded(_something_unstaked),
+    ),
+    "list_stakes": Row(
+        route=Route("GET", "/stakes"),
+        ready=_one_staked,
+        does=Reads(_stakes_told, _stakes_answered),
+        bad=Bad({"state": "active"}, "state"),
+        block=_READS,
     ),
     "check_balance": Row(
         route=Route("GET", "/balance"),

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
-from solders.system_program import CreateAccountParams, create_account
+from solders.system_program import (
+    CreateAccountParams,
+    TransferParams,
+    create_account,
+    transfer,
+)
 from spl.token.instructions import initialize_account3
 from spl.token.models import InitializeAccount3Params
 from tests.localnet.wire_support import TOKEN, TOKEN_2022
@@ -83,6 +88,23 @@ async def test_minting_opens_the_account_once_and_pays_its_rent_exactly(
             assert record.details == {"mint": mint, "amount": amount, "account": account}
             assert await tokens.units(mint) == (await tokens.read(mint)).supply == units
             assert before - await tokens.lamports() == paid
+
+
+@both_programs
+async def test_lamports_sent_to_the_address_before_do_not_stop_minting(
+    tmp_path: Path, program: Pubkey
+) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        mint = await tokens.mint(program)
+        account = Pubkey.from_string(tokens.account(mint, program))
+        payer = tokens.stranger.pubkey()
+        gift = TransferParams(from_pubkey=payer, to_pubkey=account, lamports=1_000_000)
+        await tokens.land([transfer(gift)])
+        before = await tokens.lamports()
+        await mint_supply(tokens, mint, 1)
+        assert await tokens.units(mint) == 1_000_000
+        rent = RENT if program == TOKEN else RENT_2022
+        assert before - await tokens.lamports() == rent - 1_000_000 + FEE
 
 
 async def test_an_account_of_a_mint_with_many_extensions_costs_the_rent_of_its_own_size(

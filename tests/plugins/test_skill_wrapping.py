@@ -56,9 +56,8 @@ async def test_what_cannot_be_meant_is_refused_and_not_stored(
 async def test_a_refusal_names_the_rule_the_limit_and_what_is_left(tmp_path: Path) -> None:
     limits = ScopeLimits(max_lamports_per_tx=10**9, max_tx_per_minute=1)
     async with open_skills(tmp_path, limits=limits) as skills:
-        with pytest.raises(
-            GuardrailBlocked, match=r"max_per_tx: 1\.1 SOL is more than the 1 SOL allowed"
-        ):
+        text = r"max_per_tx: 1\.1 SOL is more than the 1 SOL allowed"
+        with pytest.raises(GuardrailBlocked, match=text):
             await skills.run("wrap_sol", amount=Decimal("1.1"))
         await skills.run("wrap_sol", amount=1)
         with pytest.raises(GuardrailBlocked, match=r"rate_limit: .* of the 1 allowed"):

@@ -1,11 +1,90 @@
-"""Wrapping by REST: what the contract answers, and what it refuses."""
+"""Staking and wrapping by REST: what the contract answers, and what it refuses."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.api import Api
+from tests.server.api import NOBODY, STRANGER, Api, serving_api
+
+from solward.errors import LedgerUnavailable
+from solward.ledger.client import RpcLedger
+
+
+def besides_details(answer: dict[str, Any], *more: str) -> dict[str, Any]:
+    """The record in an answer: without its details at the top level, and `more`."""
+    return {
+        name: value
+        for name, value in answer.items()
+        if name not in more and name not in answer["details"]
+    }
+
+
+async def advance(api: Api) -> None:
+    assert api.service.localnet is not None
+    await api.service.localnet.advance_epochs(1)
+
+
+async def states(api: Api, wallet: str) -> list[tuple[str, str, str]]:
+    found = (await api.get(f"/wallets/{wallet}/stakes")).json
+    assert list(found) == ["stakes"]
+    for each in found["stakes"]:
+        assert list(each) == ["address", "balance", "state"]
+    return [(each["address"], str(each["balance"]), each["state"]) for each in found["stakes"]]
+
+
+async def test_a_stake_is_made_listed_unstaked_and_withdrawn(api: Api) -> None:
+    wallet = await api.wallet(2)
+    assert await states(api, wallet) == []
+    staked = (await api.post(f"/wallets/{wallet}/stake", {"amount": 1.5})).json
+    account = staked["stakeAccount"]
+    assert (staked["type"], staked["status"]) == ("stake", "confirmed")
+    assert await states(api, wallet) == [(account, "1.5", "activating")]
+    await advance(api)
+    assert await states(api, wallet) == [(account, "1.5", "active")]
+
+    asked = {"stakeAccount": account}
+    answer = await api.post(f"/wallets/{wallet}/withdraw-stake", asked)
+    expected = f"stakeAccount: {account} is active; unstake it first"
+    assert (answer.status, answer.error) == (400, expected)
+    unstaked = (await api.post(f"/wallets/{wallet}/unstake", asked)).json
+    assert (unstaked["type"], unstaked["deactivated"]) == ("unstake", True)
+    assert await states(api, wallet) == [(account, "1.5", "deactivating")]
+    await advance(api)
+    assert await states(api, wallet) == [(account, "1.5", "inactive")]
+
+    withdrawn = (await api.post(f"/wallets/{wallet}/withdraw-stake", asked)).json
+    assert (withdrawn["type"], withdrawn["withdrawn"]) == ("withdraw_stake", True)
+    assert await states(api, wallet) == []
+    balance = (await api.get(f"/wallets/{wallet}/balance")).json
+    assert str(balance["sol"]) == "1.999985"
+    assert (await api.records(wallet))[:3] == [
+        besides_details(withdrawn, "withdrawn"),
+        besides_details(unstaked, "deactivated"),
+        besides_details(staked),
+    ]
+
+
+async def test_another_wallets_stake_is_not_to_be_touched(api: Api) -> None:
+    owner, other = await api.wallet(2), await api.wallet(1)
+    account = (await api.post(f"/wallets/{owner}/stake", {"amount": 1.5})).json["stakeAccount"]
+    before = await api.records(other)
+    for path, authority in (("unstake", "staker"), ("withdraw-stake", "withdrawer")):
+        answer = await api.post(f"/wallets/{other}/{path}", {"stakeAccount": account})
+        assert answer.status == 400
+        assert answer.error.startswith(f"stakeAccount: the {authority} of {account} is ")
+    assert await states(api, other) == []
+    assert await api.records(other) == before
+
+
+async def test_staking_twice_with_one_key_stakes_once(api: Api) -> None:
+    wallet = await api.wallet(2)
+    once = {"Idempotency-Key": "stake"}
+    first = await api.post(f"/wallets/{wallet}/stake", {"amount": 1.5}, headers=once)
+    again = await api.post(f"/wallets/{wallet}/stake", {"amount": 1.5}, headers=once)
+    assert (again.status, again.text) == (200, first.text)
+    assert len(await states(api, wallet)) == 1
 
 
 async def test_wrapping_and_unwrapping_answer_their_records_in_full(api: Api) -> None:
@@ -17,8 +96,7 @@ async def test_wrapping_and_unwrapping_answer_their_records_in_full(api: Api) ->
     assert (token["symbol"], token["rawBalance"]) == ("SOL", "250000000")
     unwrapped = (await api.post(f"/wallets/{wallet}/unwrap-sol")).json
     assert (unwrapped["type"], unwrapped["account"]) == ("unwrap_sol", wrapped["account"])
-    shown = [{key: value for key, value in answer.items() if key not in answer["details"]}
-             for answer in (unwrapped, wrapped)]  # fmt: skip
+    shown = [besides_details(unwrapped), besides_details(wrapped)]
     assert shown == (await api.records(wallet))[:2]
     balance = (await api.get(f"/wallets/{wallet}/balance")).json
     assert (str(balance["sol"]), balance["tokens"]) == ("0.99999", [])
@@ -27,6 +105,23 @@ async def test_wrapping_and_unwrapping_answer_their_records_in_full(api: Api) ->
 @pytest.mark.parametrize(
     ("path", "body", "text"),
     [
+        ("stake", {}, "amount is required and must be a number"),
+        ("stake", {"amount": "2"}, "amount must be a number"),
+        ("stake", {"amount": True}, "amount must be a number"),
+        ("stake", {"amount": -1}, "amount must be greater than 0"),
+        ("stake", {"amount": 2.0000000001}, "amount has more than 9 decimals"),
+        ("stake", {"amount": 1}, "amount must be at least 1.00228288 SOL: the network's minimum"
+         " delegation of 1 SOL and 0.00228288 SOL of rent"),
+        ("stake", {"amount": 2, "validator": 5}, "validator must be a string of 1 to 200"
+         " characters"),
+        ("stake", {"amount": 2, "validator": "me"}, "validator must be a base58 Solana address"),
+        ("stake", {"amount": 2, "validator": STRANGER}, "validator must be a validator's vote"
+         f" account; {STRANGER} is none on this network"),
+        ("unstake", {}, "stakeAccount is required and must be a string"),
+        ("unstake", {"stakeAccount": "me"}, "stakeAccount must be a base58 Solana address"),
+        ("withdraw-stake", {}, "stakeAccount is required and must be a string"),
+        ("withdraw-stake", {"stakeAccount": STRANGER}, "stakeAccount must be a stake account;"
+         f" {STRANGER} is none on this network"),
         ("wrap-sol", {}, "amount is required and must be a number"),
         ("wrap-sol", {"amount": "1"}, "amount must be a number"),
         ("wrap-sol", {"amount": True}, "amount must be a number"),
@@ -36,7 +131,7 @@ async def test_wrapping_and_unwrapping_answer_their_records_in_full(api: Api) ->
         ("wrap-sol", {"amount": 18446744074}, "amount is larger than the ledger can hold"),
         ("unwrap-sol", None, "There is nothing to unwrap: the wallet has no wrapped SOL account"),
     ],
-)
+)  # fmt: skip
 async def test_a_wrong_request_is_400_and_leaves_no_record(
     api: Api, path: str, body: Any, text: str
 ) -> None:
@@ -44,3 +139,36 @@ async def test_a_wrong_request_is_400_and_leaves_no_record(
     answer = await api.post(f"/wallets/{wallet}/{path}", body)
     assert (answer.status, answer.error) == (400, text)
     assert await api.records(wallet) == []
+
+
+async def test_the_stakes_of_no_wallet_are_404(api: Api) -> None:
+    answer = await api.get(f"/wallets/{NOBODY}/stakes")
+    assert (answer.status, answer.error) == (404, "Wallet not found")
+
+
+async def test_a_ledger_that_is_away_is_500_and_told(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wallet = await api.wallet()
+
+    async def away(*_given: Any, **_named: Any) -> None:
+        raise LedgerUnavailable("The ledger did not answer")
+
+    monkeypatch.setattr(RpcLedger, "program_accounts", away)
+    monkeypatch.setattr(RpcLedger, "stake_minimum_delegation", away)
+    answer = await api.get(f"/wallets/{wallet}/stakes")
+    assert (answer.status, answer.error) == (500, "The ledger did not answer")
+    answer = await api.post(f"/wallets/{wallet}/stake", {"amount": 2})
+    assert (answer.status, answer.error) == (500, "The ledger did not answer")
+    (record,) = await api.records(wallet)
+    assert (record["type"], record["status"]) == ("stake", "failed")
+
+
+async def test_a_stake_above_the_limit_is_blocked_with_its_rule(tmp_path: Path) -> None:
+    async with serving_api(tmp_path / "home", max_sol_per_transaction="1.2") as api:
+        wallet = await api.wallet(2)
+        answer = await api.post(f"/wallets/{wallet}/stake", {"amount": 1.5})
+        assert answer.status == 500
+        assert answer.error.startswith("Transaction blocked by guardrail max_per_tx: 1.5 SOL is")
+        assert (await api.records(wallet))[0]["status"] == "blocked"
+        assert await states(api, wallet) == []

@@ -15,6 +15,7 @@ from solward.ledger.protocol import (
     SignatureStatus,
     SimulationResult,
     TokenHolding,
+    VoteAccount,
 )
 from solward.ledger.transport import Transport
 
@@ -91,6 +92,37 @@ class RpcLedger:
             answer = await self._call("getMinimumBalanceForRentExemption", size, _CONFIRMED)
             self._rent[size] = _int(answer)
         return self._rent[size]
+
+    async def program_accounts(
+        self, program: str, *, size: int, offset: int, key: str
+    ) -> dict[str, Account]:
+        """Accounts of a program with `size` bytes of data that hold `key` at `offset`."""
+        filters = [{"dataSize": size}, {"memcmp": {"offset": offset, "bytes": key}}]
+        values = await self._call("getProgramAccounts", program, _BASE64 | {"filters": filters})
+        found: dict[str, Account] = {}
+        try:
+            for item in values:
+                account = _account(item["account"])
+                if account is not None:
+                    found[str(item["pubkey"])] = account
+        except (KeyError, TypeError):
+            raise _malformed("getProgramAccounts") from None
+        return found
+
+    async def stake_minimum_delegation(self) -> int:
+        """Lamports a stake must delegate at least."""
+        return _int(_value(await self._call("getStakeMinimumDelegation", _CONFIRMED)))
+
+    async def vote_accounts(self) -> tuple[VoteAccount, ...]:
+        """Vote accounts of the validators that are not delinquent."""
+        answer = await self._call("getVoteAccounts", _CONFIRMED)
+        try:
+            return tuple(
+                VoteAccount(str(item["votePubkey"]), _int(item["activatedStake"]))
+                for item in answer["current"]
+            )
+        except (KeyError, TypeError):
+            raise _malformed("getVoteAccounts") from None
 
     async def genesis_hash(self) -> str:
         """The cluster's genesis hash."""

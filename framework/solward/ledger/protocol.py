@@ -68,6 +68,14 @@ class TokenHolding:
     decimals: int
 
 
+@dataclass(frozen=True, slots=True)
+class VoteAccount:
+    """A validator's vote account and the lamports that are active on it in this epoch."""
+
+    address: str
+    activated_stake: int
+
+
 class ReadLedger(Protocol):
     """Reading, safe to hand to a plugin."""
 
@@ -88,6 +96,18 @@ class ReadLedger(Protocol):
 
     async def rent_exempt_minimum(self, size: int) -> int:
         """Lamports an account of `size` bytes must hold."""
+
+    async def program_accounts(
+        self, program: str, *, size: int, offset: int, key: str
+    ) -> dict[str, Account]:
+        """Accounts of a program with `size` bytes of data that hold the address `key` at
+        `offset`."""
+
+    async def stake_minimum_delegation(self) -> int:
+        """Lamports a stake must delegate at least."""
+
+    async def vote_accounts(self) -> tuple[VoteAccount, ...]:
+        """Vote accounts of the validators that are not delinquent."""
 
 
 class Ledger(ReadLedger, Protocol):

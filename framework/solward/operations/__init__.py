@@ -12,6 +12,7 @@ from solward.guardrails import Intent
 from solward.ledger.protocol import ReadLedger
 from solward.ledger.token_list import TokenList
 from solward.operations.launch import plan_launch
+from solward.operations.staking import plan_stake, plan_unstake, plan_withdraw_stake
 from solward.operations.swap import Venue, plan_swap
 from solward.operations.tokens import (
     plan_burn,
@@ -195,6 +196,30 @@ class Operations:
         """Turn all wrapped SOL of the wallet's associated account back into SOL."""
         plan = partial(plan_unwrap_sol, ledger=self._ledger)
         return await self._planned(wallet_id, actor, TransactionType.UNWRAP_SOL, {}, plan)
+
+    async def stake(
+        self, wallet_id: str, actor: Actor, *, amount: Decimal | int, validator: str | None = None
+    ) -> TransactionRecord:
+        """Stake `amount` SOL, rent included, with a vote account or the network's heaviest."""
+        asked = {"amount": amount} | ({} if validator is None else {"validator": validator})
+        plan = partial(plan_stake, ledger=self._ledger, amount=amount, validator=validator)
+        return await self._planned(wallet_id, actor, TransactionType.STAKE, asked, plan)
+
+    async def unstake(
+        self, wallet_id: str, actor: Actor, *, stake_account: str
+    ) -> TransactionRecord:
+        """Deactivate a stake of the wallet's."""
+        asked = {"stakeAccount": stake_account}
+        plan = partial(plan_unstake, ledger=self._ledger, stake_account=stake_account)
+        return await self._planned(wallet_id, actor, TransactionType.UNSTAKE, asked, plan)
+
+    async def withdraw_stake(
+        self, wallet_id: str, actor: Actor, *, stake_account: str
+    ) -> TransactionRecord:
+        """Withdraw all of an inactive stake to the wallet."""
+        asked = {"stakeAccount": stake_account}
+        plan = partial(plan_withdraw_stake, ledger=self._ledger, stake_account=stake_account)
+        return await self._planned(wallet_id, actor, TransactionType.WITHDRAW_STAKE, asked, plan)
 
     async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
         """Send a transaction somebody else drafted (a plugin skill)."""

@@ -202,7 +202,9 @@ async def open_account(
     ledger: ReadLedger, owner: Pubkey, mint: Mint, account: Pubkey
 ) -> tuple[int, tuple[Instruction, ...]]:
     """The lamports of rent and the instruction that open an associated account, if it is needed."""
-    if await ledger.account(str(account)) is not None:
+    found = await ledger.account(str(account))
+    # Lamports somebody sent to the address before do not open it.
+    if found is not None and found.owner == mint.program:
         return 0, ()
     rent = await ledger.rent_exempt_minimum(associated_account_size(mint))
     program = Pubkey.from_string(mint.program)

@@ -128,12 +128,12 @@ async def reserve(
     )
 
 
-async def reserved(connection: AsyncConnection, scope: str) -> int:
-    """The part of a scope's lamports in 24 hours that belongs to unfinished transactions."""
+async def reserved(connection: AsyncConnection, scope: str) -> dict[str, int]:
+    """asset -> the part of a scope's units in 24 hours that belongs to unfinished transactions."""
     unfinished = select(transactions.c.id).where(UNFINISHED)
-    statement = select(func.coalesce(func.sum(reservations.c.units), 0)).where(
-        reservations.c.transaction_id.in_(unfinished),
-        reservations.c.scope == scope,
-        reservations.c.asset == SOL_ASSET,
+    statement = (
+        select(reservations.c.asset, func.sum(reservations.c.units).label("units"))
+        .where(reservations.c.transaction_id.in_(unfinished), reservations.c.scope == scope)
+        .group_by(reservations.c.asset)
     )
-    return int((await connection.execute(statement)).scalar_one())
+    return {row.asset: int(row.units) for row in await connection.execute(statement)}

@@ -1,0 +1,228 @@
+"""Staking SOL with a validator, unstaking it, and withdrawing it.
+
+Each stake is an account of its own, at an address derived from the wallet and a random seed, so
+that the wallet's signature alone creates it; the wallet is its staker and its withdrawer.
+Layouts: solana-stake-interface. What the Stake program would refuse is told as bad input, before
+a fee is paid.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+
+from solders.instruction import AccountMeta, Instruction
+from solders.pubkey import Pubkey
+from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
+
+from solward.errors import InvalidRequest
+from solward.guardrails import Intent
+from solward.ledger.protocol import ReadLedger
+from solward.ledger.stakes import (
+    CLOCK_SYSVAR,
+    STAKE_ACCOUNT_BYTES,
+    STAKE_HISTORY_SYSVAR,
+    STAKE_PROGRAM,
+    VOTE_PROGRAM,
+    Stake,
+    StakeState,
+    read_stake,
+)
+from solward.money import format_sol, lamports_to_sol, sol_to_lamports
+from solward.operations.transfer import parse_address
+from solward.record import TransactionType
+from solward.transactions.request import Draft
+
+_PROGRAM = Pubkey.from_string(STAKE_PROGRAM)
+_RENT_SYSVAR = "SysvarRent111111111111111111111111111111111"
+# No longer read by the program, which still counts it among its accounts.
+_STAKE_CONFIG = "StakeConfig11111111111111111111111111111111"
+_INITIALIZE, _DELEGATE, _WITHDRAW, _DEACTIVATE = 0, 2, 4, 5
+# A seed has at most 32 bytes: 128 random bits as hex.
+_SEED_BYTES = 16
+_NO_LOCKUP = bytes(48)
+
+
+async def plan_stake(
+    wallet: str, *, ledger: ReadLedger, amount: object, validator: object = None
+) -> Draft:
+    """Put `amount` SOL, the account's rent reserve included, into a new stake.
+
+    Args:
+        validator: its vote account; None is the network's with the most active stake.
+
+    Raises:
+        InvalidRequest: the amount is none, or below what the network delegates at least and the
+            rent; the validator is no vote account.
+        LedgerError: the ledger did not answer.
+    """
+    lamports = sol_to_lamports(amount, "amount")
+    asked = None if validator is None else str(parse_address(validator, "validator"))
+    rent = await ledger.rent_exempt_minimum(STAKE_ACCOUNT_BYTES)
+    minimum = await ledger.stake_minimum_delegation()
+    if lamports < rent + minimum:
+        raise InvalidRequest(
+            f"amount must be at least {format_sol(rent + minimum)} SOL: the network's minimum"
+            f" delegation of {format_sol(minimum)} SOL and {format_sol(rent)} SOL of rent"
+        )
+    voter = await (_heaviest(ledger) if asked is None else _voter(ledger, asked))
+    owner, seed = Pubkey.from_string(wallet), secrets.token_hex(_SEED_BYTES)
+    stake = Pubkey.create_with_seed(owner, seed, _PROGRAM)
+    intent = Intent(
+        type=TransactionType.STAKE,
+        wallet=wallet,
+        lamports_out=lamports,
+        details={
+            "stakeAccount": str(stake),
+            "validator": voter,
+            "amount": lamports_to_sol(lamports),
+        },
+    )
+    create = create_account_with_seed(
+        CreateAccountWithSeedParams(
+            from_pubkey=owner,
+            to_pubkey=stake,
+            base=owner,
+            seed=seed,
+            lamports=lamports,
+            space=STAKE_ACCOUNT_BYTES,
+            owner=_PROGRAM,
+        )
+    )
+    authorities = bytes(owner) * 2 + _NO_LOCKUP
+    return Draft(
+        intent,
+        (
+            create,
+            _instruction(_INITIALIZE, authorities, _writable(stake), _readonly(_RENT_SYSVAR)),
+            _instruction(
+                _DELEGATE,
+                b"",
+                _writable(stake),
+                _readonly(voter),
+                _readonly(CLOCK_SYSVAR),
+                _readonly(STAKE_HISTORY_SYSVAR),
+                _readonly(_STAKE_CONFIG),
+                AccountMeta(owner, True, False),
+            ),
+        ),
+    )
+
+
+async def plan_unstake(wallet: str, *, ledger: ReadLedger, stake_account: object) -> Draft:
+    """Deactivate a stake, which cools down until the end of the epoch, as a rule.
+
+    Raises:
+        InvalidRequest: no stake account of which the wallet is the staker; not delegated, or
+            deactivated already.
+        LedgerError: the ledger did not answer.
+    """
+    stake = await _stake(ledger, stake_account)
+    if stake.staker != wallet:
+        raise InvalidRequest(
+            f"stakeAccount: the staker of {stake.address} is {stake.staker}, not this wallet"
+        )
+    if stake.validator is None:
+        raise InvalidRequest(f"stakeAccount: {stake.address} is not delegated; withdraw it instead")
+    if stake.state is StakeState.INACTIVE:
+        raise InvalidRequest(
+            f"stakeAccount: {stake.address} is inactive already; withdraw it instead"
+        )
+    if stake.state is StakeState.DEACTIVATING:
+        raise InvalidRequest(f"stakeAccount: {stake.address} is deactivating already; {_COOLING}")
+    intent = Intent(
+        type=TransactionType.UNSTAKE,
+        wallet=wallet,
+        details={
+            "stakeAccount": stake.address,
+            "validator": stake.validator,
+            "amount": lamports_to_sol(stake.delegated),
+        },
+    )
+    deactivate = _instruction(
+        _DEACTIVATE,
+        b"",
+        _writable(Pubkey.from_string(stake.address)),
+        _readonly(CLOCK_SYSVAR),
+        AccountMeta(Pubkey.from_string(wallet), True, False),
+    )
+    return Draft(intent, (deactivate,))
+
+
+async def plan_withdraw_stake(wallet: str, *, ledger: ReadLedger, stake_account: object) -> Draft:
+    """Withdraw all of an inactive stake, its rent reserve included, to the wallet.
+
+    Raises:
+        InvalidRequest: no stake account of which the wallet is the withdrawer; not inactive, or
+            locked.
+        LedgerError: the ledger did not answer.
+    """
+    stake = await _stake(ledger, stake_account)
+    if stake.withdrawer != wallet:
+        raise InvalidRequest(
+            f"stakeAccount: the withdrawer of {stake.address} is {stake.withdrawer}, not this"
+            " wallet"
+        )
+    if stake.state is not StakeState.INACTIVE:
+        raise InvalidRequest(
+            f"stakeAccount: {stake.address} is {stake.state}; {_BEFORE_WITHDRAWAL[stake.state]}"
+        )
+    if stake.is_locked:
+        raise InvalidRequest(f"stakeAccount: the lockup of {stake.address} is still in force")
+    owner = Pubkey.from_string(wallet)
+    intent = Intent(
+        type=TransactionType.WITHDRAW_STAKE,
+        wallet=wallet,
+        details={"stakeAccount": stake.address, "amount": lamports_to_sol(stake.lamports)},
+    )
+    withdraw = _instruction(
+        _WITHDRAW,
+        struct.pack("<Q", stake.lamports),
+        _writable(Pubkey.from_string(stake.address)),
+        _writable(owner),
+        _readonly(CLOCK_SYSVAR),
+        _readonly(STAKE_HISTORY_SYSVAR),
+        AccountMeta(owner, True, False),
+    )
+    return Draft(intent, (withdraw,))
+
+
+_COOLING = "it can be withdrawn once it is inactive, at the end of the epoch as a rule"
+_BEFORE_WITHDRAWAL = {
+    StakeState.ACTIVATING: "unstake it first",
+    StakeState.ACTIVE: "unstake it first",
+    StakeState.DEACTIVATING: _COOLING,
+}
+
+
+async def _stake(ledger: ReadLedger, given: object) -> Stake:
+    return await read_stake(ledger, str(parse_address(given, "stakeAccount")), "stakeAccount")
+
+
+async def _heaviest(ledger: ReadLedger) -> str:
+    """The vote account with the most active stake; of equal ones the first by address."""
+    found = await ledger.vote_accounts()
+    if not found:
+        raise InvalidRequest("validator is required: the network names no validator to stake with")
+    return min(found, key=lambda each: (-each.activated_stake, each.address)).address
+
+
+async def _voter(ledger: ReadLedger, address: str) -> str:
+    account = await ledger.account(address)
+    if account is None or account.owner != VOTE_PROGRAM:
+        raise InvalidRequest(
+            f"validator must be a validator's vote account; {address} is none on this network"
+        )
+    return address
+
+
+def _instruction(kind: int, data: bytes, *accounts: AccountMeta) -> Instruction:
+    return Instruction(_PROGRAM, kind.to_bytes(4, "little") + data, list(accounts))
+
+
+def _writable(account: Pubkey) -> AccountMeta:
+    return AccountMeta(account, False, True)
+
+
+def _readonly(account: str) -> AccountMeta:
+    return AccountMeta(Pubkey.from_string(account), False, False)

@@ -1,0 +1,79 @@
+"""What was spent counts for 24 hours and for 60 seconds, to the millisecond, whatever the date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.transactions.engine_bench import LIMITS, Bench, open_bench
+
+from solward.clock import DAY_MS, MINUTE_MS
+from solward.errors import GuardrailBlocked
+from solward.transactions import reservation
+from solward.transactions.request import ADMIN
+
+# Two seconds before a day of the calendar, a month and a year end.
+NEARLY_MIDNIGHT = int(datetime(2026, 12, 31, 23, 59, 58, tzinfo=UTC).timestamp() * 1_000)
+
+
+class Clock:
+    """The time at which transactions are judged."""
+
+    def __init__(self) -> None:
+        self.ms = NEARLY_MIDNIGHT
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@contextmanager
+def clock() -> Iterator[Clock]:
+    made = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reservation, "now_ms", made)
+        yield made
+
+
+async def refused(bench: Bench, rule: str) -> None:
+    trial = await bench.engine.dry_run(bench.wallet.id, ADMIN, bench.draft(1))
+    assert trial.verdict.rule == rule
+    with pytest.raises(GuardrailBlocked) as caught:
+        await bench.transfer(1)
+    assert caught.value.rule == rule
+
+
+async def test_26_midnight_gives_nothing_back_and_24_hours_do(tmp_path: Path) -> None:
+    limits = replace(LIMITS, max_tx_per_minute=None)
+    with clock() as now:
+        async with open_bench(tmp_path, limits=limits, sol=20) as bench:
+            first = now.ms
+            for _ in range(4):
+                await bench.transfer(2)
+            now.ms += 1_000
+            await bench.transfer(2)
+            for later in (NEARLY_MIDNIGHT + 2_000, first + DAY_MS // 2, first + DAY_MS - 1):
+                now.ms = later
+                await refused(bench, "daily_limit")
+            now.ms = first + DAY_MS
+            # Four of the five are a day old; the fifth is not.
+            for _ in range(4):
+                await bench.transfer(2)
+            await refused(bench, "daily_limit")
+
+
+async def test_26_a_minute_slides_too(tmp_path: Path) -> None:
+    with clock() as now:
+        async with open_bench(tmp_path, limits=replace(LIMITS, daily_lamports=None)) as bench:
+            first = now.ms
+            for _ in range(5):
+                await bench.transfer(1)
+                now.ms += 10_000
+            now.ms = first + MINUTE_MS - 1
+            await refused(bench, "rate_limit")
+            now.ms = first + MINUTE_MS
+            await bench.transfer(1)
+            await refused(bench, "rate_limit")
