@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 from solward.errors import ConfigError
-from solward.settings import DEVELOPMENT_SECRET, Settings, default_home, forget_secrets
+from solward.masking import forget_secrets
+from solward.provider import ProviderContext, ProviderSpec
+from solward.settings import DEVELOPMENT_SECRET, Settings, default_home, lent_to_providers
 
 CANARY = "canary-4f1d0c9e7b-do-not-show-me-anywhere"
 MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
@@ -206,5 +209,33 @@ def test_masked_shows_collections_as_they_are_written() -> None:
 
 def test_secrets_leave_the_environment_and_the_rest_stays() -> None:
     environment = {**SECRETS, "API_PORT": "1", "PATH": "/bin", "keystore_passphrase": CANARY}
-    forget_secrets(environment)
+    forget_secrets(Settings, environment)
     assert environment == {"API_PORT": "1", "PATH": "/bin"}
+
+
+def test_a_provider_is_lent_its_own_key_and_address_and_never_solwards_secrets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8080/v1/")
+    monkeypatch.setenv("ACME_KEY", "acme")
+    settings = Settings()
+    spec = ProviderSpec("p", "m", {}, "OPENAI_API_KEY", "OPENAI_BASE_URL")
+    assert settings.lend(spec) == ProviderContext(CANARY, "http://127.0.0.1:8080/v1")
+    assert CANARY not in repr(settings.lend(spec))
+    assert settings.lend(replace(spec, secret_env="ACME_KEY", base_url_env=None)) == (
+        ProviderContext("acme")
+    )
+    assert settings.lend(ProviderSpec("p", "m", {}, "NOT_SET")) == ProviderContext()
+    assert lent_to_providers("OPENAI_API_KEY")
+    assert lent_to_providers("ACME_KEY")
+    for own in ("API_SECRET", "KEYSTORE_PASSPHRASE", "SOLANA_RPC_URL", "DATABASE_URL"):
+        assert not lent_to_providers(own)
+
+
+def test_a_vendors_address_must_be_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GEMINI_API_BASE", "localhost:8080")
+    with pytest.raises(ConfigError, match="GEMINI_API_BASE: expected an http"):
+        Settings()

@@ -35,9 +35,11 @@ from solward.provider import (
     Completion,
     CompletionRequest,
     Message,
+    ProviderContext,
     ProviderSpec,
     ToolCall,
     ToolDefinition,
+    Usage,
 )
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.skill import Effects, SkillSpec
@@ -65,6 +67,7 @@ __all__ = [
     "LedgerUnavailable",
     "Message",
     "Mint",
+    "ProviderContext",
     "ProviderError",
     "ProviderSpec",
     "Quote",
@@ -84,6 +87,7 @@ __all__ = [
     "TransactionRecord",
     "TransactionStatus",
     "TransactionType",
+    "Usage",
     "VenueContext",
     "VenueSpec",
     "__version__",

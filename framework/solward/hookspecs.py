@@ -7,7 +7,7 @@ needed may be left out, a default value or another name is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -15,7 +15,13 @@ import pluggy
 if TYPE_CHECKING:
     from solward.context import SkillContext
     from solward.guardrails import Effects, Intent
-    from solward.provider import Completion, CompletionRequest, ProviderSpec
+    from solward.provider import (
+        Completion,
+        CompletionRequest,
+        ProviderContext,
+        ProviderSpec,
+        Usage,
+    )
     from solward.skill import SkillSpec
     from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
 
@@ -53,16 +59,34 @@ def provider_spec() -> ProviderSpec:
 
 
 @hookspec(firstresult=True)
-async def provider_complete(request: CompletionRequest, options: Mapping[str, Any]) -> Completion:
+async def provider_complete(
+    request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+) -> Completion:
     """Answer one completion: text, tool calls, or both.
 
     Args:
         options: valid by the declared schema, defaults applied.
+        context: the provider's own secret and address.
 
     Raises:
         ProviderError: the vendor failed.
     """
     raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+async def provider_stream(
+    request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+) -> AsyncIterator[str | Usage]:
+    """Answer in pieces of text, as an async generator, for a person who reads along. Optional.
+
+    The last piece may be a `Usage`. Tool calls are not run in a chat, and are left out.
+
+    Raises:
+        ProviderError: the vendor failed.
+    """
+    raise NotImplementedError
+    yield  # makes this a generator, which is what an implementation must be
 
 
 @hookspec(firstresult=True)

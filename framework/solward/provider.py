@@ -16,6 +16,9 @@ class ProviderSpec:
         default_model: used where no model is named.
         options: JSON Schema 2020-12 of the provider's options, an object.
         secret_env: environment variable of its API key; None when it needs none.
+        base_url_env: environment variable of the address it calls instead of its vendor's own;
+            None when there is none to choose. An address is configuration only: what a caller
+            could set would be sent the key.
         is_llm: False for a provider that is not a language model (the rule-based demo).
         demo: loaded only when the service runs with `--demo`.
     """
@@ -24,8 +27,22 @@ class ProviderSpec:
     default_model: str
     options: Mapping[str, Any]
     secret_env: str | None = None
+    base_url_env: str | None = None
     is_llm: bool = True
     demo: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderContext:
+    """What a provider is lent for one completion, by what its declaration names.
+
+    Attributes:
+        secret: value of `secret_env`, None when it is not set or none is declared.
+        base_url: value of `base_url_env` without trailing slashes, None for the vendor's own.
+    """
+
+    secret: str | None = field(default=None, repr=False)
+    base_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +70,8 @@ class CompletionRequest:
         observation: the agent's current observation as data, for providers that are no language
             models; language models read the same facts in `messages`.
         strategy: the agent's strategy, likewise also part of `system`.
+        max_output_tokens: most tokens to answer with, by the agent's token budget; None is as
+            the options say.
     """
 
     model: str
@@ -61,6 +80,7 @@ class CompletionRequest:
     tools: tuple[ToolDefinition, ...] = ()
     observation: Mapping[str, Any] = field(default_factory=dict)
     strategy: str = ""
+    max_output_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +92,31 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one completion as the vendor counted them, cached and reasoning ones included.
+
+    Attributes:
+        cost_nanousd: estimated price in billionths of a US dollar, None when it is not known.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_nanousd: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        """All of them."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
-    """What the model answered: its text, None when there was none, and its tool calls."""
+    """What the model answered: its text, None when there was none, and its tool calls.
+
+    Attributes:
+        usage: what it took, None when the vendor did not say.
+    """
 
     text: str | None
     tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage | None = None

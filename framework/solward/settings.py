@@ -7,8 +7,7 @@ appear in `repr`, in an error or in `Settings.masked`.
 from __future__ import annotations
 
 import ipaddress
-import os
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,11 +15,13 @@ from urllib.parse import urlsplit
 
 import platformdirs
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 from solders.pubkey import Pubkey
 
 from solward.errors import ConfigError, InvalidRequest
+from solward.masking import shown
 from solward.money import U64_MAX, sol_to_lamports
+from solward.vendors import VendorSettings, http_address
 
 # Known to everybody who read this line, hence good for a loopback address and play money only.
 DEVELOPMENT_SECRET = "solward-development-secret-change-me"  # noqa: S105 - it is meant to be known
@@ -30,15 +31,7 @@ MIN_SECRET_BYTES = 32
 MAINNET = "mainnet-beta"
 DASHBOARD_ORIGINS = ("http://localhost:3000", "http://127.0.0.1:3000")
 
-_MASK = "********"
 _DEPENDENT = "default_factory_not_called"
-_SECRETS = (
-    "api_secret",
-    "keystore_passphrase",
-    "solana_rpc_url",
-    "database_url",
-    "jupiter_api_key",
-)
 
 Network = Literal["localnet", "devnet", "testnet", "mainnet-beta"]
 
@@ -52,7 +45,7 @@ def _network_of(data: dict[str, Any]) -> Network:
     return "localnet" if data.get("solana_rpc_url") is None else "devnet"
 
 
-class Settings(BaseSettings):
+class Settings(VendorSettings):
     """Everything configurable, checked. Keyword arguments win over the environment.
 
     Raises:
@@ -135,16 +128,14 @@ class Settings(BaseSettings):
     @field_validator("solana_rpc_url")
     @classmethod
     def _rpc_address(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not _is_http(value.get_secret_value()):
-            raise ValueError("expected an http:// or https:// address")
+        if value is not None:
+            http_address(value.get_secret_value())
         return value
 
     @field_validator("jupiter_api_url")
     @classmethod
     def _http_address(cls, value: str | None) -> str | None:
-        if value is not None and not _is_http(value):
-            raise ValueError("expected an http:// or https:// address")
-        return value
+        return None if value is None else http_address(value)
 
     @field_validator("solward_home", "keystore_key_file")
     @classmethod
@@ -268,18 +259,17 @@ class Settings(BaseSettings):
 
     def masked(self) -> dict[str, str]:
         """Every variable and its value as text, for people; secrets as asterisks."""
-        return {name.upper(): _shown(name, getattr(self, name)) for name in type(self).model_fields}
+        public = {"api_secret": "the development secret"} if self.development_secret else {}
+        return {
+            name.upper(): public.get(name, shown(name, getattr(self, name)))
+            for name in type(self).model_fields
+        }
 
 
-def forget_secrets(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Take the secrets `Settings` has read out of the environment; for a process's entry point.
-
-    Child processes and crash reports see the environment. What the kernel shows of the process's
-    first environment cannot be changed from here.
-    """
-    for name in list(environ):
-        if name.lower() in _SECRETS:
-            del environ[name]
+def lent_to_providers(variable: str) -> bool:
+    """Whether a provider may name this environment variable as its secret or its address."""
+    field = variable.lower()
+    return field in VendorSettings.model_fields or field not in Settings.model_fields
 
 
 def _explain(item: Any) -> str:
@@ -288,34 +278,8 @@ def _explain(item: Any) -> str:
     return f"{str(item['loc'][0]).upper()}: {text}" if item["loc"] else text
 
 
-def _is_http(address: str) -> bool:
-    try:
-        parts = urlsplit(address)
-        return parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        return False
-
-
 def _check_address(address: str) -> None:
     try:
         Pubkey.from_string(address)
     except ValueError:
         raise ValueError(f"expected base58 addresses; {address!r} is none") from None
-
-
-def _shown(name: str, value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, SecretStr):
-        secret = value.get_secret_value()
-        if name == "api_secret" and secret == DEVELOPMENT_SECRET:
-            return "the development secret"
-        parts = urlsplit(secret) if name.endswith("_url") else None
-        if parts is not None and parts.scheme and parts.hostname:
-            return f"{parts.scheme}://{parts.hostname}/{_MASK}"
-        return _MASK
-    if isinstance(value, Mapping):
-        return ",".join(f"{mint}={units}" for mint, units in sorted(value.items()))
-    if isinstance(value, frozenset):
-        return ",".join(sorted(value))
-    return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -13,7 +13,8 @@ import click
 from solward import logs
 from solward.errors import ConfigError, HomeLocked, KeystoreError, PluginError, StoreError
 from solward.localnet.errors import LedgerLocked, LedgerMismatch
-from solward.settings import Settings, forget_secrets
+from solward.masking import forget_secrets
+from solward.settings import Settings
 from solward.wallets.hardening import forbid_core_dumps
 
 EXIT_REFUSED = 2
@@ -54,7 +55,7 @@ def overridden(host: str | None, port: int | None) -> Settings:
     given: dict[str, Any] = {"api_host": host, "api_port": port}
     settings = Settings(**{name: value for name, value in given.items() if value is not None})
     settings.check_serving()
-    forget_secrets()
+    forget_secrets(Settings)
     return settings
 
 

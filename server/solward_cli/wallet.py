@@ -31,14 +31,15 @@ def import_(file: Path, name: str | None) -> None:
     import asyncio
 
     from solward.errors import InvalidRequest
-    from solward.settings import Settings, forget_secrets
+    from solward.masking import forget_secrets
+    from solward.settings import Settings
     from solward.wallets.hardening import forbid_core_dumps
     from solward_cli.running import refusals, refuse
 
     forbid_core_dumps()
     with refusals():
         settings = Settings()
-        forget_secrets()
+        forget_secrets(Settings)
         try:
             made = asyncio.run(_import(settings, file, name or file.stem))
         except InvalidRequest as error:

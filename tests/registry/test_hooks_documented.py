@@ -9,7 +9,7 @@ from tests.registry.plugin_dists import Shelf
 
 from solward import hookspecs
 from solward.registry import ProblemCode, load_registry
-from solward.registry.contract import HOOKS
+from solward.registry.contract import HOOKS, OPTIONAL
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "hooks.md").read_text()
@@ -19,9 +19,12 @@ SPECIFIED = [name for name, each in vars(hookspecs).items() if hasattr(each, "so
 
 def signature(hook: str) -> str:
     function = getattr(hookspecs, hook)
-    prefix = "async " if inspect.iscoroutinefunction(function) else ""
-    text = str(inspect.signature(function)).replace("'", "")
-    return f"{prefix}def {hook}{text}"
+    awaited = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    parameters, _, answer = str(inspect.signature(function)).replace("'", "").partition(" -> ")
+    line = f"{'async ' if awaited else ''}def {hook}{parameters} -> {answer}"
+    if len(line) <= 100:
+        return line
+    return line.replace("(", "(\n    ", 1).replace(") ->", "\n) ->")
 
 
 @pytest.mark.parametrize("hook", SPECIFIED)
@@ -35,7 +38,8 @@ def test_no_other_hook_is_documented() -> None:
 
 
 def test_every_hook_belongs_to_one_documented_group() -> None:
-    assert sorted(hook for hooks in HOOKS.values() for hook in hooks) == sorted(SPECIFIED)
+    grouped = [hook for hooks in (*HOOKS.values(), *OPTIONAL.values()) for hook in hooks]
+    assert sorted(grouped) == sorted(SPECIFIED)
     assert [group for group in HOOKS if f"`{group}`" not in PAGE] == []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
 T = TypeVar("T")
@@ -26,6 +26,20 @@ async def contained(work: Awaitable[T]) -> T:
         raise
     except BaseException as error:
         raise PluginCrash(f"{type(error).__name__} from a plugin") from error
+
+
+async def contained_stream(pieces: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Pass on what plugin code generates, with the same guard; closed with its consumer."""
+    try:
+        async for piece in pieces:
+            yield piece
+    except (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise PluginCrash(f"{type(error).__name__} from a plugin") from error
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
 
 
 def contained_call(function: Callable[P, T]) -> Callable[P, T]:

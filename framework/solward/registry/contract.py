@@ -15,6 +15,7 @@ from solward import hookspecs
 from solward.provider import ProviderSpec
 from solward.registry.discovery import GUARDRAILS, PROVIDERS, SKILLS, VENUES
 from solward.registry.problems import ProblemCode, Rejected, described
+from solward.settings import lent_to_providers
 from solward.skill import Effects, SkillSpec
 from solward.venue import VenueSpec
 
@@ -24,6 +25,9 @@ HOOKS = {
     VENUES: ("venue_spec", "venue_quote", "venue_swap"),
     GUARDRAILS: ("guardrail_check",),
 }
+
+# Hooks a plugin may leave out.
+OPTIONAL = {PROVIDERS: ("provider_stream",)}
 
 MAX_DESCRIPTION = 1_024
 MAX_TIMEOUT_S = 600.0
@@ -48,8 +52,10 @@ def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> No
             if implementation.plugin is plugin:
                 _check_place(group, caller, implementation, found)
                 found[caller.name] = implementation.function
-    for hook in HOOKS[group]:
+    for hook in (*HOOKS[group], *OPTIONAL.get(group, ())):
         if hook not in found:
+            if hook not in HOOKS[group] and not hasattr(plugin, hook):
+                continue
             marked = "without @hookimpl" if hasattr(plugin, hook) else "not there"
             raise _broken(f"{hook} is {marked}")
         _check_function(hook, found[hook])
@@ -63,9 +69,9 @@ def _check_place(
 ) -> None:
     hook = caller.name
     if not caller.has_spec():
-        known = ", ".join(HOOKS[group])
+        known = ", ".join((*HOOKS[group], *OPTIONAL.get(group, ())))
         raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is no hook; {group} has {known}")
-    if hook not in HOOKS[group]:
+    if hook not in (*HOOKS[group], *OPTIONAL.get(group, ())):
         raise Rejected(ProblemCode.BAD_HOOK, f"{hook} is not a hook of {group}")
     if implementation.wrapper or implementation.hookwrapper:
         raise Rejected(ProblemCode.BAD_HOOK, f"{hook} must not be a wrapper")
@@ -76,7 +82,10 @@ def _check_place(
 def _check_function(hook: str, function: Callable[..., Any]) -> None:
     specification = getattr(hookspecs, hook)
     must_be_async = inspect.iscoroutinefunction(specification)
-    if inspect.iscoroutinefunction(function) != must_be_async:
+    if inspect.isasyncgenfunction(specification):
+        if not inspect.isasyncgenfunction(function):
+            raise _broken(f"{hook} must be an async generator: `async def` with `yield`")
+    elif inspect.iscoroutinefunction(function) != must_be_async:
         raise _broken(f"{hook} must be defined with `{'async ' if must_be_async else ''}def`")
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.default is not parameter.empty:
@@ -125,9 +134,14 @@ def check_provider(spec: ProviderSpec) -> None:
     """Raises `Rejected`, naming the first field of `ProviderSpec` that is out of range."""
     if not isinstance(spec.default_model, str) or not spec.default_model.strip():
         raise _broken("default_model must name a model")
-    secret = spec.secret_env
-    if secret is not None and not (isinstance(secret, str) and _VARIABLE.fullmatch(secret)):
-        raise _broken("secret_env must be an environment variable's name or None")
+    for field in ("secret_env", "base_url_env"):
+        variable = getattr(spec, field)
+        if variable is None:
+            continue
+        if not isinstance(variable, str) or not _VARIABLE.fullmatch(variable):
+            raise _broken(f"{field} must be an environment variable's name or None")
+        if not lent_to_providers(variable):
+            raise _broken(f"{field} must not be {variable}, which is Solward's own")
     if not isinstance(spec.is_llm, bool) or not isinstance(spec.demo, bool):
         raise _broken("is_llm and demo must be True or False")
 

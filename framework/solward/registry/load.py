@@ -151,6 +151,7 @@ def _provider(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedProv
         candidate.version,
         Parameters(schema),
         manager.bind("provider_complete", plugin),
+        manager.bind("provider_stream", plugin) if hasattr(plugin, "provider_stream") else None,
     )
 
 

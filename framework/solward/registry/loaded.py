@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from solward.guardrails import ExtraRule
-from solward.provider import Completion, CompletionRequest, ProviderSpec, ToolDefinition
-from solward.registry.contain import contained
+from solward.provider import (
+    Completion,
+    CompletionRequest,
+    ProviderContext,
+    ProviderSpec,
+    ToolDefinition,
+    Usage,
+)
+from solward.registry.contain import contained, contained_stream
 from solward.registry.params import Parameters
 from solward.registry.problems import Problem
 from solward.skill import SkillSpec
@@ -18,6 +25,8 @@ if TYPE_CHECKING:
     from solward.context import SkillContext
 
 HookCall = Callable[..., Any]
+
+NOTHING_LENT = ProviderContext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +54,52 @@ class LoadedSkill:
 
 @dataclass(frozen=True, slots=True)
 class LoadedProvider:
-    """A language model provider, or a demo that takes one's place."""
+    """A language model provider, or a demo that takes one's place.
+
+    Attributes:
+        stream_call: its `provider_stream` hook, None when it has none.
+    """
 
     spec: ProviderSpec
     distribution: str
     version: str
     options: Parameters = field(repr=False)
     call: HookCall = field(repr=False)
+    stream_call: HookCall | None = field(default=None, repr=False)
 
     def validate_options(self, options: object) -> dict[str, Any]:
         """A copy of `options` with defaults applied; raises `InvalidRequest`."""
         return self.options.validate(options)
 
     async def complete(
-        self, request: CompletionRequest, options: Mapping[str, Any] | None = None
+        self,
+        request: CompletionRequest,
+        options: Mapping[str, Any] | None = None,
+        context: ProviderContext = NOTHING_LENT,
     ) -> Completion:
         """One completion; raises what the provider raises, `InvalidRequest` on bad options."""
         valid = self.validate_options({} if options is None else options)
-        completion: Completion = await contained(self.call(request=request, options=valid))
+        call = self.call(request=request, options=valid, context=context)
+        completion: Completion = await contained(call)
         return completion
+
+    async def stream(
+        self,
+        request: CompletionRequest,
+        options: Mapping[str, Any] | None = None,
+        context: ProviderContext = NOTHING_LENT,
+    ) -> AsyncIterator[str | Usage]:
+        """One answer in pieces, in a single one where the provider cannot stream; as `complete`."""
+        if self.stream_call is None:
+            completion = await self.complete(request, options, context)
+            yield completion.text or ""
+            if completion.usage is not None:
+                yield completion.usage
+            return
+        valid = self.validate_options({} if options is None else options)
+        pieces = self.stream_call(request=request, options=valid, context=context)
+        async for piece in contained_stream(pieces):
+            yield piece
 
 
 @dataclass(frozen=True, slots=True)
