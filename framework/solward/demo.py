@@ -19,15 +19,17 @@ _WALLET_TAG = "solward-demo"
 _SAVINGS_TAG = "solward-demo-savings"
 
 # A first minute that tells a story in the transaction list, then a routine. Within the default
-# limits for days: never more than 5 transactions a minute (limit 5), and of SOL 0.1 once and then
-# 0.006 a minute, 8.64 a day (limit 10).
-_STRATEGY = """\
+# limits for days, and with room for a visitor: never more than 5 transactions a minute (limit 5);
+# the largest is the stake's 1.1 SOL (limit 2, least 1.00228288); and of SOL 1.2 once and then
+# 0.004 a minute, 5.76 a day, so at most 6.96 in 24 hours (limit 10).
+STRATEGY = """\
 # Rules of the demo provider, which is not a language model. The first that matches is taken.
-when balance.SOL < 0.5 do airdrop amount=1
+when balance.SOL < 0.5 do airdrop amount=2
 when cycle == 2 do launch_token name="Demo Token" symbol=DEMO
 when cycle == 3 do swap inputToken=SOL outputToken=USDC amount=0.05
-when cycle == 4 do wrap_sol amount=0.05
-every 6 cycles when cycle > 12 do swap inputToken=SOL outputToken=USDC amount=0.002
+when cycle == 4 do stake_sol amount=1.1
+when cycle == 5 do wrap_sol amount=0.05
+every 6 cycles when cycle > 12 do swap inputToken=SOL outputToken=USDC amount=0.001
 every 4 cycles when cycle > 12 do transfer to={savings} amount=0.001
 always do wait
 """
@@ -81,7 +83,7 @@ async def _agent(service: Solward, wallet: Wallet, savings: Wallet) -> Agent:
             "walletId": wallet.id,
             "llmProvider": PROVIDER,
             "llmModel": PROVIDER,
-            "strategy": _STRATEGY.format(savings=savings.address),
+            "strategy": STRATEGY.format(savings=savings.address),
             "loopIntervalMs": LOOP_INTERVAL_MS,
         }
     )

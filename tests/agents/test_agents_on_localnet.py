@@ -89,12 +89,12 @@ async def test_the_demo_agent_acts_by_itself_and_survives_a_restart(tmp_path: Pa
     async with opened(tmp_path) as service:
         seed = await seed_demo(service)
         decision = await first_decision(service, seed)
-        assert decision.action == 'airdrop({"amount":1})'
+        assert decision.action == 'airdrop({"amount":2})'
         assert "not a language model" in decision.reasoning
         [record] = await service.transactions(seed.wallet.id)
         assert (record.type, record.status) == ("airdrop", TransactionStatus.CONFIRMED)
         assert record.agent_id == seed.agent.id
-        assert await on_ledger(service, seed.wallet.address) == SOL
+        assert await on_ledger(service, seed.wallet.address) == 2 * SOL
         assert (await service.agents.get(seed.agent.id)).to_json()["isLlm"] is False
         assert await service.audit.verify() >= 1
     async with opened(tmp_path) as service:
