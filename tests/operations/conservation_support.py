@@ -190,14 +190,14 @@ class World:
         fact = Fact(address, own[0] if own else None)
         said = Told()
         if record.status is TransactionStatus.CONFIRMED:
-            assert fact.landed is not None
+            assert own, "confirmed, and not on the ledger"
             if record.type == "token_launch":
                 self.books.decimals[record.details["mint"]] = record.details["decimals"]
             said = told(record, self.books.decimals)
             if record.type in PAYS_RENT:
-                fact = replace(fact, rent=await rent_of(self.bench, fact.landed))
+                fact = replace(fact, rent=await rent_of(self.bench, own[0]))
             if said.other is not None:
-                assert fact.landed.change(said.other[0]) == said.other[1], record.type
+                assert own[0].change(said.other[0]) == said.other[1], record.type
         self.books.facts[record.id] = fact
         for who, wallet in enumerate(self.wallets):
             lamports = sum(each.change(wallet.address) for each in by_owner)
@@ -286,6 +286,8 @@ class World:
                     to_pubkey=Pubkey.from_string(wallet.address),
                     lamports=5 * SOL,
                 )
+                # On a blockhash of its own, for it may have given the same before.
+                await self.bench.localnet.advance_slots(1)
                 await TokenBench(self.bench, self.stranger).land([transfer(pay)])
         await self.watch.check(self.bench)
 
@@ -316,7 +318,7 @@ def _grown(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
 async def open_world(
     home: Path, limits: Limits, blocked: str, counts: Counter[tuple[str, str]]
 ) -> AsyncIterator[World]:
-    """Open everything; each wallet holds 10 SOL, and so does a stranger."""
+    """Open everything; each wallet holds 10 SOL, and a stranger 1,000."""
     options: Any = {"limits": limits.wallet, "blocked": frozenset({blocked})}
     async with open_swaps(home, **options) as swaps:
         bench = swaps.bench
@@ -326,8 +328,8 @@ async def open_world(
         bench.engine.sender.start()
         wallets = (bench.wallet, await bench.wallets.create("other"))
         stranger = Keypair()
-        for address in (wallets[1].address, str(stranger.pubkey())):
-            await bench.localnet.call("requestAirdrop", [address, 10 * SOL])
+        for address, sol in ((wallets[1].address, 10), (str(stranger.pubkey()), 1000)):
+            await bench.localnet.call("requestAirdrop", [address, sol * SOL])
         watch = Watch()
         unsubscribe = bench.localnet.subscribe(watch)
         books = Books(

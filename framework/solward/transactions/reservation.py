@@ -123,7 +123,7 @@ class Reserver:
         settlement = Settlement(record.id, TransactionStatus.FAILED, None, 0, 0, error=error)
         async with self._database.write() as connection:
             await attempt_store.settle(connection, [settlement])
-        return replace(record, status=TransactionStatus.FAILED, error=error)
+        return replace(record, status=TransactionStatus.FAILED, error=error, fee_lamports=0)
 
     def recheck(self, intent: Intent, effects: Effects | None, reservation: Reservation) -> None:
         """Judge rebuilt bytes of an intent whose limits are reserved already.
@@ -172,15 +172,10 @@ class Reserver:
             return Verdict((FREEZE_RULE,), FREEZE_RULE, reason)
         assets = {mint for _, limits in scopes for mint in limits.daily_tokens}
         spent = await budgets.usage(connection, [scope for scope, _ in scopes], assets, now)
-        used = {
-            scope: Usage(
-                found.tx_last_minute,
-                found.units_last_day.get(budgets.SOL_ASSET, 0),
-                found.units_last_day,
-            )
-            for scope, found in spent.items()
-        }
-        limits = [(scope, limit, used[scope]) for scope, limit in scopes]
+        limits = [
+            (scope, limit, await _usage(connection, scope, limit, spent[scope], now))
+            for scope, limit in scopes
+        ]
         return judge(intent, effects, limits, self._policy, self._extra_rules)
 
     async def _claim(
@@ -200,6 +195,19 @@ class Reserver:
             if claimed is not None and claimed.fingerprint != key.fingerprint:
                 raise IdempotencyMismatch from None
             raise IdempotencyInFlight from None
+
+
+async def _usage(
+    connection: AsyncConnection, scope: str, limits: ScopeLimits, spent: budgets.Spent, now: int
+) -> Usage:
+    most = limits.max_tx_per_minute
+    full = most is not None and spent.tx_last_minute >= most
+    return Usage(
+        spent.tx_last_minute,
+        spent.units_last_day.get(budgets.SOL_ASSET, 0),
+        spent.units_last_day,
+        await budgets.next_tx_ms(connection, scope, most, now) if full and most else None,
+    )
 
 
 def _judged(record: TransactionRecord, verdict: Verdict) -> TransactionRecord:
