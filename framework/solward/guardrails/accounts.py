@@ -35,8 +35,9 @@ class TokenAccount:
 
 @dataclass(frozen=True, slots=True)
 class Mint:
-    """A mint's authorities and its extensions (type -> raw value)."""
+    """A mint's decimals, authorities and extensions (type -> raw value)."""
 
+    decimals: int
     mint_authority: str | None
     freeze_authority: str | None
     extensions: tuple[tuple[int, bytes], ...]
@@ -90,6 +91,7 @@ def mint_account(state: AccountState | None) -> Mint | None:
     if data[45] == 0:
         return None
     return Mint(
+        decimals=data[44],
         mint_authority=_option_key(data, 0),
         freeze_authority=_option_key(data, 46),
         extensions=tuple(_extensions(data)) if len(data) > _TOKEN_ACCOUNT else (),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
-from solward.guardrails.accounts import token_account
+from solward.guardrails.accounts import mint_account, token_account
 from solward.guardrails.decode_other import (
     decode_associated_token,
     decode_compute_budget,
@@ -99,6 +99,7 @@ def analyse(
         violations=tuple(dict.fromkeys(view.violations)),
         created=flows.created,
         instruction_data=tuple(dict.fromkeys(call.data for call in calls)),
+        decimals=_decimals(simulation),
     )
 
 
@@ -129,6 +130,16 @@ def _apply(view: View, calls: Sequence[Call], step: Callable[[Call, View], None]
             step(call, view)
         except (IndexError, ValueError):
             view.violate("program_allowlist", f"an instruction of {call.program} is malformed")
+
+
+def _decimals(simulation: Simulation) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for states in (simulation.post, simulation.pre):
+        for address, state in states.items():
+            mint = mint_account(state)
+            if mint is not None:
+                found[address] = mint.decimals
+    return found
 
 
 def _addresses(view: View, keys: Sequence[ResolvedKey]) -> frozenset[str]:

@@ -139,6 +139,7 @@ class Effects:
         violations: what may never happen, whatever is declared (rule name, reason).
         created: new token and mint accounts the wallet paid for -> owner or mint authority.
         instruction_data: the data of every instruction, searched for blocked keys.
+        decimals: mint -> decimals of the mints among the accounts. Words refusals, judges nothing.
     """
 
     lamports_out: int
@@ -154,6 +155,7 @@ class Effects:
     violations: tuple[tuple[str, str], ...] = ()
     created: Mapping[str, str] = field(default_factory=dict)
     instruction_data: tuple[bytes, ...] = ()
+    decimals: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +177,17 @@ class ScopeLimits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one scope has used when judged: transactions this minute, lamports and tokens today."""
+    """What one scope has used when judged: transactions this minute, lamports and tokens today.
+
+    Attributes:
+        next_tx_ms: milliseconds until the minute leaves room again, where it leaves none and
+            that is known. Words the refusal, judges nothing.
+    """
 
     tx_last_minute: int = 0
     lamports_last_day: int = 0
     tokens_last_day: Mapping[str, int] = field(default_factory=dict)
+    next_tx_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,20 @@ ED25519: Final = "Ed25519SigVerify111111111111111111111111111"
 SECP256K1: Final = "KeccakSecp256k11111111111111111111111111111"
 SECP256R1: Final = "Secp256r1SigVerify1111111111111111111111111"
 
+# As people call them, in refusals.
+PROGRAM_NAMES: Final = {
+    SYSTEM: "System",
+    COMPUTE_BUDGET: "Compute Budget",
+    TOKENKEG: "SPL Token",
+    TOKENZ: "Token-2022",
+    ATOKEN: "Associated Token",
+    STAKE: "Stake",
+    VOTE: "Vote",
+    MEMO: "Memo",
+    MEMO_V1: "Memo v1",
+    LOOKUP_TABLE: "Address Lookup Table",
+}
+
 # The mint of wrapped SOL: a token account of it holds its amount in lamports.
 WRAPPED_SOL: Final = "So11111111111111111111111111111111111111112"
 

@@ -101,6 +101,31 @@ async def usage(
     return {scope: Spent(recent.get(scope, 0), units.get(scope, {})) for scope in scopes}
 
 
+_NTH_RECENT = (
+    select(reservations.c.created_ms)
+    .where(
+        reservations.c.scope == bindparam("scope"),
+        reservations.c.asset == SOL_ASSET,
+        reservations.c.created_ms > bindparam("minute"),
+    )
+    .order_by(reservations.c.created_ms.desc())
+    .offset(bindparam("older"))
+    .limit(1)
+)
+
+
+async def next_tx_ms(connection: AsyncConnection, scope: str, most: int, now_ms: int) -> int | None:
+    """Milliseconds until fewer than `most` transactions of a scope are in the last minute.
+
+    None where that is so now, and where `most` is 0 and it will never be.
+    """
+    if most < 1:
+        return None
+    asked = {"scope": scope, "minute": now_ms - MINUTE_MS, "older": most - 1}
+    found = (await connection.execute(_NTH_RECENT, asked)).scalar_one_or_none()
+    return None if found is None else int(found) + MINUTE_MS - now_ms
+
+
 _RESERVE = insert(reservations)
 
 

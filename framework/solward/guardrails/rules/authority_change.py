@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from solward.guardrails.model import Effects, Intent, Policy, ScopeLimits, Usage
 from solward.guardrails.rules.violations import first_violation
+from solward.guardrails.wording import listed
 
 _REVOCABLE = frozenset({"mint_authority", "freeze_authority"})
 
@@ -23,5 +24,9 @@ def check(
             change.to is None and change.kind in _REVOCABLE and change.account in intent.may_revoke
         )
         if not declared:
-            return f"{change.kind} of {change.account} would pass to {change.to or 'nobody'}"
+            return (
+                f"{change.kind} of {change.account} would pass to {change.to or 'nobody'}; allowed "
+                "is giving up the mint or freeze authority of a declared mint, declared are "
+                f"{listed(intent.may_revoke)}"
+            )
     return first_violation(effects, "authority_change")

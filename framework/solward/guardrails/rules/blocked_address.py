@@ -17,14 +17,18 @@ def check(
     """Refuse a blocked destination, account, token owner, or key hidden in instruction data."""
     if not policy.blocked_addresses:
         return None
-    named = intent.destinations | {intent.wallet}
-    if effects is not None:
-        named = named | effects.addresses
-    for address in sorted(policy.blocked_addresses & named):
-        return f"address {address} is blocked"
+    for address in sorted(policy.blocked_addresses & (intent.destinations | {intent.wallet})):
+        return _blocked(address, "the wallet or a destination")
+    touched = effects.addresses if effects is not None else frozenset()
+    for address in sorted(policy.blocked_addresses & touched):
+        return _blocked(address, "an account, or the owner of one")
     if effects is not None and effects.instruction_data:
         for address in sorted(policy.blocked_addresses):
             key = bytes(Pubkey.from_string(address))
             if any(key in data for data in effects.instruction_data):
-                return f"address {address} is blocked"
+                return _blocked(address, "a key in instruction data")
     return None
+
+
+def _blocked(address: str, role: str) -> str:
+    return f"address {address} is blocked; here it is {role}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from solward.guardrails.counting import counted_lamports, counted_tokens
 from solward.guardrails.model import Effects, Intent, Policy, ScopeLimits, Usage
+from solward.guardrails.wording import token_unit
 from solward.money import format_sol
 
 
@@ -21,16 +22,20 @@ def check(
         if counted > left:
             return (
                 f"{format_sol(counted)} SOL is more than the {format_sol(left)} SOL left of the "
-                f"{format_sol(limits.daily_lamports)} SOL allowed in 24 hours"
+                f"{format_sol(limits.daily_lamports)} SOL allowed in 24 hours; "
+                f"{format_sol(usage.lamports_last_day)} SOL is spent or reserved"
             )
     for mint, units in counted_tokens(intent, effects).items():
         most = limits.daily_tokens.get(mint)
         if most is None:
             continue
-        left = max(0, most - usage.tokens_last_day.get(mint, 0))
+        spent = usage.tokens_last_day.get(mint, 0)
+        left = max(0, most - spent)
         if units > left:
+            unit = token_unit(mint, effects)
             return (
-                f"{units} units of {mint} are more than the {left} left of the {most} allowed in "
-                "24 hours"
+                f"{unit.amount(units)} {unit} are more than the {unit.amount(left)} left of the "
+                f"{unit.amount(most)} allowed in 24 hours; {unit.amount(spent)} are spent or "
+                "reserved"
             )
     return None

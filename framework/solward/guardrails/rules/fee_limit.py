@@ -27,7 +27,7 @@ def check(
         whose = "declared" if rent == intent.rent_lamports else "allowed"
         return (
             f"rent of {format_sol(effects.rent_lamports)} SOL is more than the "
-            f"{format_sol(rent)} SOL {whose}"
+            f"{format_sol(rent)} SOL {whose} for new accounts"
         )
     if effects.accounts_created > policy.max_accounts_created:
         return (

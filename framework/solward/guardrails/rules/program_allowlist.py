@@ -5,6 +5,7 @@ from __future__ import annotations
 from solward.guardrails.model import Effects, Intent, Policy, ScopeLimits, Usage
 from solward.guardrails.programs import DEFAULT_PROGRAMS
 from solward.guardrails.rules.violations import first_violation
+from solward.guardrails.wording import named_programs
 
 
 def check(
@@ -24,6 +25,12 @@ def check(
     allowed = policy.allowed_programs & (DEFAULT_PROGRAMS | intent.programs)
     for program in sorted(effects.programs - allowed):
         if program in policy.allowed_programs:
-            return f"program {program} is called but not declared"
-        return f"program {program} is not on the allowlist"
+            return (
+                f"program {program} is called but not declared; allowed here are "
+                f"{named_programs(allowed)}"
+            )
+        return (
+            f"program {program} is not on the allowlist; allowed are "
+            f"{named_programs(policy.allowed_programs)}"
+        )
     return first_violation(effects, "program_allowlist")

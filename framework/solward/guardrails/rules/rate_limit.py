@@ -16,6 +16,10 @@ def check(
     most = limits.max_tx_per_minute
     if most is None or usage.tx_last_minute < most:
         return None
-    return (
+    reason = (
         f"{usage.tx_last_minute} transactions in the last minute leave none of the {most} allowed"
     )
+    if usage.next_tx_ms is None:
+        return reason
+    # Rounded up: whoever waits as long as they are told must not come too early.
+    return f"{reason}; the next is possible in {-(-usage.next_tx_ms // 1000)} s"

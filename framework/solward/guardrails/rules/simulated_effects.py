@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from solward.guardrails.model import Effects, Intent, Policy, ScopeLimits, Usage
 from solward.guardrails.rules.violations import first_violation
+from solward.guardrails.wording import listed, token_unit
 from solward.money import format_sol
 
 
@@ -32,21 +33,38 @@ def _tokens(intent: Intent, effects: Effects) -> str | None:
     for mint, units in sorted(effects.tokens_out.items()):
         declared = intent.tokens_out.get(mint, 0)
         if units > declared:
-            return f"{units} units of {mint} would leave the wallet, {declared} are declared"
+            unit = token_unit(mint, effects)
+            return (
+                f"{unit.amount(units)} {unit} would leave the wallet, {unit.amount(declared)} "
+                "are declared"
+            )
     for mint, least in sorted(intent.tokens_in.items()):
         arriving = effects.tokens_in.get(mint, 0)
         if arriving < least:
-            return f"{arriving} units of {mint} would arrive, at least {least} are required"
+            unit = token_unit(mint, effects)
+            return (
+                f"{unit.amount(arriving)} {unit} would arrive, at least {unit.amount(least)} "
+                "are required"
+            )
     return None
 
 
 def _accounts(intent: Intent, effects: Effects) -> str | None:
     for account, receiver in sorted(effects.closed.items()):
         if receiver != intent.wallet:
-            return f"account {account} would be closed to {receiver}, which is not the wallet"
+            return (
+                f"account {account} would be closed to {receiver}, which is not the wallet "
+                f"{intent.wallet}"
+            )
         if account not in intent.may_close:
-            return f"account {account} would be closed, which is not declared"
+            return (
+                f"account {account} would be closed, which is not declared; declared are "
+                f"{listed(intent.may_close)}"
+            )
     for account, owner in sorted(effects.created.items()):
         if not {account, owner} & (intent.destinations | {intent.wallet}):
-            return f"account {account} would be paid for, whose owner {owner} is not declared"
+            return (
+                f"account {account} would be paid for, whose owner {owner} is not declared; "
+                f"declared are {listed(intent.destinations | {intent.wallet})}"
+            )
     return None
