@@ -113,7 +113,7 @@ def run(home: Path, examples: int, steps: int) -> Counter[tuple[str, str]]:
 
 @pytest.mark.timeout(600)
 def test_money_is_conserved_whatever_two_wallets_do(tmp_path: Path) -> None:
-    counts = run(tmp_path, 30, 15)
+    counts = run(tmp_path, 20, 15)
     assert {outcome for _kind, outcome in counts} >= {"confirmed", "invalid"}
 
 

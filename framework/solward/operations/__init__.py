@@ -84,6 +84,9 @@ class Operations:
         wallet = await self._wallets.get(wallet_id)
         if not self._venues:
             raise SkillError("no_venue", "No swap venue plugin is loaded")
+        known = await self._engine.known_action(actor)
+        if known is not None:
+            return known
         try:
             draft = await plan_swap(
                 wallet.address,
