@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 )
 from solders.keypair import Keypair
 from tests.operations.conservation_support import SOL, Call, Limits, Way, World, open_world
+from tests.operations.conservation_weather import WEATHERS
 from tests.operations.swap_support import BONK, USDC
 
 from solward.guardrails import ScopeLimits
@@ -81,7 +82,7 @@ WAYS = st.builds(
     Way,
     st.integers(0, 1),
     st.sampled_from(["admin", "admin", "key", "key", "dry"]),
-    st.sampled_from(["calm"] * 8 + ["silent", "lost", "unheard", "overtaken"]),
+    st.sampled_from(["calm"] * 7 + list(WEATHERS)),
 )
 MINE = st.sampled_from([True, True, True, False])
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tests.operations.conservation_ledger import (
     holdings,
     rent_of,
 )
-from tests.operations.staking_support import by_hand
+from tests.operations.conservation_weather import weather
 from tests.operations.swap_support import BONK, USDC, SwapBench, open_swaps
 from tests.operations.token_support import TokenBench
 from tests.transactions.engine_bench import UNLIMITED, Bench
@@ -28,8 +28,6 @@ from tests.transactions.engine_bench import UNLIMITED, Bench
 from solward.errors import (
     GuardrailBlocked,
     InvalidRequest,
-    LedgerRejected,
-    LedgerUnavailable,
     TransactionFailed,
 )
 from solward.guardrails import ScopeLimits
@@ -43,10 +41,6 @@ from solward.wallets import Wallet
 
 SOL = 1_000_000_000
 KEY = "key:shared"
-# More than the 150 blocks a blockhash lives.
-_TOO_LATE_SLOTS = 200
-# Enough for any fee here, and for the account to stay alive after it.
-_LEFT_OVER = 1_000_000
 
 Call = Callable[[Operations, str, Actor], Awaitable[TransactionRecord]]
 
@@ -65,9 +59,7 @@ class Way:
 
     Attributes:
         caller: `admin`, `key`, or `dry` for a dry run.
-        weather: `calm`; `silent`: neither simulation, faucet nor venue answers; `lost`: the
-            signed bytes never arrive; `unheard`: they arrive twice, and no answer comes back;
-            `overtaken`: the owner spends the wallet's SOL by hand just before they arrive.
+        weather: see `weather`.
     """
 
     who: int
@@ -154,7 +146,7 @@ class World:
         self, way: Way, call: Call, actor: Actor, *, known: bool = False
     ) -> tuple[str, TransactionRecord | None]:
         before, stored = await self._held(), await self._records()
-        with self._weather(way):
+        with weather(way.weather, self.swaps, self.wallets[way.who], self.stranger):
             outcome, record = await _outcome(
                 call(self.swaps.operations(), self.wallets[way.who].id, actor)
             )
@@ -222,60 +214,6 @@ class World:
             for wallet in self.wallets
             for record in await replace(self.bench, wallet=wallet).history()
         ]
-
-    @contextmanager
-    def _weather(self, way: Way) -> Iterator[None]:
-        wire, plugin = self.bench.wire, self.swaps.plugin
-        honest = plugin.requote
-
-        async def silent(method: str, _params: Sequence[Any]) -> Any:
-            raise LedgerUnavailable(f"The ledger did not answer {method}")
-
-        async def lost(_method: str, _params: Sequence[Any]) -> Any:
-            await self.bench.localnet.advance_slots(_TOO_LATE_SLOTS)
-            raise LedgerUnavailable("The ledger did not answer sendTransaction")
-
-        async def unheard(method: str, params: Sequence[Any]) -> Any:
-            for _ in range(2):
-                # The second time it is refused as processed already.
-                with suppress(LedgerRejected):
-                    await wire.direct(method, params)
-            raise LedgerUnavailable("The ledger did not answer sendTransaction")
-
-        async def overtaken(method: str, params: Sequence[Any]) -> Any:
-            await self._spend_by_hand(self.wallets[way.who])
-            (wire_bytes, options) = params
-            return await wire.direct(method, [wire_bytes, {**options, "skipPreflight": True}])
-
-        def away(_quote: Any) -> Any:
-            raise LedgerUnavailable("The swap venue did not answer")
-
-        match way.weather:
-            case "silent":
-                wire.faults |= {"simulateTransaction": silent, "requestAirdrop": silent}
-                plugin.requote = away
-            case "lost":
-                wire.faults["sendTransaction"] = lost
-            case "unheard":
-                wire.faults["sendTransaction"] = unheard
-            case "overtaken":
-                wire.faults["sendTransaction"] = overtaken
-        try:
-            yield
-        finally:
-            wire.faults.clear()
-            plugin.requote = honest
-
-    async def _spend_by_hand(self, wallet: Wallet) -> None:
-        held = await self.bench.lamports(wallet.address)
-        if held <= 2 * _LEFT_OVER:
-            return
-        pay = TransferParams(
-            from_pubkey=Pubkey.from_string(wallet.address),
-            to_pubkey=self.stranger.pubkey(),
-            lamports=held - _LEFT_OVER,
-        )
-        await by_hand(replace(self.bench, wallet=wallet), transfer(pay))
 
     async def refill(self) -> None:
         """The stranger gives wallets that have little what they spent by hand."""

@@ -97,8 +97,13 @@ def test_every_operation_ends_as_its_way_asks_and_the_books_balance(
 def run(home: Path, examples: int, steps: int) -> Counter[tuple[str, str]]:
     """Run the machine; how many steps of each operation ended how."""
     counts: Counter[tuple[str, str]] = Counter()
+
+    class Counted(Purse):
+        def __init__(self) -> None:
+            super().__init__(home, counts)
+
     run_state_machine_as_test(
-        partial(Purse, home, counts),
+        Counted,
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
