@@ -78,8 +78,8 @@ def test_the_key_has_its_own_rule_for_the_day() -> None:
     judged = judge(INTENT, EFFECTS, scopes, POLICY)
     assert judged.rule == "spending_limit_check"
     assert judged.reason == (
-        "1 SOL is more than the 0.999999999 SOL left of the 2 SOL allowed in 24 hours "
-        "(limit of the API key)"
+        "1 SOL is more than the 0.999999999 SOL left of the 2 SOL allowed in 24 hours; "
+        "1.000000001 SOL is spent or reserved (limit of the API key)"
     )
 
 
@@ -146,7 +146,7 @@ def test_a_mint_has_its_own_day() -> None:
     usage = Usage(tokens_last_day={MINT: 5})
     judged = judge(intent, None, [("agent:a", limits, usage)], POLICY)
     assert judged.rule == "daily_limit"
-    assert "6 units" in (judged.reason or "")
+    assert "6 smallest units" in (judged.reason or "")
     assert "5 left of the 10" in (judged.reason or "")
 
 

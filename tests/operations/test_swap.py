@@ -309,7 +309,7 @@ async def test_the_least_that_slippage_allows_is_enough_and_a_unit_less_is_block
         with pytest.raises(GuardrailBlocked) as caught:
             await swaps.swap("SOL", "USDC", 1)
         assert caught.value.rule == "simulated_effects"
-        assert f"units of {USDC} would arrive, at least" in caught.value.reason
+        assert f"tokens of mint {USDC} would arrive, at least" in caught.value.reason
         assert (await swaps.lamports(), await swaps.sent()) == (before, sent)
 
 
@@ -381,9 +381,17 @@ def _close_to_itself(swaps: SwapBench) -> list[Instruction]:
     [
         (_more_sol, "simulated_effects", "1.000000001 SOL would leave the wallet, 1 SOL is"),
         (_approve, "authority_change", f"would pass to {MAKER.pubkey()}"),
-        (_other_tokens, "simulated_effects", f"1 units of {BONK} would leave the wallet, 0 are"),
-        (_output_taken_back, "simulated_effects", f"1 units of {USDC} would leave the wallet"),
-        (_wrapped_sol, "simulated_effects", f"1 units of {WRAPPED_SOL_MINT} would leave"),
+        (_other_tokens, "simulated_effects", f"{BONK} would leave the wallet, 0 are"),
+        (
+            _output_taken_back,
+            "simulated_effects",
+            f"0.000001 tokens of mint {USDC} would leave the wallet",
+        ),
+        (
+            _wrapped_sol,
+            "simulated_effects",
+            f"0.000000001 tokens of mint {WRAPPED_SOL_MINT} would leave",
+        ),
         (_account_for_a_stranger, "simulated_effects", "is not declared"),
         (_close_to_itself, "simulated_effects", "SOL would leave the wallet, 1 SOL is declared"),
     ],
@@ -433,7 +441,7 @@ async def test_tokens_beyond_the_input_are_blocked(tmp_path: Path) -> None:
         with pytest.raises(GuardrailBlocked) as caught:
             await swaps.swap("USDC", "SOL", 100)
         assert caught.value.reason == (
-            f"100000001 units of {USDC} would leave the wallet, 100000000 are declared"
+            f"100.000001 tokens of mint {USDC} would leave the wallet, 100 are declared"
         )
 
 

@@ -17,8 +17,9 @@ from tests.transactions.engine_bench import until
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 LIMIT = 50_000_000  # 50 USDC, which has 6 decimals
 BLOCKED = (
-    "Transaction blocked by guardrail daily_limit: {asked} units of {mint} are more than the {left}"
-    " left of the {limit} allowed in 24 hours (limit of the wallet)"
+    "Transaction blocked by guardrail daily_limit: {asked} tokens of mint {mint} are more than the"
+    " {left} left of the {limit} allowed in 24 hours; {spent} are spent or reserved"
+    " (limit of the wallet)"
 )
 
 
@@ -60,14 +61,16 @@ async def test_the_swap_beyond_the_day_is_refused_and_told_what_is_left(tmp_path
         answer = await sell(api, wallet, Decimal("20.000001"))
         assert answer.status == 500
         assert answer.error == BLOCKED.format(
-            asked=20_000_001, mint=USDC, left=20_000_000, limit=LIMIT
+            asked="20.000001", mint=USDC, left=20, limit=50, spent=30
         )
         assert await day(api, wallet) == {
             "limit": "50000000", "spent": "30000000", "reserved": "0", "left": "20000000"
         }  # fmt: skip
         assert (await sell(api, wallet, 20)).status == 200
         answer = await sell(api, wallet, Decimal("0.000001"))
-        assert answer.error == BLOCKED.format(asked=1, mint=USDC, left=0, limit=LIMIT)
+        assert answer.error == BLOCKED.format(
+            asked="0.000001", mint=USDC, left=0, limit=50, spent=50
+        )
         records = await api.records(wallet)
         assert [r["status"] for r in records[:4]] == ["blocked", "confirmed", "blocked",
                                                       "confirmed"]  # fmt: skip
@@ -77,7 +80,7 @@ async def test_the_swap_beyond_the_day_is_refused_and_told_what_is_left(tmp_path
 async def test_a_skill_and_a_burn_and_a_dry_run_meet_the_same_day(tmp_path: Path) -> None:
     async with holding_usdc(tmp_path) as (api, wallet):
         assert (await sell(api, wallet, 45)).status == 200
-        refused = BLOCKED.format(asked=6_000_000, mint=USDC, left=5_000_000, limit=LIMIT)
+        refused = BLOCKED.format(asked=6, mint=USDC, left=5, limit=50, spent=45)
         burn = await api.post(f"/wallets/{wallet}/burn", {"mint": "USDC", "amount": 6})
         assert (burn.status, burn.error) == (500, refused)
         params = {"inputToken": "USDC", "outputToken": "SOL", "amount": 6}
@@ -97,7 +100,7 @@ async def test_a_skill_and_a_burn_and_a_dry_run_meet_the_same_day(tmp_path: Path
 async def test_a_limit_of_nothing_lets_nothing_go(tmp_path: Path) -> None:
     async with holding_usdc(tmp_path, token_limits={USDC: 0}) as (api, wallet):
         answer = await sell(api, wallet, 1)
-        assert answer.error == BLOCKED.format(asked=1_000_000, mint=USDC, left=0, limit=0)
+        assert answer.error == BLOCKED.format(asked=1, mint=USDC, left=0, limit=0, spent=0)
 
 
 async def test_20_swaps_at_once_take_the_day_and_no_unit_more(tmp_path: Path) -> None:
@@ -113,7 +116,7 @@ async def test_20_swaps_at_once_take_the_day_and_no_unit_more(tmp_path: Path) ->
         for answer in answers:
             if answer.status != 200:
                 assert "guardrail daily_limit" in answer.error
-                assert "2000000 left of the 50000000" in answer.error
+                assert "2 left of the 50 allowed" in answer.error
         assert before - await held(api, wallet) == 48
         assert await day(api, wallet) == {
             "limit": "50000000", "spent": "48000000", "reserved": "0", "left": "2000000"
@@ -142,9 +145,7 @@ async def test_what_is_on_its_way_is_reserved_in_tokens_and_a_failure_gives_it_b
             "limit": "50000000", "spent": "0", "reserved": "40000000", "left": "10000000"
         }  # fmt: skip
         refused = await sell(api, wallet, 11)
-        assert refused.error == BLOCKED.format(
-            asked=11_000_000, mint=USDC, left=10_000_000, limit=LIMIT
-        )
+        assert refused.error == BLOCKED.format(asked=11, mint=USDC, left=10, limit=50, spent=40)
         go_on.set()
         assert (await asked).status == 500
         assert (await day(api, wallet))["left"] == "50000000"

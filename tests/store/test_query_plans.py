@@ -27,6 +27,7 @@ async def everything(connection: AsyncConnection) -> None:
     scopes = ["wallet:w", "agent:a", "key:k"]
     await budgets.lock_wallet(connection, "w")
     await budgets.usage(connection, scopes, ["mint"], 10)
+    await budgets.next_tx_ms(connection, "wallet:w", 5, 10)
     await budgets.reserved(connection, "wallet:w")
     await transactions.insert_record(connection, record(1), principal="admin", action_key="a")
     await budgets.reserve(connection, "t1", scopes, {"SOL": 1}, 10)

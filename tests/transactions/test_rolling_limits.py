@@ -13,6 +13,7 @@ from tests.transactions.engine_bench import LIMITS, Bench, open_bench
 
 from solward.clock import DAY_MS, MINUTE_MS
 from solward.errors import GuardrailBlocked
+from solward.store import budgets
 from solward.transactions import reservation
 from solward.transactions.request import ADMIN
 
@@ -38,12 +39,14 @@ def clock() -> Iterator[Clock]:
         yield made
 
 
-async def refused(bench: Bench, rule: str) -> None:
+async def refused(bench: Bench, rule: str) -> str:
     trial = await bench.engine.dry_run(bench.wallet.id, ADMIN, bench.draft(1))
     assert trial.verdict.rule == rule
     with pytest.raises(GuardrailBlocked) as caught:
         await bench.transfer(1)
     assert caught.value.rule == rule
+    assert caught.value.reason == trial.verdict.reason
+    return caught.value.reason
 
 
 async def test_26_midnight_gives_nothing_back_and_24_hours_do(tmp_path: Path) -> None:
@@ -77,3 +80,35 @@ async def test_26_a_minute_slides_too(tmp_path: Path) -> None:
             now.ms = first + MINUTE_MS
             await bench.transfer(1)
             await refused(bench, "rate_limit")
+
+
+async def test_who_waits_as_long_as_they_are_told_is_let_through(tmp_path: Path) -> None:
+    with clock() as now:
+        async with open_bench(tmp_path, limits=replace(LIMITS, daily_lamports=None)) as bench:
+            for _ in range(5):
+                await bench.transfer(1)
+                now.ms += 7_001
+            reason = await refused(bench, "rate_limit")
+            # The first was made 35.005 s ago.
+            assert reason == (
+                "5 transactions in the last minute leave none of the 5 allowed; "
+                "the next is possible in 25 s (limit of the wallet)"
+            )
+            now.ms += 25_000
+            await bench.transfer(1)
+            # The sixth is new, and the second of them is the next to be a minute old.
+            now.ms += 1
+            assert "the next is possible in 7 s" in await refused(bench, "rate_limit")
+
+
+async def test_a_limit_that_was_lowered_counts_back_from_the_newest(tmp_path: Path) -> None:
+    with clock() as now:
+        async with open_bench(tmp_path, limits=replace(LIMITS, daily_lamports=None)) as bench:
+            for _ in range(4):
+                await bench.transfer(1)
+                now.ms += 1_000
+            scope = f"wallet:{bench.wallet.id}"
+            async with bench.database.read() as connection:
+                waits = [await budgets.next_tx_ms(connection, scope, most, now.ms)
+                         for most in (0, 1, 4, 5)]  # fmt: skip
+            assert waits == [None, 59_000, 56_000, None]
