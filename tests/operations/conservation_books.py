@@ -147,7 +147,7 @@ class Books:
             records = {each.id: each for each in await store.history(connection, None, 500, None)}
         assert states <= _ENDED, f"an attempt is left in one of {states}"
         assert not any(still), f"still reserved: {still}"
-        assert records.keys() == self.facts.keys() == {row.id for row in rows}
+        assert records.keys() == self.facts.keys() == {row.id for row in rows}, "a record too many"
         expected: dict[tuple[str, str, str], int] = {}
         for row in rows:
             record, fact = records[row.id], self.facts[row.id]
@@ -156,9 +156,8 @@ class Books:
                 scopes.append(row.principal)
             for asset, units in self._counted(record, fact, row.held_lamports).items():
                 expected |= {(row.id, scope, asset): units for scope in scopes}
-        assert {(each.transaction_id, each.scope, each.asset): each.units for each in kept} == (
-            expected
-        )
+        found = {(each.transaction_id, each.scope, each.asset): each.units for each in kept}
+        assert found == expected, f"{found} count against the limits, not {expected}"
         confirmed = [each for each in records.values() if each.status == "confirmed"]
         await _check_on_ledger(bench, [str(each.signature) for each in confirmed])
         self._check_limits(kept)
@@ -179,8 +178,8 @@ class Books:
             said = told(record, self.decimals)
             return {budgets.SOL_ASSET: 0} | dict.fromkeys(said.leaving, 0)
         assert record.status is TransactionStatus.CONFIRMED, f"{record.type}: {record.status}"
-        assert landed is not None
-        assert landed.err is None
+        assert landed is not None, f"{record.type} is confirmed, and not on the ledger"
+        assert landed.err is None, f"{record.type} is confirmed, and failed on the ledger"
         assert landed.signature == record.signature
         said = told(record, self.decimals)
         assert record.fee_lamports == fact.fee, f"{record.type}: a wrong fee"

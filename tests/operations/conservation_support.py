@@ -155,9 +155,10 @@ class World:
         new = [each for each in await self._records() if each not in stored]
         if record is None or known:
             assert not new, f"{outcome} left a record"
-            assert not landed, f"{outcome} moved something"
-            assert before == after
+            assert not landed, f"{outcome} sent something"
+            assert before == after, f"{outcome} moved something"
             return outcome, record
+        assert len(new) == 1, f"{outcome} left {len(new)} records"
         (kept,) = new
         assert outcome == kept.status.value
         assert kept == record, "the answer is not what was stored"
