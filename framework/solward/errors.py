@@ -14,6 +14,7 @@
     │   ├── GuardrailBlocked       a rule refused it: `rule`, `reason`
     │   └── TransactionFailed      the ledger refused it, or it cannot land
     ├── ProviderError              a model vendor's failure
+    ├── TokenBudgetReached         an agent's token budget has no room               (HTTP 429)
     ├── LedgerError
     │   ├── LedgerUnavailable      no answer; says nothing about a transaction's fate
     │   └── LedgerRejected         an RPC error object: `code`, `data`
@@ -116,6 +117,10 @@ class GuardrailBlocked(TransactionError):
 
 class TransactionFailed(TransactionError):
     """It cannot succeed or did not: refused in simulation, failed on the ledger, or expired."""
+
+
+class TokenBudgetReached(SolwardError):
+    """An agent's token budget has no room for another completion."""
 
 
 class ProviderError(SolwardError):

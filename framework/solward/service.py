@@ -15,6 +15,8 @@ from typing import Any
 import httpx
 import structlog
 
+from solward.agents.phases import PhaseHook
+from solward.agents.phases import no_hook as no_phase_hook
 from solward.agents.service import AgentService
 from solward.audit import AuditLog
 from solward.cluster import open_cluster
@@ -70,6 +72,7 @@ class Solward:
     audit: AuditLog
     http: httpx.AsyncClient
     localnet: Localnet | None
+    phase_hook: PhaseHook = no_phase_hook
     agents: AgentService = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,13 +82,19 @@ class Solward:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, settings: Settings, *, demo: bool = False, step_hook: StepHook = no_hook
+        cls,
+        settings: Settings,
+        *,
+        demo: bool = False,
+        step_hook: StepHook = no_hook,
+        phase_hook: PhaseHook = no_phase_hook,
     ) -> AsyncIterator[Solward]:
         """Open every part, reconcile, resume the agents; close all of it at the end.
 
         Args:
             demo: load demo providers too.
             step_hook: called at each point of the money path (tests kill the process there).
+            phase_hook: called after each phase of an agent's cycle (likewise).
 
         Raises:
             ConfigError, HomeLocked, KeystoreError, StoreError: it cannot be served as it is.
@@ -131,6 +140,7 @@ class Solward:
                 audit=AuditLog(database, events),
                 http=http,
                 localnet=cluster.localnet,
+                phase_hook=phase_hook,
             )
             engine.sender.start()
             await reconcile(cluster.ledger, database, engine.sender, wait_s=RECONCILE_WAIT_S)
@@ -222,10 +232,12 @@ class Solward:
         return {"walletId": wallet.id, "frozen": frozen} | report
 
     async def agent_limits(self, agent_id: str) -> dict[str, Any]:
-        """An agent's own limits, what is spent and reserved of them."""
+        """An agent's own limits, what is spent and reserved of them, and its model's tokens."""
         agent = await self.agents.get(agent_id)
         report = await limits_report(self.database, f"agent:{agent.id}", agent.limits)
-        return {"agentId": agent.id, "walletId": agent.wallet_id} | report
+        used = await self.agents.tokens(agent_id)
+        model = {"budget": agent.llm_budget.to_json(), "lastDay": used.to_json()}
+        return {"agentId": agent.id, "walletId": agent.wallet_id, "model": model} | report
 
     async def freeze(self, wallet_id: str | None, reason: str | None = None) -> None:
         """Stop every new transaction of one wallet, or of all; takes effect at once."""

@@ -15,6 +15,7 @@ from solward.errors import (
     SkillNotFound,
     SkillTimeout,
     SolwardError,
+    TokenBudgetReached,
     TransactionError,
 )
 from solward_server.auth import Unauthorized
@@ -32,6 +33,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (NotFound, 404),
     (IdempotencyMismatch, 422),
     (IdempotencyInFlight, 409),
+    (TokenBudgetReached, 429),
 )
 _INTERNAL_CODES = frozenset({"internal_error"})
 _IN_FLIGHT_RETRY_S = 1

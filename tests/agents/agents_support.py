@@ -130,8 +130,8 @@ def parts(
     async def balances(wallet_id: str) -> Balances:
         return Balances(1_500_000_000, (TokenBalance(USDC, 2_500_000, 6, "USDC"),))
 
-    async def recent(wallet_id: str, limit: int) -> Sequence[TransactionRecord]:
-        return [record()][:limit]
+    async def recent(wallet_id: str) -> Sequence[TransactionRecord]:
+        return [record()]
 
     ready = CycleParts(
         journal=notebook or Notebook(),

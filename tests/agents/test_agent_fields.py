@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from tests.agents.agents_support import AGENT
 
+from solward.agents.budget import TokenBudget
 from solward.agents.fields import Defaults, read_create, read_update
 from solward.agents.model import AgentGuardrails
 from solward.errors import InvalidRequest
@@ -99,11 +102,44 @@ def test_the_second_form_without_a_configured_provider_names_it() -> None:
 
 
 def test_a_change_reads_only_what_it_names_and_keeps_other_guardrails() -> None:
-    assert read_update({}, MODELS, LIMITS) == {}
+    assert read_update({}, MODELS, AGENT) == {}
     assert read_update(
-        {"name": "Bo", "guardrails": {"maxTransactionsPerMinute": 2}}, MODELS, LIMITS
+        {"name": "Bo", "guardrails": {"maxTransactionsPerMinute": 2}}, MODELS, AGENT
     ) == {"name": "Bo", "guardrails": AgentGuardrails(2 * SOL, 2, 10 * SOL)}
     with pytest.raises(InvalidRequest, match="walletId cannot be changed"):
-        read_update({"walletId": "w2"}, MODELS, LIMITS)
+        read_update({"walletId": "w2"}, MODELS, AGENT)
     with pytest.raises(InvalidRequest, match="strategy must have 1 to"):
-        read_update({"strategy": ""}, MODELS, LIMITS)
+        read_update({"strategy": ""}, MODELS, AGENT)
+
+
+def test_a_token_budget_is_read_exactly_and_null_takes_a_limit_away() -> None:
+    given = {"maxTokensPerCycle": 4_000, "maxUsdPerDay": Decimal("0.5")}
+    fields = read_create(BODY | {"llmBudget": given}, MODELS, DEFAULTS)
+    assert fields.llm_budget == TokenBudget(4_000, None, 500_000_000)
+    agent = replace(AGENT, llm_budget=fields.llm_budget)
+    changed = read_update({"llmBudget": {"maxUsdPerDay": None}}, MODELS, agent)
+    assert changed == {"llm_budget": TokenBudget(4_000)}
+
+
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        (5, "llmBudget must be an object"),
+        ({"maxTokens": 5}, "llmBudget.maxTokens is none of: maxTokensPerCycle, maxTokensPerDay"),
+        ({"maxTokensPerCycle": 0}, "llmBudget.maxTokensPerCycle must be a whole number from 1"),
+        ({"maxTokensPerDay": True}, "llmBudget.maxTokensPerDay must be a number"),
+        ({"maxTokensPerDay": Decimal("1.5")}, "llmBudget.maxTokensPerDay must be a whole number"),
+        ({"maxUsdPerDay": "5"}, "llmBudget.maxUsdPerDay must be a number"),
+        ({"maxUsdPerDay": -1}, "llmBudget.maxUsdPerDay must be more than 0"),
+        ({"maxUsdPerDay": Decimal("1e999999")}, "llmBudget.maxUsdPerDay must be more than 0"),
+        ({"maxUsdPerDay": Decimal("0.0000000001")}, "llmBudget.maxUsdPerDay must have at most 9"),
+    ],
+)
+def test_a_bad_token_budget_names_the_field(budget: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        read_create(BODY | {"llmBudget": budget}, MODELS, DEFAULTS)
+
+
+def test_options_must_be_an_object() -> None:
+    with pytest.raises(InvalidRequest, match="llmOptions must be an object"):
+        read_create(BODY | {"llmOptions": []}, MODELS, DEFAULTS)

@@ -15,12 +15,27 @@ from tests.agents.agents_support import ADDRESS
 
 from solward import jsontext
 from solward.agents.model import Agent
+from solward.agents.phases import no_hook
 from solward.agents.service import AgentService
 from solward.context import AgentView
-from solward.errors import AgentNotFound, InvalidRequest, ProviderError, WalletNotFound
+from solward.errors import (
+    AgentNotFound,
+    InvalidRequest,
+    ProviderError,
+    TokenBudgetReached,
+    WalletNotFound,
+)
 from solward.operations.balances import Balances
-from solward.provider import Completion, CompletionRequest, ProviderSpec, ToolCall
+from solward.provider import (
+    Completion,
+    CompletionRequest,
+    ProviderContext,
+    ProviderSpec,
+    ToolCall,
+    Usage,
+)
 from solward.record import TransactionRecord, TransactionStatus
+from solward.registry.params import Parameters
 from solward.skill import Effects
 from solward.store import agents as store
 from solward.store.database import Database
@@ -28,6 +43,12 @@ from solward.store.tables import audit, wallets
 from solward.store.transactions import insert_record
 from solward.transactions.request import Actor
 
+OPTIONS = {
+    "type": "object",
+    "properties": {"effort": {"type": "string"}},
+    "additionalProperties": False,
+}
+REMOVED = "The provider 'scripted' is not installed"
 BODY: dict[str, Any] = {
     "name": "Ada",
     "walletId": "w1",
@@ -50,18 +71,24 @@ class Host:
             daily_spending_limit_lamports=10 * 10**9,
             default_llm_provider="scripted",
             default_llm_model="model-2",
+            lend=lambda spec: self.lent,
         )
+        self.lent = ProviderContext("key")
+        self.phase_hook = no_hook
         self.published: list[tuple[str, Any]] = []
         self.events = SimpleNamespace(publish=lambda event, data: self._publish(event, data))
         self.wallets = SimpleNamespace(get=self._wallet, create=self._create_wallet)
         self.requests: list[CompletionRequest] = []
+        self.asked: list[tuple[dict[str, Any], ProviderContext]] = []
         self.answer: Callable[[], Any] = lambda: Completion("Waiting.")
         self.pay: Callable[[], Any] = lambda: "Paid."
         self.paid: list[str | None] = []
         self.decided = asyncio.Semaphore(0)
         provider = SimpleNamespace(
-            spec=ProviderSpec("scripted", "model-1", {"type": "object"}),
+            spec=ProviderSpec("scripted", "model-1", {"type": "object"}, "SCRIPTED_KEY"),
             complete=self._complete,
+            stream=self._stream,
+            validate_options=Parameters(OPTIONS).validate,
         )
         self.registry = SimpleNamespace(
             providers={"scripted": provider},
@@ -98,8 +125,18 @@ class Host:
             )  # fmt: skip
         return await self._wallet(f"id-of-{name}")
 
-    async def _complete(self, request: CompletionRequest) -> Completion:
+    async def _stream(self, *asked: Any, **lent: Any) -> AsyncIterator[str | Usage]:
+        completion = await self._complete(*asked, **lent)
+        for word in (completion.text or "").split():
+            yield word
+        if completion.usage is not None:
+            yield completion.usage
+
+    async def _complete(
+        self, request: CompletionRequest, options: Any, context: ProviderContext
+    ) -> Completion:
         self.requests.append(request)
+        self.asked.append((dict(options), context))
         answer = self.answer()
         if asyncio.iscoroutine(answer):
             answer = await answer
@@ -109,11 +146,6 @@ class Host:
 
     async def balances(self, wallet_id: str) -> Balances:
         return Balances(10**9, ())
-
-    async def transactions(
-        self, wallet_id: str | None = None, *, limit: int = 50, before: str | None = None
-    ) -> list[TransactionRecord]:
-        return []
 
     async def run_skill(
         self,
@@ -167,6 +199,8 @@ async def test_a_created_agent_is_idle_persisted_and_written_as_the_contract_say
         "walletId": "w1",
         "llmProvider": "scripted",
         "llmModel": "model-1",
+        "llmOptions": {},
+        "llmBudget": {},
         "isLlm": True,
         "strategy": "Whatever the script says.",
         "guardrails": {
@@ -451,8 +485,105 @@ async def test_an_uninstalled_provider_fails_the_cycle_and_says_so(
     host: Host, service: AgentService
 ) -> None:
     agent = await service.create(BODY)
-    host.registry.providers.clear()
     await service.start(agent.id)
     await host.decisions(1)
-    [decision] = await service.decisions(agent.id)
-    assert decision.outcome == "The provider 'scripted' is not installed"
+    await service.close()
+    host.registry.providers.clear()
+    async with host.database.write() as connection:
+        await store.update_agent(connection, agent.id, {"next_run_ms": 0})
+    restarted = AgentService(host)  # type: ignore[arg-type]
+    await restarted.resume()
+    await host.decisions(1)
+    await restarted.close()
+    assert (await restarted.decisions(agent.id))[0].outcome == REMOVED
+    await restarted.stop(agent.id)
+    with pytest.raises(InvalidRequest, match=REMOVED):
+        await restarted.start(agent.id)
+
+
+async def test_starting_without_a_key_says_which_variable_to_set(
+    host: Host, service: AgentService
+) -> None:
+    host.lent = ProviderContext()
+    agent = await service.create(BODY)
+    with pytest.raises(InvalidRequest, match="Set SCRIPTED_KEY to start an agent of the provider"):
+        await service.start(agent.id)
+    assert await shown(service, agent) == ("idle", "stopped")
+    host.lent = ProviderContext(None, "http://127.0.0.1:8080/v1")
+    await service.start(agent.id)
+    await host.decisions(1)
+    assert host.asked == [({}, host.lent)]
+
+
+async def test_options_are_the_providers_own_and_reach_it(
+    host: Host, service: AgentService
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"llmOptions: .*speed"):
+        await service.create(BODY | {"llmOptions": {"speed": 5}})
+    agent = await service.create(BODY | {"llmOptions": {"effort": "low"}})
+    assert (await service.get(agent.id)).to_json()["llmOptions"] == {"effort": "low"}
+    with pytest.raises(InvalidRequest, match="llmOptions: "):
+        await service.update(agent.id, {"llmOptions": {"effort": 5}})
+    await service.update(agent.id, {"llmOptions": {"effort": "high"}})
+    await service.start(agent.id)
+    await host.decisions(1)
+    assert host.asked == [({"effort": "high"}, host.lent)]
+
+
+async def test_what_the_model_takes_is_recorded_and_a_used_up_day_asks_it_no_more(
+    host: Host, service: AgentService
+) -> None:
+    host.answer = lambda: Completion("Waiting.", usage=Usage(900, 100, 2_500_000))
+    budget = {"maxTokensPerDay": 1_300, "maxUsdPerDay": 1}
+    agent = await service.create(BODY | {"llmBudget": budget, "loopIntervalMs": 1000})
+    await service.start(agent.id)
+    await host.decisions(2)
+    await service.stop(agent.id)
+    second, first = await service.decisions(agent.id)
+    assert first.to_json()["usage"] == {
+        "inputTokens": 900, "outputTokens": 100, "costUsd": Decimal("0.0025"),
+    }  # fmt: skip
+    assert host.requests[0].max_output_tokens is not None
+    assert 0 < host.requests[0].max_output_tokens < 1_300
+    assert second.usage is None
+    assert second.outcome.startswith("Waiting: The token budget has no room")
+    assert len(host.requests) == 1
+    assert (await service.get(agent.id)).failures == 0
+    assert (await service.tokens(agent.id)).to_json() == {
+        "tokens": 1_000, "usd": Decimal("0.0025"), "unpricedTokens": 0,
+    }  # fmt: skip
+    await service.delete(agent.id)
+
+
+async def test_a_price_nobody_knows_cannot_be_kept_within_a_limit_in_dollars(
+    host: Host, service: AgentService
+) -> None:
+    host.answer = lambda: Completion("Hi.", usage=Usage(9, 1))
+    agent = await service.create(BODY | {"llmBudget": {"maxUsdPerDay": 1}})
+    await service.start(agent.id)
+    await host.decisions(1)
+    with pytest.raises(TokenBudgetReached, match="price of 'model-1' is not known"):
+        await service.chat(agent.id, "hello")
+
+
+async def test_a_chat_counts_whole_or_in_pieces(host: Host, service: AgentService) -> None:
+    agent = await service.create(BODY)
+    await service.start(agent.id)
+    await host.decisions(1)
+    host.answer = lambda: Completion("Hi there.", usage=Usage(90, 10, 7))
+    assert await service.chat(agent.id, "hello") == "Hi there."
+    assert [piece async for piece in service.chat_stream(agent.id, "hello")] == ["Hi", "there."]
+    assert (await service.tokens(agent.id)).tokens == 200
+    await service.stop(agent.id)
+    with pytest.raises(InvalidRequest, match="Agent is not running"):
+        await anext(service.chat_stream(agent.id, "hello"))
+
+
+async def test_a_chat_whose_stream_breaks_says_so(host: Host, service: AgentService) -> None:
+    agent = await service.create(BODY)
+    await service.start(agent.id)
+    await host.decisions(1)
+    host.answer = lambda: ValueError("secret of the plugin")
+    with pytest.raises(ProviderError, match="internal error") as raised:
+        await anext(service.chat_stream(agent.id, "hello"))
+    assert "secret" not in str(raised.value)

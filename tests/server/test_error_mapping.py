@@ -21,6 +21,7 @@ STATUS = {
     "SkillError": 400,
     "SkillNotFound": 404,
     "SkillTimeout": 500,
+    "TokenBudgetReached": 429,
 }
 
 

@@ -4,52 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import insert
+from tests.store.agent_rows import WALLET, decision, fields
 
 from solward.record import TransactionRecord, TransactionStatus
 from solward.store import agents as store
+from solward.store import cycles
+from solward.store.cycles import EnteredCycle, LeavingCycle, LeftCycle
 from solward.store.database import Database
 from solward.store.tables import wallets
-from solward.store.transactions import insert_record
+from solward.store.transactions import insert_record, recent
 
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
     opened = await Database.open(None, tmp_path)
     async with opened.write() as connection:
-        await connection.execute(
-            insert(wallets).values(
-                id="w1", name="w", public_key="k", tags=[], created_ms=0, kek_version=1,
-                wrapped_data_key=b"", sealed_key=b"",
-            )
-        )  # fmt: skip
+        await connection.execute(insert(wallets).values(WALLET))
     yield opened
     await opened.close()
-
-
-def fields(agent_id: str = "a1", **changes: Any) -> dict[str, Any]:
-    return {
-        "id": agent_id,
-        "name": "Ada",
-        "wallet_id": "w1",
-        "llm_provider": "rules",
-        "llm_model": "rules",
-        "strategy": "always do wait",
-        "guardrails": "{}",
-        "loop_interval_ms": 1000,
-        "status": "running",
-        "desired_state": "running",
-        "created_ms": 1,
-        "next_run_ms": 5,
-        "cycle_no": 1,
-        "fence": 0,
-        "failures": 0,
-        "error": None,
-    } | changes
 
 
 async def made(database: Database, *rows: dict[str, Any]) -> None:
@@ -58,20 +36,25 @@ async def made(database: Database, *rows: dict[str, Any]) -> None:
             await store.insert_agent(connection, row)
 
 
-async def enter(database: Database, cycle: int) -> dict[str, Any] | None:
+async def enter(database: Database, cycle: int, agent_id: str = "a1") -> EnteredCycle | None:
     async with database.write() as connection:
-        return await store.enter_cycle(connection, "a1", cycle)
+        [entered] = await cycles.enter(connection, [(agent_id, cycle)])
+    return entered
 
 
-async def leave(database: Database, fence: int, **changes: Any) -> dict[str, Any] | None:
+async def leave(
+    database: Database, fence: int, cycle: int = 1, **changes: Any
+) -> dict[str, Any] | None:
     standing: dict[str, Any] = {
         "next_run_ms": 99,
         "status": "running",
         "failures": 0,
         "error": None,
     } | changes
+    leaving = LeavingCycle("a1", fence, decision=decision("a1", cycle), **standing)
     async with database.write() as connection:
-        return await store.leave_cycle(connection, "a1", fence, **standing)
+        [left] = await cycles.leave(connection, [leaving])
+        return None if left is None else await store.get_agent(connection, "a1")
 
 
 async def test_entering_takes_the_fence_and_leaving_moves_the_cycle_on(database: Database) -> None:
@@ -79,7 +62,7 @@ async def test_entering_takes_the_fence_and_leaving_moves_the_cycle_on(database:
 
     entered = await enter(database, 1)
     assert entered is not None
-    assert (entered["fence"], entered["cycle_no"]) == (1, 1)
+    assert (entered.agent["fence"], entered.agent["cycle_no"]) == (1, 1)
 
     left = await leave(database, 1, failures=2, error="why", status="error")
     assert left is not None
@@ -106,13 +89,15 @@ async def test_a_run_that_lost_the_fence_changes_nothing(database: Database) -> 
     await enter(database, 1)
     assert await leave(database, 1) is None
     assert await leave(database, 2) is not None
-    assert await leave(database, 2) is not None, "the fence is only taken by entering"
+    assert await leave(database, 2) is None, "a cycle is left once"
+    async with database.read() as connection:
+        assert len(await store.list_decisions(connection, "a1", 10)) == 1
 
 
 async def test_concurrent_entries_of_one_cycle_get_different_fences(database: Database) -> None:
     await made(database, fields())
     entered = await asyncio.gather(*(enter(database, 1) for _ in range(5)))
-    assert sorted(row["fence"] for row in entered if row) == [1, 2, 3, 4, 5]
+    assert sorted(each.agent["fence"] for each in entered if each) == [1, 2, 3, 4, 5]
 
 
 async def test_leaving_keeps_the_status_of_an_agent_stopped_meanwhile(database: Database) -> None:
@@ -129,12 +114,12 @@ async def test_leaving_keeps_the_status_of_an_agent_stopped_meanwhile(database: 
 
 async def test_a_hundred_memory_entries_are_kept_and_every_decision(database: Database) -> None:
     await made(database, fields())
-    async with database.write() as connection:
-        for cycle in range(1, 131):
-            await store.insert_decision(
-                connection, agent_id="a1", cycle=cycle, observations="{}", reasoning="r",
-                action=None, outcome="o", created_ms=cycle,
-            )  # fmt: skip
+    for cycle in range(1, 131):
+        entered = await enter(database, cycle)
+        assert entered is not None
+        given = [entry["cycle"] for entry in entered.memory]
+        assert given == list(range(cycle - 1, max(cycle - 11, 0), -1))
+        await leave(database, cycle, cycle)
     async with database.read() as connection:
         kept = await store.list_memory(connection, "a1", 1000)
         decided = await store.list_decisions(connection, "a1", 500)
@@ -160,14 +145,21 @@ async def test_agents_are_listed_changed_counted_and_deleted(database: Database)
         assert changed["name"] == "Bo"
         assert await store.update_agent(connection, "zz", {"name": "Bo"}) is None
         assert await store.get_agent(connection, "zz") is None
-        await store.insert_decision(
-            connection, agent_id="a1", cycle=1, observations="{}", reasoning="r", action=None,
-            outcome="o", created_ms=1,
-        )  # fmt: skip
+        await cycles.enter(connection, [("a1", 1)])
+        row = decision("a1", 1)
+        leaving = LeavingCycle("a1", 1, 99, "running", 0, None, row)
+        assert await cycles.leave(connection, [leaving]) != [None]
+        usage = {"agent_id": "a1", "hour": 7, "tokens": 5, "cost_nanousd": 3, "unpriced_tokens": 1}
+        await store.add_usage(connection, [usage, usage])
+        assert await store.used(connection, ["a1", "a2"], 31) == {
+            "a1": {"tokens": 10, "cost_nanousd": 6, "unpriced_tokens": 2}
+        }
+        assert await store.used(connection, ["a1"], 32) == {}
         assert await store.delete_agent(connection, "a1")
         assert not await store.delete_agent(connection, "a1")
         assert await store.list_decisions(connection, "a1", 10) == []
         assert await store.list_memory(connection, "a1") == []
+        assert await store.used(connection, ["a1"], 7) == {}
 
 
 async def test_the_action_a_cycle_had_taken_is_found_by_its_own_number_only(
@@ -175,12 +167,61 @@ async def test_the_action_a_cycle_had_taken_is_found_by_its_own_number_only(
 ) -> None:
     record = TransactionRecord(
         id="t1", wallet_id="w1", type="transfer", status=TransactionStatus.PENDING, details={},
-        guardrails_applied=(), created_ms=1, agent_id="a1",
+        guardrails_applied=(), created_ms=1, agent_id="a12",
     )  # fmt: skip
+    await made(database, *(fields(f"a{n}", cycle_no=n) for n in (1, 12, 121)))
+    await made(database, fields("a", cycle_no=12))
     async with database.write() as connection:
-        await insert_record(connection, record, principal="agent:a1", action_key="a1:12:transfer:1")
+        for number in (2, 1):
+            key = f"a12:12:transfer:{number}"
+            each = replace(record, id=f"t{number}")
+            await insert_record(connection, each, principal="agent:a12", action_key=key)
+    found = await enter(database, 12, "a12")
+    assert found is not None
+    assert found.taken == ("transfer", replace(record, id="t1"))
+    for agent_id, cycle in (("a1", 1), ("a121", 121), ("a", 12)):
+        other = await enter(database, cycle, agent_id)
+        assert other is not None
+        assert other.taken is None
+
+
+async def test_a_batch_enters_and_leaves_each_agent_by_itself(database: Database) -> None:
+    await made(database, fields("a1"), fields("a2", cycle_no=7), fields("a3", name="Bo"))
+    async with database.write() as connection:
+        wanted = [("a3", 1), ("a2", 6), ("zz", 1), ("a1", 1)]
+        entered = await cycles.enter(connection, wanted)
+        assert [each and each.agent["id"] for each in entered] == ["a3", None, None, "a1"]
+        leaving = [
+            LeavingCycle("a1", 1, 50, "error", 3, "why", decision("a1", 1)),
+            LeavingCycle("a2", 0, 51, "running", 0, None, decision("a2", 6)),
+            LeavingCycle("a3", 1, 52, "running", 0, None, decision("a3", 1)),
+        ]
+        left = await cycles.leave(connection, leaving)
+        assert left == [
+            LeftCycle("Ada", "running", "running"), None, LeftCycle("Bo", "running", "running"),
+        ]  # fmt: skip
+        rows = {row["id"]: row for row in await store.list_agents(connection)}
+    assert {name: (row["cycle_no"], row["next_run_ms"]) for name, row in rows.items()} == {
+        "a1": (2, 50), "a2": (7, 5), "a3": (2, 52),
+    }  # fmt: skip
+    assert (rows["a1"]["status"], rows["a1"]["failures"]) == ("error", 3)
+
+
+async def test_the_newest_transactions_of_many_wallets_are_each_wallets_own(
+    database: Database,
+) -> None:
+    async with database.write() as connection:
+        await connection.execute(insert(wallets).values(WALLET | {"id": "w2", "public_key": "k2"}))
+        for number in range(14):
+            wallet = "w1" if number % 2 else "w2"
+            record = TransactionRecord(
+                id=f"t{number}", wallet_id=wallet, type="transfer", details={},
+                status=TransactionStatus.CONFIRMED, guardrails_applied=(), created_ms=1,
+            )  # fmt: skip
+            await insert_record(connection, record, principal="x", action_key=None)
     async with database.read() as connection:
-        assert await store.taken_action(connection, "a1", 12) == ("transfer", record)
-        assert await store.taken_action(connection, "a1", 1) is None
-        assert await store.taken_action(connection, "a1", 121) is None
-        assert await store.taken_action(connection, "a", 12) is None
+        found = await recent(connection, ["w1", "w2", "w3"], 5)
+    assert {name: [each.id for each in records] for name, records in found.items()} == {
+        "w1": ["t13", "t11", "t9", "t7", "t5"],
+        "w2": ["t12", "t10", "t8", "t6", "t4"],
+    }

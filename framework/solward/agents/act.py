@@ -15,6 +15,7 @@ from solward.context import AgentView
 from solward.errors import SolwardError
 from solward.provider import ToolCall
 from solward.record import TransactionRecord, TransactionStatus
+from solward.transactions.outcome import refusal
 from solward.transactions.request import Actor
 
 NO_ACTION = "No action was taken."
@@ -103,7 +104,7 @@ def resumed(skill: str, record: TransactionRecord) -> Act:
     """What a cycle did before it was interrupted, from the transaction it left."""
     action = storable(f"{skill}({jsontext.dumps(dict(record.details))})")
     if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
-        return Act(action, f"The transaction is {record.status.value}: {record.error}")
+        return Act(action, storable(str(refusal(record))))
     return Act(action, f"The transaction is {record.status.value}: {record.signature or record.id}")
 
 

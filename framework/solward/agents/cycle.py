@@ -13,13 +13,15 @@ from typing import Any, Protocol
 import structlog
 
 from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, finished, resumed
+from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.model import Agent, AgentStatus, Decision, MemoryEntry
 from solward.agents.observe import WalletFacts, observe
+from solward.agents.phases import Phase, PhaseHook, no_hook
 from solward.agents.think import NO_REASONING, Complete, storable, think
 from solward.clock import now_ms
-from solward.errors import SolwardError
+from solward.errors import SolwardError, TokenBudgetReached
 from solward.operations.balances import Balances
-from solward.provider import ToolDefinition
+from solward.provider import ToolDefinition, Usage
 from solward.record import TransactionRecord
 
 ERROR_AFTER = 3
@@ -37,11 +39,13 @@ class Entered:
         memory: the latest entries, newest first.
         taken: the skill and transaction of this cycle's action, when an earlier run of the same
             cycle got that far and was interrupted.
+        used: tokens of the day, where the agent's budget counts them.
     """
 
     agent: Agent
     memory: tuple[MemoryEntry, ...]
     taken: tuple[str, TransactionRecord] | None = None
+    used: TokensUsed = NOTHING_USED
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +77,26 @@ class CycleParts:
     Attributes:
         wallet: wallet id -> its name and address.
         balances: wallet id -> what it holds.
-        recent: wallet id and a number -> its newest transactions.
+        recent: wallet id -> its five newest transactions.
         tools: the definitions of all skills.
         provider: an agent -> how to ask its provider; raises `ProviderError` when it is not
             installed.
         spends: whether a skill may spend (an unknown one does not).
         network: for the system prompt.
+        hook: told of each phase that ended.
     """
 
     journal: CycleJournal
     wallet: Callable[[str], Awaitable[WalletFacts]]
     balances: Callable[[str], Awaitable[Balances]]
-    recent: Callable[[str, int], Awaitable[Sequence[TransactionRecord]]]
+    recent: Callable[[str], Awaitable[Sequence[TransactionRecord]]]
     tools: Callable[[], tuple[ToolDefinition, ...]]
     provider: Callable[[Agent], Complete]
     run_skill: RunSkill
     spends: Callable[[str], bool]
     network: str
     clock: Callable[[], int] = now_ms
+    hook: PhaseHook = no_hook
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,7 @@ class _Progress:
 
     observation: dict[str, Any]
     reasoning: str = NO_REASONING
+    usage: Usage | None = None
     failure: str | None = None
 
 
@@ -127,9 +134,12 @@ async def run_cycle(agent_id: str, cycle: int, parts: CycleParts) -> Next | None
     if entered is None:
         return None
     began_ms = parts.clock()
+    parts.hook(agent_id, Phase.ENTERED)
     progress = _Progress({"cycle": cycle})
     try:
         done = await _decide_and_act(entered, cycle, parts, progress)
+    except TokenBudgetReached as error:
+        done = Act(None, f"Waiting: {error}")
     except SolwardError as error:
         progress.failure = str(error)
         _log.warning("cycle_failed", agent_id=agent_id, cycle=cycle, error=progress.failure)
@@ -146,10 +156,13 @@ async def run_cycle(agent_id: str, cycle: int, parts: CycleParts) -> Next | None
         action=done.action,
         outcome=storable(done.outcome),
         created_ms=parts.clock(),
+        usage=progress.usage,
     )
+    parts.hook(agent_id, Phase.ACTED)
     standing = _standing(entered.agent, progress.failure, began_ms, parts.clock())
     leaving = parts.journal.leave(decision, entered.agent.fence, standing)
     goes_on, cancelled = await finished(leaving)
+    parts.hook(agent_id, Phase.REMEMBERED)
     if cancelled or done.cancelled:
         raise asyncio.CancelledError
     return Next(cycle + 1, standing.next_run_ms) if goes_on else None
@@ -160,6 +173,7 @@ async def _decide_and_act(
 ) -> Act:
     agent = entered.agent
     progress.observation = await observe(agent, cycle, parts, parts.clock())
+    parts.hook(agent.id, Phase.OBSERVED)
     if entered.taken is not None:
         progress.reasoning = RESUMED_REASONING
         return resumed(*entered.taken)
@@ -170,8 +184,10 @@ async def _decide_and_act(
         network=parts.network,
         tools=parts.tools(),
         complete=parts.provider(agent),
+        used=entered.used,
     )
-    progress.reasoning = thought.reasoning
+    progress.reasoning, progress.usage = thought.reasoning, thought.usage
+    parts.hook(agent.id, Phase.THOUGHT)
     spends = thought.call is not None and parts.spends(thought.call.name)
     return await act(agent, cycle, thought.call, run_skill=parts.run_skill, spends=spends)
 
@@ -179,8 +195,19 @@ async def _decide_and_act(
 def _standing(agent: Agent, failure: str | None, began_ms: int, ended_ms: int) -> Standing:
     failures = 0 if failure is None else agent.failures + 1
     status = AgentStatus.ERROR if failures >= ERROR_AFTER else AgentStatus.RUNNING
-    due_ms = began_ms + backoff_ms(agent.loop_interval_ms, failures)
-    return Standing(status.value, failures, failure, max(due_ms, ended_ms))
+    due_ms = began_ms if agent.next_run_ms is None else min(agent.next_run_ms, began_ms)
+    pause_ms = backoff_ms(agent.loop_interval_ms, failures)
+    return Standing(status.value, failures, failure, next_due_ms(due_ms, pause_ms, ended_ms))
+
+
+def next_due_ms(due_ms: int, pause_ms: int, now_ms: int) -> int:
+    """The first turn after `now_ms` of those every `pause_ms` since `due_ms`.
+
+    Counted from when the cycle was due, not from when it ran, so that lateness does not add up;
+    turns that passed while the cycle ran are left out.
+    """
+    turns = max(1, -(-(now_ms - due_ms) // pause_ms))
+    return due_ms + turns * pause_ms
 
 
 def backoff_ms(interval_ms: int, failures: int) -> int:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from solward.agents.model import AgentGuardrails
+from solward.agents.budget import UNLIMITED, TokenBudget, budget_of
+from solward.agents.model import Agent, AgentGuardrails
 from solward.errors import InvalidRequest
 from solward.money import sol_to_lamports
 
@@ -21,6 +22,10 @@ _MAX_MODEL = 200
 _MAX_STRATEGY = 20_000
 _MAX_PER_MINUTE = 1_000_000
 
+_MAX_TOKENS = 10**12
+_MAX_USD = 10**6
+
+BUDGET_FIELDS = ("maxTokensPerCycle", "maxTokensPerDay", "maxUsdPerDay")
 GUARDRAIL_FIELDS = ("maxSolPerTransaction", "maxTransactionsPerMinute", "dailySpendingLimitSol")
 
 
@@ -44,6 +49,8 @@ class AgentFields:
     strategy: str
     guardrails: AgentGuardrails
     loop_interval_ms: int
+    llm_options: Mapping[str, Any]
+    llm_budget: TokenBudget
 
 
 def read_create(
@@ -79,13 +86,17 @@ def read_create(
         strategy=_text(body, "strategy", _MAX_STRATEGY),
         guardrails=read_guardrails(body, defaults.guardrails),
         loop_interval_ms=_interval(body),
+        llm_options=_object(body, "llmOptions"),
+        llm_budget=read_budget(_object(body, "llmBudget"), UNLIMITED),
     )
 
 
 def read_update(
-    body: Mapping[str, Any], providers: Collection[str], current: AgentGuardrails
+    body: Mapping[str, Any], providers: Collection[str], current: Agent
 ) -> dict[str, Any]:
     """Check a change (PATCH); returns the fields of `AgentFields` that change.
+
+    Whether options fit the provider is for its schema to say.
 
     Raises:
         InvalidRequest: naming the field; also for `walletId`, which cannot change.
@@ -104,8 +115,26 @@ def read_update(
     if "loopIntervalMs" in body:
         changed["loop_interval_ms"] = _interval(body)
     if "guardrails" in body or any(field in body for field in GUARDRAIL_FIELDS):
-        changed["guardrails"] = read_guardrails(body, current)
+        changed["guardrails"] = read_guardrails(body, current.guardrails)
+    if "llmOptions" in body:
+        changed["llm_options"] = _object(body, "llmOptions")
+    if "llmBudget" in body:
+        changed["llm_budget"] = read_budget(_object(body, "llmBudget"), current.llm_budget)
     return changed
+
+
+def read_budget(given: Mapping[str, Any], current: TokenBudget) -> TokenBudget:
+    """A token budget; a number left out stays as it is, null takes its limit away."""
+    for name in given:
+        if name not in BUDGET_FIELDS:
+            raise InvalidRequest(f"llmBudget.{name} is none of: {', '.join(BUDGET_FIELDS)}")
+    values = current.to_json() | dict(given)
+    for name in ("maxTokensPerCycle", "maxTokensPerDay"):
+        if values.get(name) is not None:
+            values[name] = _whole(values[name], f"llmBudget.{name}", 1, _MAX_TOKENS)
+    if values.get("maxUsdPerDay") is not None:
+        values["maxUsdPerDay"] = _usd(values["maxUsdPerDay"], "llmBudget.maxUsdPerDay")
+    return budget_of(values)
 
 
 def read_guardrails(body: Mapping[str, Any], defaults: AgentGuardrails) -> AgentGuardrails:
@@ -148,6 +177,27 @@ def _whole(value: object, field: str, least: int, most: int) -> int:
     if not (Decimal(value).is_finite() and least <= value <= most and value == int(value)):
         raise InvalidRequest(f"{field} must be a whole number from {least} to {most}")
     return int(value)
+
+
+def _usd(value: object, field: str) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise InvalidRequest(f"{field} must be a number")
+    amount = Decimal(value)
+    if not (amount.is_finite() and 0 < amount <= _MAX_USD):
+        raise InvalidRequest(f"{field} must be more than 0 and at most {_MAX_USD}")
+    exact: int | str = amount.as_tuple().exponent
+    if isinstance(exact, int) and exact < -9:
+        raise InvalidRequest(f"{field} must have at most 9 decimals")
+    return amount
+
+
+def _object(body: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    value = body.get(field)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidRequest(f"{field} must be an object")
+    return value
 
 
 def _provider(body: Mapping[str, Any], providers: Collection[str]) -> str:

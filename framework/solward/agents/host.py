@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from solward.agents.batch import Batcher
+from solward.agents.chat import Stream
 from solward.agents.cycle import CycleParts
 from solward.agents.model import Agent
+from solward.agents.observe import RECENT_TRANSACTIONS
+from solward.agents.phases import PhaseHook
 from solward.agents.remember import Journal
 from solward.agents.think import Complete
 from solward.context import AgentView
-from solward.errors import ProviderError
+from solward.errors import InvalidRequest, ProviderError
 from solward.events import EventBus
 from solward.operations.balances import Balances
 from solward.record import TransactionRecord
 from solward.registry import Registry
+from solward.registry.loaded import LoadedProvider
 from solward.settings import Settings
 from solward.skill import Effects
+from solward.store import transactions as transaction_store
 from solward.store.database import Database
 from solward.transactions.request import Actor
 from solward.wallets import Wallets
@@ -32,14 +39,13 @@ class AgentHost(Protocol):
     registry: Registry
     events: EventBus
 
-    async def balances(self, wallet_id: str) -> Balances:
-        """See `Solward.balances`."""
+    @property
+    def phase_hook(self) -> PhaseHook:
+        """Told of each phase of a cycle."""
         ...
 
-    async def transactions(
-        self, wallet_id: str | None = None, *, limit: int = 50, before: str | None = None
-    ) -> list[TransactionRecord]:
-        """See `Solward.transactions`."""
+    async def balances(self, wallet_id: str) -> Balances:
+        """See `Solward.balances`."""
         ...
 
     async def run_skill(
@@ -58,8 +64,10 @@ def parts_of(host: AgentHost) -> CycleParts:
     """The parts of a cycle, from a process."""
     tools = host.registry.tools()
 
-    async def recent(wallet_id: str, limit: int) -> Sequence[TransactionRecord]:
-        return await host.transactions(wallet_id, limit=limit)
+    async def newest(wallet_ids: Sequence[str]) -> list[Sequence[TransactionRecord]]:
+        async with host.database.read() as connection:
+            found = await transaction_store.recent(connection, wallet_ids, RECENT_TRANSACTIONS)
+        return [found.get(wallet_id, ()) for wallet_id in wallet_ids]
 
     def spends(skill: str) -> bool:
         loaded = host.registry.skills.get(skill)
@@ -69,18 +77,55 @@ def parts_of(host: AgentHost) -> CycleParts:
         journal=Journal(host.database, host.events.publish),
         wallet=host.wallets.get,
         balances=host.balances,
-        recent=recent,
+        recent=Batcher(newest),
         tools=lambda: tools,
-        provider=lambda agent: completer(host.registry, agent),
+        provider=lambda agent: completer(host, agent),
         run_skill=host.run_skill,
         spends=spends,
         network=host.network,
+        hook=host.phase_hook,
     )
 
 
-def completer(registry: Registry, agent: Agent) -> Complete:
+def completer(host: AgentHost, agent: Agent) -> Complete:
     """How to ask an agent's provider; raises `ProviderError` when it is not installed."""
-    loaded = registry.providers.get(agent.llm_provider)
+    loaded = installed(host, agent)
+    context = host.settings.lend(loaded.spec)
+    return functools.partial(loaded.complete, options=agent.llm_options, context=context)
+
+
+def streamer(host: AgentHost, agent: Agent) -> Stream:
+    """As `completer`, for an answer in pieces."""
+    loaded = installed(host, agent)
+    context = host.settings.lend(loaded.spec)
+    return functools.partial(loaded.stream, options=agent.llm_options, context=context)
+
+
+def installed(host: AgentHost, agent: Agent) -> LoadedProvider:
+    """An agent's provider; raises `ProviderError` when it is not installed."""
+    loaded = host.registry.providers.get(agent.llm_provider)
     if loaded is None:
         raise ProviderError(f"The provider {agent.llm_provider!r} is not installed")
-    return loaded.complete
+    return loaded
+
+
+def check_options(provider: LoadedProvider, options: Mapping[str, Any]) -> None:
+    """Raises `InvalidRequest`, naming the option the provider does not take."""
+    try:
+        provider.validate_options(dict(options))
+    except InvalidRequest as error:
+        raise InvalidRequest(f"llmOptions: {error}") from None
+
+
+def check_startable(host: AgentHost, agent: Agent) -> None:
+    """Raises `InvalidRequest`, saying what its provider lacks: a plugin or a key."""
+    try:
+        spec = installed(host, agent).spec
+    except ProviderError as error:
+        raise InvalidRequest(str(error)) from None
+    lent = host.settings.lend(spec)
+    # A model server of one's own may need no key.
+    if spec.secret_env is not None and lent.secret is None and lent.base_url is None:
+        raise InvalidRequest(
+            f"Set {spec.secret_env} to start an agent of the provider {spec.name!r}"
+        )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from solward import jsontext
+from solward.agents.budget import UNLIMITED, TokenBudget, budget_of, usd_of
 from solward.clock import iso
 from solward.guardrails import ScopeLimits
 from solward.money import lamports_to_sol
+from solward.provider import Usage
 
 
 class AgentStatus(StrEnum):
@@ -74,6 +76,8 @@ class Agent:
         fence: grows with every entered cycle; a run that lost it can change nothing.
         failures: cycles in a row that failed.
         error: why the last one failed, else None.
+        llm_options: what the provider is asked with, by its own schema.
+        llm_budget: what the agent may spend on its model.
         is_llm: False when its provider is not a language model (the rule-based demo).
     """
 
@@ -93,6 +97,8 @@ class Agent:
     fence: int = 0
     failures: int = 0
     error: str | None = None
+    llm_options: Mapping[str, Any] = field(default_factory=dict)
+    llm_budget: TokenBudget = UNLIMITED
     is_llm: bool = True
 
     @property
@@ -108,6 +114,8 @@ class Agent:
             "walletId": self.wallet_id,
             "llmProvider": self.llm_provider,
             "llmModel": self.llm_model,
+            "llmOptions": dict(self.llm_options),
+            "llmBudget": self.llm_budget.to_json(),
             "isLlm": self.is_llm,
             "strategy": self.strategy,
             "guardrails": self.guardrails.to_json(),
@@ -138,6 +146,8 @@ class Agent:
             "fence": self.fence,
             "failures": self.failures,
             "error": self.error,
+            "llm_options": jsontext.dumps(dict(self.llm_options)),
+            "llm_budget": jsontext.dumps(self.llm_budget.to_json()),
         }
 
 
@@ -150,6 +160,8 @@ def agent_of(row: Mapping[str, Any], *, is_llm: bool = True) -> Agent:
         max_transactions_per_minute=int(stored["maxTransactionsPerMinute"]),
         daily_lamports=int(stored["dailySpendingLimitSol"] * 10**9),
     )
+    fields["llm_options"] = jsontext.loads(fields["llm_options"])
+    fields["llm_budget"] = budget_of(jsontext.loads(fields["llm_budget"]))
     fields["status"] = AgentStatus(fields["status"])
     fields["desired_state"] = DesiredState(fields["desired_state"])
     return Agent(**fields, is_llm=is_llm)
@@ -195,6 +207,7 @@ class Decision:
     Attributes:
         observations: what was observed, JSON-able; amounts are Decimal.
         action: `skill({"its": "parameters"})`, None when nothing was done.
+        usage: what the model took, None where none was asked or it did not say.
     """
 
     agent_id: str
@@ -204,10 +217,11 @@ class Decision:
     action: str | None
     outcome: str
     created_ms: int
+    usage: Usage | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Contract 2.9."""
-        return {
+        """Contract 2.9, with `usage` where it is known."""
+        body: dict[str, Any] = {
             "agentId": self.agent_id,
             "cycle": self.cycle,
             "observations": dict(self.observations),
@@ -216,6 +230,35 @@ class Decision:
             "outcome": self.outcome,
             "timestamp": iso(self.created_ms),
         }
+        if self.usage is not None:
+            body["usage"] = usage_json(self.usage)
+        return body
+
+    def to_row(self) -> dict[str, Any]:
+        """The columns of the decisions table."""
+        usage = self.usage
+        return {
+            "agent_id": self.agent_id,
+            "cycle": self.cycle,
+            "observations": jsontext.dumps(dict(self.observations)),
+            "reasoning": self.reasoning,
+            "action": self.action,
+            "outcome": self.outcome,
+            "created_ms": self.created_ms,
+            "input_tokens": None if usage is None else usage.input_tokens,
+            "output_tokens": None if usage is None else usage.output_tokens,
+            "cost_nanousd": None if usage is None else usage.cost_nanousd,
+        }
+
+
+def usage_json(usage: Usage) -> dict[str, Any]:
+    """`{inputTokens, outputTokens, costUsd}`; the price is null where it is not known."""
+    cost = usage.cost_nanousd
+    return {
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "costUsd": None if cost is None else usd_of(cost),
+    }
 
 
 def decision_of(row: Mapping[str, Any]) -> Decision:
@@ -228,7 +271,14 @@ def decision_of(row: Mapping[str, Any]) -> Decision:
         row["action"],
         row["outcome"],
         row["created_ms"],
+        _usage_of(row),
     )
+
+
+def _usage_of(row: Mapping[str, Any]) -> Usage | None:
+    if row["input_tokens"] is None:
+        return None
+    return Usage(row["input_tokens"], row["output_tokens"], row["cost_nanousd"])
 
 
 @dataclass(frozen=True, slots=True)

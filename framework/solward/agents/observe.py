@@ -47,8 +47,8 @@ class Sources(Protocol):
         ...
 
     @property
-    def recent(self) -> Callable[[str, int], Awaitable[Sequence[TransactionRecord]]]:
-        """Wallet id and how many -> its newest transactions."""
+    def recent(self) -> Callable[[str], Awaitable[Sequence[TransactionRecord]]]:
+        """Wallet id -> its `RECENT_TRANSACTIONS` newest transactions."""
         ...
 
 
@@ -61,7 +61,7 @@ async def observe(agent: Agent, cycle: int, sources: Sources, now_ms: int) -> di
     try:
         wallet = await sources.wallet(agent.wallet_id)
         balances = await sources.balances(agent.wallet_id)
-        recent = await sources.recent(agent.wallet_id, RECENT_TRANSACTIONS)
+        recent = await sources.recent(agent.wallet_id)
     except SolwardError as error:
         return {"error": f"The wallet could not be observed: {error}"} | when
     except Exception:

@@ -1,20 +1,35 @@
-"""Remember: entering and leaving a cycle in the store, each one write transaction."""
+"""Remember: entering and leaving cycles in the store, many of them in each write transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from solward import jsontext
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.agents.batch import Batcher
+from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.cycle import Entered, Standing
-from solward.agents.model import Decision, DesiredState, agent_of, memory_of
-from solward.agents.think import MEMORY_GIVEN
+from solward.agents.model import Agent, AgentStatus, Decision, DesiredState, agent_of, memory_of
 from solward.clock import now_ms
-from solward.store import agents as store
+from solward.provider import Usage
+from solward.store import agents as agent_store
 from solward.store import audit
+from solward.store import cycles as store
 from solward.store.database import Database
 
 DECISION_EVENT = "agent:decision"  # contract 6
+ERROR_EVENT = "agent:error"
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    decision: Decision
+    fence: int
+    standing: Standing
 
 
 class Journal:
@@ -23,45 +38,112 @@ class Journal:
     def __init__(self, database: Database, publish: Callable[[str, Any], object]) -> None:
         self._database = database
         self._publish = publish
+        self._entering: Batcher[tuple[str, int], Entered | None] = Batcher(self._enter)
+        self._leaving: Batcher[_Leaving, bool] = Batcher(self._leave)
 
     async def enter(self, agent_id: str, cycle: int) -> Entered | None:
         """Take the fence; None when the cycle is stale or the agent is no longer to run."""
-        async with self._database.write() as connection:
-            row = await store.enter_cycle(connection, agent_id, cycle)
-            if row is None:
-                return None
-            entries = await store.list_memory(connection, agent_id, MEMORY_GIVEN)
-            taken = await store.taken_action(connection, agent_id, cycle)
-        return Entered(agent_of(row), tuple(map(memory_of, entries)), taken)
+        return await self._entering((agent_id, cycle))
 
     async def leave(self, decision: Decision, fence: int, standing: Standing) -> bool:
         """Record the decision and move on; False when the agent is not to run further.
 
         Nothing is recorded when another run has taken the fence.
         """
-        data = decision.to_json()
+        return await self._leaving(_Leaving(decision, fence, standing))
+
+    async def _enter(self, wanted: Sequence[tuple[str, int]]) -> list[Entered | None]:
         async with self._database.write() as connection:
-            row = await store.leave_cycle(
-                connection,
-                decision.agent_id,
-                fence,
-                next_run_ms=standing.next_run_ms,
-                status=standing.status,
-                failures=standing.failures,
-                error=standing.error,
-            )
-            if row is None:
-                return False
-            await store.insert_decision(
-                connection,
-                agent_id=decision.agent_id,
-                cycle=decision.cycle,
-                observations=jsontext.dumps(data["observations"]),
-                reasoning=decision.reasoning,
-                action=decision.action,
-                outcome=decision.outcome,
-                created_ms=decision.created_ms,
-            )
-            await audit.append(connection, now_ms(), DECISION_EVENT, data)
-        self._publish(DECISION_EVENT, data)
-        return bool(row["desired_state"] == DesiredState.RUNNING.value)
+            found = await store.enter(connection, wanted)
+            agents = [None if each is None else agent_of(each.agent) for each in found]
+            used = await used_today(connection, [agent for agent in agents if agent is not None])
+        entered: list[Entered | None] = []
+        for each, agent in zip(found, agents, strict=True):
+            if each is None or agent is None:
+                entered.append(None)
+                continue
+            memory = tuple(map(memory_of, each.memory))
+            spent = used.get(agent.id, NOTHING_USED)
+            entered.append(Entered(agent, memory, each.taken, spent))
+        return entered
+
+    async def _leave(self, leaving: Sequence[_Leaving]) -> list[bool]:
+        events: list[tuple[str, Any]] = []
+        async with self._database.write() as connection:
+            left = await store.leave(connection, [_row(each) for each in leaving])
+            used: list[dict[str, Any]] = []
+            for each, was in zip(leaving, left, strict=True):
+                if was is None:
+                    continue
+                decision = each.decision
+                if decision.usage is not None:
+                    used.append(usage_row(decision.agent_id, decision.created_ms, decision.usage))
+                events.append((DECISION_EVENT, decision.to_json()))
+                if _turned_error(each, was):
+                    events.append((ERROR_EVENT, _error(each, was)))
+            await agent_store.add_usage(connection, used)
+            for event, data in events:
+                await audit.append(connection, now_ms(), event, data)
+        for event, data in events:
+            self._publish(event, data)
+        running = DesiredState.RUNNING.value
+        return [was is not None and was.desired_state == running for was in left]
+
+
+async def used_today(connection: AsyncConnection, agents: Sequence[Agent]) -> dict[str, TokensUsed]:
+    """What agents used in the last day, of those whose budget counts it."""
+    counted = [agent.id for agent in agents if agent.llm_budget.daily]
+    if not counted:
+        return {}
+    rows = await agent_store.used(connection, counted, now_ms() // _HOUR_MS)
+    return {agent_id: _tokens_used(row) for agent_id, row in rows.items()}
+
+
+async def used_of(connection: AsyncConnection, agent_id: str) -> TokensUsed:
+    """What one agent used in the last day."""
+    rows = await agent_store.used(connection, [agent_id], now_ms() // _HOUR_MS)
+    return _tokens_used(rows[agent_id]) if rows else NOTHING_USED
+
+
+def _tokens_used(row: dict[str, Any]) -> TokensUsed:
+    return TokensUsed(row["tokens"], row["cost_nanousd"], row["unpriced_tokens"])
+
+
+def usage_row(agent_id: str, ms: int, usage: Usage) -> dict[str, Any]:
+    """What a completion at `ms` adds to `agent_usage`."""
+    cost = usage.cost_nanousd
+    return {
+        "agent_id": agent_id,
+        "hour": ms // _HOUR_MS,
+        "tokens": usage.tokens,
+        "cost_nanousd": cost or 0,
+        "unpriced_tokens": usage.tokens if cost is None else 0,
+    }
+
+
+def _row(leaving: _Leaving) -> store.LeavingCycle:
+    standing = leaving.standing
+    return store.LeavingCycle(
+        agent_id=leaving.decision.agent_id,
+        fence=leaving.fence,
+        next_run_ms=standing.next_run_ms,
+        status=standing.status,
+        failures=standing.failures,
+        error=standing.error,
+        decision=leaving.decision.to_row(),
+    )
+
+
+def _turned_error(leaving: _Leaving, was: store.LeftCycle) -> bool:
+    error = AgentStatus.ERROR.value
+    asked = was.desired_state == DesiredState.RUNNING.value
+    return asked and leaving.standing.status == error and was.status != error
+
+
+def _error(leaving: _Leaving, was: store.LeftCycle) -> dict[str, Any]:
+    return {
+        "agentId": leaving.decision.agent_id,
+        "name": was.name,
+        "status": AgentStatus.ERROR.value,
+        "error": leaving.standing.error,
+    }

@@ -5,13 +5,24 @@ from __future__ import annotations
 import asyncio
 import functools
 import uuid
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
+from solward.agents.budget import TokensUsed
+from solward.agents.chat import chat_request, pieces, reply
 from solward.agents.cycle import run_cycle
 from solward.agents.fields import Defaults, read_create, read_update
-from solward.agents.host import AgentHost, completer, parts_of
+from solward.agents.host import (
+    AgentHost,
+    check_options,
+    check_startable,
+    completer,
+    installed,
+    parts_of,
+    streamer,
+)
 from solward.agents.model import (
     Agent,
     AgentGuardrails,
@@ -22,14 +33,15 @@ from solward.agents.model import (
     MemoryEntry,
     agent_of,
     decision_of,
-    guardrails_text,
     memory_of,
 )
+from solward.agents.remember import usage_row, used_of
 from solward.agents.runner import Runner
-from solward.agents.think import MEMORY_GIVEN, reply
 from solward.clock import now_ms
 from solward.errors import AgentNotFound, InvalidRequest
+from solward.provider import CompletionRequest, Usage
 from solward.store import agents as store
+from solward.store.cycles import MEMORY_GIVEN
 
 _WALLET_NAME_MAX = 64
 _ACTIVE = (AgentStatus.RUNNING, AgentStatus.ERROR)
@@ -67,6 +79,7 @@ class AgentService:
         providers = self._host.registry.providers
         models = {name: loaded.spec.default_model for name, loaded in providers.items()}
         fields = read_create(body, models, self._defaults())
+        check_options(providers[fields.llm_provider], fields.llm_options)
         wallets = self._host.wallets
         if fields.wallet_id is None:
             name = f"{fields.name[: _WALLET_NAME_MAX - len('-wallet')]}-wallet"
@@ -85,6 +98,8 @@ class AgentService:
             status=AgentStatus.IDLE,
             desired_state=DesiredState.STOPPED,
             created_ms=now_ms(),
+            llm_options=fields.llm_options,
+            llm_budget=fields.llm_budget,
             is_llm=providers[fields.llm_provider].spec.is_llm,
         )
         async with self._database.write() as connection:
@@ -110,12 +125,15 @@ class AgentService:
         """
         async with self._database.write() as connection:
             agent = self._agent(await store.get_agent(connection, agent_id))
-            changed = read_update(body, self._host.registry.providers, agent.guardrails)
+            changed = read_update(body, self._host.registry.providers, agent)
             if not changed:
                 return agent
-            if "guardrails" in changed:
-                changed["guardrails"] = guardrails_text(changed["guardrails"])
-            return self._agent(await store.update_agent(connection, agent_id, changed))
+            agent = replace(agent, **changed)
+            if "llm_provider" in changed or "llm_options" in changed:
+                check_options(installed(self._host, agent), agent.llm_options)
+            row = agent.to_row()
+            columns = {name: row[name] for name in changed}
+            return self._agent(await store.update_agent(connection, agent_id, columns))
 
     async def delete(self, agent_id: str) -> None:
         """Stop an agent and remove it with its decisions and memory; its transactions stay."""
@@ -125,13 +143,18 @@ class AgentService:
                 await store.delete_agent(connection, agent_id)
 
     async def start(self, agent_id: str) -> Agent:
-        """Run its cycles, the first at once; a running agent is left as it is."""
+        """Run its cycles, the first at once; a running agent is left as it is.
+
+        Raises:
+            InvalidRequest: its provider's key is not set, or its provider is not installed.
+        """
         async with self._lock(agent_id):
             now = now_ms()
             async with self._database.write() as connection:
                 agent = self._agent(await store.get_agent(connection, agent_id))
                 if agent.status is AgentStatus.RUNNING:
                     return agent
+                check_startable(self._host, agent)
                 fields = {
                     "status": AgentStatus.RUNNING.value,
                     "desired_state": DesiredState.RUNNING.value,
@@ -171,19 +194,25 @@ class AgentService:
         Raises:
             InvalidRequest: the message is empty, or the agent is not running.
             ProviderError: the model gave no answer.
+            TokenBudgetReached: the agent's token budget has no room for it.
         """
-        if not isinstance(message, str) or not message.strip():
-            raise InvalidRequest("message must be a non-empty string")
-        agent = await self.get(agent_id)
-        if agent.status not in _ACTIVE:
-            raise InvalidRequest("Agent is not running")
-        return await reply(
-            agent,
-            message,
-            await self.memory(agent_id, limit=MEMORY_GIVEN),
-            network=self._host.network,
-            complete=completer(self._host.registry, agent),
-        )
+        agent, request = await self._chat_request(agent_id, message)
+        completion = await reply(agent, request, completer(self._host, agent))
+        await self._used(agent, completion.usage)
+        return completion.text or ""
+
+    async def chat_stream(self, agent_id: str, message: str) -> AsyncIterator[str]:
+        """As `chat`, in pieces as they come; what is refused is refused before the first."""
+        agent, request = await self._chat_request(agent_id, message)
+        usage: Usage | None = None
+        try:
+            async for piece in pieces(agent, request, streamer(self._host, agent)):
+                if isinstance(piece, Usage):
+                    usage = piece
+                elif piece:
+                    yield piece
+        finally:
+            await self._used(agent, usage)
 
     async def decisions(
         self, agent_id: str, *, limit: int = 50, before: int | None = None
@@ -203,6 +232,12 @@ class AgentService:
             rows = await store.list_memory(connection, agent_id, limit)
         return tuple(map(memory_of, rows))
 
+    async def tokens(self, agent_id: str) -> TokensUsed:
+        """What the agent used of its model in the last day."""
+        async with self._database.read() as connection:
+            self._agent(await store.get_agent(connection, agent_id))
+            return await used_of(connection, agent_id)
+
     async def statistics(self) -> AgentStatistics:
         """How many agents there are, by status."""
         async with self._database.read() as connection:
@@ -211,6 +246,24 @@ class AgentService:
             total=sum(counts.values()),
             **{status.value: counts.get(status.value, 0) for status in AgentStatus},
         )
+
+    async def _chat_request(self, agent_id: str, message: str) -> tuple[Agent, CompletionRequest]:
+        if not isinstance(message, str) or not message.strip():
+            raise InvalidRequest("message must be a non-empty string")
+        async with self._database.read() as connection:
+            agent = self._agent(await store.get_agent(connection, agent_id))
+            if agent.status not in _ACTIVE:
+                raise InvalidRequest("Agent is not running")
+            memory = await store.list_memory(connection, agent_id, MEMORY_GIVEN)
+            used = await used_of(connection, agent_id)
+        entries = tuple(map(memory_of, memory))
+        network = self._host.network
+        return agent, chat_request(agent, message, entries, network=network, used=used)
+
+    async def _used(self, agent: Agent, usage: Usage | None) -> None:
+        if usage is not None:
+            async with self._database.write() as connection:
+                await store.add_usage(connection, [usage_row(agent.id, now_ms(), usage)])
 
     async def _end(self, agent_id: str, desired: DesiredState) -> Agent:
         async with self._database.write() as connection:

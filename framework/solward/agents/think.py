@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 
+from solward.agents.budget import NOTHING_USED, UNLIMITED, TokensUsed, output_allowance
 from solward.agents.model import Agent, MemoryEntry
-from solward.agents.prompt import chat_message, cycle_message, system_prompt
+from solward.agents.prompt import cycle_message, system_prompt
 from solward.errors import ProviderError, SolwardError
-from solward.provider import Completion, CompletionRequest, Message, ToolCall, ToolDefinition
+from solward.provider import (
+    Completion,
+    CompletionRequest,
+    Message,
+    ToolCall,
+    ToolDefinition,
+    Usage,
+)
 
 NO_REASONING = "No explicit reasoning was given."
-MEMORY_GIVEN = 10  # contract 2.9
 # Providers have deadlines of their own; this one holds for a plugin that has none.
 THINK_TIMEOUT_S = 180.0
 # Enough for any sensible reasoning; a runaway model must not fill the store.
@@ -28,10 +35,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What the model answered: its reasoning, and the call it chose (None: wait)."""
+    """What the model answered: its reasoning, the call it chose (None: wait), what it took."""
 
     reasoning: str
     call: ToolCall | None
+    usage: Usage | None = None
 
 
 async def think(
@@ -42,54 +50,45 @@ async def think(
     network: str,
     tools: tuple[ToolDefinition, ...],
     complete: Complete,
+    used: TokensUsed = NOTHING_USED,
     timeout_s: float = THINK_TIMEOUT_S,
 ) -> Thought:
     """One completion; the first tool call is the action.
 
     Args:
-        memory: the latest entries, newest first; at most ten are given.
+        memory: the latest entries, newest first; `MEMORY_GIVEN` at most.
+        used: the tokens of the day, where the agent's budget counts them.
 
     Raises:
         ProviderError: no usable answer.
+        TokenBudgetReached: the model was not asked.
     """
     request = CompletionRequest(
         model=agent.llm_model,
         system=system_prompt(agent, network),
-        messages=(Message("user", cycle_message(observation, memory[:MEMORY_GIVEN])),),
+        messages=(Message("user", cycle_message(observation, memory)),),
         tools=tools,
         observation=observation,
         strategy=agent.strategy,
     )
-    completion = await ask(agent, complete, request, timeout_s)
+    completion = await ask(agent, complete, within_budget(agent, used, request), timeout_s)
     text = (completion.text or "").strip()
     return Thought(
         storable(text) or NO_REASONING,
         completion.tool_calls[0] if completion.tool_calls else None,
+        completion.usage,
     )
 
 
-async def reply(
-    agent: Agent,
-    message: str,
-    memory: Sequence[MemoryEntry],
-    *,
-    network: str,
-    complete: Complete,
-    timeout_s: float = THINK_TIMEOUT_S,
-) -> str:
-    """The model's text answer to a person (contract 4.5); tool calls are not run.
+def within_budget(agent: Agent, used: TokensUsed, request: CompletionRequest) -> CompletionRequest:
+    """The request with what the agent's token budget leaves for its answer.
 
     Raises:
-        ProviderError: no usable answer.
+        TokenBudgetReached: there is no room for it.
     """
-    request = CompletionRequest(
-        model=agent.llm_model,
-        system=system_prompt(agent, network),
-        messages=(Message("user", chat_message(message, memory[:MEMORY_GIVEN])),),
-        strategy=agent.strategy,
-    )
-    completion = await ask(agent, complete, request, timeout_s)
-    return (completion.text or "").strip()
+    if agent.llm_budget == UNLIMITED:
+        return request
+    return replace(request, max_output_tokens=output_allowance(agent.llm_budget, used, request))
 
 
 async def ask(

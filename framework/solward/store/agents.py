@@ -1,70 +1,27 @@
-"""Agents, their cycles, decisions and memory: every statement about them.
+"""Agents, what they decided, remember and used: every statement outside their cycles.
 
-Entering and leaving a cycle are guarded by the fence (reference/scale.md, "The pattern"), so a
-stale or duplicate run changes nothing. Each function works inside the caller's transaction and
-gives rows as plain fields, named as the columns.
+Each function works inside the caller's transaction and gives rows as plain fields, named as the
+columns. What runs in every cycle is in `solward.store.cycles`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, case, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.record import TransactionRecord
-from solward.store.tables import agents, decisions, memory, transactions
-from solward.store.transactions import RECORD, record_of
+from solward.store.tables import agent_usage, agents, decisions, memory
 
 Fields = dict[str, Any]
 
 MEMORY_KEPT = 100  # contract 2.9
+USAGE_HOURS = 24
 
 _RUNNING = "running"
 
-# What runs in every cycle is built once: building a statement costs more than running it.
-_ENTER = (
-    update(agents)
-    .where(
-        agents.c.id == bindparam("of_agent"),
-        agents.c.cycle_no == bindparam("of_cycle"),
-        agents.c.desired_state == _RUNNING,
-    )
-    .values(fence=agents.c.fence + 1)
-    .returning(agents)
-)
-# An agent that was stopped or paused meanwhile keeps the status it was given then.
-_LEAVE = (
-    update(agents)
-    .where(agents.c.id == bindparam("of_agent"), agents.c.fence == bindparam("of_fence"))
-    .values(
-        cycle_no=agents.c.cycle_no + 1,
-        next_run_ms=bindparam("to_next_run_ms"),
-        status=case(
-            (agents.c.desired_state == _RUNNING, bindparam("to_status")), else_=agents.c.status
-        ),
-        failures=bindparam("to_failures"),
-        error=bindparam("to_error"),
-    )
-    .returning(agents)
-)
-# Action keys are `<agent>:<cycle>:<skill>:<ordinal>`; `;` follows `:` in ASCII, which makes the
-# prefix a range of the unique index.
-_TAKEN = (
-    select(transactions.c.action_key, *RECORD)
-    .where(
-        transactions.c.action_key >= bindparam("from_key"),
-        transactions.c.action_key < bindparam("to_key"),
-    )
-    .order_by(transactions.c.action_key)
-    .limit(1)
-)
-_DECIDE = insert(decisions)
-_REMEMBER = insert(memory)
-_FORGET = delete(memory).where(
-    memory.c.agent_id == bindparam("of_agent"), memory.c.cycle <= bindparam("up_to")
-)
 _MEMORY = (
     select(memory)
     .where(memory.c.agent_id == bindparam("of_agent"))
@@ -106,8 +63,8 @@ async def update_agent(
 
 
 async def delete_agent(connection: AsyncConnection, agent_id: str) -> bool:
-    """Remove an agent with its decisions and memory; its transactions stay."""
-    for table in (decisions, memory):
+    """Remove an agent with all that is its own; its transactions stay."""
+    for table in (decisions, memory, agent_usage):
         await connection.execute(delete(table).where(table.c.agent_id == agent_id))
     removed = await connection.execute(delete(agents).where(agents.c.id == agent_id))
     return removed.rowcount > 0
@@ -117,75 +74,6 @@ async def count_by_status(connection: AsyncConnection) -> dict[str, int]:
     """How many agents show each status."""
     statement = select(agents.c.status, func.count().label("agents")).group_by(agents.c.status)
     return {row.status: row.agents for row in await connection.execute(statement)}
-
-
-async def enter_cycle(connection: AsyncConnection, agent_id: str, cycle: int) -> Fields | None:
-    """Take the next fence for cycle `cycle`; None when it is stale or the agent is not to run."""
-    return _one(await connection.execute(_ENTER, {"of_agent": agent_id, "of_cycle": cycle}))
-
-
-async def leave_cycle(
-    connection: AsyncConnection,
-    agent_id: str,
-    fence: int,
-    *,
-    next_run_ms: int,
-    status: str,
-    failures: int,
-    error: str | None,
-) -> Fields | None:
-    """Move on to the next cycle; None when another run took the fence, and nothing changed.
-
-    An agent that was stopped or paused meanwhile keeps the status it was given then.
-    """
-    values = {
-        "of_agent": agent_id,
-        "of_fence": fence,
-        "to_next_run_ms": next_run_ms,
-        "to_status": status,
-        "to_failures": failures,
-        "to_error": error,
-    }
-    return _one(await connection.execute(_LEAVE, values))
-
-
-async def taken_action(
-    connection: AsyncConnection, agent_id: str, cycle: int
-) -> tuple[str, TransactionRecord] | None:
-    """The skill and the first transaction of a cycle, when it already asked for one."""
-    keys = {"from_key": f"{agent_id}:{cycle}:", "to_key": f"{agent_id}:{cycle};"}
-    row = (await connection.execute(_TAKEN, keys)).first()
-    if row is None:
-        return None
-    action_key, *values = row
-    return str(action_key).split(":")[2], record_of(values)
-
-
-async def insert_decision(
-    connection: AsyncConnection,
-    *,
-    agent_id: str,
-    cycle: int,
-    observations: str,
-    reasoning: str,
-    action: str | None,
-    outcome: str,
-    created_ms: int,
-) -> None:
-    """Store a cycle's decision and its memory entry, and forget what is beyond the last 100."""
-    entry = {
-        "agent_id": agent_id,
-        "cycle": cycle,
-        "reasoning": reasoning,
-        "action": action,
-        "outcome": outcome,
-        "created_ms": created_ms,
-    }
-    await connection.execute(_DECIDE, entry | {"observations": observations})
-    await connection.execute(_REMEMBER, entry)
-    # Every cycle that is left leaves exactly one entry, so cycle numbers count the entries.
-    if cycle > MEMORY_KEPT:
-        await connection.execute(_FORGET, {"of_agent": agent_id, "up_to": cycle - MEMORY_KEPT})
 
 
 async def list_decisions(
@@ -205,6 +93,42 @@ async def list_memory(
     """An agent's memory entries, newest first."""
     rows = await connection.execute(_MEMORY, {"of_agent": agent_id, "at_most": limit})
     return [dict(row) for row in rows.mappings()]
+
+
+async def used(
+    connection: AsyncConnection, agent_ids: Sequence[str], hour: int
+) -> dict[str, Fields]:
+    """What agents used in hour `hour` and the 24 before it: tokens, cost_nanousd, unpriced_tokens.
+
+    Agents that used nothing are left out.
+    """
+    table = agent_usage.c
+    statement = (
+        select(
+            table.agent_id,
+            func.sum(table.tokens).label("tokens"),
+            func.sum(table.cost_nanousd).label("cost_nanousd"),
+            func.sum(table.unpriced_tokens).label("unpriced_tokens"),
+        )
+        .where(table.agent_id.in_(agent_ids), table.hour >= hour - USAGE_HOURS)
+        .group_by(table.agent_id)
+    )
+    rows = (await connection.execute(statement)).mappings()
+    return {row["agent_id"]: {k: int(v) for k, v in row.items() if k != "agent_id"} for row in rows}
+
+
+async def add_usage(connection: AsyncConnection, rows: Sequence[Fields]) -> None:
+    """Add what agents used; each row has the columns of `agent_usage`."""
+    if not rows:
+        return
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(agent_usage)
+    more = {
+        name: agent_usage.c[name] + statement.excluded[name]
+        for name in ("tokens", "cost_nanousd", "unpriced_tokens")
+    }
+    upsert = statement.on_conflict_do_update(index_elements=["agent_id", "hour"], set_=more)
+    await connection.execute(upsert, list(rows))
 
 
 def _one(result: Any) -> Fields | None:

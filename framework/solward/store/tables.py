@@ -166,6 +166,8 @@ agents = Table(
     Column("llm_model", Text, nullable=False),
     Column("strategy", Text, nullable=False),
     Column("guardrails", Text, nullable=False),  # JSON with exact decimals, as the caller gave it
+    Column("llm_options", Text, nullable=False, server_default="{}"),  # JSON, the provider's own
+    Column("llm_budget", Text, nullable=False, server_default="{}"),  # JSON of TokenBudget
     Column("loop_interval_ms", BigInteger, nullable=False),
     Column("status", Text, nullable=False),  # shown: idle, running, paused, stopped, error
     Column("desired_state", Text, nullable=False),  # durable wish: running, paused, stopped
@@ -188,6 +190,20 @@ decisions = Table(
     Column("action", Text),
     Column("outcome", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
+    Column("input_tokens", BigInteger),  # None: no model was asked, or it did not say
+    Column("output_tokens", BigInteger),
+    Column("cost_nanousd", BigInteger),
+)
+
+# What agents used of their models, by the hour since the epoch, chats included.
+agent_usage = Table(
+    "agent_usage",
+    metadata,
+    Column("agent_id", Text, primary_key=True),
+    Column("hour", BigInteger, primary_key=True),
+    Column("tokens", BigInteger, nullable=False),
+    Column("cost_nanousd", BigInteger, nullable=False),
+    Column("unpriced_tokens", BigInteger, nullable=False),
 )
 
 memory = Table(

@@ -6,14 +6,15 @@ Each function works inside the caller's transaction; the engine decides what bel
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Row, Select, insert, select, text, update
+from sqlalchemy import Row, Select, bindparam, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.record import TransactionRecord, TransactionStatus
-from solward.store.tables import transactions
+from solward.store.tables import transactions, wallets
 
 _NEWEST = 2**62
 
@@ -106,6 +107,37 @@ async def history(
     """See `history_statement`."""
     rows = await connection.execute(history_statement(wallet_id, limit, before))
     return [record_of(row) for row in rows]
+
+
+# The newest few of each wallet: the inner statement finds where they begin, on the same index.
+_OLDER = transactions.alias("older")
+_RECENT = select(transactions.c.seq, *RECORD).where(
+    wallets.c.id.in_(bindparam("of_wallets", expanding=True)),
+    transactions.c.wallet_id == wallets.c.id,
+    transactions.c.seq
+    >= func.coalesce(
+        select(_OLDER.c.seq)
+        .where(_OLDER.c.wallet_id == wallets.c.id)
+        .order_by(_OLDER.c.seq.desc())
+        .limit(1)
+        .offset(bindparam("but"))
+        .scalar_subquery(),
+        0,
+    ),
+)
+
+
+async def recent(
+    connection: AsyncConnection, wallet_ids: Sequence[str], limit: int
+) -> dict[str, list[TransactionRecord]]:
+    """Up to `limit` newest records of each wallet, newest first; wallets without any left out."""
+    asked = {"of_wallets": list(wallet_ids), "but": limit - 1}
+    found: dict[str, list[TransactionRecord]] = {}
+    rows = [tuple(row) for row in await connection.execute(_RECENT, asked)]
+    for _seq, *values in sorted(rows, key=itemgetter(0), reverse=True):
+        record = record_of(values)
+        found.setdefault(record.wallet_id, []).append(record)
+    return found
 
 
 async def _first(

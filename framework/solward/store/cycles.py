@@ -1,0 +1,191 @@
+"""Entering and leaving cycles, many in one transaction.
+
+Both are guarded by the fence (reference/scale.md, "The pattern"), so that a stale or duplicate run
+changes nothing. Rows are locked in the order of their ids: batches of several processes wait for
+each other and never for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import BindParameter, Text, bindparam, cast, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.record import TransactionRecord
+from solward.store.agents import MEMORY_KEPT, Fields
+from solward.store.tables import agents, decisions, memory, transactions
+from solward.store.transactions import RECORD, record_of
+
+MEMORY_GIVEN = 10  # contract 2.9
+
+_RUNNING = "running"
+_IDS: BindParameter[list[str]] = bindparam("of_agents", expanding=True)
+
+# What runs in every cycle is built once: building a statement costs more than running it.
+_LOCKED = select(agents).where(agents.c.id.in_(_IDS)).order_by(agents.c.id).with_for_update()
+_FENCE = update(agents).where(agents.c.id.in_(_IDS)).values(fence=agents.c.fence + 1)
+# Every cycle that is left leaves exactly one entry, so cycle numbers count the entries.
+_REMEMBERED = select(memory).where(
+    agents.c.id.in_(_IDS),
+    memory.c.agent_id == agents.c.id,
+    memory.c.cycle >= agents.c.cycle_no - MEMORY_GIVEN,
+)
+# Action keys are `<agent>:<cycle>:<skill>:<ordinal>`; `;` follows `:` in ASCII, which makes the
+# prefix a range of the unique index.
+_PREFIX = agents.c.id + ":" + cast(agents.c.cycle_no, Text)
+_TAKEN = select(agents.c.id, transactions.c.action_key, *RECORD).where(
+    agents.c.id.in_(_IDS),
+    transactions.c.action_key >= _PREFIX + ":",
+    transactions.c.action_key < _PREFIX + ";",
+)
+_LEAVE = (
+    update(agents)
+    .where(agents.c.id == bindparam("of_agent"))
+    .values(
+        cycle_no=agents.c.cycle_no + 1,
+        next_run_ms=bindparam("to_next_run_ms"),
+        status=bindparam("to_status"),
+        failures=bindparam("to_failures"),
+        error=bindparam("to_error"),
+    )
+)
+_DECIDE = insert(decisions)
+_REMEMBER = insert(memory)
+FORGET = delete(memory).where(
+    memory.c.agent_id == bindparam("of_agent"), memory.c.cycle <= bindparam("up_to")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EnteredCycle:
+    """An agent whose fence was taken.
+
+    Attributes:
+        agent: its row as it then is.
+        memory: its latest ten entries, newest first.
+        taken: the skill and the first transaction of this cycle, when an earlier run of it already
+            asked for one.
+    """
+
+    agent: Fields
+    memory: list[Fields] = field(default_factory=list)
+    taken: tuple[str, TransactionRecord] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingCycle:
+    """A cycle to leave: where the agent goes from here, and its row of decisions."""
+
+    agent_id: str
+    fence: int
+    next_run_ms: int
+    status: str
+    failures: int
+    error: str | None
+    decision: Fields
+
+
+@dataclass(frozen=True, slots=True)
+class LeftCycle:
+    """What an agent's row said when its cycle was left: the wish, and the status before."""
+
+    name: str
+    desired_state: str
+    status: str
+
+
+async def enter(
+    connection: AsyncConnection, wanted: Sequence[tuple[str, int]]
+) -> list[EnteredCycle | None]:
+    """Take the next fence for each `(agent, cycle)`; None where it is stale or not to run."""
+    rows = await _locked(connection, [agent_id for agent_id, _cycle in wanted])
+    entered: dict[str, EnteredCycle] = {}
+    for agent_id, cycle in wanted:
+        row = rows.get(agent_id)
+        if row is not None and (row["cycle_no"], row["desired_state"]) == (cycle, _RUNNING):
+            entered[agent_id] = EnteredCycle(row | {"fence": row["fence"] + 1})
+    if entered:
+        ids = {"of_agents": list(entered)}
+        await connection.execute(_FENCE, ids)
+        for entry in (await connection.execute(_REMEMBERED, ids)).mappings():
+            entered[entry["agent_id"]].memory.append(dict(entry))
+        for each in entered.values():
+            each.memory.sort(key=_cycle_of, reverse=True)
+        await _find_taken(connection, ids, entered)
+    return [
+        found if (found := entered.get(agent_id)) and found.agent["cycle_no"] == cycle else None
+        for agent_id, cycle in wanted
+    ]
+
+
+async def leave(
+    connection: AsyncConnection, leaving: Sequence[LeavingCycle]
+) -> list[LeftCycle | None]:
+    """Record each decision and move on; None where another run took the fence: nothing changed.
+
+    An agent that was stopped or paused meanwhile keeps the status it was given then.
+    """
+    rows = await _locked(connection, [each.agent_id for each in leaving])
+    left: list[LeftCycle | None] = []
+    moved: list[Fields] = []
+    decided: list[Fields] = []
+    for each in leaving:
+        row = rows.pop(each.agent_id, None)
+        if row is None or row["fence"] != each.fence or row["cycle_no"] != each.decision["cycle"]:
+            left.append(None)
+            continue
+        goes_on = row["desired_state"] == _RUNNING
+        left.append(LeftCycle(row["name"], row["desired_state"], row["status"]))
+        moved.append(
+            {
+                "of_agent": each.agent_id,
+                "to_next_run_ms": each.next_run_ms,
+                "to_status": each.status if goes_on else row["status"],
+                "to_failures": each.failures,
+                "to_error": each.error,
+            }
+        )
+        decided.append(each.decision)
+    if moved:
+        await connection.execute(_LEAVE, moved)
+        await connection.execute(_DECIDE, decided)
+        await connection.execute(_REMEMBER, [_entry(decision) for decision in decided])
+        forgotten = [
+            {"of_agent": decision["agent_id"], "up_to": decision["cycle"] - MEMORY_KEPT}
+            for decision in decided
+            if decision["cycle"] > MEMORY_KEPT
+        ]
+        if forgotten:
+            await connection.execute(FORGET, forgotten)
+    return left
+
+
+async def _locked(connection: AsyncConnection, ids: list[str]) -> dict[str, Fields]:
+    rows = await connection.execute(_LOCKED, {"of_agents": ids})
+    return {row["id"]: dict(row) for row in rows.mappings()}
+
+
+async def _find_taken(
+    connection: AsyncConnection, ids: Fields, entered: dict[str, EnteredCycle]
+) -> None:
+    rows = [tuple(row) for row in await connection.execute(_TAKEN, ids)]
+    for agent_id, action_key, *values in sorted(rows, key=_action_key, reverse=True):
+        found = entered[agent_id]
+        taken = (str(action_key).split(":")[2], record_of(values))
+        entered[agent_id] = EnteredCycle(found.agent, found.memory, taken)
+
+
+def _entry(decision: Fields) -> Fields:
+    names = ("agent_id", "cycle", "reasoning", "action", "outcome", "created_ms")
+    return {name: decision[name] for name in names}
+
+
+def _cycle_of(entry: Fields) -> int:
+    return int(entry["cycle"])
+
+
+def _action_key(row: tuple[Any, ...]) -> str:
+    return str(row[1])
