@@ -117,7 +117,7 @@ async def test_a_hundred_memory_entries_are_kept_and_every_decision(database: Da
     for cycle in range(1, 131):
         entered = await enter(database, cycle)
         assert entered is not None
-        given = [entry["cycle"] for entry in entered.memory]
+        given = [entry[0] for entry in entered.memory]
         assert given == list(range(cycle - 1, max(cycle - 11, 0), -1))
         await leave(database, cycle, cycle)
     async with database.read() as connection:

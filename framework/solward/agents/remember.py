@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.agents.batch import Batcher
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.cycle import Entered, Standing
-from solward.agents.model import Agent, AgentStatus, Decision, DesiredState, agent_of, memory_of
+from solward.agents.model import Agent, AgentStatus, Decision, DesiredState, MemoryEntry, agent_of
 from solward.clock import now_ms
 from solward.provider import Usage
 from solward.store import agents as agent_store
@@ -62,7 +62,7 @@ class Journal:
             if each is None or agent is None:
                 entered.append(None)
                 continue
-            memory = tuple(map(memory_of, each.memory))
+            memory = tuple(MemoryEntry(*entry) for entry in each.memory)
             spent = used.get(agent.id, NOTHING_USED)
             entered.append(Entered(agent, memory, each.taken, spent))
         return entered

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import BindParameter, Text, bindparam, cast, delete, insert, select, update
@@ -24,11 +25,22 @@ MEMORY_GIVEN = 10  # contract 2.9
 _RUNNING = "running"
 _IDS: BindParameter[list[str]] = bindparam("of_agents", expanding=True)
 
+# What a memory entry is made of. Rows of cycles are read by position: looking columns up by name
+# costs more than reading them from the database.
+ENTRY = (
+    memory.c.cycle,
+    memory.c.reasoning,
+    memory.c.action,
+    memory.c.outcome,
+    memory.c.created_ms,
+)
+_AGENT = tuple(agents.c.keys())
+
 # What runs in every cycle is built once: building a statement costs more than running it.
 _LOCKED = select(agents).where(agents.c.id.in_(_IDS)).order_by(agents.c.id).with_for_update()
 _FENCE = update(agents).where(agents.c.id.in_(_IDS)).values(fence=agents.c.fence + 1)
 # Every cycle that is left leaves exactly one entry, so cycle numbers count the entries.
-_REMEMBERED = select(memory).where(
+_REMEMBERED = select(memory.c.agent_id, *ENTRY).where(
     agents.c.id.in_(_IDS),
     memory.c.agent_id == agents.c.id,
     memory.c.cycle >= agents.c.cycle_no - MEMORY_GIVEN,
@@ -65,13 +77,13 @@ class EnteredCycle:
 
     Attributes:
         agent: its row as it then is.
-        memory: its latest ten entries, newest first.
+        memory: its latest ten entries, newest first, each as `ENTRY`.
         taken: the skill and the first transaction of this cycle, when an earlier run of it already
             asked for one.
     """
 
     agent: Fields
-    memory: list[Fields] = field(default_factory=list)
+    memory: list[tuple[Any, ...]] = field(default_factory=list)
     taken: tuple[str, TransactionRecord] | None = None
 
 
@@ -104,16 +116,17 @@ async def enter(
     rows = await _locked(connection, [agent_id for agent_id, _cycle in wanted])
     entered: dict[str, EnteredCycle] = {}
     for agent_id, cycle in wanted:
-        row = rows.get(agent_id)
-        if row is not None and (row["cycle_no"], row["desired_state"]) == (cycle, _RUNNING):
-            entered[agent_id] = EnteredCycle(row | {"fence": row["fence"] + 1})
+        agent = rows.get(agent_id)
+        if agent is not None and (agent["cycle_no"], agent["desired_state"]) == (cycle, _RUNNING):
+            entered[agent_id] = EnteredCycle(agent | {"fence": agent["fence"] + 1})
     if entered:
         ids = {"of_agents": list(entered)}
         await connection.execute(_FENCE, ids)
-        for entry in (await connection.execute(_REMEMBERED, ids)).mappings():
-            entered[entry["agent_id"]].memory.append(dict(entry))
+        for row in (await connection.execute(_REMEMBERED, ids)).all():
+            agent_id, *entry = row
+            entered[agent_id].memory.append(tuple(entry))
         for each in entered.values():
-            each.memory.sort(key=_cycle_of, reverse=True)
+            each.memory.sort(key=itemgetter(0), reverse=True)
         await _find_taken(connection, ids, entered)
     return [
         found if (found := entered.get(agent_id)) and found.agent["cycle_no"] == cycle else None
@@ -165,14 +178,14 @@ async def leave(
 
 async def _locked(connection: AsyncConnection, ids: list[str]) -> dict[str, Fields]:
     rows = await connection.execute(_LOCKED, {"of_agents": ids})
-    return {row["id"]: dict(row) for row in rows.mappings()}
+    return {row[0]: dict(zip(_AGENT, row, strict=True)) for row in rows.all()}
 
 
 async def _find_taken(
     connection: AsyncConnection, ids: Fields, entered: dict[str, EnteredCycle]
 ) -> None:
     rows = [tuple(row) for row in await connection.execute(_TAKEN, ids)]
-    for agent_id, action_key, *values in sorted(rows, key=_action_key, reverse=True):
+    for agent_id, action_key, *values in sorted(rows, key=itemgetter(1), reverse=True):
         found = entered[agent_id]
         taken = (str(action_key).split(":")[2], record_of(values))
         entered[agent_id] = EnteredCycle(found.agent, found.memory, taken)
@@ -181,11 +194,3 @@ async def _find_taken(
 def _entry(decision: Fields) -> Fields:
     names = ("agent_id", "cycle", "reasoning", "action", "outcome", "created_ms")
     return {name: decision[name] for name in names}
-
-
-def _cycle_of(entry: Fields) -> int:
-    return int(entry["cycle"])
-
-
-def _action_key(row: tuple[Any, ...]) -> str:
-    return str(row[1])
