@@ -17,7 +17,7 @@ import struct
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from aiohttp import web
 from tests.vendors import anthropic_wire, gemini_wire, openai_wire
@@ -88,6 +88,15 @@ class VendorServer:
         if self.latency_s or answer.delay_s:
             await asyncio.sleep(self.latency_s + answer.delay_s)
         return await self.send(http, request, answer, serial)
+
+    async def show(self, http: web.Request) -> web.Response:
+        """`GET /stats`: how many were served, by vendor. `GET /captured`: the requests kept."""
+        if http.path == "/stats":
+            return web.json_response({"served": self.served, "strays": self.strays})
+        if http.path == "/captured":
+            return web.json_response([asdict(request) for request in self.requests])
+        self.strays.append(http.path)
+        return web.json_response({"error": {"message": f"no {http.path} here"}}, status=404)
 
     async def decide(self, request: CapturedRequest) -> Answer:
         """What the vendor refuses by itself, then the script, the key's scenario, the default."""
@@ -168,6 +177,7 @@ async def vendor_server(
     server = VendorServer(script, default, latency_s, drip_s, keep)
     app = web.Application(client_max_size=32 * 1024 * 1024)
     app.router.add_route("POST", "/{path:.*}", server.handle)
+    app.router.add_route("GET", "/{path:.*}", server.show)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
     await runner.setup()
     try:
