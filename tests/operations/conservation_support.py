@@ -138,9 +138,9 @@ class World:
         for mint in self.books.decimals:
             await check_supply(self.bench, mint)
 
-    async def units(self, who: int, mint: str) -> int:
-        """What a wallet holds of a mint."""
-        return (await holdings(self.bench, self.wallets[who].address)).get(mint, 0)
+    async def held(self, who: int) -> dict[str, int]:
+        """mint -> units a wallet holds, of every account that is open."""
+        return await holdings(self.bench, self.wallets[who].address)
 
     async def _step(
         self, way: Way, call: Call, actor: Actor, *, known: bool = False
