@@ -31,7 +31,8 @@ class Died(BaseException):
 async def stopped_at(tmp_path: Path, step: Step) -> AsyncIterator[Bench]:
     """A bench whose first process went no further than `step`."""
     async with open_bench(tmp_path, limits=LIMITS) as bench:
-        bench.engine._hook = bench.engine.sender._hook = _die_at(step)
+        for part in (bench.engine, bench.engine._signing, bench.engine.sender):
+            part._hook = _die_at(step)
         task = asyncio.create_task(bench.engine._execute(bench.wallet, ADMIN, bench.draft(HALF)))
         with pytest.raises(Died):
             await task

@@ -11,29 +11,22 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy.exc import IntegrityError
-
 from solward.clock import now_ms
-from solward.errors import (
-    LedgerError,
-    TransactionError,
-    TransactionFailed,
-)
-from solward.guardrails import Effects, ExtraRule, Intent, Policy, ScopeLimits, max_debit
+from solward.errors import LedgerError, TransactionError, TransactionFailed
+from solward.guardrails import Effects, ExtraRule, Intent, Policy, ScopeLimits
 from solward.ledger.protocol import Ledger
 from solward.record import TransactionRecord, TransactionStatus
-from solward.store import attempts as attempt_store
 from solward.store import transactions as store
-from solward.store.attempts import Attempt, Settlement
+from solward.store.attempts import Settlement
 from solward.store.database import Database
-from solward.transactions.assess import Assessment, Assessor
+from solward.transactions.assess import Assessor
 from solward.transactions.blockhashes import trusted
-from solward.transactions.build import message_bytes, with_signature
 from solward.transactions.outcome import refusal
 from solward.transactions.reconcile import faucet_effects, faucet_in_flight
 from solward.transactions.request import Actor, Draft
 from solward.transactions.reservation import Reservation, Reserver
 from solward.transactions.sender import InFlight, Sender
+from solward.transactions.signing import Signing
 from solward.transactions.steps import Step, StepHook, no_hook
 from solward.transactions.trial import Trial, TrialEnded, Trials, would_fail
 from solward.wallets import Wallet, Wallets
@@ -83,6 +76,7 @@ class Engine:
         self._reserver = Reserver(
             database, options.policy, options.wallet_limits, options.extra_rules
         )
+        self._signing = Signing(database, wallets, self._assessor, self._reserver, hook)
         self._trials = Trials(self._assessor, self._reserver)
         self.sender = Sender(ledger, database, hook=hook)
         self._running: set[asyncio.Task[TransactionRecord]] = set()
@@ -175,7 +169,7 @@ class Engine:
             raise refusal(await self._reserver.fail(record, actor, draft.intent, None, text))
         reservation = await self._reserve(record, actor, draft.intent, assessment.effects)
         self._hook(Step.RESERVED)
-        item = await self._sign_and_write(wallet, draft, assessment, reservation)
+        item = await self._signing.sign_and_write(wallet.id, draft, assessment, reservation)
         await self.sender.send(item)
         return await self._outcome(reservation.record, item)
 
@@ -186,62 +180,6 @@ class Engine:
         if reservation.record.status is not TransactionStatus.PENDING:
             raise refusal(reservation.record)
         return reservation
-
-    async def _sign_and_write(
-        self, wallet: Wallet, draft: Draft, assessment: Assessment, reservation: Reservation
-    ) -> InFlight:
-        """Sign the assessed bytes and make them durable; on any failure nothing was sent."""
-        record = reservation.record
-        try:
-            try:
-                return await self._write(wallet, draft, assessment, reservation)
-            except IntegrityError:
-                if draft.wire is not None:
-                    raise
-                rebuilt = await self._assessor.rebuild(draft, record.id)
-                self._reserver.recheck(draft.intent, rebuilt.effects, reservation)
-                return await self._write(wallet, draft, rebuilt, reservation)
-        except Exception as error:
-            text = "The transaction could not be signed; nothing was sent"
-            if isinstance(error, IntegrityError):
-                text = "An identical transaction was already sent; nothing was sent"
-            failed = await self._reserver.release(record, text)
-            raise TransactionFailed(text, failed) from error
-
-    async def _write(
-        self, wallet: Wallet, draft: Draft, assessment: Assessment, reservation: Reservation
-    ) -> InFlight:
-        assert assessment.effects is not None
-        record, effects = reservation.record, assessment.effects
-        signer = await self._wallets.signer(wallet.id)
-        message = assessment.transaction.message
-        signed = with_signature(assessment.transaction, await signer.sign(message_bytes(message)))
-        self._hook(Step.SIGNED)
-        signature = str(signed.signatures[0])
-        debit = max_debit(draft.intent, effects)
-        attempt = Attempt(
-            transaction_id=record.id,
-            attempt_no=1,
-            signature=signature,
-            wire=bytes(signed),
-            blockhash=str(message.recent_blockhash),
-            last_valid_block_height=assessment.blockhash.last_valid_block_height,
-            context_slot=assessment.blockhash.context_slot,
-            max_debit=debit,
-        )
-        async with self._database.write() as connection:
-            await attempt_store.write_ahead(connection, attempt, now_ms())
-        self._hook(Step.WRITTEN_AHEAD)
-        settled = draft.settled_details(effects)
-        return InFlight(
-            record.id,
-            signature,
-            attempt.wire,
-            attempt.last_valid_block_height,
-            fee_lamports=effects.fee_lamports,
-            held_lamports=debit,
-            details={**record.details, **settled} if settled else None,
-        )
 
     async def _airdrop(
         self, wallet: Wallet, actor: Actor, intent: Intent, lamports: int
