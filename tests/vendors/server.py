@@ -16,8 +16,9 @@ import socket
 import struct
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import chain, repeat
 
 from aiohttp import web
 from tests.vendors import anthropic_wire, gemini_wire, openai_wire
@@ -39,7 +40,7 @@ class VendorServer:
     """The running server: what it was asked, and what it answers without a script.
 
     `served` counts requests by vendor; `requests` holds the last `keep` of them (None: all);
-    `strays` names the paths nobody serves.
+    `strays` names the paths nobody serves, `faults` has what the script raised.
     """
 
     script: Script | None = None
@@ -50,6 +51,7 @@ class VendorServer:
     port: int = 0
     served: Counter[str] = field(default_factory=Counter)
     strays: list[str] = field(default_factory=list)
+    faults: list[Exception] = field(default_factory=list)
     requests: deque[CapturedRequest] = field(init=False)
     seen: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -105,9 +107,13 @@ class VendorServer:
         if problem := WIRES[request.vendor].problem(request):
             return Answer(status=400, message=problem)
         if self.script is not None:
-            told = self.script(request)
-            if inspect.isawaitable(told):
-                told = await told
+            try:
+                told = self.script(request)
+                if inspect.isawaitable(told):
+                    told = await told
+            except Exception as fault:
+                self.faults.append(fault)
+                return Answer(status=500, message=f"the script raised {fault!r}")
             if told is not None:
                 return told
         scenario = scenario_of(request.key)
@@ -147,20 +153,21 @@ class VendorServer:
             return web.Response(body=frames[0], content_type=kind, headers=answer.headers)
         response = web.StreamResponse(headers={"Content-Type": kind, **answer.headers})
         await response.prepare(http)
-        for frame in frames:
-            await response.write(frame)
-        await response.write_eof()
+        with suppress(ConnectionResetError):
+            for frame in frames:
+                await response.write(frame)
+            await response.write_eof()
         return response
 
     async def drip(self, http: web.Request, body: bytes, kind: str) -> web.StreamResponse:
         """All but the last byte one by one, then blanks: the body never ends."""
         response = web.StreamResponse(headers={"Content-Type": kind})
         await response.prepare(http)
-        sent = 0
-        while True:
-            await response.write(body[sent : sent + 1] if sent < len(body) - 1 else b" ")
-            sent += 1
-            await asyncio.sleep(self.drip_s)
+        with suppress(ConnectionResetError):
+            for byte in chain((body[at : at + 1] for at in range(len(body) - 1)), repeat(b" ")):
+                await response.write(byte)
+                await asyncio.sleep(self.drip_s)
+        return response
 
 
 @asynccontextmanager
@@ -173,7 +180,11 @@ async def vendor_server(
     keep: int | None = None,
     port: int = 0,
 ) -> AsyncIterator[VendorServer]:
-    """Serve on 127.0.0.1 (a free port for 0) until left; open connections are cut then."""
+    """Serve on 127.0.0.1 (a free port for 0) until left; open connections are cut then.
+
+    Raises:
+        Exception: the first thing `script` raised; a failed assertion in it fails its test.
+    """
     server = VendorServer(script, default, latency_s, drip_s, keep)
     app = web.Application(client_max_size=32 * 1024 * 1024)
     app.router.add_route("POST", "/{path:.*}", server.handle)
@@ -187,6 +198,8 @@ async def vendor_server(
         yield server
     finally:
         await runner.cleanup()
+    if server.faults:
+        raise server.faults[0]
 
 
 def _vendor(path: str) -> Vendor | None:

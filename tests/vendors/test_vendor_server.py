@@ -271,7 +271,9 @@ async def test_a_reset_comes_after_a_part_of_the_body(vendor: Vendor, stream: bo
 
 @every_vendor
 @whole_and_streamed
-async def test_a_drip_brings_single_bytes_and_no_end(vendor: Vendor, stream: bool) -> None:
+async def test_a_drip_brings_single_bytes_and_no_end(
+    vendor: Vendor, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     async with vendor_server(drip_s=0.001) as server, client() as http:
         request = http.stream(
             "POST",
@@ -288,6 +290,7 @@ async def test_a_drip_brings_single_bytes_and_no_end(vendor: Vendor, stream: boo
     begins = {"anthropic": b"event: message_start"}.get(vendor, b"data: {") if stream else b"{"
     assert brought.startswith(begins)
     assert parts > len(brought) / 20
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
     if not stream:
         with pytest.raises(json.JSONDecodeError):
             json.loads(brought)
@@ -422,6 +425,16 @@ async def test_a_script_may_be_as_hostile_as_it_likes(vendor: Vendor) -> None:
     assert response.status_code == 418
     assert "your key is canary" in response.text
     assert response.headers["x-seen"] == "canary"
+
+
+@every_vendor
+async def test_what_a_script_raises_fails_its_test(vendor: Vendor) -> None:
+    def script(request: CapturedRequest) -> Answer:
+        raise AssertionError(f"no {request.vendor}")
+
+    with pytest.raises(AssertionError, match=f"no {vendor}"):
+        async with vendor_server(script) as server:
+            assert (await ask(server.base_urls, vendor)).status_code == 500
 
 
 async def test_latency_comes_before_the_answer_and_requests_overlap() -> None:
