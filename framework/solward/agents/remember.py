@@ -82,8 +82,7 @@ class Journal:
                 if _turned_error(each, was):
                     events.append((ERROR_EVENT, _error(each, was)))
             await agent_store.add_usage(connection, used)
-            for event, data in events:
-                await audit.append(connection, now_ms(), event, data)
+            await audit.append_many(connection, now_ms(), events)
         for event, data in events:
             self._publish(event, data)
         running = DesiredState.RUNNING.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from decimal import Decimal
 from typing import Any
 
@@ -42,11 +43,15 @@ class Parameters:
         schema: as `checked_schema` gives it: closed, without references.
     """
 
-    __slots__ = ("_schema", "_validator")
+    __slots__ = ("_empty", "_schema", "_validator")
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema: Mapping[str, Any] = exact(schema)
         self._validator = _Exact(self._schema)
+        # Most calls of many agents have no parameters at all; what those come to never changes.
+        self._empty: dict[str, Any] | None = None
+        if self.accepts({}):
+            self._empty = self._checked({})
 
     def validate(self, params: object) -> dict[str, Any]:
         """A copy of `params` with defaults applied and whole numbers of integer fields as int.
@@ -56,6 +61,11 @@ class Parameters:
         """
         if not isinstance(params, Mapping):
             raise InvalidRequest("parameters must be a JSON object")
+        if not params and self._empty is not None:
+            return deepcopy(self._empty)
+        return self._checked(params)
+
+    def _checked(self, params: Mapping[str, Any]) -> dict[str, Any]:
         value = fill(exact(params), self._schema)
         problems = [explain(error) for error in self._validator.iter_errors(value)]
         if problems:

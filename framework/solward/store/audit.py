@@ -8,6 +8,7 @@ history: copy the head's hash elsewhere to be safe from that too.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,8 @@ _PAGE = 1000
 _LOCK_HEAD = (
     select(audit_head.c.seq, audit_head.c.hash).where(audit_head.c.id == _HEAD_ID).with_for_update()
 )
+_APPEND = insert(audit)
+_FIRST_HEAD = insert(audit_head)
 _MOVE_HEAD = (
     update(audit_head)
     .where(audit_head.c.id == _HEAD_ID)
@@ -61,27 +64,39 @@ async def append(connection: AsyncConnection, ms: int, event: str, data: Any) ->
 
     On PostgreSQL appenders wait for each other from here to their commit: append last.
     """
+    return (await append_many(connection, ms, [(event, data)]))[0]
+
+
+async def append_many(
+    connection: AsyncConnection, ms: int, events: Sequence[tuple[str, Any]]
+) -> list[int]:
+    """As `append`, for any number of `(event, data)`, in their order."""
+    if not events:
+        return []
     head = (await connection.execute(_LOCK_HEAD)).first()
-    seq = 1 if head is None else int(head.seq) + 1
-    previous = GENESIS_HASH if head is None else str(head.hash)
-    text = jsontext.dumps(data, canonical=True)
-    digest = _hash(seq, ms, event, text, previous)
-    await connection.execute(
-        insert(audit),
-        {
-            "seq": seq,
-            "created_ms": ms,
-            "event": event,
-            "data": text,
-            "previous_hash": previous,
-            "hash": digest,
-        },
-    )
+    seq, previous = (0, GENESIS_HASH) if head is None else (int(head.seq), str(head.hash))
+    rows: list[dict[str, Any]] = []
+    for event, data in events:
+        seq += 1
+        text = jsontext.dumps(data, canonical=True)
+        digest = _hash(seq, ms, event, text, previous)
+        rows.append(
+            {
+                "seq": seq,
+                "created_ms": ms,
+                "event": event,
+                "data": text,
+                "previous_hash": previous,
+                "hash": digest,
+            }
+        )
+        previous = digest
+    await connection.execute(_APPEND, rows)
     if head is None:
-        await connection.execute(insert(audit_head), {"id": _HEAD_ID, "seq": seq, "hash": digest})
+        await connection.execute(_FIRST_HEAD, {"id": _HEAD_ID, "seq": seq, "hash": previous})
     else:
-        await connection.execute(_MOVE_HEAD, {"b_seq": seq, "b_hash": digest})
-    return seq
+        await connection.execute(_MOVE_HEAD, {"b_seq": seq, "b_hash": previous})
+    return [row["seq"] for row in rows]
 
 
 async def verify(connection: AsyncConnection) -> int:

@@ -13,6 +13,7 @@ nothing. Anything else is refused with its line: a strategy is never guessed.
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 import shlex
@@ -96,7 +97,7 @@ def provider_spec() -> ProviderSpec:
 @hookimpl
 async def provider_complete(request: CompletionRequest, options: Mapping[str, Any]) -> Completion:
     """The first matching rule's skill, with the rule as the reason."""
-    rules = parse(request.strategy, {tool.name for tool in request.tools} or None)
+    rules = parse(request.strategy, frozenset(tool.name for tool in request.tools) or None)
     if not request.observation:
         return Completion(f"I am a {LABEL}. My rules are:\n{request.strategy.strip()}")
     return decide(rules, request.observation)
@@ -115,7 +116,8 @@ def decide(rules: Collection[Rule], observation: Mapping[str, Any]) -> Completio
     return Completion(f"No rule matched; waiting ({LABEL}).")
 
 
-def parse(strategy: str, skills: Collection[str] | None = None) -> tuple[Rule, ...]:
+@functools.lru_cache(maxsize=1_024)
+def parse(strategy: str, skills: frozenset[str] | None = None) -> tuple[Rule, ...]:
     """A strategy's rules.
 
     Args:
