@@ -373,9 +373,7 @@ async def test_a_mints_limit_binds_what_is_burned(tmp_path: Path) -> None:
         limited = ScopeLimits(daily_tokens={mint: 5_000_000})
         actor = replace(ADMIN, limits=(("agent:a", limited),))
         await tokens.operations.burn(tokens.wallet, actor, mint=mint, amount=4)
-        with pytest.raises(
-            GuardrailBlocked, match=r"daily_limit: 2000000 units .* the 1000000 left"
-        ):
+        with pytest.raises(GuardrailBlocked, match=r"daily_limit: 2 tokens .* the 1 left of the 5"):
             await tokens.operations.burn(tokens.wallet, actor, mint=mint, amount=2)
         assert await tokens.units(mint) == 5_000_000
 
