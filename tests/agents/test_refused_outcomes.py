@@ -49,7 +49,7 @@ async def test_the_next_prompt_holds_the_whole_refusal(tmp_path: Path) -> None:
         await service.agents.stop(agent.id)
         memory = await service.agents.memory(agent.id)
         assert SPENT in {entry.outcome for entry in memory if entry.cycle == 2}
-        assert f"-> {SPENT} (reasoning" in memory_text(memory)
+        assert f'"outcome":"{SPENT}"' in memory_text(memory)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,95 @@
+"""Fences around data in a prompt: text by others cannot end its block or pass for instructions.
+
+What stands in a block is JSON without `<` and `>`, so that nothing in it can close the block, and
+without characters that nobody sees, in which instructions can hide from a person who reads along.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from json.encoder import encode_basestring
+from typing import Any
+
+import simplejson
+
+# An observation of usual size is given whole; a wallet showered with tokens, or an answer of a
+# broken ledger, must not crowd out the rules or run up the model's bill.
+MAX_OBSERVATION = 12_000
+MAX_ITEMS = 40
+MAX_STRING = 300
+
+_TOKENS = "tokenBalances"
+
+# ASCII: what is unseen in a name shows as an escape; and simplejson writes only ASCII in C.
+_OBSERVATION = simplejson.JSONEncoder(
+    use_decimal=True, allow_nan=False, ensure_ascii=True, separators=(",", ":")
+)
+# Controls and formats (zero width, right to left), private use, tags, variation selectors: what a
+# model reads and a person does not.
+_UNSEEN = re.compile(
+    "[\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0"
+    "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\U000f0000-\U0010ffff]"
+)
+
+
+def observation_block(observation: Mapping[str, Any]) -> str:
+    """An observation, shortened where it is larger than `MAX_OBSERVATION` characters."""
+    text = _OBSERVATION.encode(observation)
+    if len(text) > MAX_OBSERVATION:
+        text = _OBSERVATION.encode(_shortened(observation))
+    if len(text) > 4 * MAX_OBSERVATION:
+        plain = {name: value for name, value in observation.items() if isinstance(value, int)}
+        text = _OBSERVATION.encode({"error": "The observation is too large to show"} | plain)
+    return block("observation", text)
+
+
+def block(kind: str, json_text: str) -> str:
+    """JSON text inside the block `kind`; it stays JSON of the same value, but for unseen
+    characters, each of which becomes U+FFFD."""
+    if not json_text.isascii():
+        json_text = _UNSEEN.sub("\ufffd", json_text)
+    if "<" in json_text or ">" in json_text:
+        # Outside of strings JSON has neither.
+        json_text = json_text.replace("<", "\\u003c").replace(">", "\\u003e")
+    return f"<{kind}>\n{json_text}\n</{kind}>"
+
+
+def quoted(text: str, longest: int) -> str:
+    """`text` as a JSON string, cut to `longest` characters."""
+    return encode_basestring(cut(text, longest))
+
+
+def cut(text: str, longest: int) -> str:
+    """`text`, or its beginning with a note of how much is missing."""
+    if len(text) <= longest:
+        return text
+    return f"{text[:longest]}... ({len(text) - longest} more characters)"
+
+
+def _shortened(observation: Mapping[str, Any]) -> dict[str, Any]:
+    known = dict(observation)
+    tokens = known.get(_TOKENS)
+    if isinstance(tokens, list):
+        # Listed tokens come first: what a stranger sends in numbers hides none of them.
+        known[_TOKENS] = sorted(tokens, key=lambda token: "symbol" not in token)
+    shortened: dict[str, Any] = _short(known, 0)
+    return shortened
+
+
+def _short(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return cut(value, MAX_STRING)
+    if isinstance(value, Mapping | list | tuple) and depth > 6:
+        return "..."
+    if isinstance(value, Mapping):
+        return {
+            cut(str(name), MAX_STRING): _short(item, depth + 1)
+            for name, item in list(value.items())[:MAX_ITEMS]
+        }
+    if isinstance(value, list | tuple):
+        items = [_short(item, depth + 1) for item in value[:MAX_ITEMS]]
+        return items if len(value) <= MAX_ITEMS else [*items, f"{len(value) - MAX_ITEMS} more"]
+    return value
