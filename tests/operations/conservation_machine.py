@@ -41,7 +41,7 @@ SMALL = Limits(
     ),
     ScopeLimits(max_lamports_per_tx=SOL, daily_lamports=5 * SOL),
 )
-FEW = Limits(ScopeLimits(max_tx_per_minute=16), ScopeLimits(max_tx_per_minute=5))
+FEW = Limits(ScopeLimits(max_tx_per_minute=20), ScopeLimits(max_tx_per_minute=5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,12 @@ class Purse(RuleBasedStateMachine):
                 self.swap(way=way, pair=pair, amount=TENTH, share=1000, slippage=50)
             self.burn(way=way, mint=BONK, share=1000)
             self.wrap(way=way, amount=TENTH)
-            self.stake(way=way, amount=Amount(Decimal("1.1")), validator=None)
+            for _ in range(2):
+                self.stake(way=way, amount=Amount(Decimal("1.1")), validator=None)
+        self.pass_epochs(epochs=1)
+        for which in (0, 2):
+            self.unstake(way=Way(0), which=which, mine=True)
+        self.pass_epochs(epochs=1)
         self.counts.clear()
         self.counts.update(counts)
 
