@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from solward.agents.model import Agent
+from solward.errors import AgentNotFound
 from solward.service import Solward
 from solward.wallets import Wallet
 from solward_server.auth import caller, confined_to
@@ -26,6 +28,13 @@ class Edge:
         """A wallet the caller may use; raises `WalletNotFound` for any other."""
         confined_to(wallet_id)
         return await self.service.wallets.get(wallet_id)
+
+    async def agent(self, agent_id: str) -> Agent:
+        """An agent the caller may see; raises `AgentNotFound` for any other."""
+        agent = await self.service.agents.get(agent_id)
+        if caller().wallet_id not in (None, agent.wallet_id):
+            raise AgentNotFound
+        return agent
 
     def count_request(self) -> None:
         """Count a transaction-producing request; raises `TooManyRequests`."""

@@ -297,7 +297,7 @@ async def test_memory_reaches_the_next_cycle(host: Host, service: AgentService) 
     await service.start(agent.id)
     await host.decisions(2)
     assert "No previous actions are recorded." in host.requests[0].messages[0].content
-    assert "cycle 1: no action" in host.requests[1].messages[0].content
+    assert '"cycle":1,"action":null' in host.requests[1].messages[0].content
 
 
 async def test_three_failed_cycles_show_error_and_start_recovers(

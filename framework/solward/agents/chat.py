@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
 import structlog
 
@@ -15,6 +15,8 @@ from solward.errors import ProviderError, SolwardError
 from solward.provider import Completion, CompletionRequest, Message, Usage
 
 Stream = Callable[[CompletionRequest], AsyncIterator[str | Usage]]
+
+_END = object()
 
 _log = structlog.get_logger(__name__)
 
@@ -49,7 +51,7 @@ async def reply(
 ) -> Completion:
     """The model's answer, its text without surrounding space; raises `ProviderError`."""
     completion = await ask(agent, complete, request, timeout_s)
-    return Completion((completion.text or "").strip(), usage=completion.usage)
+    return Completion(_utf8((completion.text or "").strip()), usage=completion.usage)
 
 
 async def pieces(
@@ -57,15 +59,25 @@ async def pieces(
     request: CompletionRequest,
     stream: Stream,
     timeout_s: float = THINK_TIMEOUT_S,
-) -> AsyncIterator[str | Usage]:
-    """The model's answer as it comes, then what it took; raises `ProviderError`."""
+) -> AsyncGenerator[str | Usage, None]:
+    """The model's answer as it comes, then what it took; raises `ProviderError`.
+
+    Closing it closes what the provider generates.
+    """
     name = agent.llm_provider
+    source = stream(request)
+    deadline = asyncio.get_running_loop().time() + timeout_s
     try:
-        async with asyncio.timeout(timeout_s):
-            async for piece in stream(request):
-                if not isinstance(piece, str | Usage):
-                    raise ProviderError(f"Provider {name!r} streamed something that is no text")
-                yield piece
+        while True:
+            # Only the provider is waited for under the deadline: a timeout around the `yield`
+            # would cancel whoever reads slowly.
+            async with asyncio.timeout_at(deadline):
+                piece = await anext(source, _END)
+            if piece is _END:
+                return
+            if not isinstance(piece, str | Usage):
+                raise ProviderError(f"Provider {name!r} streamed something that is no text")
+            yield piece if isinstance(piece, Usage) else _utf8(piece)
     except SolwardError:
         raise
     except TimeoutError:
@@ -75,3 +87,11 @@ async def pieces(
     except Exception as error:
         _log.exception("provider_failed", agent_id=agent.id, provider=name)
         raise ProviderError(f"Provider {name!r} failed with an internal error") from error
+    finally:
+        if isinstance(source, AsyncGenerator):
+            await source.aclose()
+
+
+def _utf8(text: str) -> str:
+    # A model's JSON can hold lone surrogates, of which no answer can be made.
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -201,16 +202,20 @@ class AgentService:
         await self._used(agent, completion.usage)
         return completion.text or ""
 
-    async def chat_stream(self, agent_id: str, message: str) -> AsyncIterator[str]:
-        """As `chat`, in pieces as they come; what is refused is refused before the first."""
+    async def chat_stream(self, agent_id: str, message: str) -> AsyncGenerator[str, None]:
+        """As `chat`, in pieces as they come; what is refused is refused before the first.
+
+        Closing it ends the provider's work.
+        """
         agent, request = await self._chat_request(agent_id, message)
         usage: Usage | None = None
         try:
-            async for piece in pieces(agent, request, streamer(self._host, agent)):
-                if isinstance(piece, Usage):
-                    usage = piece
-                elif piece:
-                    yield piece
+            async with aclosing(pieces(agent, request, streamer(self._host, agent))) as answer:
+                async for piece in answer:
+                    if isinstance(piece, Usage):
+                        usage = piece
+                    elif piece:
+                        yield piece
         finally:
             await self._used(agent, usage)
 

@@ -28,7 +28,7 @@ async def contained(work: Awaitable[T]) -> T:
         raise PluginCrash(f"{type(error).__name__} from a plugin") from error
 
 
-async def contained_stream(pieces: AsyncIterator[T]) -> AsyncIterator[T]:
+async def contained_stream(pieces: AsyncIterator[T]) -> AsyncGenerator[T, None]:
     """Pass on what plugin code generates, with the same guard; closed with its consumer."""
     try:
         async for piece in pieces:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +89,7 @@ class LoadedProvider:
         request: CompletionRequest,
         options: Mapping[str, Any] | None = None,
         context: ProviderContext = NOTHING_LENT,
-    ) -> AsyncIterator[str | Usage]:
+    ) -> AsyncGenerator[str | Usage, None]:
         """One answer in pieces, in a single one where the provider cannot stream; as `complete`."""
         if self.stream_call is None:
             completion = await self.complete(request, options, context)
@@ -98,8 +99,9 @@ class LoadedProvider:
             return
         valid = self.validate_options({} if options is None else options)
         pieces = self.stream_call(request=request, options=valid, context=context)
-        async for piece in contained_stream(pieces):
-            yield piece
+        async with aclosing(contained_stream(pieces)) as contained_pieces:
+            async for piece in contained_pieces:
+                yield piece
 
 
 @dataclass(frozen=True, slots=True)

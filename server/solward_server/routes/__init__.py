@@ -9,6 +9,7 @@ from quart import Blueprint
 from solward_server.edge import Edge
 from solward_server.routes import (
     agents,
+    chat,
     health,
     keys,
     operations,
@@ -34,5 +35,6 @@ BLUEPRINTS: tuple[Callable[[Edge], Blueprint], ...] = (
     skills.blueprint,
     plugins.blueprint,
     agents.blueprint,
+    chat.blueprint,
     switches.blueprint,
 )

@@ -6,19 +6,16 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.agents.model import Agent
-from solward.errors import AgentNotFound
 from solward_server.auth import caller, keyed
-from solward_server.body import query_limit, query_whole, read_body, text
+from solward_server.body import query_limit, query_whole, read_body
 from solward_server.edge import Edge
 
-_MAX_MESSAGE = 20_000
 _MEMORY_KEPT = 100  # contract 2.9
 _MAX_CYCLE = 2**53
 
 
 def blueprint(edge: Edge) -> Blueprint:
-    """Contract 4.4 and 4.5, with pause, one agent, PATCH, DELETE, decisions, memory, limits."""
+    """Contract 4.4, with pause, one agent, PATCH, DELETE, decisions, memory, limits."""
     routes = Blueprint("agents", __name__, url_prefix="/agents")
     agents = edge.service.agents
 
@@ -42,7 +39,7 @@ def blueprint(edge: Edge) -> Blueprint:
     @routes.get("/<agent_id>")
     @keyed
     async def one(agent_id: str) -> dict[str, Any]:
-        return (await _visible(edge, agent_id)).to_json()
+        return (await edge.agent(agent_id)).to_json()
 
     @routes.patch("/<agent_id>")
     async def change(agent_id: str) -> dict[str, Any]:
@@ -69,17 +66,10 @@ def blueprint(edge: Edge) -> Blueprint:
         await agents.pause(agent_id)
         return {"status": "paused"}
 
-    @routes.post("/<agent_id>/chat")
-    @keyed
-    async def chat(agent_id: str) -> dict[str, Any]:
-        message = text(await read_body(), "message", longest=_MAX_MESSAGE)
-        await _visible(edge, agent_id)
-        return {"response": await agents.chat(agent_id, message)}
-
     @routes.get("/<agent_id>/decisions")
     @keyed
     async def decisions(agent_id: str) -> dict[str, Any]:
-        await _visible(edge, agent_id)
+        await edge.agent(agent_id)
         before = query_whole("before", None, 1, _MAX_CYCLE)
         found = await agents.decisions(agent_id, limit=query_limit(), before=before)
         return {"decisions": [decision.to_json() for decision in found]}
@@ -87,22 +77,14 @@ def blueprint(edge: Edge) -> Blueprint:
     @routes.get("/<agent_id>/memory")
     @keyed
     async def memory(agent_id: str) -> dict[str, Any]:
-        await _visible(edge, agent_id)
+        await edge.agent(agent_id)
         found = await agents.memory(agent_id, limit=query_limit(_MEMORY_KEPT, _MEMORY_KEPT))
         return {"memory": [entry.to_json() for entry in found]}
 
     @routes.get("/<agent_id>/limits")
     @keyed
     async def limits(agent_id: str) -> dict[str, Any]:
-        await _visible(edge, agent_id)
+        await edge.agent(agent_id)
         return await edge.service.agent_limits(agent_id)
 
     return routes
-
-
-async def _visible(edge: Edge, agent_id: str) -> Agent:
-    """An agent, hidden from a key that is confined to another wallet."""
-    agent = await edge.service.agents.get(agent_id)
-    if caller().wallet_id not in (None, agent.wallet_id):
-        raise AgentNotFound
-    return agent
