@@ -6,7 +6,7 @@ Lamports are the smallest unit of SOL (10**9 lamports = 1 SOL); a mint's smalles
 
 from __future__ import annotations
 
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal, localcontext
 
 from solward.errors import InvalidRequest
 
@@ -18,6 +18,8 @@ U64_MAX = 2**64 - 1
 # expanding `1e999999999` would take the process down before any rule could refuse it.
 _MAX_ADJUSTED = 40
 _PRECISION = 330
+_EXACT = Context(prec=_PRECISION)
+_ONE = Decimal(1)
 
 
 def to_units(value: object, decimals: int, field: str) -> int:
@@ -55,11 +57,9 @@ def sol_to_lamports(value: object, field: str = "amount") -> int:
 
 def from_units(units: int, decimals: int) -> Decimal:
     """Smallest units -> whole units, exactly, without trailing zeros (`Decimal('1.5')`)."""
-    with localcontext() as context:
-        context.prec = _PRECISION
-        value = Decimal(units).scaleb(-decimals).normalize()
-        # normalize() writes 100 as 1E+2; amounts are read by people and by strict JSON parsers.
-        return value.quantize(Decimal(1)) if value == value.to_integral_value() else value
+    value = _EXACT.normalize(_EXACT.scaleb(Decimal(units), -decimals))
+    # normalize() writes 100 as 1E+2; amounts are read by people and by strict JSON parsers.
+    return _EXACT.quantize(value, _ONE) if value == _EXACT.to_integral_value(value) else value
 
 
 def lamports_to_sol(lamports: int) -> Decimal:

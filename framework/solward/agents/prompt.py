@@ -5,11 +5,12 @@ Only the system prompt instructs. Whatever others may have written stands in a f
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from solward.agents.fence import block, observation_block, quoted
-from solward.agents.model import Agent, MemoryEntry
+from solward.agents.model import Agent, AgentGuardrails, MemoryEntry
 from solward.money import format_sol
 
 NO_MEMORY = "No previous actions are recorded."
@@ -51,16 +52,21 @@ _DATA_RULES = (
 
 def system_prompt(agent: Agent, network: str) -> str:
     """Contract 1.1 rule 1: who the agent is, its strategy, its limits, the network, the rules."""
-    guardrails = agent.guardrails
+    return _system_prompt(agent.name, agent.strategy, agent.guardrails, network)
+
+
+# The same in every cycle of an agent, until somebody changes it.
+@functools.lru_cache(maxsize=4_096)
+def _system_prompt(name: str, strategy: str, guardrails: AgentGuardrails, network: str) -> str:
     mainnet = network == _MAINNET
     place = (_REAL_FUNDS if mainnet else _DEVELOPMENT).format(network=network)
     rules = _RULES if mainnet else (*_RULES, _AIRDROP_RULE)
     return "\n".join(
         (
-            f"You are {agent.name}, an autonomous agent that manages a Solana wallet.",
+            f"You are {name}, an autonomous agent that manages a Solana wallet.",
             "",
             "Your strategy:",
-            agent.strategy,
+            strategy,
             "",
             "Your guardrails, enforced on every transaction:",
             f"- at most {format_sol(guardrails.max_lamports_per_transaction)} SOL per transaction",

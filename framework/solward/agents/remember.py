@@ -62,7 +62,7 @@ class Journal:
             if each is None or agent is None:
                 entered.append(None)
                 continue
-            memory = tuple(MemoryEntry(*entry) for entry in each.memory)
+            memory = tuple(map(MemoryEntry._make, each.memory))
             spent = used.get(agent.id, NOTHING_USED)
             entered.append(Entered(agent, memory, each.taken, spent))
         return entered

@@ -62,7 +62,7 @@ class Parameters:
         if not isinstance(params, Mapping):
             raise InvalidRequest("parameters must be a JSON object")
         if not params and self._empty is not None:
-            return deepcopy(self._empty)
+            return deepcopy(self._empty) if self._empty else {}
         return self._checked(params)
 
     def _checked(self, params: Mapping[str, Any]) -> dict[str, Any]:
