@@ -1,0 +1,1 @@
+"""What the built-in language model providers share: one call through litellm, four wire formats."""

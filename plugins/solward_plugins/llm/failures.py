@@ -1,0 +1,159 @@
+"""What a vendor's failure means, in words that hold neither the key nor the prompt.
+
+A vendor's own words are never passed on: they can repeat both. Kept are its status, and its error
+code where that is a plain word.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+
+from solward import CompletionRequest, ProviderContext, ProviderError
+from solward_plugins.llm.vendor import Vendor
+
+# Statuses after which the same request may succeed: RFC 9110, and Anthropic's 529 "overloaded".
+_LATER = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+# 429 also says that the account is out of money, which waiting does not cure.
+_UNPAID = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_CODE = re.compile(r"[a-z][a-z_]{2,59}")
+_LONGEST_CHAIN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed attempt.
+
+    Attributes:
+        retry_after_s: how long the vendor asked to wait, None when it did not.
+    """
+
+    error: ProviderError
+    retry_after_s: float | None = None
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same call may succeed later."""
+        return self.error.retryable
+
+
+def failure_of(
+    vendor: Vendor, request: CompletionRequest, context: ProviderContext, error: Exception
+) -> Failure:
+    """What became of an attempt that raised `error`, whatever litellm made of it."""
+    causes = list(_causes(error))
+    if any(isinstance(each, httpx.TransportError | OSError) for each in causes):
+        return Failure(_unreachable(vendor, context))
+    status, code = _status(error), _code(error)
+    # litellm gives an answer that is no JSON a status of its own making.
+    if status is None or any(isinstance(each, json.JSONDecodeError) for each in causes):
+        return Failure(unusable(vendor, context, type(error).__name__))
+    said = f"HTTP {status}" + (f", {code}" if code else "")
+    if code in _UNPAID or status == 402:
+        words = f"{vendor.company} says the account has no credit left ({said}); add credit to it"
+        return Failure(ProviderError(words))
+    if status in _LATER or status >= 500:
+        words = _BUSY.get(status, "failed")
+        return Failure(
+            ProviderError(f"{vendor.company} {words} ({said}); try again later", retryable=True),
+            _retry_after(error),
+        )
+    if status in (401, 403):
+        words = f"{vendor.company} refused the key in {vendor.key_env} ({said}); set a valid one"
+        return Failure(ProviderError(words))
+    if status == 404:
+        words = f"{vendor.company} knows no model {request.model!r} ({said}); set another llmModel"
+        return Failure(ProviderError(words + _at(vendor, context)))
+    words = (
+        f"{vendor.company} refused the request ({said}); check the agent's llmModel, its options "
+        "and the length of its strategy"
+    )
+    return Failure(ProviderError(words))
+
+
+def too_late(vendor: Vendor, deadline_s: float) -> ProviderError:
+    """Nothing, or not everything, came within the deadline."""
+    return ProviderError(
+        f"{vendor.company} did not answer within {deadline_s:g} s; try again later, "
+        "or set a smaller maxTokens or reasoningEffort",
+        retryable=True,
+    )
+
+
+_BUSY: Mapping[int, str] = {
+    408: "took too long",
+    429: "is limiting the rate of requests",
+    503: "is unavailable",
+    504: "took too long",
+    529: "is overloaded",
+}
+
+
+def unusable(vendor: Vendor, context: ProviderContext, kind: str | None = None) -> ProviderError:
+    """Something came that is no answer; `kind` names the error that this made."""
+    words = f"{vendor.company}'s answer could not be used" + (f" ({kind})" if kind else "")
+    where = f"; check {vendor.base_url_env}" if context.base_url else "; try again later"
+    return ProviderError(words + where, retryable=True)
+
+
+def _unreachable(vendor: Vendor, context: ProviderContext) -> ProviderError:
+    where = vendor.base_url_env if context.base_url else "the network"
+    return ProviderError(
+        f"{vendor.company} could not be reached, or broke off its answer; check {where}",
+        retryable=True,
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it came from: litellm calls a broken connection a 500 too."""
+    seen: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        if seen is None:
+            return
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
+def _at(vendor: Vendor, context: ProviderContext) -> str:
+    return f", or check {vendor.base_url_env}" if context.base_url else ""
+
+
+def _status(error: Exception) -> int | None:
+    status = getattr(error, "status_code", None)
+    return status if isinstance(status, int) and status >= 400 else None
+
+
+def _code(error: Exception) -> str | None:
+    body = getattr(error, "body", None)
+    inner = body.get("error", body) if isinstance(body, Mapping) else None
+    told = [getattr(error, "code", None)]
+    if isinstance(inner, Mapping):
+        told += [inner.get("code"), inner.get("type")]
+    words = [word for word in told if isinstance(word, str) and _CODE.fullmatch(word)]
+    return words[0] if words else None
+
+
+def _retry_after(error: Exception) -> float | None:
+    """Seconds of `Retry-After` (RFC 9110 10.2.3: seconds or a date), or `retry-after-ms`."""
+    headers: Any = getattr(error, "litellm_response_headers", None)
+    if headers is None:
+        headers = getattr(getattr(error, "response", None), "headers", None)
+    if not isinstance(headers, Mapping):
+        return None
+    named = {str(name).lower(): str(value) for name, value in headers.items()}
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = named.get(name, "").strip()
+        if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
+            return float(text) * unit
+    try:
+        until = parsedate_to_datetime(named.get("retry-after", ""))
+    except ValueError:
+        return None
+    return max(0.0, until.timestamp() - time.time())

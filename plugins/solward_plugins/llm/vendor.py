@@ -1,0 +1,70 @@
+"""What tells the vendors apart; everything else of the four providers is shared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from solward import ProviderSpec
+
+# Enough for reasoning and an answer; without it litellm asks Anthropic for 128,000.
+DEFAULT_MAX_TOKENS = 8_192
+MOST_TOKENS = 128_000
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """One vendor.
+
+    Attributes:
+        name: the provider's name, an agent's `llmProvider`.
+        company: the vendor's own name, as errors say it.
+        prefix: litellm's name of the vendor, before the slash of its model names.
+        address: the vendor's own; always given, so that litellm looks for none in the environment.
+        efforts: what the vendor takes as reasoning effort.
+        max_temperature: the vendor's own upper limit.
+        narrow_schemas: it takes a part of JSON Schema only (`tools.narrowed`).
+    """
+
+    name: str
+    company: str
+    prefix: str
+    address: str
+    default_model: str
+    key_env: str
+    base_url_env: str
+    efforts: tuple[str, ...]
+    max_temperature: int = 2
+    narrow_schemas: bool = False
+
+    def spec(self) -> ProviderSpec:
+        """The provider's declaration; its options hold no address, which is configuration only."""
+        return ProviderSpec(
+            name=self.name,
+            default_model=self.default_model,
+            options={
+                "type": "object",
+                "properties": {
+                    "temperature": {
+                        "type": "number",
+                        "minimum": 0,
+                        "maximum": self.max_temperature,
+                        "description": "Not sent unless set; left out where a model refuses it.",
+                    },
+                    "maxTokens": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": MOST_TOKENS,
+                        "default": DEFAULT_MAX_TOKENS,
+                        "description": "Most tokens of an answer, its reasoning included.",
+                    },
+                    "reasoningEffort": {
+                        "type": "string",
+                        "enum": list(self.efforts),
+                        "description": "Not sent unless set; left out for models without it.",
+                    },
+                },
+                "additionalProperties": False,
+            },
+            secret_env=self.key_env,
+            base_url_env=self.base_url_env,
+        )

@@ -1,0 +1,48 @@
+"""gemini: Google's models.
+
+Its key is `GEMINI_API_KEY`; `GEMINI_API_BASE` is an address to call instead of the vendor's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from solward import Completion, CompletionRequest, ProviderContext, ProviderSpec, Usage, hookimpl
+from solward_plugins.llm import call
+from solward_plugins.llm.vendor import Vendor
+
+VENDOR = Vendor(
+    name="gemini",
+    company="Google",
+    prefix="gemini",
+    address="https://generativelanguage.googleapis.com/v1beta",
+    default_model="gemini-3.8-flash",
+    key_env="GEMINI_API_KEY",
+    base_url_env="GEMINI_API_BASE",
+    efforts=("minimal", "low", "medium", "high"),
+    narrow_schemas=True,
+)
+
+
+@hookimpl
+def provider_spec() -> ProviderSpec:
+    """The declaration."""
+    return VENDOR.spec()
+
+
+@hookimpl
+async def provider_complete(
+    request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+) -> Completion:
+    """One answer; raises `ProviderError`."""
+    return await call.complete(VENDOR, request, options, context)
+
+
+@hookimpl
+async def provider_stream(
+    request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+) -> AsyncIterator[str | Usage]:
+    """One answer in pieces; raises `ProviderError`."""
+    async for piece in call.stream(VENDOR, request, options, context):
+        yield piece

@@ -1,0 +1,47 @@
+"""openai: OpenAI's models, and any server that speaks its Chat Completions.
+
+Its key is `OPENAI_API_KEY`; `OPENAI_BASE_URL` is an address to call instead of the vendor's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from solward import Completion, CompletionRequest, ProviderContext, ProviderSpec, Usage, hookimpl
+from solward_plugins.llm import call
+from solward_plugins.llm.vendor import Vendor
+
+VENDOR = Vendor(
+    name="openai",
+    company="OpenAI",
+    prefix="openai",
+    address="https://api.openai.com/v1",
+    default_model="gpt-5.2",
+    key_env="OPENAI_API_KEY",
+    base_url_env="OPENAI_BASE_URL",
+    efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
+)
+
+
+@hookimpl
+def provider_spec() -> ProviderSpec:
+    """The declaration."""
+    return VENDOR.spec()
+
+
+@hookimpl
+async def provider_complete(
+    request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+) -> Completion:
+    """One answer; raises `ProviderError`."""
+    return await call.complete(VENDOR, request, options, context)
+
+
+@hookimpl
+async def provider_stream(
+    request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+) -> AsyncIterator[str | Usage]:
+    """One answer in pieces; raises `ProviderError`."""
+    async for piece in call.stream(VENDOR, request, options, context):
+        yield piece
