@@ -206,7 +206,7 @@ def next_due_ms(due_ms: int, pause_ms: int, now_ms: int) -> int:
     Counted from when the cycle was due, not from when it ran, so that lateness does not add up;
     turns that passed while the cycle ran are left out.
     """
-    turns = max(1, -(-(now_ms - due_ms) // pause_ms))
+    turns = max(1, (now_ms - due_ms) // pause_ms + 1)
     return due_ms + turns * pause_ms
 
 

@@ -1,0 +1,88 @@
+"""Killed at any point of a cycle, agents go on, and what they say is what the ledger has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.agents.crew import Crew, at_rest, goes_on, hire, landed_on, told_truly
+from tests.e2e.agents.remains import Deeds, examine
+from tests.e2e.localnet_process import localnet_process
+from tests.e2e.service_process import Service
+
+from solward.agents.phases import Phase
+from solward.transactions.steps import Step
+
+MORTAL = Path(__file__).with_name("mortal.py")
+# In the order a cycle passes them: the money path lies between thinking and having acted.
+POINTS: tuple[StrEnum, ...] = (
+    Phase.ENTERED,
+    Phase.OBSERVED,
+    Phase.THOUGHT,
+    *Step,
+    Phase.ACTED,
+    Phase.REMEMBERED,
+)
+# The agents of a crew fall due together: these numbers meet each of them first, between and last.
+TURNS = (1, 3, 2, 4)
+
+
+def live_and_die(service: Service, deaths: Iterable[tuple[StrEnum, int]]) -> None:
+    """One growing history through many deaths; each is looked into, and outlived."""
+    service.script = MORTAL
+    fate = service.home.parent / "fate"
+    service.start(str(fate))
+    crew = hire(service)
+    left: dict[str, Deeds] = {}
+    goes_on(service, crew, left)
+    for point, nth in deaths:
+        order = fate.with_suffix(".new")
+        order.write_text(f"{point}:{nth}")
+        order.rename(fate)
+        service.wait_killed()
+        fate.unlink()
+        earlier, left = left, examine(service.home)
+        told(crew, earlier, left)
+        service.start(str(fate))
+        goes_on(service, crew, left)
+    at_rest(service, crew)
+    service.stop()
+    last = examine(service.home)
+    told(crew, left, last)
+    by_the_ledger(service, crew, last)
+
+
+def told(crew: Crew, earlier: dict[str, Deeds], now: dict[str, Deeds]) -> None:
+    """Nothing once decided has changed, and every payment is told as it went."""
+    for agent, before in earlier.items():
+        assert before.decisions.items() <= now[agent].decisions.items()
+        assert before.cycle < now[agent].cycle
+    for payer in crew.payers:
+        told_truly(now[payer.agent])
+    assert now[crew.looker].payments == {}
+
+
+def by_the_ledger(service: Service, crew: Crew, last: dict[str, Deeds]) -> None:
+    """What the ledger's own history has of each payee is what its payer remembers, once each."""
+    with localnet_process(service.home / "localnet.db") as localnet:
+        for payer in crew.payers:
+            payments = last[payer.agent].payments.values()
+            confirmed = [each.signature for each in payments if each.status == "confirmed"]
+            landed = landed_on(localnet.http, payer.payee_address)
+            assert len(landed) == len(set(landed))
+            assert set(landed) == set(confirmed)
+
+
+def test_agents_killed_at_every_point_of_a_cycle_go_on_and_pay_once(services: Any) -> None:
+    deaths = [(point, TURNS[number % 3]) for number, point in enumerate(POINTS)]
+    live_and_die(services(), deaths)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("point", POINTS)
+def test_twenty_deaths_at_one_point(services: Any, point: StrEnum) -> None:
+    live_and_die(services(), [(point, TURNS[number % len(TURNS)]) for number in range(20)])
