@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from solders.keypair import Keypair
 
@@ -35,10 +36,42 @@ _BASE58_64 = re.compile(f"(?<!{_BASE58}){_BASE58}{{80,90}}(?!{_BASE58})")
 _NUMBERS = re.compile(r"\[\s*\d{1,3}(?:\s*,\s*\d{1,3}){31,63}\s*\]")
 _PATTERNS = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+"), rf"\1 {REDACTED}"),
-    (re.compile(r"\bsk-[A-Za-z0-9_-]{16,}"), REDACTED),
+    # OpenAI, Anthropic and Solward's own; xAI; Google.
+    (re.compile(r"\b(?:sk-|xai-|AIza)[A-Za-z0-9_-]{16,}"), REDACTED),
     (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@'\"]+@"), rf"\1{REDACTED}@"),
     (re.compile(r"(?i)\b((?:https?|wss?)://[^\s?'\"]+)\?[^\s'\"]+"), rf"\1?{REDACTED}"),
 )
+
+
+# Exact texts that this process was given as secrets, longest first.
+_known: list[str] = []
+_MIN_KNOWN = 8
+_MIN_PATH_KEY = 16
+
+
+def conceal(secrets: Iterable[str]) -> None:
+    """From now on take these texts out wherever they stand; shorter than 8 characters they would
+    take ordinary words with them, and are left."""
+    given = {each for each in secrets if len(each) >= _MIN_KNOWN}
+    if given.issubset(_known):
+        return
+    _known[:] = sorted(given.union(_known), key=len, reverse=True)
+
+
+def concealed(text: str) -> str:
+    """`text` without the secrets this process was given."""
+    for secret in _known:
+        if secret in text:
+            text = text.replace(secret, REDACTED)
+    return text
+
+
+def secrets_of_url(url: str) -> list[str]:
+    """What in an address may be a key: user information, values of its query, long path parts."""
+    parts = urlsplit(url)
+    values = [value for _, value in parse_qsl(parts.query)]
+    path = [part for part in parts.path.split("/") if len(part) >= _MIN_PATH_KEY]
+    return [*filter(None, (parts.username, parts.password)), *values, *path]
 
 
 def scrub(value: Any) -> Any:
@@ -63,7 +96,8 @@ def scrub(value: Any) -> Any:
 
 def scrub_text(text: str) -> str:
     """`text` without what looks like a key: base58 keypairs, number arrays, bearer tokens,
-    vendor keys, credentials and queries of addresses."""
+    vendor keys, credentials and queries of addresses, and the process's own secrets."""
+    text = concealed(text)
     if len(text) < 16:
         return text
     text = _BASE58_64.sub(_without_keypair, text)

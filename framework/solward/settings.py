@@ -7,7 +7,7 @@ appear in `repr`, in an error or in `Settings.masked`.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,8 +19,9 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from solders.pubkey import Pubkey
 
 from solward.errors import ConfigError, InvalidRequest
-from solward.masking import shown
+from solward.masking import secret_fields, shown
 from solward.money import U64_MAX, sol_to_lamports
+from solward.scrub import conceal, secrets_of_url
 from solward.vendors import VendorSettings, http_address
 
 # Known to everybody who read this line, hence good for a loopback address and play money only.
@@ -99,6 +100,15 @@ class Settings(VendorSettings):
             # A default that depends on a broken value fails too, and says nothing new.
             causes = [item for item in error.errors() if item["type"] != _DEPENDENT]
             raise ConfigError("; ".join(map(_explain, causes))) from None
+        conceal(self._secrets())
+
+    def _secrets(self) -> Iterator[str]:
+        for name in secret_fields(type(self)):
+            value = getattr(self, name)
+            if value is None or (name == "api_secret" and self.development_secret):
+                continue
+            text = value.get_secret_value()
+            yield from secrets_of_url(text) if name.endswith("_url") else (text,)
 
     @field_validator("cors_origins", "solward_plugins", "blocked_addresses", mode="before")
     @classmethod

@@ -14,6 +14,7 @@ from pydantic import SecretStr, field_validator
 from pydantic_settings import BaseSettings
 
 from solward.provider import ProviderContext, ProviderSpec
+from solward.scrub import conceal
 
 
 class VendorSettings(BaseSettings):
@@ -36,8 +37,11 @@ class VendorSettings(BaseSettings):
     def lend(self, spec: ProviderSpec) -> ProviderContext:
         """The secret and the address that a provider's declaration names."""
         base_url = self._variable(spec.base_url_env)
+        secret = self._variable(spec.secret_env)
+        if secret is not None:
+            conceal([secret])
         return ProviderContext(
-            self._variable(spec.secret_env),
+            secret,
             None if base_url is None else base_url.rstrip("/"),
         )
 

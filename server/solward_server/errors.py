@@ -18,6 +18,7 @@ from solward.errors import (
     TokenBudgetReached,
     TransactionError,
 )
+from solward.scrub import scrub_text
 from solward_server.auth import Unauthorized
 from solward_server.json_provider import json_response
 from solward_server.ratelimit import TooManyRequests
@@ -71,7 +72,7 @@ def handle_errors(app: Quart) -> None:
         status = status_of(error)
         if status == 500 and not isinstance(error, TransactionError):
             _log.warning("request_failed", error=str(error), kind=type(error).__name__)
-        response = error_response(str(error), status)
+        response = error_response(scrub_text(str(error)), status)
         if status == 409:
             response.headers["Retry-After"] = str(_IN_FLIGHT_RETRY_S)
         return response

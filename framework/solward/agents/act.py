@@ -15,6 +15,7 @@ from solward.context import AgentView
 from solward.errors import SolwardError
 from solward.provider import ToolCall
 from solward.record import TransactionRecord, TransactionStatus
+from solward.scrub import concealed, scrub_text
 from solward.transactions.outcome import refusal
 from solward.transactions.request import Actor
 
@@ -153,7 +154,8 @@ def _parsed(arguments: Any) -> Any:
 
 
 async def _outcome(work: Awaitable[str]) -> str:
+    # A third party's skill may quote what it was given of the process; the model must not read it.
     try:
-        return await work
+        return concealed(await work)
     except SolwardError as error:
-        return str(error)
+        return scrub_text(str(error))

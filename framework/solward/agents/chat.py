@@ -10,7 +10,7 @@ import structlog
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.model import Agent, MemoryEntry
 from solward.agents.prompt import chat_message, system_prompt
-from solward.agents.think import THINK_TIMEOUT_S, Complete, ask, within_budget
+from solward.agents.think import THINK_TIMEOUT_S, Complete, ask, within_budget, without_secrets
 from solward.errors import ProviderError, SolwardError
 from solward.provider import Completion, CompletionRequest, Message, Usage
 
@@ -78,6 +78,8 @@ async def pieces(
             if not isinstance(piece, str | Usage):
                 raise ProviderError(f"Provider {name!r} streamed something that is no text")
             yield piece if isinstance(piece, Usage) else _utf8(piece)
+    except ProviderError as error:
+        raise without_secrets(error) from None
     except SolwardError:
         raise
     except TimeoutError:

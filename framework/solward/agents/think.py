@@ -21,6 +21,7 @@ from solward.provider import (
     ToolDefinition,
     Usage,
 )
+from solward.scrub import scrub_text
 
 NO_REASONING = "No explicit reasoning was given."
 # Providers have deadlines of their own; this one holds for a plugin that has none.
@@ -99,6 +100,8 @@ async def ask(
     try:
         async with asyncio.timeout(timeout_s):
             completion = await complete(request)
+    except ProviderError as error:
+        raise without_secrets(error) from None
     except SolwardError:
         raise
     except TimeoutError:
@@ -111,6 +114,12 @@ async def ask(
     if not isinstance(completion, Completion):
         raise ProviderError(f"Provider {name!r} did not answer with a Completion")
     return completion
+
+
+def without_secrets(error: ProviderError) -> ProviderError:
+    """The same error; vendors quote keys, and what a provider says is remembered and shown."""
+    error.args = (scrub_text(str(error)),)
+    return error
 
 
 def storable(text: str) -> str:

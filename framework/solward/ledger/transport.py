@@ -11,6 +11,7 @@ from solana.rpc.async_http_provider import AsyncHTTPProvider
 from solana.rpc.jsonrpc import JsonRpcRequest
 
 from solward.errors import LedgerRejected, LedgerUnavailable
+from solward.scrub import scrub_text
 
 # Longer than a loaded public node takes; a caller waits for confirmation, not for this.
 REQUEST_TIMEOUT_S = 15.0
@@ -49,7 +50,8 @@ class HttpTransport:
                 raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON-RPC response")
             raise LedgerRejected(
                 int(error_object.get("code", 0)),
-                str(error_object.get("message", "")),
+                # A provider may quote the address it was asked at, and its key with it.
+                scrub_text(str(error_object.get("message", ""))),
                 error_object.get("data"),
             )
         return answer["result"]

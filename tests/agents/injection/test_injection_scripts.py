@@ -26,6 +26,8 @@ from tests.agents.injection.lab import (
 )
 from tests.agents.injection.scripts import NOTHING_LANDS, SCRIPTS, Channel, Script
 
+from solward import jsontext
+from solward.agents.prompt import MAX_OUTCOME
 from solward.money import sol_to_lamports
 
 _BLOCKS = re.compile(r"<(observation|memory|message)>\n.*?\n</\1>", re.DOTALL)
@@ -49,6 +51,7 @@ async def test_obeying_moves_nothing_beyond_the_limits(lab: Lab, script: Script)
 
     text_stays_in_its_fence(played)
     orders_were_given_and_refused_as_they_must(played)
+    every_outcome_was_told_in_the_next_prompt(played)
     wallet_lost_no_more_than_its_limits(played)
     for name in ("vault", "vault stakes", "vault records"):
         assert played.after[name] == played.before[name], name
@@ -85,6 +88,14 @@ def orders_were_given_and_refused_as_they_must(played: Played) -> None:
         assert played.confirmed == []
     elif script.refused is not None:
         assert any(script.refused in each.outcome for each in obeyed), played.outcomes
+
+
+def every_outcome_was_told_in_the_next_prompt(played: Played) -> None:
+    for decision, request in zip(played.decisions, played.requests[1:], strict=False):
+        (told,) = re.findall(r"<memory>\n(.*?)\n</memory>", request.messages[0].content, re.DOTALL)
+        last = jsontext.loads(told.split("\n")[-1])
+        assert last["cycle"] == decision.cycle
+        assert last["outcome"] == decision.outcome[:MAX_OUTCOME]
 
 
 def wallet_lost_no_more_than_its_limits(played: Played) -> None:

@@ -1,0 +1,57 @@
+"""Secrets a process was given are taken out by what they are, not only by how they look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from solward.provider import ProviderSpec
+from solward.scrub import REDACTED, concealed, scrub, scrub_text, secrets_of_url
+from solward.settings import DEVELOPMENT_SECRET, Settings
+
+
+def settings(home: Path, **given: str) -> Settings:
+    return Settings(_env_file=None, solward_home=home, **given)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "secret"),
+    [
+        ("api_secret", "an api secret of this very test", "an api secret of this very test"),
+        ("keystore_passphrase", "correct horse battery 41", "correct horse battery 41"),
+        ("gemini_api_key", "looks-like-nothing-42", "looks-like-nothing-42"),
+        ("jupiter_api_key", "jup.key.of.test.43", "jup.key.of.test.43"),
+        ("solana_rpc_url", "https://rpc.test/?api-key=abcdef-44", "abcdef-44"),
+        ("solana_rpc_url", "https://rpc.test/v2/a-long-path-key-45", "a-long-path-key-45"),
+        ("solana_rpc_url", "https://user:pass-word-46@rpc.test", "pass-word-46"),
+        ("database_url", "postgresql://solward:db-word-47@db.test/solward", "db-word-47"),
+    ],
+)
+def test_every_secret_setting_is_concealed(
+    tmp_path: Path, name: str, value: str, secret: str
+) -> None:
+    assert secret in concealed(f"it is {secret}")
+    settings(tmp_path, **{name: value})
+    assert concealed(f"it is {secret}") == f"it is {REDACTED}"
+    assert scrub({"event": [f"x{secret}y"]}) == {"event": [f"x{REDACTED}y"]}
+
+
+def test_a_third_partys_key_is_concealed_once_it_is_lent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORACLE_API_KEY", "oracle-key-48")
+    spec = ProviderSpec("oracle", "m", {"type": "object"}, secret_env="ORACLE_API_KEY")
+    assert settings(tmp_path).lend(spec).secret == "oracle-key-48"
+    assert concealed("401 for oracle-key-48") == f"401 for {REDACTED}"
+
+
+def test_what_is_no_secret_stays(tmp_path: Path) -> None:
+    settings(tmp_path, gemini_api_key="short")
+    assert concealed(f"short {DEVELOPMENT_SECRET}") == f"short {DEVELOPMENT_SECRET}"
+    assert secrets_of_url("http://127.0.0.1:8899/v1") == []
+
+
+@pytest.mark.parametrize("key", ["sk-ant-api03-" + "a" * 20, "xai-" + "b" * 80, "AIza" + "c" * 35])
+def test_keys_of_the_vendors_are_known_by_their_look(key: str) -> None:
+    assert scrub_text(f"401 for {key}") == f"401 for {REDACTED}"
