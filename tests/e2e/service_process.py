@@ -39,13 +39,12 @@ class Service:
             "MAX_TRANSACTIONS_PER_MINUTE": "100000",
         } | environment
         self.process: subprocess.Popen[bytes] | None = None
-        self.script = ARMED
 
     def start(self, armed: str | None = None) -> Service:
         """Start and wait until it serves."""
         command = [sys.executable, "-m", "solward_cli"]
         if armed is not None:
-            command = [sys.executable, str(self.script), armed]
+            command = [sys.executable, str(ARMED), armed]
         log = (self.home.parent / "service.log").open("ab")
         self.process = subprocess.Popen(
             [*command, "server", "start", "--port", str(self.port)],

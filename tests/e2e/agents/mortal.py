@@ -1,23 +1,34 @@
-"""The `solward` command, mortal: it runs as ever until a file says at which point to die.
+"""The `solward` command under a supervisor that starts it anew after each death, when told to.
 
-    python mortal.py /home/death server start --port 3001
+    python mortal.py /home/fate server start --port 3001
 
-The file holds `<point>:<nth>`, a phase of a cycle or a step of the money path; from when it is
-there, the process is killed when it passes that point for the nth time. One process can so go on
-from the death of the last and be killed itself.
+The file `fate` holds `<point>:<nth>`, a phase of a cycle or a step of the money path; from when it
+is there, the command is killed when it passes that point for the nth time. So one life can first
+go on from the death before it, and then end in its own.
+
+Each life is a process of its own, forked before anything is opened: what hundreds of deaths need
+not pay for again is importing the same modules. The supervisor writes each life's process id, and
+how it ended, and waits for a line before the next.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import importlib
 import os
 import signal
 import sys
 from pathlib import Path
 
+import solward_cli.server
+import solward_server.serve
 from solward.agents.phases import Phase
+from solward.registry import load_registry
 from solward.service import Solward
 from solward.transactions.steps import Step
+
+_PR_SET_PDEATHSIG = 1
 
 
 class Fate:
@@ -30,6 +41,9 @@ class Fate:
     def at_phase(self, _agent_id: str, phase: Phase) -> None:
         self.at(phase)
 
+    def at_step(self, step: Step) -> None:
+        self.at(step)
+
     def at(self, point: str) -> None:
         if not self.file.exists():
             return
@@ -38,20 +52,33 @@ class Fate:
         if self.passed == int(nth):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def at_step(self, step: Step) -> None:
-        self.at(step)
 
-
-def main() -> None:
+def live(fate: Fate, arguments: list[str]) -> None:
     """Put the hooks in, then run the command as its console script would."""
-    fate = Fate(Path(sys.argv[1]))
+    # No life outlives the supervisor, which a test may kill.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     Solward.open = functools.partial(  # type: ignore[method-assign]
         Solward.open, demo=True, step_hook=fate.at_step, phase_hook=fate.at_phase
     )
-    from solward_cli import main as solward
+    sys.argv = ["solward", *arguments]
+    solward_cli.main()
 
-    sys.argv = ["solward", *sys.argv[2:]]
-    solward()
+
+def main() -> None:
+    """Live, and again with every line of the standard input."""
+    load_registry(("*",), demo=True)
+    for module in ("solward_cli.server", "solward_cli.running", "solward_server.serve", "uvloop"):
+        importlib.import_module(module)
+    while True:
+        life = os.fork()
+        if life == 0:
+            live(Fate(Path(sys.argv[1])), sys.argv[2:])
+            sys.exit()
+        print(life, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(life, 0)[1]), flush=True)
+        if not sys.stdin.readline():
+            return
 
 
 if __name__ == "__main__":

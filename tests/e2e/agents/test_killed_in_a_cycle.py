@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.e2e.agents.crew import Crew, at_rest, goes_on, hire, landed_on, told_truly
 from tests.e2e.agents.remains import Deeds, examine
+from tests.e2e.agents.supervised import Supervised
 from tests.e2e.localnet_process import localnet_process
-from tests.e2e.service_process import Service
 
 from solward.agents.phases import Phase
 from solward.transactions.steps import Step
 
-MORTAL = Path(__file__).with_name("mortal.py")
 # In the order a cycle passes them: the money path lies between thinking and having acted.
 POINTS: tuple[StrEnum, ...] = (
     Phase.ENTERED,
@@ -30,26 +28,29 @@ POINTS: tuple[StrEnum, ...] = (
 TURNS = (1, 3, 2, 4)
 
 
-def live_and_die(service: Service, deaths: Iterable[tuple[StrEnum, int]]) -> None:
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Supervised]:
+    """Not yet alive; gone when the test ends."""
+    made = Supervised(tmp_path / "home")
+    yield made
+    if made.process is not None:
+        made.stop()
+
+
+def live_and_die(service: Supervised, deaths: Iterable[tuple[StrEnum, int]]) -> None:
     """One growing history through many deaths; each is looked into, and outlived."""
-    service.script = MORTAL
-    fate = service.home.parent / "fate"
-    service.start(str(fate))
+    service.live()
     crew = hire(service)
     left: dict[str, Deeds] = {}
     goes_on(service, crew, left)
     for point, nth in deaths:
-        order = fate.with_suffix(".new")
-        order.write_text(f"{point}:{nth}")
-        order.rename(fate)
-        service.wait_killed()
-        fate.unlink()
+        service.die(point, nth)
         earlier, left = left, examine(service.home)
         told(crew, earlier, left)
-        service.start(str(fate))
+        service.live()
         goes_on(service, crew, left)
     at_rest(service, crew)
-    service.stop()
+    service.end()
     last = examine(service.home)
     told(crew, left, last)
     by_the_ledger(service, crew, last)
@@ -65,7 +66,7 @@ def told(crew: Crew, earlier: dict[str, Deeds], now: dict[str, Deeds]) -> None:
     assert now[crew.looker].payments == {}
 
 
-def by_the_ledger(service: Service, crew: Crew, last: dict[str, Deeds]) -> None:
+def by_the_ledger(service: Supervised, crew: Crew, last: dict[str, Deeds]) -> None:
     """What the ledger's own history has of each payee is what its payer remembers, once each."""
     with localnet_process(service.home / "localnet.db") as localnet:
         for payer in crew.payers:
@@ -76,13 +77,13 @@ def by_the_ledger(service: Service, crew: Crew, last: dict[str, Deeds]) -> None:
             assert set(landed) == set(confirmed)
 
 
-def test_agents_killed_at_every_point_of_a_cycle_go_on_and_pay_once(services: Any) -> None:
+def test_agents_killed_at_every_point_of_a_cycle_go_on_and_pay_once(service: Supervised) -> None:
     deaths = [(point, TURNS[number % 3]) for number, point in enumerate(POINTS)]
-    live_and_die(services(), deaths)
+    live_and_die(service, deaths)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("point", POINTS)
-def test_twenty_deaths_at_one_point(services: Any, point: StrEnum) -> None:
-    live_and_die(services(), [(point, TURNS[number % len(TURNS)]) for number in range(20)])
+def test_twenty_deaths_at_one_point(service: Supervised, point: StrEnum) -> None:
+    live_and_die(service, [(point, TURNS[number % len(TURNS)]) for number in range(20)])

@@ -1,0 +1,81 @@
+"""A service that dies many times: one supervisor, and a process of its own for each life."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+
+import httpx
+from tests.e2e.service_process import Service
+
+MORTAL = Path(__file__).with_name("mortal.py")
+
+
+class Supervised(Service):
+    """A `Service` under `mortal.py`; `stop` ends the supervisor and whatever lives under it."""
+
+    def __init__(self, home: Path, **environment: str) -> None:
+        super().__init__(home, **environment)
+        self.fate = home.parent / "fate"
+        self.life = 0
+
+    def live(self) -> None:
+        """Begin a life, and wait until it serves."""
+        if self.process is None:
+            arguments = [str(MORTAL), str(self.fate), "server", "start", "--port", str(self.port)]
+            with (self.home.parent / "service.log").open("ab") as log:
+                self.process = subprocess.Popen(
+                    [sys.executable, *arguments],
+                    env=self.environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    cwd=self.home.parent,
+                )
+        else:
+            assert self.process.stdin is not None
+            self.process.stdin.write(b"live\n")
+            self.process.stdin.flush()
+        self.life = self._told()
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                if httpx.get(f"{self.url}/health", timeout=2).status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.02)
+        raise AssertionError((self.home.parent / "service.log").read_text()[-4000:])
+
+    def die(self, point: StrEnum, nth: int) -> None:
+        """Have this life killed when it passes `point` for the nth time from now; wait for it."""
+        order = self.fate.with_suffix(".new")
+        order.write_text(f"{point}:{nth}")
+        order.rename(self.fate)
+        assert self._told() == -signal.SIGKILL
+        self.fate.unlink()
+
+    def end(self) -> None:
+        """End this life as an operator would."""
+        os.kill(self.life, signal.SIGTERM)
+        assert self._told() == 0
+
+    def stop(self, with_signal: int = signal.SIGKILL) -> int:
+        """End the supervisor."""
+        ended = super().stop(with_signal)
+        assert self.process is not None
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+        return ended
+
+    def _told(self) -> int:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, (self.home.parent / "service.log").read_text()[-4000:]
+        return int(line)
