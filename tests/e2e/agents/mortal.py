@@ -21,8 +21,7 @@ import signal
 import sys
 from pathlib import Path
 
-import solward_cli.server
-import solward_server.serve
+import solward_cli
 from solward.agents.phases import Phase
 from solward.registry import load_registry
 from solward.service import Solward
