@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from solward.events import EventBus
+import pytest
+
+from solward.events import Event, EventBus
 
 
 async def test_every_subscriber_gets_every_event_in_order() -> None:
@@ -16,7 +18,7 @@ async def test_every_subscriber_gets_every_event_in_order() -> None:
         bus.close()
         for subscription in (first, second):
             heard = [(event.seq, event.event, event.data) async for event in subscription]
-            assert heard == [(2, "a", {"n": 1}), (3, "b", {"n": 2})]
+            assert heard == [(None, "a", {"n": 1}), (None, "b", {"n": 2})]
 
 
 async def test_a_waiting_subscriber_is_woken() -> None:
@@ -39,6 +41,24 @@ async def test_a_slow_subscriber_loses_the_oldest_and_delays_nobody() -> None:
         assert slow.lost == 2
         assert [event.data async for event in quick] == [0, 1, 2, 3, 4]
         assert quick.lost == 0
+
+
+async def test_a_bus_that_was_closed_ends_what_subscribes_later() -> None:
+    bus = EventBus()
+    bus.close()
+    with bus.subscribe() as late:
+        assert late.ended
+        assert await late.next() is None
+
+
+async def test_what_waits_for_the_next_event_can_give_up_and_wait_again() -> None:
+    bus = EventBus()
+    with bus.subscribe() as heard:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await heard.next()
+        bus.tell([Event(7, 1, "a", None)])
+        assert await heard.next() == Event(7, 1, "a", None)
 
 
 async def test_a_subscription_ends_with_its_block() -> None:

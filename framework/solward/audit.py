@@ -1,44 +1,62 @@
-"""The audit log of a process: what is appended is durable first, then told to listeners."""
+"""The audit log of a process: appended to, read and checked."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from solward.clock import now_ms
-from solward.events import EventBus
+from solward.errors import AuditBroken
 from solward.store import audit as store
-from solward.store.audit import AuditEntry
+from solward.store import outbox
+from solward.store.audit import AuditEntry, Chain
 from solward.store.database import Database
 
 
 class AuditLog:
-    """Appends to, reads and checks the hash-chained log (`solward.store.audit`)."""
+    """The hash-chained log (`solward.store.audit`).
 
-    def __init__(self, database: Database, events: EventBus) -> None:
+    What changes the database records its event in the same transaction (`solward.store.outbox`);
+    `append` is for what happens outside of it.
+    """
+
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._events = events
 
-    async def append(self, event: str, data: Any) -> int:
-        """Record an event in a transaction of its own, then publish it; returns its number.
+    async def append(self, event: str, data: Any) -> None:
+        """Record an event in a transaction of its own.
 
         Raises:
-            StoreError: the database refused; nothing was published.
+            StoreError: the database refused; nobody was told.
         """
         async with self._database.write() as connection:
-            seq = await store.append(connection, now_ms(), event, data)
-        self._events.publish(event, data)
-        return seq
+            outbox.record(connection, event, data)
 
     async def latest(self, limit: int = 50, before: int | None = None) -> list[AuditEntry]:
         """Up to `limit` entries, newest first, of those numbered below `before`."""
         async with self._database.read() as connection:
             return await store.latest(connection, limit, before)
 
-    async def verify(self) -> int:
-        """Check the whole chain; returns its length.
+    async def after(self, seq: int, limit: int) -> list[AuditEntry]:
+        """Up to `limit` entries, oldest first, of those numbered above `seq`."""
+        async with self._database.read() as connection:
+            return await store.after(connection, seq, limit)
+
+    async def end(self) -> int:
+        """The newest entry's number, 0 when there is none."""
+        async with self._database.read() as connection:
+            return (await store.head(connection))[0]
+
+    async def verify(self, earlier: str | None = None) -> Chain:
+        """Check the whole chain, and that it continues the one that ended with `earlier`.
 
         Raises:
-            StoreError: naming the first entry that was changed, is missing or does not belong.
+            AuditBroken: naming the first entry that was changed, is missing or does not belong.
         """
         async with self._database.read() as connection:
-            return await store.verify(connection)
+            chain = await store.verify(connection)
+            if earlier is None or earlier == store.GENESIS_HASH:
+                return chain
+            if await store.seq_of(connection, earlier) is None:
+                raise AuditBroken(
+                    f"The audit log has no entry with the hash {earlier}: it was cut or rewritten"
+                )
+            return chain

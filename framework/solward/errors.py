@@ -23,6 +23,7 @@
     ├── PluginError                a built-in plugin is broken; carries the problem
     ├── HomeLocked                 another process owns this SOLWARD_HOME
     └── StoreError                 the database refused or is not at this version
+        └── AuditBroken            the audit log was tampered with
 
 Anything else that escapes is a bug: it is logged with its traceback and shown to callers and
 models as an internal error without its text.
@@ -170,3 +171,7 @@ class HomeLocked(SolwardError):
 
 class StoreError(SolwardError):
     """The database cannot be used as it is."""
+
+
+class AuditBroken(StoreError):
+    """The audit log was tampered with; the message says where."""

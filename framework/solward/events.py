@@ -1,4 +1,4 @@
-"""What happens inside a process, told to whoever listens there; nothing is kept.
+"""What happens, told to whoever listens in this process; the audit log is what keeps it.
 
 Publishing never waits: a listener that falls behind loses the oldest events and is told how many.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from solward.clock import now_ms
@@ -17,11 +18,50 @@ from solward.clock import now_ms
 QUEUE_SIZE = 256
 
 
+class EventKind(StrEnum):
+    """Every kind of event in the audit log; docs/events.md has their fields."""
+
+    WALLET_CREATED = "wallet:created"
+    """A wallet was created or imported."""
+    TRANSACTION_PENDING = "transaction:pending"
+    """A transaction passed the guardrails and its amount is reserved."""
+    TRANSACTION_CONFIRMED = "transaction:confirmed"
+    """It is on the ledger."""
+    TRANSACTION_FAILED = "transaction:failed"
+    """It could not be sent, failed on the ledger or never reached it."""
+    TRANSACTION_BLOCKED = "transaction:blocked"
+    """A guardrail refused it."""
+    AGENT_STARTED = "agent:started"
+    """An agent was started."""
+    AGENT_STOPPED = "agent:stopped"
+    """An agent was stopped, maybe to be deleted."""
+    AGENT_PAUSED = "agent:paused"
+    """An agent was paused."""
+    AGENT_ERROR = "agent:error"
+    """An agent's cycles failed three times in a row; it keeps trying."""
+    AGENT_DECISION = "agent:decision"
+    """A cycle ended (contract 6)."""
+    KEY_CREATED = "key:created"
+    """An API key was created."""
+    KEY_REVOKED = "key:revoked"
+    """An API key was revoked."""
+    SWITCH_FROZEN = "switch:frozen"
+    """New transactions of a wallet, or of all, were stopped."""
+    SWITCH_THAWED = "switch:thawed"
+    """They were allowed again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event; `seq` counts from 1 in this process, `ms` is Unix milliseconds."""
+    """One event.
 
-    seq: int
+    Attributes:
+        seq: its number in the audit log, counted from 1; None for what is not kept there.
+        ms: when, in Unix milliseconds.
+        event: an `EventKind`, or what only this process tells, such as `skill:executed`.
+    """
+
+    seq: int | None
     ms: int
     event: str
     data: Any
@@ -32,12 +72,13 @@ class Subscription:
 
     Attributes:
         lost: how many events were dropped because nobody took them in time.
+        ended: whether nothing more will come.
     """
 
     def __init__(self, size: int) -> None:
         self._queue: deque[Event] = deque(maxlen=size)
         self._arrived = asyncio.Event()
-        self._ended = False
+        self.ended = False
         self.lost = 0
 
     def put(self, event: Event) -> None:
@@ -48,17 +89,21 @@ class Subscription:
 
     def end(self) -> None:
         """Let iteration end once the queue is empty."""
-        self._ended = True
+        self.ended = True
         self._arrived.set()
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        while True:
-            while self._queue:
-                yield self._queue.popleft()
-            if self._ended:
-                return
+    async def next(self) -> Event | None:
+        """The oldest event not taken yet, waited for; None at the end."""
+        while not self._queue:
+            if self.ended:
+                return None
             self._arrived.clear()
             await self._arrived.wait()
+        return self._queue.popleft()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while (event := await self.next()) is not None:
+            yield event
 
 
 class EventBus:
@@ -66,19 +111,24 @@ class EventBus:
 
     def __init__(self) -> None:
         self._subscriptions: set[Subscription] = set()
-        self._seq = 0
+        self._closed = False
 
     def publish(self, event: str, data: Any) -> None:
-        """Tell every subscriber; `data` is JSON-able and must not be changed afterwards."""
-        self._seq += 1
-        item = Event(self._seq, now_ms(), event, data)
+        """Tell every subscriber of what is not kept; `data` must not be changed afterwards."""
+        self.tell([Event(None, now_ms(), event, data)])
+
+    def tell(self, events: Sequence[Event]) -> None:
+        """Tell every subscriber of events that are in the audit log, in its order."""
         for subscription in self._subscriptions:
-            subscription.put(item)
+            for event in events:
+                subscription.put(event)
 
     @contextmanager
     def subscribe(self, size: int = QUEUE_SIZE) -> Iterator[Subscription]:
         """Listen inside the block, holding up to `size` events that were not taken yet."""
         subscription = Subscription(size)
+        if self._closed:
+            subscription.end()
         self._subscriptions.add(subscription)
         try:
             yield subscription
@@ -86,7 +136,13 @@ class EventBus:
             self._subscriptions.discard(subscription)
             subscription.end()
 
+    @property
+    def listeners(self) -> int:
+        """How many subscriptions there are."""
+        return len(self._subscriptions)
+
     def close(self) -> None:
-        """End every subscription, so that streams end and a server can stop."""
-        for subscription in list(self._subscriptions):
+        """End every subscription, now and later, so that streams end and a server can stop."""
+        self._closed = True
+        for subscription in self._subscriptions:
             subscription.end()

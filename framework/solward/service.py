@@ -22,7 +22,7 @@ from solward.audit import AuditLog
 from solward.cluster import open_cluster
 from solward.context import AgentView, SkillContext, WalletView
 from solward.errors import InvalidRequest, LedgerError, NotFound, SkillNotFound
-from solward.events import EventBus
+from solward.events import EventBus, EventKind
 from solward.guardrails import DEFAULT_PROGRAMS, Policy, ScopeLimits
 from solward.home import Home
 from solward.ledger.protocol import Ledger
@@ -37,7 +37,7 @@ from solward.record import TransactionRecord
 from solward.registry import Registry, load_registry, run_skill
 from solward.registry.discovery import BUILT_IN
 from solward.settings import Settings
-from solward.store import switches
+from solward.store import outbox, switches
 from solward.store import transactions as transaction_store
 from solward.store.database import Database
 from solward.transactions.engine import Engine, EngineOptions
@@ -107,11 +107,12 @@ class Solward:
                 _log.warning("plugin_problem", problem=str(problem))
             database = await Database.open(settings.database_url, home.path)
             stack.push_async_callback(database.close)
+            events = EventBus()
+            stack.callback(events.close)
+            database.on_recorded = events.tell
             wallets = await Wallets.open(database, settings, home.path)
             cluster = await stack.enter_async_context(open_cluster(settings))
             http = await stack.enter_async_context(httpx.AsyncClient(timeout=15.0))
-            events = EventBus()
-            stack.callback(events.close)
             tokens = token_list(cluster.network)
             engine = Engine(
                 cluster.ledger, database, wallets, _engine_options(settings, registry),
@@ -137,7 +138,7 @@ class Solward:
                 ),
                 registry=registry,
                 events=events,
-                audit=AuditLog(database, events),
+                audit=AuditLog(database),
                 http=http,
                 localnet=cluster.localnet,
                 phase_hook=phase_hook,
@@ -253,6 +254,11 @@ class Solward:
             scope = f"wallet:{(await self.wallets.get(wallet_id)).id}"
         async with self.database.write() as connection:
             await switches.set_frozen(connection, scope, frozen, reason)
+            told = {"walletId": wallet_id}
+            if frozen:
+                outbox.record(connection, EventKind.SWITCH_FROZEN, told | {"reason": reason})
+            else:
+                outbox.record(connection, EventKind.SWITCH_THAWED, told)
 
 
 def wallet_limits(settings: Settings) -> ScopeLimits:

@@ -82,8 +82,14 @@ async def serve(
     host, port = listening.getsockname()[:2]
     app = create_app(service)
     config = _config(listening)
+
+    async def stopping() -> None:
+        await stop.wait()
+        # Streams have no end of their own; the stop must not wait for them.
+        service.events.close()
+
     server = asyncio.create_task(
-        serve_asgi(cast(Framework, app), config, shutdown_trigger=stop.wait, mode="asgi")
+        serve_asgi(cast(Framework, app), config, shutdown_trigger=stopping, mode="asgi")
     )
     # The socket listens already: whoever connects from now on is answered.
     ready(Address(str(host), int(port)))

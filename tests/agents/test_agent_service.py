@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +25,7 @@ from solward.errors import (
     TokenBudgetReached,
     WalletNotFound,
 )
+from solward.events import Event
 from solward.operations.balances import Balances
 from solward.provider import (
     Completion,
@@ -76,7 +77,7 @@ class Host:
         self.lent = ProviderContext("key")
         self.phase_hook = no_hook
         self.published: list[tuple[str, Any]] = []
-        self.events = SimpleNamespace(publish=lambda event, data: self._publish(event, data))
+        database.on_recorded = self._tell
         self.wallets = SimpleNamespace(get=self._wallet, create=self._create_wallet)
         self.requests: list[CompletionRequest] = []
         self.asked: list[tuple[dict[str, Any], ProviderContext]] = []
@@ -96,9 +97,11 @@ class Host:
             tools=lambda: (),
         )
 
-    def _publish(self, event: str, data: Any) -> None:
-        self.published.append((event, data))
-        self.decided.release()
+    def _tell(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self.published.append((event.event, event.data))
+            if event.event == "agent:decision":
+                self.decided.release()
 
     async def decisions(self, number: int) -> None:
         """Wait until `number` more cycles have been remembered."""
@@ -286,10 +289,11 @@ async def test_a_started_agent_decides_and_the_decision_is_audited(
     }
     assert host.paid == [f"{agent.id}:1:pay"]
     async with host.database.read() as connection:
-        [row] = (await connection.execute(select(audit))).all()
-    assert row.event == "agent:decision"
-    assert jsontext.loads(row.data) == decision.to_json()
-    assert host.published == [("agent:decision", decision.to_json())]
+        rows = (await connection.execute(select(audit).order_by(audit.c.seq))).all()
+    started = {"agentId": agent.id, "name": agent.name, "status": "running"}
+    told = [("agent:started", started), ("agent:decision", decision.to_json())]
+    assert [(row.event, jsontext.loads(row.data)) for row in rows] == told
+    assert host.published == told
 
 
 async def test_memory_reaches_the_next_cycle(host: Host, service: AgentService) -> None:

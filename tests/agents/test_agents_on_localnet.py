@@ -96,7 +96,7 @@ async def test_the_demo_agent_acts_by_itself_and_survives_a_restart(tmp_path: Pa
         assert record.agent_id == seed.agent.id
         assert await on_ledger(service, seed.wallet.address) == 2 * SOL
         assert (await service.agents.get(seed.agent.id)).to_json()["isLlm"] is False
-        assert await service.audit.verify() >= 1
+        assert (await service.audit.verify()).length >= 1
     async with opened(tmp_path) as service:
         again = await seed_demo(service)
         assert again.agent.id == seed.agent.id

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from solward.errors import StoreError
+from solward.errors import AuditBroken
 from solward.store import audit
 from solward.store.database import Database
 
@@ -29,7 +29,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 async def verify(database: Database) -> int:
     async with database.read() as connection:
-        return await audit.verify(connection)
+        return (await audit.verify(connection)).length
 
 
 async def test_an_untouched_chain_is_whole(database: Database) -> None:
@@ -38,7 +38,9 @@ async def test_an_untouched_chain_is_whole(database: Database) -> None:
 
 async def test_an_empty_log_is_whole(tmp_path: Path) -> None:
     database = await Database.open(None, tmp_path)
-    assert await verify(database) == 0
+    async with database.read() as connection:
+        chain = await audit.verify(connection)
+    assert chain == audit.Chain(0, audit.GENESIS_HASH, None, None)
     await database.close()
 
 
@@ -96,7 +98,7 @@ async def test_tampering_is_found_where_it_was_done(
     async with database.write() as connection:
         for statement in tampering:
             await connection.execute(text(statement))
-    with pytest.raises(StoreError, match=f"broken at entry {broken}\\b"):
+    with pytest.raises(AuditBroken, match=f"broken at entry {broken}\\b"):
         await verify(database)
 
 

@@ -25,7 +25,9 @@ async def everything(connection: AsyncConnection) -> None:
     await audit.append(connection, 2, "x", {})
     await audit.latest(connection, 10)
     await audit.latest(connection, 10, before=5)
-    await audit._page(connection, 0)
+    await audit.after(connection, 0, 10)
+    await audit.head(connection)
+    await audit.seq_of(connection, "x")
 
 
 async def test_no_statement_walks_a_table(tmp_path: Path) -> None:

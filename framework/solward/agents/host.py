@@ -16,7 +16,6 @@ from solward.agents.remember import Journal
 from solward.agents.think import Complete
 from solward.context import AgentView
 from solward.errors import InvalidRequest, ProviderError
-from solward.events import EventBus
 from solward.operations.balances import Balances
 from solward.record import TransactionRecord
 from solward.registry import Registry
@@ -37,7 +36,6 @@ class AgentHost(Protocol):
     database: Database
     wallets: Wallets
     registry: Registry
-    events: EventBus
 
     @property
     def phase_hook(self) -> PhaseHook:
@@ -74,7 +72,7 @@ def parts_of(host: AgentHost) -> CycleParts:
         return loaded is not None and loaded.spec.effects is Effects.SPEND
 
     return CycleParts(
-        journal=Journal(host.database, host.events.publish),
+        journal=Journal(host.database),
         wallet=host.wallets.get,
         balances=host.balances,
         recent=Batcher(newest),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,12 @@ from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.cycle import Entered, Standing
 from solward.agents.model import Agent, AgentStatus, Decision, DesiredState, MemoryEntry, agent_of
 from solward.clock import now_ms
+from solward.events import EventKind
 from solward.provider import Usage
 from solward.store import agents as agent_store
-from solward.store import audit
 from solward.store import cycles as store
+from solward.store import outbox
 from solward.store.database import Database
-
-DECISION_EVENT = "agent:decision"  # contract 6
-ERROR_EVENT = "agent:error"
 
 _HOUR_MS = 3_600_000
 
@@ -35,9 +33,8 @@ class _Leaving:
 class Journal:
     """The store as cycles use it; decisions reach the audit log with the cycle, or not at all."""
 
-    def __init__(self, database: Database, publish: Callable[[str, Any], object]) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._publish = publish
         self._entering: Batcher[tuple[str, int], Entered | None] = Batcher(self._enter)
         self._leaving: Batcher[_Leaving, bool] = Batcher(self._leave)
 
@@ -68,7 +65,6 @@ class Journal:
         return entered
 
     async def _leave(self, leaving: Sequence[_Leaving]) -> list[bool]:
-        events: list[tuple[str, Any]] = []
         async with self._database.write() as connection:
             left = await store.leave(connection, [_row(each) for each in leaving])
             used: list[dict[str, Any]] = []
@@ -78,13 +74,16 @@ class Journal:
                 decision = each.decision
                 if decision.usage is not None:
                     used.append(usage_row(decision.agent_id, decision.created_ms, decision.usage))
-                events.append((DECISION_EVENT, decision.to_json()))
+                outbox.record(connection, EventKind.AGENT_DECISION, decision.to_json())
                 if _turned_error(each, was):
-                    events.append((ERROR_EVENT, _error(each, was)))
+                    tell(
+                        connection,
+                        decision.agent_id,
+                        was.name,
+                        AgentStatus.ERROR,
+                        each.standing.error,
+                    )
             await agent_store.add_usage(connection, used)
-            await audit.append_many(connection, now_ms(), events)
-        for event, data in events:
-            self._publish(event, data)
         running = DesiredState.RUNNING.value
         return [was is not None and was.desired_state == running for was in left]
 
@@ -139,10 +138,23 @@ def _turned_error(leaving: _Leaving, was: store.LeftCycle) -> bool:
     return asked and leaving.standing.status == error and was.status != error
 
 
-def _error(leaving: _Leaving, was: store.LeftCycle) -> dict[str, Any]:
-    return {
-        "agentId": leaving.decision.agent_id,
-        "name": was.name,
-        "status": AgentStatus.ERROR.value,
-        "error": leaving.standing.error,
-    }
+_KINDS = {
+    AgentStatus.RUNNING: EventKind.AGENT_STARTED,
+    AgentStatus.STOPPED: EventKind.AGENT_STOPPED,
+    AgentStatus.PAUSED: EventKind.AGENT_PAUSED,
+    AgentStatus.ERROR: EventKind.AGENT_ERROR,
+}
+
+
+def tell(
+    connection: AsyncConnection,
+    agent_id: str,
+    name: str,
+    status: AgentStatus,
+    error: str | None = None,
+) -> None:
+    """Record the event of an agent that just got this status; there is none for `idle`."""
+    told = {"agentId": agent_id, "name": name, "status": status.value}
+    if error is not None:
+        told["error"] = error
+    outbox.record(connection, _KINDS[status], told)

@@ -36,7 +36,7 @@ from solward.agents.model import (
     decision_of,
     memory_of,
 )
-from solward.agents.remember import usage_row, used_of
+from solward.agents.remember import tell, usage_row, used_of
 from solward.agents.runner import Runner
 from solward.clock import now_ms
 from solward.errors import AgentNotFound, InvalidRequest
@@ -164,6 +164,7 @@ class AgentService:
                     "error": None,
                 }
                 agent = self._agent(await store.update_agent(connection, agent_id, fields))
+                tell(connection, agent.id, agent.name, agent.status)
             self._runner.schedule(agent.id, agent.cycle_no, now)
             return agent
 
@@ -272,8 +273,11 @@ class AgentService:
 
     async def _end(self, agent_id: str, desired: DesiredState) -> Agent:
         async with self._database.write() as connection:
+            was = self._agent(await store.get_agent(connection, agent_id))
             fields = {"status": desired.value, "desired_state": desired.value}
             agent = self._agent(await store.update_agent(connection, agent_id, fields))
+            if agent.status is not was.status:
+                tell(connection, agent.id, agent.name, agent.status)
         await self._runner.halt(agent_id)
         return agent
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward import jsontext
 from solward.record import TransactionRecord, TransactionStatus
 from solward.store.tables import attempts, reservations, transactions
-from solward.store.transactions import RECORD, UNFINISHED, record_of
+from solward.store.transactions import RECORD, UNFINISHED, record_of, tell
 
 
 class AttemptState(StrEnum):
@@ -146,8 +146,12 @@ async def settle(connection: AsyncConnection, settlements: Sequence[Settlement])
     """End transactions: their status and cost, and what still counts against the limits.
 
     A dead one gives everything back, its rate slot too; one that landed with an error keeps its
-    rate slot and gives its amount back.
+    rate slot and gives its amount back. One that has ended already is left as it is.
     """
+    unfinished = await _open(connection, [item.transaction_id for item in settlements])
+    settlements = [item for item in settlements if item.transaction_id in unfinished]
+    if not settlements:
+        return
     await connection.execute(
         _SETTLE,
         [
@@ -184,6 +188,29 @@ async def settle(connection: AsyncConnection, settlements: Sequence[Settlement])
         await connection.execute(
             delete(reservations).where(reservations.c.transaction_id.in_(never_landed))
         )
+    for item in settlements:
+        record = unfinished[item.transaction_id]
+        after = replace(
+            record,
+            status=item.status,
+            error=item.error,
+            fee_lamports=item.fee_lamports,
+            details=record.details if item.details is None else item.details,
+        )
+        tell(connection, after)
+
+
+_RECORDS = (
+    select(*RECORD)
+    .where(transactions.c.id.in_(bindparam("of_ids", expanding=True)))
+    .with_for_update()
+)
+
+
+async def _open(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, TransactionRecord]:
+    rows = await connection.execute(_RECORDS, {"of_ids": list(ids)})
+    records = map(record_of, rows.all())
+    return {item.id: item for item in records if item.status is TransactionStatus.PENDING}
 
 
 _ATTEMPT = (

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.clock import iso
-from solward.errors import StoreError
+from solward.errors import AuditBroken
 from solward.store.tables import audit, audit_head
 
 # What the first row carries as the hash before it.
@@ -25,8 +25,13 @@ GENESIS_HASH = "0" * 64
 
 _HEAD_ID = 1
 _PAGE = 1000
-_LOCK_HEAD = (
-    select(audit_head.c.seq, audit_head.c.hash).where(audit_head.c.id == _HEAD_ID).with_for_update()
+_HEAD = select(audit_head.c.seq, audit_head.c.hash).where(audit_head.c.id == _HEAD_ID)
+_LOCK_HEAD = _HEAD.with_for_update()
+_AFTER = (
+    select(audit)
+    .where(audit.c.seq > bindparam("after"))
+    .order_by(audit.c.seq)
+    .limit(bindparam("at_most"))
 )
 _APPEND = insert(audit)
 _FIRST_HEAD = insert(audit_head)
@@ -57,6 +62,21 @@ class AuditEntry:
             "data": jsontext.loads(self.data),
             "hash": self.hash,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A checked chain: how many rows it has, the hash it ends with, and when it was written.
+
+    Attributes:
+        first_ms: when its first row was written, in Unix milliseconds; None when it is empty.
+        last_ms: when its last row was.
+    """
+
+    length: int
+    hash: str
+    first_ms: int | None
+    last_ms: int | None
 
 
 async def append(connection: AsyncConnection, ms: int, event: str, data: Any) -> int:
@@ -99,24 +119,46 @@ async def append_many(
     return [row["seq"] for row in rows]
 
 
-async def verify(connection: AsyncConnection) -> int:
-    """Check the whole chain; returns how many rows it has.
+async def verify(connection: AsyncConnection) -> Chain:
+    """Check the whole chain, which may be appended to meanwhile.
 
     Raises:
-        StoreError: naming the first row that was changed, is missing or does not belong.
+        AuditBroken: naming the first row that was changed, is missing or does not belong.
     """
-    seq, previous = 0, GENESIS_HASH
-    while page := await _page(connection, seq):
+    seq, previous, first_ms, last_ms = 0, GENESIS_HASH, None, None
+    while True:
+        # Read before the page: a row of the page may be newer than the head, none may be missing.
+        end = await head(connection)
+        page = await after(connection, seq, _PAGE)
         for entry in page:
             expected = _hash(entry.seq, entry.created_ms, entry.event, entry.data, previous)
             genuine = (entry.seq, entry.previous_hash, entry.hash)
             if genuine != (seq + 1, previous, expected):
-                raise StoreError(f"The audit log is broken at entry {seq + 1}")
-            seq, previous = entry.seq, entry.hash
-    head = (await connection.execute(_LOCK_HEAD)).first()
-    if (seq, previous) != ((0, GENESIS_HASH) if head is None else (head.seq, head.hash)):
-        raise StoreError(f"The audit log is broken at entry {seq + 1}: later entries are missing")
-    return seq
+                raise AuditBroken(f"The audit log is broken at entry {seq + 1}")
+            seq, previous, last_ms = entry.seq, entry.hash, entry.created_ms
+            first_ms = last_ms if first_ms is None else first_ms
+        if not page:
+            break
+    if (seq, previous) != end:
+        raise AuditBroken(f"The audit log is broken at entry {seq + 1}: its end was cut or moved")
+    return Chain(seq, previous, first_ms, last_ms)
+
+
+async def head(connection: AsyncConnection) -> tuple[int, str]:
+    """Where the chain ends: the last row's number and hash; 0 and `GENESIS_HASH` when empty."""
+    found = (await connection.execute(_HEAD)).first()
+    return (0, GENESIS_HASH) if found is None else (int(found.seq), str(found.hash))
+
+
+async def seq_of(connection: AsyncConnection, hash_: str) -> int | None:
+    """The number of the row with this hash, None when there is none."""
+    return (await connection.execute(select(audit.c.seq).where(audit.c.hash == hash_))).scalar()
+
+
+async def after(connection: AsyncConnection, seq: int, limit: int) -> list[AuditEntry]:
+    """Up to `limit` entries, oldest first, of those numbered above `seq`."""
+    rows = await connection.execute(_AFTER, {"after": seq, "at_most": limit})
+    return [_entry(row) for row in rows.mappings()]
 
 
 async def latest(
@@ -126,11 +168,6 @@ async def latest(
     statement = select(audit).order_by(audit.c.seq.desc()).limit(limit)
     if before is not None:
         statement = statement.where(audit.c.seq < before)
-    return [_entry(row) for row in (await connection.execute(statement)).mappings()]
-
-
-async def _page(connection: AsyncConnection, after: int) -> list[AuditEntry]:
-    statement = select(audit).where(audit.c.seq > after).order_by(audit.c.seq).limit(_PAGE)
     return [_entry(row) for row in (await connection.execute(statement)).mappings()]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -22,7 +22,8 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from solward.errors import ConfigError, StoreError
-from solward.store import sqlite
+from solward.events import Event
+from solward.store import outbox, sqlite
 from solward.store.schema import upgrade
 
 _READERS = 8
@@ -35,6 +36,7 @@ class Database:
 
     Attributes:
         on_transaction: called with "read" or "write" as each transaction begins, for counting.
+        on_recorded: told the events a write transaction recorded, once it committed.
     """
 
     def __init__(self, readers: AsyncEngine, writer: AsyncEngine) -> None:
@@ -42,6 +44,7 @@ class Database:
         self._writer = writer
         self._lock = asyncio.Lock() if writer is not readers else None
         self.on_transaction: Callable[[Kind], object] | None = None
+        self.on_recorded: Callable[[Sequence[Event]], object] | None = None
 
     @classmethod
     async def open(cls, url: str | SecretStr | None, home: Path) -> Database:
@@ -83,7 +86,8 @@ class Database:
         """One transaction: committed, durably, when the block ends, rolled back when it raises.
 
         On SQLite writers queue here, in order. A caller cancelled during the commit is told so
-        only when the commit has ended, so that no half-finished state is ever given on.
+        only when the commit has ended, so that no half-finished state is ever given on. Events
+        recorded in the block (`solward.store.outbox`) are part of the transaction.
 
         Raises:
             StoreError: the database refused; nothing was written.
@@ -103,6 +107,7 @@ class Database:
         try:
             connection = await self._writer.connect()
             try:
+                outbox.gather(connection)
                 await connection.begin()
                 yield connection
                 await self._commit(connection)
@@ -124,11 +129,18 @@ class Database:
             committer.shutdown()
 
     async def _commit(self, connection: AsyncConnection) -> None:
-        await self._end(connection.commit())
+        events = await outbox.append(connection)
+        # Told even where the caller is cancelled meanwhile: it did happen.
+        await self._end(self._commit_and_tell(connection, events))
         dialect = self._writer.dialect
         if isinstance(dialect, sqlite.InlineSQLite) and dialect.cancelled:
             dialect.cancelled = False
             raise asyncio.CancelledError
+
+    async def _commit_and_tell(self, connection: AsyncConnection, events: Sequence[Event]) -> None:
+        await connection.commit()
+        if events and self.on_recorded is not None:
+            self.on_recorded(events)
 
     async def _end(self, work: Coroutine[Any, Any, None]) -> None:
         # SQLite's commit waits out a cancellation itself, and nothing else of it ever waits.

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.record import TransactionRecord, TransactionStatus
+from solward.store import outbox
 from solward.store.tables import transactions, wallets
 
 _NEWEST = 2**62
@@ -49,7 +50,8 @@ async def insert_record(
     action_key: str | None,
     held_lamports: int = 0,
 ) -> None:
-    """Store a new record; a pending one holds `held_lamports` (amount + fees + rent)."""
+    """Store a new record and tell of it; a pending one holds `held_lamports` (amount + fees +
+    rent)."""
     await connection.execute(
         _INSERT,
         {
@@ -69,6 +71,12 @@ async def insert_record(
             "created_ms": record.created_ms,
         },
     )
+    tell(connection, record)
+
+
+def tell(connection: AsyncConnection, record: TransactionRecord) -> None:
+    """Record the event of a transaction that just got its status."""
+    outbox.record(connection, f"transaction:{record.status.value}", record.to_json())
 
 
 async def set_signature(connection: AsyncConnection, transaction_id: str, signature: str) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.events import EventKind
+from solward.store import outbox
 from solward.store.tables import keystore, wallets
 
 Fields = dict[str, Any]
@@ -21,12 +23,15 @@ _REWRAP = (
 
 
 async def insert_wallets(connection: AsyncConnection, rows: Sequence[Fields]) -> None:
-    """Store wallets; `rows` are columns of the table.
+    """Store wallets, and tell of each; `rows` are columns of the table.
 
     Raises:
         sqlalchemy.exc.IntegrityError: a public key is stored already.
     """
     await connection.execute(insert(wallets), rows)
+    for row in rows:
+        told = {"walletId": row["id"], "name": row["name"], "address": row["public_key"]}
+        outbox.record(connection, EventKind.WALLET_CREATED, told)
 
 
 async def get_wallet(connection: AsyncConnection, wallet_id: str) -> Fields | None:

@@ -10,6 +10,7 @@ from solward_server.edge import Edge
 from solward_server.routes import (
     agents,
     chat,
+    events,
     health,
     keys,
     operations,
@@ -37,4 +38,5 @@ BLUEPRINTS: tuple[Callable[[Edge], Blueprint], ...] = (
     agents.blueprint,
     chat.blueprint,
     switches.blueprint,
+    events.blueprint,
 )

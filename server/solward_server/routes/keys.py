@@ -6,6 +6,7 @@ from typing import Any
 
 from quart import Blueprint
 
+from solward.events import EventKind
 from solward_server.body import read_body
 from solward_server.edge import Edge
 from solward_server.keys import new_key
@@ -21,7 +22,7 @@ def blueprint(edge: Edge) -> Blueprint:
         if key.wallet_id is not None:
             await edge.service.wallets.get(key.wallet_id)
         await edge.keys.add(key)
-        await edge.service.audit.append("key:created", {"keyId": key.id, "name": key.name})
+        await edge.service.audit.append(EventKind.KEY_CREATED, {"keyId": key.id, "name": key.name})
         return {"apiKey": secret, "id": key.id, "name": key.name}
 
     @routes.get("/keys")
@@ -32,7 +33,7 @@ def blueprint(edge: Edge) -> Blueprint:
     async def revoke(key_id: str) -> dict[str, Any]:
         await edge.keys.revoke(key_id)
         edge.limiter.forget(key_id)
-        await edge.service.audit.append("key:revoked", {"keyId": key_id})
+        await edge.service.audit.append(EventKind.KEY_REVOKED, {"keyId": key_id})
         return {"id": key_id, "revoked": True}
 
     return routes

@@ -20,14 +20,12 @@ def blueprint(edge: Edge) -> Blueprint:
         body = await read_body()
         wallet_id, reason = optional_text(body, "walletId"), optional_text(body, "reason")
         await service.freeze(wallet_id, reason)
-        await service.audit.append("switch:frozen", {"walletId": wallet_id, "reason": reason})
         return {"frozen": True, "walletId": wallet_id, "reason": reason}
 
     @routes.post("/unfreeze")
     async def unfreeze() -> dict[str, Any]:
         wallet_id = optional_text(await read_body(), "walletId")
         await service.thaw(wallet_id)
-        await service.audit.append("switch:thawed", {"walletId": wallet_id})
         return {"frozen": False, "walletId": wallet_id}
 
     return routes

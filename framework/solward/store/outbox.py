@@ -1,0 +1,60 @@
+"""What a write transaction tells: appended to the audit log with it, published once it committed.
+
+A transactional outbox: an event is durable exactly if what it tells of is, and nobody hears of
+what was rolled back. `Database.write` gathers and appends; whoever changes rows records.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.clock import now_ms
+from solward.events import Event
+from solward.store import audit
+
+_KEY = "solward_events"
+
+
+def gather(connection: AsyncConnection) -> None:
+    """Let events be recorded in the transaction of this connection."""
+    assert connection.sync_connection is not None
+    connection.sync_connection.execution_options(**{_KEY: []})
+
+
+def record(connection: AsyncConnection, event: str, data: Any) -> None:
+    """Tell of something this write transaction makes true.
+
+    Args:
+        event: one of `solward.events.EventKind`.
+        data: JSON-able, without secrets; must not be changed afterwards.
+
+    Raises:
+        RuntimeError: the connection is not inside `Database.write`.
+    """
+    recorded = _recorded(connection)
+    if recorded is None:
+        raise RuntimeError(f"{event} was recorded outside a write transaction")
+    recorded.append((event, data))
+
+
+async def append(connection: AsyncConnection) -> list[Event]:
+    """Append what was recorded to the audit log: the transaction's last statements.
+
+    Last, because on PostgreSQL appenders wait for each other from here to their commit.
+    """
+    recorded = _recorded(connection)
+    if not recorded:
+        return []
+    ms = now_ms()
+    seqs = await audit.append_many(connection, ms, recorded)
+    return [Event(seq, ms, *each) for seq, each in zip(seqs, recorded, strict=True)]
+
+
+def _recorded(connection: AsyncConnection) -> list[tuple[str, Any]] | None:
+    assert connection.sync_connection is not None
+    found: list[tuple[str, Any]] | None = connection.sync_connection.get_execution_options().get(
+        _KEY
+    )
+    return found
