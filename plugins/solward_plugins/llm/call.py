@@ -21,7 +21,7 @@ from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor
 NO_KEY = "no-key-needed"
 
 # It becomes part of an address (Gemini) and of litellm's routing (`responses/`).
-_MODEL = re.compile(r"(?!responses/)[A-Za-z0-9][\w.:@+-]*(/[\w.:@+-]+)*", re.ASCII)
+_MODEL = re.compile(r"(?!responses/)[A-Za-z0-9][\w.:@+-]*(/[A-Za-z0-9_@][\w.:@+-]*)*", re.ASCII)
 _LONGEST_MODEL = 200
 
 

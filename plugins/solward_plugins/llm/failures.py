@@ -63,7 +63,7 @@ def failure_of(
         words = _BUSY.get(status, "failed")
         return Failure(
             ProviderError(f"{vendor.company} {words} ({said}); try again later", retryable=True),
-            _retry_after(error),
+            next((told for each in causes if (told := _retry_after(each)) is not None), None),
         )
     if status in (401, 403):
         words = f"{vendor.company} refused the key in {vendor.key_env} ({said}); set a valid one"
@@ -140,7 +140,7 @@ def _code(error: Exception) -> str | None:
     return words[0] if words else None
 
 
-def _retry_after(error: Exception) -> float | None:
+def _retry_after(error: BaseException) -> float | None:
     """Seconds of `Retry-After` (RFC 9110 10.2.3: seconds or a date), or `retry-after-ms`."""
     headers: Any = getattr(error, "litellm_response_headers", None)
     if headers is None:

@@ -13,7 +13,10 @@ import logging
 import os
 import socket
 import threading
+import warnings
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from solward_plugins.llm.vendor import Vendor
@@ -61,13 +64,15 @@ def _start(vendor: Vendor) -> Future[Any]:
 
 def _prepare(vendor: Vendor) -> Any:
     os.environ.update(ENVIRONMENT)
+    # Its warnings, and pydantic's about its models, are for its authors; some quote what was sent.
+    warnings.filterwarnings("ignore", module=r"litellm\b")
+    warnings.filterwarnings("ignore", "Item '\\w+' on TypedDict class", UserWarning)
+    warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)
+    for name in _SILENT:
+        logging.getLogger(name).disabled = True
     litellm: Any = importlib.import_module("litellm")
     litellm.suppress_debug_info = True
     litellm.telemetry = False
-    for name in _SILENT:
-        logger = logging.getLogger(name)
-        logger.handlers.clear()
-        logger.disabled = True
     for name in _QUIET:
         logger = logging.getLogger(name)
         logger.setLevel(max(logger.level, logging.WARNING))
@@ -76,23 +81,35 @@ def _prepare(vendor: Vendor) -> Any:
 
 
 def _warm(litellm: Any, vendor: Vendor) -> None:
-    """One call that is refused: what litellm imports and caches for the vendor is then there."""
+    """Calls that end in this process: what litellm imports and caches for the vendor is then there.
+
+    One is refused by a closed port; one is a stream that litellm makes up itself.
+    """
+    asked: dict[str, Any] = {
+        "model": f"{vendor.prefix}/{vendor.default_model}",
+        "messages": [{"role": "system", "content": "-"}, {"role": "user", "content": "-"}],
+        "api_key": "none",
+        "num_retries": 0,
+        "max_retries": 0,
+        "timeout": 5,
+        "drop_params": True,
+    }
+    tool = {"name": "wait", "description": "Wait.", "parameters": {"type": "object"}}
     with socket.socket() as closed:
         # Bound and not listening, so that nobody else can have the port and answer.
         closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
-        tool = {"name": "wait", "description": "Wait.", "parameters": {"type": "object"}}
-        try:
-            litellm.completion(
-                model=f"{vendor.prefix}/{vendor.default_model}",
-                messages=[{"role": "system", "content": "-"}, {"role": "user", "content": "-"}],
-                tools=[{"type": "function", "function": tool}],
-                api_key="none",
-                api_base=address,
-                num_retries=0,
-                max_retries=0,
-                timeout=5,
-                drop_params=True,
-            )
-        except Exception as refused:
-            logging.getLogger(__name__).debug("litellm is warm (%s)", type(refused).__name__)
+        tools = [{"type": "function", "function": tool}]
+        with _told_quietly():
+            litellm.completion(**asked, tools=tools, api_base=address)
+    with _told_quietly():
+        options = {"include_usage": True}
+        list(litellm.completion(**asked, mock_response="-", stream=True, stream_options=options))
+
+
+@contextmanager
+def _told_quietly() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        logging.getLogger(__name__).debug("litellm is warm (%s)", type(error).__name__)

@@ -1,0 +1,103 @@
+"""litellm: imported late, quietly, and without a network."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+# Every address but loopback is refused, and noted.
+FORBID = """
+import json, socket, sys
+strays = []
+def refuse(address):
+    strays.append(repr(address))
+    raise OSError("no network in this test")
+connect, lookup = socket.socket.connect, socket.getaddrinfo
+def guarded(self, address):
+    if self.family != socket.AF_UNIX and not str(address[0]).startswith(("127.", "::1")):
+        refuse(address)
+    return connect(self, address)
+def resolved(host, *given, **named):
+    if host not in (None, "127.0.0.1", "::1", "localhost"):
+        refuse(host)
+    return lookup(host, *given, **named)
+socket.socket.connect, socket.getaddrinfo = guarded, resolved
+"""
+
+
+def run(program: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-c", FORBID + program],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]) | {"stderr": done.stderr}
+
+
+def test_loading_every_provider_imports_no_litellm() -> None:
+    told = run(
+        "import solward_plugins.providers.openai\n"
+        "from solward.registry import load_registry\n"
+        "names = sorted(load_registry(['solward']).providers)\n"
+        "heavy = sorted({'litellm', 'openai', 'tiktoken', 'aiohttp'} & set(sys.modules))\n"
+        "print(json.dumps({'names': names, 'heavy': heavy, 'strays': strays}))\n"
+    )
+    assert told["names"] == ["anthropic", "gemini", "grok", "openai"]
+    assert (told["heavy"], told["strays"]) == ([], [])
+
+
+def test_import_warm_up_and_calls_stay_off_the_network_and_out_of_the_log() -> None:
+    told = run(
+        "import asyncio, logging, os, pathlib, tempfile\n"
+        "logging.basicConfig(level='DEBUG')\n"
+        "os.environ['LITELLM_LOG'] = 'DEBUG'\n"
+        "where = pathlib.Path(tempfile.mkdtemp())\n"
+        "(where / '.env').write_text('STRAY_VARIABLE=1')\n"
+        "os.chdir(where)\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "from tests.plugins.llm_support import VENDORS, WAIT, complete, streamed\n"
+        "from tests.vendors.server import vendor_server\n"
+        "async def main():\n"
+        "    async with vendor_server() as server:\n"
+        "        for vendor in VENDORS.values():\n"
+        "            await complete(vendor, server, None, WAIT)\n"
+        "            await streamed(vendor, server)\n"
+        "        return server.served.total()\n"
+        "served = asyncio.run(main())\n"
+        "print(json.dumps({'served': served, 'strays': strays,"
+        " 'stray': os.environ.get('STRAY_VARIABLE')}))\n"
+    )
+    assert (told["served"], told["strays"], told["stray"]) == (8, [], None)
+    assert "What now?" not in told["stderr"]
+    assert "LiteLLM" not in told["stderr"]
+
+
+def test_many_that_ask_at_once_make_it_ready_once_without_stalling_the_loop() -> None:
+    told = run(
+        "import asyncio, threading, time\n"
+        "from solward_plugins.llm import library\n"
+        "from solward_plugins.providers.openai import VENDOR\n"
+        "prepared = []\n"
+        "prepare = library._prepare\n"
+        "def counted(vendor):\n"
+        "    prepared.append(threading.current_thread() is threading.main_thread())\n"
+        "    return prepare(vendor)\n"
+        "library._prepare = counted\n"
+        "async def main():\n"
+        "    first = asyncio.create_task(library.library(VENDOR))\n"
+        "    others = [asyncio.create_task(library.library(VENDOR)) for _ in range(50)]\n"
+        "    await asyncio.sleep(0)\n"
+        "    first.cancel()\n"
+        "    modules = await asyncio.gather(*others)\n"
+        "    return len(set(map(id, modules)))\n"
+        "print(json.dumps({'modules': asyncio.run(main()), 'prepared': prepared}))\n"
+    )
+    assert (told["modules"], told["prepared"]) == (1, [False])
