@@ -60,7 +60,8 @@ def examine(home: Path) -> dict[str, Deeds]:
     """Every agent's deeds; asserts what must hold on disk at any moment whatever.
 
     No gap and no duplicate among the decisions, memory their newest, the audit chain whole with
-    exactly them in it, one payment a cycle at most, nothing held for what has failed.
+    exactly them and every transaction's fate in it, one payment a cycle at most, nothing held for
+    what has failed.
     """
     with TemporaryDirectory() as folder:
         for file in home.glob("solward.db*"):
@@ -73,6 +74,7 @@ def examine(home: Path) -> dict[str, Deeds]:
             assert connection.execute(_HELD_BY_THE_DEAD).fetchall() == []
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
             _audited(connection, deeds)
+            _told_of_transactions(connection)
         asyncio.run(_chain_is_whole(copy))
     return deeds
 
@@ -110,6 +112,20 @@ def _audited(connection: sqlite3.Connection, deeds: Mapping[str, Deeds]) -> None
         for cycle, (_reasoning, action, outcome, _ms) in deed.decisions.items()
     ]
     assert sorted(told) == sorted(decided)
+
+
+def _told_of_transactions(connection: sqlite3.Connection) -> None:
+    told: dict[str, list[str]] = {}
+    rows = connection.execute(
+        "SELECT event, data FROM audit WHERE event LIKE 'transaction:%' ORDER BY seq"
+    )
+    for event, data in rows:
+        told.setdefault(jsontext.loads(data)["id"], []).append(event.removeprefix("transaction:"))
+    stored = dict(connection.execute("SELECT id, status FROM transactions").fetchall())
+    assert told == {
+        transaction: ["pending"] if status == "pending" else ["pending", status]
+        for transaction, status in stored.items()
+    }
 
 
 async def _chain_is_whole(home: Path) -> None:
