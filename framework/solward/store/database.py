@@ -63,6 +63,25 @@ class Database:
             raise
         return database
 
+    @classmethod
+    def inspect(cls, url: str | SecretStr | None, home: Path) -> Database:
+        """Open what is there for reading alone, whoever else has it open; nothing is made or
+        upgraded.
+
+        Raises:
+            ConfigError: the URL names no database that is supported.
+            StoreError: there is none.
+        """
+        parsed = _parse(url, home)
+        if parsed.get_backend_name() == "sqlite":
+            if not Path(str(parsed.database)).is_file():
+                raise StoreError(f"There is no database at {parsed.database}")
+            readers = _sqlite_engine(parsed, 1, writer=False)
+            event.listen(readers.sync_engine, "connect", _only_read)
+        else:
+            readers, _writer = _engines(parsed)
+        return cls(readers, readers)
+
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that sees one state of the database throughout, and changes nothing.
@@ -221,6 +240,10 @@ def _sqlite_engine(url: URL, size: int, *, writer: bool) -> AsyncEngine:
         dialect.committer = ThreadPoolExecutor(1, "solward-commit")
     event.listen(engine.sync_engine, "connect", partial(_connected, writer=writer))
     return engine
+
+
+def _only_read(connection: Any, _record: object) -> None:
+    connection.execute("PRAGMA query_only = ON")
 
 
 def _connected(connection: Any, _record: object, *, writer: bool) -> None:

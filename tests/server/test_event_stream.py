@@ -1,0 +1,286 @@
+"""The audit log as server-sent events, over a socket: no gap, no duplicate, no lingering reader."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.server.api import NOBODY, SECRET, settings
+
+from solward import jsontext
+from solward.events import EventKind
+from solward.service import Solward
+from solward_server.routes import events
+from solward_server.serve import Address, listen, serve
+
+ORIGIN = "http://localhost:3000"
+
+
+@dataclass(slots=True)
+class Served:
+    """A service behind a socket, and its admin."""
+
+    service: Solward
+    client: httpx.AsyncClient
+    stop: asyncio.Event
+    ended: asyncio.Task[None]
+
+    async def post(self, path: str, body: Any = None) -> Any:
+        answer = await self.client.post(path, content=jsontext.dumps(body or {}))
+        return jsontext.loads(answer.content)
+
+    async def append(self, count: int) -> None:
+        for number in range(count):
+            await self.service.audit.append(EventKind.KEY_CREATED, {"number": number})
+
+    @asynccontextmanager
+    async def listening(self, path: str = "/events", **headers: str) -> AsyncIterator[Heard]:
+        async with self.client.stream("GET", path, headers=headers) as response:
+            assert response.status_code == 200, await response.aread()
+            yield Heard(response, response.aiter_lines())
+
+
+@dataclass(slots=True)
+class Heard:
+    """What a client reads, a block at a time."""
+
+    response: httpx.Response
+    lines: AsyncIterator[str]
+
+    async def block(self) -> dict[str, str]:
+        """The fields of the next block; a comment's field has no name."""
+        fields: dict[str, str] = {}
+        async for line in self.lines:
+            if not line:
+                return fields
+            name, _, value = line.partition(":")
+            fields[name] = value.removeprefix(" ")
+        raise EOFError
+
+    async def event(self) -> tuple[int, str, Any]:
+        """Id, kind and data of the next event."""
+        async with asyncio.timeout(20):
+            while "event" not in (block := await self.block()):
+                pass
+        return int(block["id"]), block["event"], jsontext.loads(block["data"])
+
+    async def events(self, count: int) -> list[tuple[int, str, Any]]:
+        return [await self.event() for _ in range(count)]
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    stop = asyncio.Event()
+    address: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
+    async with Solward.open(settings(tmp_path / "home")) as service:
+        listening = listen("127.0.0.1", 0)
+        ended = asyncio.create_task(serve(service, listening, stop, ready=address.set_result))
+        base = f"{(await address).url}/api/v1"
+        headers = {"Authorization": f"Bearer {SECRET}"}
+        async with httpx.AsyncClient(base_url=base, headers=headers, timeout=30) as client:
+            yield Served(service, client, stop, ended)
+        stop.set()
+        await ended
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_what_happens_is_told_once_in_order_with_exact_amounts(served: Served) -> None:
+    async with served.listening() as heard:
+        wallet = (await served.post("/wallets", {"name": "Ada"}))["walletId"]
+        other = await served.post("/wallets")
+        await served.post(f"/wallets/{wallet}/airdrop", {"amount": 2})
+        paid = {"to": other["address"], "amount": Decimal("0.123456789")}
+        sent = await served.post(f"/wallets/{wallet}/transfer", paid)
+        await served.post(f"/wallets/{wallet}/transfer", paid | {"amount": Decimal("2.5")})
+        await served.post(f"/wallets/{wallet}/transfer", paid | {"amount": Decimal("1.9")})
+        told = await heard.events(8)
+    listed = jsontext.loads((await served.client.get("/transactions")).content)["transactions"]
+    records = {record["id"]: record for record in listed}
+    assert [seq for seq, _, _ in told] == list(range(1, 9))
+    assert [kind for _, kind, _ in told] == [
+        "wallet:created",
+        "wallet:created",
+        "transaction:pending",
+        "transaction:confirmed",
+        "transaction:pending",
+        "transaction:confirmed",
+        "transaction:blocked",
+        "transaction:failed",
+    ]
+    datas = [data for _, _, data in told]
+    assert datas[1] == {"walletId": other["walletId"], "name": other["name"],
+                        "address": other["address"]}  # fmt: skip
+    assert datas[3:6:2] == [records[datas[3]["id"]], records[sent["id"]]]
+    assert datas[5]["details"]["amount"] == Decimal("0.123456789")
+    unsigned = {name: value for name, value in datas[5].items() if name != "signature"}
+    assert datas[4] == unsigned | {"status": "pending"}
+    assert datas[6:] == [records[data["id"]] for data in datas[6:]]
+    assert await served.service.audit.end() == 8
+
+
+async def test_an_agents_life_is_told(served: Served) -> None:
+    wallet = (await served.post("/wallets"))["walletId"]
+    body = {"name": "Ada", "walletId": wallet, "llmProvider": "openai", "llmModel": "m",
+            "strategy": "wait", "loopIntervalMs": 3_600_000}  # fmt: skip
+    agent = (await served.post("/agents", body))["id"]
+    async with served.listening() as heard:
+        await served.service.agents.stop(agent)
+        for _ in range(2):
+            await served.post(f"/agents/{agent}/stop")
+        await served.client.delete(f"/agents/{agent}")
+        (_, kind, data) = await heard.event()
+    assert (kind, data) == ("agent:stopped", {"agentId": agent, "name": "Ada", "status": "stopped"})
+    assert await served.service.audit.end() == 2
+
+
+async def test_a_client_that_comes_back_gets_what_it_missed_and_nothing_twice(
+    served: Served,
+) -> None:
+    """Cut off again and again while events pour in, by header or query, each comes once."""
+    total, last = 300, 0
+    got: list[int] = []
+    writing = asyncio.create_task(served.append(total))
+    for by_header in itertools.cycle((True, False)):
+        if len(got) == total:
+            break
+        path = "/events" if by_header else f"/events?lastEventId={last}"
+        headers = {"Last-Event-ID": str(last)} if by_header else {}
+        async with served.listening(path, **headers) as heard:
+            for _ in range(min(37, total - len(got))):
+                last, _kind, data = await heard.event()
+                got.append(data["number"])
+    await writing
+    assert got == list(range(total))
+
+
+async def test_the_header_wins_over_the_address_a_browser_began_with(served: Served) -> None:
+    await served.append(3)
+    async with served.listening("/events?lastEventId=0", **{"Last-Event-ID": "2"}) as heard:
+        assert (await heard.event())[0] == 3
+
+
+async def test_a_log_longer_than_a_page_is_replayed_whole(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "PAGE", 4)
+    await served.append(10)
+    async with served.listening("/events?lastEventId=0") as heard:
+        assert [seq for seq, _, _ in await heard.events(10)] == list(range(1, 11))
+        await served.append(9)
+        assert [seq for seq, _, _ in await heard.events(9)] == list(range(11, 20))
+
+
+async def test_a_reader_slower_than_what_happens_loses_nothing(served: Served) -> None:
+    """More than the socket holds is written before the first line is read."""
+    big = "x" * 20_000
+    async with served.listening() as heard:
+        for number in range(400):
+            await served.service.audit.append(EventKind.KEY_CREATED, {"n": number, "big": big})
+        told = await heard.events(400)
+    assert [data["n"] for _, _, data in told] == list(range(400))
+
+
+async def test_only_the_kinds_asked_for_are_told(served: Served) -> None:
+    async with served.listening("/events?types=wallet:created,%20key:revoked") as heard:
+        await served.append(2)
+        await served.post("/wallets")
+        assert (await heard.event())[:2] == (3, "wallet:created")
+        await served.append(1)
+        await served.service.audit.append(EventKind.KEY_REVOKED, {"keyId": NOBODY})
+        assert await heard.event() == (5, "key:revoked", {"keyId": NOBODY})
+
+
+@pytest.mark.parametrize(
+    ("query", "header", "named"),
+    [
+        ("?lastEventId=abc", None, "lastEventId must be the number of an event"),
+        ("?lastEventId=", None, "lastEventId must be"),
+        ("?lastEventId=-1", None, "lastEventId must be"),
+        ("?lastEventId=2", None, "a whole number from 0 to 1"),
+        ("?lastEventId=" + "0" * 40 + "9", None, "lastEventId must be"),
+        ("", "x", "Last-Event-ID must be"),
+        ("", "9" * 40, "Last-Event-ID must be"),
+        ("", "\u0661".encode().decode("latin-1"), "Last-Event-ID must be"),
+        ("?types=wallet:made", None, "'wallet:made' is none"),
+        ("?types=", None, "wallet:created, transaction:pending, "),
+        ("?types=wallet:created,,key:revoked", None, "types must be"),
+    ],
+)
+async def test_what_cannot_be_resumed_or_told_is_refused_naming_it(
+    served: Served, query: str, header: str | None, named: str
+) -> None:
+    await served.append(1)
+    headers = {} if header is None else {"Last-Event-ID": header.encode("latin-1")}
+    answer = await served.client.get(f"/events{query}", headers=headers)
+    assert answer.status_code == 400
+    assert named in answer.json()["error"]
+
+
+async def test_a_silent_stream_has_a_heartbeat(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert events.HEARTBEAT_S == 15
+    monkeypatch.setattr(events, "HEARTBEAT_S", 0.02)
+    async with served.listening() as heard:
+        assert await heard.block() == {"retry": "2000"}
+        assert [await heard.block() for _ in range(3)] == [{"": ""}] * 3
+        await served.append(1)
+        assert (await heard.event())[0] == 1
+
+
+async def test_the_answer_is_a_stream_that_a_dashboard_of_another_origin_may_read(
+    served: Served,
+) -> None:
+    async with served.listening(Origin=ORIGIN) as heard:
+        headers = heard.response.headers
+    assert headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert headers["cache-control"] == "no-store"
+    assert headers["access-control-allow-origin"] == ORIGIN
+    assert headers["access-control-allow-credentials"] == "true"
+    head = await served.client.head("/events")
+    assert (head.status_code, head.content) == (200, b"")
+
+
+async def test_a_client_that_goes_away_is_forgotten_at_once(served: Served) -> None:
+    bus = served.service.events
+    async with served.listening() as one, served.listening() as other:
+        await asyncio.gather(one.block(), other.block())
+        assert bus.listeners == 2
+    # Nothing happens meanwhile that would show the server that nobody reads.
+    await until(lambda: bus.listeners == 0)
+
+
+async def test_streams_end_with_the_service_and_do_not_hold_it_up(served: Served) -> None:
+    async with served.listening() as quiet, served.listening("/events?lastEventId=0") as busy:
+        await asyncio.gather(quiet.block(), busy.block())
+        await served.append(1)
+        assert (await quiet.event())[0] == 1
+        served.stop.set()
+        async with asyncio.timeout(5):
+            await served.ended
+        with pytest.raises(EOFError):
+            await quiet.block()
+
+
+async def test_the_log_is_listed_newest_first_and_pages(served: Served) -> None:
+    await served.append(5)
+    page = (await served.client.get("/audit?limit=2")).json()["entries"]
+    rest = (await served.client.get(f"/audit?before={page[-1]['seq']}")).json()["entries"]
+    assert [entry["seq"] for entry in page + rest] == [5, 4, 3, 2, 1]
+    assert rest[-1].keys() == {"seq", "timestamp", "event", "data", "hash"}
+    assert rest[-1]["data"] == {"number": 0}
+    refused = await served.client.get("/audit?before=x")
+    assert (refused.status_code, "before" in refused.json()["error"]) == (400, True)
