@@ -67,6 +67,8 @@ def text_stays_in_its_fence(played: Played) -> None:
             outside = _BLOCKS.sub("", message.content)
             assert code not in outside
             assert "<" not in outside
+            blocks = len(_BLOCKS.findall(message.content))
+            assert message.content.count("<") == message.content.count(">") == 2 * blocks
         described = [tool for tool in request.tools if code in tool.description]
         assert bool(described) == (played.script.channel is Channel.DESCRIPTION)
 
