@@ -5,9 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from tests.registry.plugin_dists import Shelf
 
-from solward import hookspecs
+from solward import CompletionRequest, Message, ProviderContext, ProviderError, hookspecs
 from solward.registry import ProblemCode, load_registry
 from solward.registry.contract import HOOKS, OPTIONAL
 
@@ -54,8 +56,31 @@ def test_every_problem_code_is_documented() -> None:
 
 
 async def test_the_first_plugin_of_the_documentation_works(shelf: Shelf) -> None:
-    (source,) = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
+    source, _ = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
     shelf.install("my-plugin", {"greet": source})
     registry = load_registry(entry_points=shelf.entry_points())
     assert not registry.problems
     assert registry.skills["greet"].validate({}) == {"name": "world"}
+
+
+async def test_the_provider_of_the_documentation_works(shelf: Shelf) -> None:
+    _, source = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
+    shelf.install("my-plugin", {"mine": source}, "solward.providers")
+    provider = load_registry(entry_points=shelf.entry_points()).providers["mine"]
+    answers = {"text": "Wait.", "status": 200}
+
+    async def answer(http: web.Request) -> web.Response:
+        asked = await http.json()
+        assert http.headers["Authorization"] == "Bearer key"
+        assert asked == {"model": "mine-1", "system": "Be brief.", "said": ["What now?"]}
+        return web.json_response(answers, status=int(answers["status"]))
+
+    app = web.Application()
+    app.router.add_post("/complete", answer)
+    request = CompletionRequest("mine-1", "Be brief.", (Message("user", "What now?"),))
+    async with TestServer(app) as server:
+        context = ProviderContext("key", str(server.make_url("")).rstrip("/"))
+        assert (await provider.complete(request, {}, context)).text == "Wait."
+        answers["status"] = 503
+        with pytest.raises(ProviderError, match="check MINE_BASE_URL"):
+            await provider.complete(request, {}, context)
