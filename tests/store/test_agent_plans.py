@@ -22,6 +22,7 @@ async def everything(connection: AsyncConnection) -> None:
     await connection.execute(insert(wallets).values(WALLET | {"id": "w"}))
     await agents.insert_agent(connection, fields("a", wallet_id="w"))
     await cycles.enter(connection, [("a", 1), ("b", 1)])
+    await cycles.recall(connection, ["a", "b"])
     await agents.list_memory(connection, "a", 10)
     await transactions.recent(connection, ["w"], 5)
     leaving = cycles.LeavingCycle("a", 1, 1, "running", 0, None, decision("a", 1))

@@ -15,7 +15,7 @@ from tests.store.agent_rows import WALLET, decision, fields
 from solward.record import TransactionRecord, TransactionStatus
 from solward.store import agents as store
 from solward.store import cycles
-from solward.store.cycles import EnteredCycle, LeavingCycle, LeftCycle
+from solward.store.cycles import LeavingCycle, LeftCycle, Recalled
 from solward.store.database import Database
 from solward.store.tables import wallets
 from solward.store.transactions import insert_record, recent
@@ -36,10 +36,15 @@ async def made(database: Database, *rows: dict[str, Any]) -> None:
             await store.insert_agent(connection, row)
 
 
-async def enter(database: Database, cycle: int, agent_id: str = "a1") -> EnteredCycle | None:
+async def enter(
+    database: Database, cycle: int, agent_id: str = "a1"
+) -> tuple[dict[str, Any], Recalled] | None:
     async with database.write() as connection:
         [entered] = await cycles.enter(connection, [(agent_id, cycle)])
-    return entered
+        if entered is None:
+            return None
+        recalled = await cycles.recall(connection, [agent_id])
+    return entered, recalled[agent_id]
 
 
 async def leave(
@@ -62,7 +67,7 @@ async def test_entering_takes_the_fence_and_leaving_moves_the_cycle_on(database:
 
     entered = await enter(database, 1)
     assert entered is not None
-    assert (entered.agent["fence"], entered.agent["cycle_no"]) == (1, 1)
+    assert (entered[0]["fence"], entered[0]["cycle_no"]) == (1, 1)
 
     left = await leave(database, 1, failures=2, error="why", status="error")
     assert left is not None
@@ -97,7 +102,7 @@ async def test_a_run_that_lost_the_fence_changes_nothing(database: Database) -> 
 async def test_concurrent_entries_of_one_cycle_get_different_fences(database: Database) -> None:
     await made(database, fields())
     entered = await asyncio.gather(*(enter(database, 1) for _ in range(5)))
-    assert sorted(each.agent["fence"] for each in entered if each) == [1, 2, 3, 4, 5]
+    assert sorted(each[0]["fence"] for each in entered if each) == [1, 2, 3, 4, 5]
 
 
 async def test_leaving_keeps_the_status_of_an_agent_stopped_meanwhile(database: Database) -> None:
@@ -117,7 +122,7 @@ async def test_a_hundred_memory_entries_are_kept_and_every_decision(database: Da
     for cycle in range(1, 131):
         entered = await enter(database, cycle)
         assert entered is not None
-        given = [entry[0] for entry in entered.memory]
+        given = [entry[0] for entry in entered[1].memory]
         assert given == list(range(cycle - 1, max(cycle - 11, 0), -1))
         await leave(database, cycle, cycle)
     async with database.read() as connection:
@@ -178,11 +183,11 @@ async def test_the_action_a_cycle_had_taken_is_found_by_its_own_number_only(
             await insert_record(connection, each, principal="agent:a12", action_key=key)
     found = await enter(database, 12, "a12")
     assert found is not None
-    assert found.taken == ("transfer", replace(record, id="t1"))
+    assert found[1].taken == ("transfer", replace(record, id="t1"))
     for agent_id, cycle in (("a1", 1), ("a121", 121), ("a", 12)):
         other = await enter(database, cycle, agent_id)
         assert other is not None
-        assert other.taken is None
+        assert other[1].taken is None
 
 
 async def test_a_batch_enters_and_leaves_each_agent_by_itself(database: Database) -> None:
@@ -190,7 +195,7 @@ async def test_a_batch_enters_and_leaves_each_agent_by_itself(database: Database
     async with database.write() as connection:
         wanted = [("a3", 1), ("a2", 6), ("zz", 1), ("a1", 1)]
         entered = await cycles.enter(connection, wanted)
-        assert [each and each.agent["id"] for each in entered] == ["a3", None, None, "a1"]
+        assert [each and each["id"] for each in entered] == ["a3", None, None, "a1"]
         leaving = [
             LeavingCycle("a1", 1, 50, "error", 3, "why", decision("a1", 1)),
             LeavingCycle("a2", 0, 51, "running", 0, None, decision("a2", 6)),

@@ -12,6 +12,7 @@ from solward.agents.batch import Batcher
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.cycle import Entered, Standing
 from solward.agents.model import Agent, AgentStatus, Decision, DesiredState, MemoryEntry, agent_of
+from solward.agents.recent import RecentMemory
 from solward.clock import now_ms
 from solward.events import EventKind
 from solward.provider import Usage
@@ -35,6 +36,7 @@ class Journal:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._recent = RecentMemory()
         self._entering: Batcher[tuple[str, int], Entered | None] = Batcher(self._enter)
         self._leaving: Batcher[_Leaving, bool] = Batcher(self._leave)
 
@@ -51,18 +53,22 @@ class Journal:
 
     async def _enter(self, wanted: Sequence[tuple[str, int]]) -> list[Entered | None]:
         async with self._database.write() as connection:
-            found = await store.enter(connection, wanted)
-            agents = [None if each is None else agent_of(each.agent) for each in found]
-            used = await used_today(connection, [agent for agent in agents if agent is not None])
-        entered: list[Entered | None] = []
-        for each, agent in zip(found, agents, strict=True):
-            if each is None or agent is None:
-                entered.append(None)
-                continue
-            memory = tuple(map(MemoryEntry._make, each.memory))
+            rows = await store.enter(connection, wanted)
+            agents = [agent_of(row) for row in rows if row is not None]
+            unknown = [agent.id for agent in agents if not self._recent.knows(agent)]
+            recalled = await store.recall(connection, unknown)
+            used = await used_today(connection, agents)
+        entered: dict[str, Entered] = {}
+        for agent in agents:
+            found = recalled.get(agent.id)
+            taken = None
+            if found is not None:
+                taken = found.taken
+                self._recent.learn(agent, tuple(map(MemoryEntry._make, found.memory)))
+            memory = self._recent.entered(agent)
             spent = used.get(agent.id, NOTHING_USED)
-            entered.append(Entered(agent, memory, each.taken, spent))
-        return entered
+            entered[agent.id] = Entered(agent, memory, taken, spent)
+        return [None if row is None else entered[row["id"]] for row in rows]
 
     async def _leave(self, leaving: Sequence[_Leaving]) -> list[bool]:
         async with self._database.write() as connection:
@@ -84,6 +90,9 @@ class Journal:
                         each.standing.error,
                     )
             await agent_store.add_usage(connection, used)
+        for each, was in zip(leaving, left, strict=True):
+            if was is not None:
+                self._recent.left(each.decision, each.fence)
         running = DesiredState.RUNNING.value
         return [was is not None and was.desired_state == running for was in left]
 

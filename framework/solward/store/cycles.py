@@ -38,6 +38,19 @@ _AGENT = tuple(agents.c.keys())
 
 # What runs in every cycle is built once: building a statement costs more than running it.
 _LOCKED = select(agents).where(agents.c.id.in_(_IDS)).order_by(agents.c.id).with_for_update()
+_STANDING = (
+    select(
+        agents.c.id,
+        agents.c.name,
+        agents.c.fence,
+        agents.c.cycle_no,
+        agents.c.desired_state,
+        agents.c.status,
+    )
+    .where(agents.c.id.in_(_IDS))
+    .order_by(agents.c.id)
+    .with_for_update()
+)
 _FENCE = update(agents).where(agents.c.id.in_(_IDS)).values(fence=agents.c.fence + 1)
 # Every cycle that is left leaves exactly one entry, so cycle numbers count the entries.
 _REMEMBERED = select(memory.c.agent_id, *ENTRY).where(
@@ -72,17 +85,15 @@ FORGET = delete(memory).where(
 
 
 @dataclass(frozen=True, slots=True)
-class EnteredCycle:
-    """An agent whose fence was taken.
+class Recalled:
+    """What an agent knows as it enters a cycle.
 
     Attributes:
-        agent: its row as it then is.
         memory: its latest ten entries, newest first, each as `ENTRY`.
         taken: the skill and the first transaction of this cycle, when an earlier run of it already
             asked for one.
     """
 
-    agent: Fields
     memory: list[tuple[Any, ...]] = field(default_factory=list)
     taken: tuple[str, TransactionRecord] | None = None
 
@@ -111,27 +122,43 @@ class LeftCycle:
 
 async def enter(
     connection: AsyncConnection, wanted: Sequence[tuple[str, int]]
-) -> list[EnteredCycle | None]:
-    """Take the next fence for each `(agent, cycle)`; None where it is stale or not to run."""
-    rows = await _locked(connection, [agent_id for agent_id, _cycle in wanted])
-    entered: dict[str, EnteredCycle] = {}
+) -> list[Fields | None]:
+    """Take the next fence for each `(agent, cycle)`; None where it is stale or not to run.
+
+    Returns:
+        The agents' rows as they then are, in the order asked.
+    """
+    ids = {"of_agents": [agent_id for agent_id, _cycle in wanted]}
+    rows = (await connection.execute(_LOCKED, ids)).all()
+    agents_by_id = {row[0]: dict(zip(_AGENT, row, strict=True)) for row in rows}
+    entered: list[Fields | None] = []
     for agent_id, cycle in wanted:
-        agent = rows.get(agent_id)
-        if agent is not None and (agent["cycle_no"], agent["desired_state"]) == (cycle, _RUNNING):
-            entered[agent_id] = EnteredCycle(agent | {"fence": agent["fence"] + 1})
-    if entered:
-        ids = {"of_agents": list(entered)}
-        await connection.execute(_FENCE, ids)
-        for row in (await connection.execute(_REMEMBERED, ids)).all():
-            agent_id, *entry = row
-            entered[agent_id].memory.append(tuple(entry))
-        for each in entered.values():
-            each.memory.sort(key=itemgetter(0), reverse=True)
-        await _find_taken(connection, ids, entered)
-    return [
-        found if (found := entered.get(agent_id)) and found.agent["cycle_no"] == cycle else None
-        for agent_id, cycle in wanted
-    ]
+        agent = agents_by_id.get(agent_id)
+        if agent is None or (agent["cycle_no"], agent["desired_state"]) != (cycle, _RUNNING):
+            entered.append(None)
+        else:
+            entered.append(agent | {"fence": agent["fence"] + 1})
+    taken = [agent["id"] for agent in entered if agent is not None]
+    if taken:
+        await connection.execute(_FENCE, {"of_agents": taken})
+    return entered
+
+
+async def recall(connection: AsyncConnection, agent_ids: Sequence[str]) -> dict[str, Recalled]:
+    """What agents that have just entered a cycle know of it and of those before."""
+    found = {agent_id: Recalled() for agent_id in agent_ids}
+    if not found:
+        return found
+    ids = {"of_agents": list(found)}
+    for agent_id, *entry in (await connection.execute(_REMEMBERED, ids)).all():
+        found[agent_id].memory.append(tuple(entry))
+    for each in found.values():
+        each.memory.sort(key=itemgetter(0), reverse=True)
+    rows = [tuple(row) for row in await connection.execute(_TAKEN, ids)]
+    for agent_id, action_key, *values in sorted(rows, key=itemgetter(1), reverse=True):
+        taken = (str(action_key).split(":")[2], record_of(values))
+        found[agent_id] = Recalled(found[agent_id].memory, taken)
+    return found
 
 
 async def leave(
@@ -141,22 +168,23 @@ async def leave(
 
     An agent that was stopped or paused meanwhile keeps the status it was given then.
     """
-    rows = await _locked(connection, [each.agent_id for each in leaving])
+    ids = {"of_agents": [each.agent_id for each in leaving]}
+    rows = {row.id: row for row in await connection.execute(_STANDING, ids)}
     left: list[LeftCycle | None] = []
     moved: list[Fields] = []
     decided: list[Fields] = []
     for each in leaving:
         row = rows.pop(each.agent_id, None)
-        if row is None or row["fence"] != each.fence or row["cycle_no"] != each.decision["cycle"]:
+        if row is None or (row.fence, row.cycle_no) != (each.fence, each.decision["cycle"]):
             left.append(None)
             continue
-        goes_on = row["desired_state"] == _RUNNING
-        left.append(LeftCycle(row["name"], row["desired_state"], row["status"]))
+        goes_on = row.desired_state == _RUNNING
+        left.append(LeftCycle(row.name, row.desired_state, row.status))
         moved.append(
             {
                 "of_agent": each.agent_id,
                 "to_next_run_ms": each.next_run_ms,
-                "to_status": each.status if goes_on else row["status"],
+                "to_status": each.status if goes_on else row.status,
                 "to_failures": each.failures,
                 "to_error": each.error,
             }
@@ -174,21 +202,6 @@ async def leave(
         if forgotten:
             await connection.execute(FORGET, forgotten)
     return left
-
-
-async def _locked(connection: AsyncConnection, ids: list[str]) -> dict[str, Fields]:
-    rows = await connection.execute(_LOCKED, {"of_agents": ids})
-    return {row[0]: dict(zip(_AGENT, row, strict=True)) for row in rows.all()}
-
-
-async def _find_taken(
-    connection: AsyncConnection, ids: Fields, entered: dict[str, EnteredCycle]
-) -> None:
-    rows = [tuple(row) for row in await connection.execute(_TAKEN, ids)]
-    for agent_id, action_key, *values in sorted(rows, key=itemgetter(1), reverse=True):
-        found = entered[agent_id]
-        taken = (str(action_key).split(":")[2], record_of(values))
-        entered[agent_id] = EnteredCycle(found.agent, found.memory, taken)
 
 
 def _entry(decision: Fields) -> Fields:

@@ -1,0 +1,182 @@
+"""A thousand running agents in one process: cycles a second, lag, processor, memory, health.
+
+    python -m benchmarks.fleet --seconds 120
+
+Once with the in-process `rules` provider, once through litellm and a loopback server that speaks
+the vendors' wire format; `make bench` runs both for a shorter time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from benchmarks.load import free_port
+from benchmarks.report import Ratio
+from tests.vendors.process import vendor_process
+
+AGENTS = 1_000
+INTERVAL_MS = 1_000
+# A cycle of all agents each second, less what a start and an end cut off.
+LEAST_SHARE = 0.95
+HEALTH_P99_MS = 100.0
+SETTLING_S = 5.0
+POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What was measured over `seconds`.
+
+    Attributes:
+        rss_mb: resident memory at the middle and at the end, in MB.
+    """
+
+    seconds: float
+    cycles_per_s: float
+    cpu_ms: float
+    lag_ms: tuple[float, float]
+    health_p99_ms: float
+    rss_mb: tuple[float, float]
+
+    def __str__(self) -> str:
+        p50, p99 = self.lag_ms
+        middle, end = self.rss_mb
+        return (
+            f"{self.cycles_per_s:,.0f} cycles/s over {self.seconds:.0f} s, "
+            f"{self.cpu_ms:.2f} ms CPU a cycle, lag p50 {p50:.0f} ms p99 {p99:.0f} ms, "
+            f"health p99 {self.health_p99_ms:.1f} ms, memory {middle:.0f} -> {end:.0f} MB"
+        )
+
+
+@contextmanager
+def fleet(
+    home: Path, port: int, arguments: list[str], environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    """The process with every agent running."""
+    script = str(Path(__file__).with_name("fleet_process.py"))
+    command = [sys.executable, script, str(home), str(port), *arguments]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            while "running" not in json.loads(process.stdout.readline() or '{"running": 0}'):
+                pass
+            yield process
+        finally:
+            process.terminate()
+
+
+async def observe(process: subprocess.Popen[str], port: int, seconds: float) -> Fleet:
+    """Watch a fleet for `seconds`, asking its health twenty times a second."""
+    await asyncio.sleep(SETTLING_S)
+    before, began = _ask(process), time.perf_counter()
+    health: list[float] = []
+    rss: list[float] = []
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+        for part in (1, 2):
+            while time.perf_counter() - began < seconds * part / 2:
+                asked = time.perf_counter()
+                async with client.get("/api/v1/health") as response:
+                    await response.read()
+                health.append((time.perf_counter() - asked) * 1_000)
+                await asyncio.sleep(POLL_S)
+            rss.append(_rss_mb(process.pid))
+    after, took = _ask(process), time.perf_counter() - began
+    lags = sorted(after["lags_ms"])
+    return Fleet(
+        seconds=took,
+        cycles_per_s=after["cycles"] / took,
+        cpu_ms=(after["cpu_s"] - before["cpu_s"]) / after["cycles"] * 1_000,
+        lag_ms=(_at(lags, 0.5), _at(lags, 0.99)),
+        health_p99_ms=_at(sorted(health), 0.99),
+        rss_mb=(rss[0], rss[1]),
+    )
+
+
+async def in_process(tmp: Path, seconds: float) -> Fleet:
+    """Agents on the `rules` provider."""
+    port = free_port()
+    with fleet(tmp / "rules", port, [], {}) as process:
+        return await observe(process, port, seconds)
+
+
+async def through_litellm(tmp: Path, seconds: float) -> Fleet:
+    """Agents on the `openai` provider, and a loopback server that answers at once."""
+    port = free_port()
+    arguments = ["--provider", "openai", "--model", "gpt-4.1-mini"]
+    with vendor_process() as vendor:
+        environment = {"OPENAI_API_KEY": "key"} | vendor.base_urls
+        with fleet(tmp / "openai", port, arguments, environment) as process:
+            return await observe(process, port, seconds)
+
+
+async def measure(tmp: Path, seconds: float = 20.0) -> Iterator[Ratio]:
+    """Every agent gets its turn each second in process; health answers while they run."""
+    own = await in_process(tmp, seconds)
+    print(f"1,000 agents at 1 s on rules: {own}", flush=True)
+    vendor = await through_litellm(tmp, seconds)
+    print(f"1,000 agents at 1 s through litellm: {vendor}", flush=True)
+    offered = AGENTS * 1_000 / INTERVAL_MS
+    return iter(
+        [
+            Ratio("1,000 agents at 1 s, rules / offered", own.cycles_per_s, offered, "1/s", 0.95),
+            Ratio(
+                "... litellm and loopback / rules",
+                vendor.cycles_per_s,
+                own.cycles_per_s,
+                "1/s",
+                0.05,
+            ),
+            Ratio("... health p99: 100 ms / rules", HEALTH_P99_MS, own.health_p99_ms, "ms", 1),
+            Ratio("... health p99: 100 ms / litellm", HEALTH_P99_MS, vendor.health_p99_ms, "ms", 1),
+            Ratio("... memory: middle / end", own.rss_mb[0], own.rss_mb[1], "MB", LEAST_SHARE),
+        ]
+    )
+
+
+def _ask(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    told: dict[str, Any] = json.loads(process.stdout.readline())
+    return told
+
+
+def _rss_mb(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _at(ordered: list[Any], share: float) -> float:
+    return float(ordered[min(len(ordered) - 1, int(len(ordered) * share))])
+
+
+async def _main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=120.0)
+    with tempfile.TemporaryDirectory() as tmp:
+        for ratio in await measure(Path(tmp), parser.parse_args().seconds):
+            print(ratio, flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())

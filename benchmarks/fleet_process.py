@@ -1,0 +1,104 @@
+"""A service process with many running agents that tells what their cycles did, as JSON lines.
+
+    python benchmarks/fleet_process.py HOME PORT --agents 1000 --interval-ms 1000 --provider rules
+
+It prints {"running": N} when every agent runs, and {"cycles", "lags_ms", "cpu_s"} for each line it
+is sent; the lag of a cycle is how long after its due time it was entered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from solward.agents.phases import Phase
+from solward.clock import now_ms
+from solward.service import Solward
+from solward.settings import Settings
+from solward_server.serve import listen, serve
+
+
+class Watch:
+    """Counts the cycles of a fleet, and how late each began."""
+
+    def __init__(self, interval_ms: int) -> None:
+        self._interval_ms = interval_ms
+        self.first_due: dict[str, int] = {}
+        self.cycles = 0
+        self.lags_ms: list[int] = []
+
+    def __call__(self, agent_id: str, phase: Phase) -> None:
+        """The service's phase hook."""
+        if phase is Phase.ENTERED and agent_id in self.first_due:
+            # Turns are on a grid from the first one on (`next_due_ms`).
+            self.lags_ms.append((now_ms() - self.first_due[agent_id]) % self._interval_ms)
+        self.cycles += phase is Phase.REMEMBERED
+
+    def report(self) -> dict[str, Any]:
+        """What happened since the last report."""
+        told = {"cycles": self.cycles, "lags_ms": self.lags_ms, "cpu_s": time.process_time()}
+        self.cycles, self.lags_ms = 0, []
+        return told
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Seed, start, report on request, until standard input ends."""
+    watch = Watch(options.interval_ms)
+    settings = Settings(_env_file=None, solward_home=Path(options.home), api_port=options.port)
+    async with Solward.open(settings, demo=True, phase_hook=watch) as service:
+        agents = [await _agent(service, number, options) for number in range(options.agents)]
+        stop = asyncio.Event()
+        server = asyncio.create_task(serve(service, listen("127.0.0.1", options.port), stop))
+        for agent_id in agents:
+            started = await service.agents.start(agent_id)
+            assert started.next_run_ms is not None
+            watch.first_due[agent_id] = started.next_run_ms
+        _tell({"running": len(agents)})
+        loop = asyncio.get_running_loop()
+        while await loop.run_in_executor(None, sys.stdin.readline):
+            _tell(watch.report())
+        stop.set()
+        await server
+
+
+async def _agent(service: Solward, number: int, options: argparse.Namespace) -> str:
+    wallet = await service.wallets.create(f"w{number}")
+    agent = await service.agents.create(
+        {
+            "name": f"a{number}",
+            "walletId": wallet.id,
+            "llmProvider": options.provider,
+            "llmModel": options.model,
+            "strategy": "always do wait",
+            "loopIntervalMs": options.interval_ms,
+        }
+    )
+    return agent.id
+
+
+def _tell(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def main() -> None:
+    """Read the arguments and run."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("home")
+    parser.add_argument("port", type=int)
+    parser.add_argument("--agents", type=int, default=1_000)
+    parser.add_argument("--interval-ms", type=int, default=1_000)
+    parser.add_argument("--provider", default="rules")
+    parser.add_argument("--model", default="rules")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

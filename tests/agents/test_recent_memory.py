@@ -1,0 +1,108 @@
+"""What a process keeps of its agents' memory is never staler than the store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, insert
+from tests.agents.agents_support import AGENT
+from tests.store.agent_rows import WALLET, fields
+
+from solward.agents.cycle import Entered, Standing
+from solward.agents.model import Decision
+from solward.agents.recent import RecentMemory
+from solward.agents.remember import Journal
+from solward.store import agents as store
+from solward.store.database import Database
+from solward.store.tables import wallets
+
+GUARDRAILS = (
+    '{"maxSolPerTransaction": 2, "maxTransactionsPerMinute": 5, "dailySpendingLimitSol": 10}'
+)
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    opened = await Database.open(None, tmp_path)
+    async with opened.write() as connection:
+        await connection.execute(insert(wallets).values(WALLET))
+        await store.insert_agent(
+            connection, fields(guardrails=GUARDRAILS, llm_options="{}", llm_budget="{}")
+        )
+    yield opened
+    await opened.close()
+
+
+async def cycle(journal: Journal, number: int, outcome: str) -> Entered:
+    entered = await journal.enter("a1", number)
+    assert entered is not None
+    decision = Decision("a1", number, {}, "why", None, outcome, number)
+    assert await journal.leave(decision, entered.agent.fence, Standing("running", 0, None, 1))
+    return entered
+
+
+def outcomes(entered: Entered) -> list[str]:
+    return [entry.outcome for entry in entered.memory]
+
+
+async def test_an_agent_that_runs_here_alone_is_not_read_back(database: Database) -> None:
+    journal = Journal(database)
+    await cycle(journal, 1, "one")
+    read: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        read.append(statement)
+
+    async with database.write() as connection:
+        pool = connection.sync_connection
+        assert pool is not None
+        engine = pool.engine
+    event.listen(engine, "before_cursor_execute", note)
+    entered = await cycle(journal, 2, "two")
+    event.remove(engine, "before_cursor_execute", note)
+    assert outcomes(entered) == ["one"]
+    assert not [text for text in read if "FROM memory" in text or "FROM agents, memory" in text]
+
+
+async def test_ten_entries_are_given_newest_first(database: Database) -> None:
+    journal = Journal(database)
+    for number in range(1, 15):
+        entered = await cycle(journal, number, str(number))
+        expected = [str(each) for each in range(number - 1, max(number - 11, 0), -1)]
+        assert outcomes(entered) == expected
+    assert outcomes(await cycle(Journal(database), 15, "15")) == [
+        str(each) for each in range(14, 4, -1)
+    ]
+
+
+async def test_a_cycle_run_elsewhere_meanwhile_is_remembered_too(database: Database) -> None:
+    here, there = Journal(database), Journal(database)
+    await cycle(here, 1, "here")
+    await cycle(there, 2, "there")
+    assert outcomes(await cycle(here, 3, "here again")) == ["there", "here"]
+    assert outcomes(await cycle(there, 4, "end")) == ["here again", "there", "here"]
+
+
+async def test_a_cycle_entered_elsewhere_and_not_left_is_looked_up(database: Database) -> None:
+    here, there = Journal(database), Journal(database)
+    await cycle(here, 1, "here")
+    assert await there.enter("a1", 2) is not None
+    entered = await here.enter("a1", 2)
+    assert entered is not None
+    assert entered.agent.fence == 3
+    assert outcomes(entered) == ["here"]
+
+
+def test_only_so_many_agents_are_kept_those_that_ran_last() -> None:
+    recent = RecentMemory(agents=2)
+    names = ("a1", "a2", "a3")
+    for name in names:
+        recent.learn(replace(AGENT, id=name), ())
+        recent.left(Decision(name, AGENT.cycle_no, {}, "why", None, "done", 1), AGENT.fence)
+    upcoming = {"fence": AGENT.fence + 1, "cycle_no": AGENT.cycle_no + 1}
+    kept = [recent.knows(replace(AGENT, id=name, **upcoming)) for name in names]
+    assert kept == [False, True, True]
