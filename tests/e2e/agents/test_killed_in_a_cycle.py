@@ -37,8 +37,13 @@ def service(tmp_path: Path) -> Iterator[Supervised]:
         made.stop()
 
 
-def live_and_die(service: Supervised, deaths: Iterable[tuple[StrEnum, int]]) -> None:
-    """One growing history through many deaths; each is looked into, and outlived."""
+def live_and_die(
+    service: Supervised, deaths: Iterable[tuple[StrEnum, int]], ledger_url: str | None = None
+) -> None:
+    """One growing history through many deaths; each is looked into, and outlived.
+
+    The ledger dies with the service, but for one that lives at `ledger_url`.
+    """
     service.live()
     crew = hire(service)
     left: dict[str, Deeds] = {}
@@ -53,7 +58,11 @@ def live_and_die(service: Supervised, deaths: Iterable[tuple[StrEnum, int]]) -> 
     service.end()
     last = examine(service.home)
     told(crew, left, last)
-    by_the_ledger(service, crew, last)
+    if ledger_url is not None:
+        by_the_ledger(ledger_url, crew, last)
+        return
+    with localnet_process(service.home / "localnet.db") as localnet:
+        by_the_ledger(localnet.http, crew, last)
 
 
 def told(crew: Crew, earlier: dict[str, Deeds], now: dict[str, Deeds]) -> None:
@@ -66,17 +75,17 @@ def told(crew: Crew, earlier: dict[str, Deeds], now: dict[str, Deeds]) -> None:
     assert now[crew.looker].payments == {}
 
 
-def by_the_ledger(service: Supervised, crew: Crew, last: dict[str, Deeds]) -> None:
+def by_the_ledger(url: str, crew: Crew, last: dict[str, Deeds]) -> None:
     """What the ledger's own history has of each payee is what its payer remembers, once each."""
-    with localnet_process(service.home / "localnet.db") as localnet:
-        for payer in crew.payers:
-            payments = last[payer.agent].payments.values()
-            confirmed = [each.signature for each in payments if each.status == "confirmed"]
-            landed = landed_on(localnet.http, payer.payee_address)
-            assert len(landed) == len(set(landed))
-            assert set(landed) == set(confirmed)
+    for payer in crew.payers:
+        payments = last[payer.agent].payments.values()
+        confirmed = [each.signature for each in payments if each.status == "confirmed"]
+        landed = landed_on(url, payer.payee_address)
+        assert len(landed) == len(set(landed))
+        assert set(landed) == set(confirmed)
 
 
+@pytest.mark.timeout(300)
 def test_agents_killed_at_every_point_of_a_cycle_go_on_and_pay_once(service: Supervised) -> None:
     deaths = [(point, TURNS[number % 3]) for number, point in enumerate(POINTS)]
     live_and_die(service, deaths)
@@ -87,3 +96,17 @@ def test_agents_killed_at_every_point_of_a_cycle_go_on_and_pay_once(service: Sup
 @pytest.mark.parametrize("point", POINTS)
 def test_twenty_deaths_at_one_point(service: Supervised, point: StrEnum) -> None:
     live_and_die(service, [(point, TURNS[number % len(TURNS)]) for number in range(20)])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_every_point_twice_beside_a_ledger_that_lives_on(tmp_path: Path) -> None:
+    with localnet_process(tmp_path / "ledger.db") as localnet:
+        away = {"SOLANA_RPC_URL": localnet.http, "SOLANA_NETWORK": "localnet"}
+        service = Supervised(tmp_path / "home", **away)
+        deaths = [(point, TURNS[number % 3]) for number, point in enumerate(POINTS * 2)]
+        try:
+            live_and_die(service, deaths, localnet.http)
+        finally:
+            if service.process is not None:
+                service.stop()
