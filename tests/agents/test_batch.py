@@ -117,7 +117,7 @@ async def test_a_caller_gone_from_a_batch_that_fails_is_no_error() -> None:
     left, stays = await asked(batcher, [-1, 2])
     left.cancel()
     answering.go.set()
-    assert await asyncio.gather(first, stays) == [0, 4]
+    assert [await first, await stays] == [0, 4]
 
 
 async def test_a_worker_that_is_ended_leaves_nobody_waiting() -> None:

@@ -168,14 +168,14 @@ def landed_on(url: str, address: str) -> list[str]:
 def pages(client: httpx.Client, wallet: str) -> list[dict[str, Any]]:
     """All records of a wallet."""
     found: list[dict[str, Any]] = []
-    before: dict[str, str] = {}
+    query: dict[str, str] = {"limit": "500"}
     while True:
-        answer = client.get(f"/wallets/{wallet}/transactions", params={"limit": 500} | before)
+        answer = client.get(f"/wallets/{wallet}/transactions", params=query)
         page = answer.json()["transactions"]
         found += page
         if len(page) < 500:
             return found
-        before = {"before": page[-1]["id"]}
+        query["before"] = page[-1]["id"]
 
 
 def until(holds: Callable[[], bool], what: str) -> None:

@@ -93,7 +93,7 @@ def _deeds(connection: sqlite3.Connection, agent: str, cycle: int) -> Deeds:
         of_agent, number, skill, ordinal = action_key.split(":")
         assert (of_agent, skill, ordinal) == (agent, "transfer", "1")
         assert int(number) not in payments
-        payments[int(number)] = Payment(*fields, signed=bool(signed))
+        payments[int(number)] = Payment(*fields, bool(signed))
     assert all(number <= cycle for number in payments)
     return Deeds(cycle, decisions, payments)
 
