@@ -89,11 +89,13 @@ def _deeds(connection: sqlite3.Connection, agent: str, cycle: int) -> Deeds:
     newest = range(max(1, cycle - MEMORY_KEPT), cycle)
     assert memory == {number: decisions[number] for number in newest}
     payments: dict[int, Payment] = {}
-    for action_key, *fields, signed in connection.execute(_PAYMENTS, [agent]):
+    for action_key, identity, status, signature, fee, signed in connection.execute(
+        _PAYMENTS, [agent]
+    ):
         of_agent, number, skill, ordinal = action_key.split(":")
         assert (of_agent, skill, ordinal) == (agent, "transfer", "1")
         assert int(number) not in payments
-        payments[int(number)] = Payment(*fields, bool(signed))
+        payments[int(number)] = Payment(identity, status, signature, fee, bool(signed))
     assert all(number <= cycle for number in payments)
     return Deeds(cycle, decisions, payments)
 
