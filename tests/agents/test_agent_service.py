@@ -317,6 +317,10 @@ async def test_three_failed_cycles_show_error_and_start_recovers(
     assert failed.to_json()["status"] == "error"
     assert failed.to_json()["error"] == "no credit"
     assert failed.desired_state == "running"
+    await host.decisions(1)
+    errors = [data for event, data in host.published if event == "agent:error"]
+    told = {"agentId": agent.id, "name": agent.name, "status": "error", "error": "no credit"}
+    assert errors == [told]
 
     host.answer = lambda: Completion("Fine again.")
     await service.start(agent.id)
@@ -325,6 +329,25 @@ async def test_three_failed_cycles_show_error_and_start_recovers(
             await host.decisions(1)
     recovered = await service.get(agent.id)
     assert (recovered.status, recovered.failures, recovered.error) == ("running", 0, None)
+
+
+async def test_each_change_of_status_is_told_once(host: Host, service: AgentService) -> None:
+    agent = await service.create(BODY)
+    for turn in (service.start, service.pause, service.start, service.stop):
+        for _ in range(2):
+            await turn(agent.id)
+    await service.delete(agent.id)
+    told = [
+        (event.removeprefix("agent:"), data["status"])
+        for event, data in host.published
+        if event != "agent:decision"
+    ]
+    assert told == [
+        ("started", "running"),
+        ("paused", "paused"),
+        ("started", "running"),
+        ("stopped", "stopped"),
+    ]
 
 
 async def test_stop_waits_for_the_payment_and_no_cycle_follows(

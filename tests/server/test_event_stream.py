@@ -223,7 +223,7 @@ async def test_what_cannot_be_resumed_or_told_is_refused_naming_it(
     served: Served, query: str, header: str | None, named: str
 ) -> None:
     await served.append(1)
-    headers = {} if header is None else {"Last-Event-ID": header.encode("latin-1")}
+    headers = [] if header is None else [(b"Last-Event-ID", header.encode("latin-1"))]
     answer = await served.client.get(f"/events{query}", headers=headers)
     assert answer.status_code == 400
     assert named in answer.json()["error"]

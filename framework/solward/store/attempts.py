@@ -203,6 +203,7 @@ async def settle(connection: AsyncConnection, settlements: Sequence[Settlement])
 _RECORDS = (
     select(*RECORD)
     .where(transactions.c.id.in_(bindparam("of_ids", expanding=True)))
+    .order_by(transactions.c.seq)
     .with_for_update()
 )
 

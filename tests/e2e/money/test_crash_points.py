@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -51,8 +52,12 @@ def crash_and_recover(service: Service, step: Step) -> None:
         transfers = [record for record in records if record["type"] == "transfer"]
         paid = before - sol_of(client, sender)
         limits = client.get(f"/wallets/{sender}/limits").json()["dailySpendingLimitSol"]
+        told = client.get("/audit?limit=500").json()["entries"]
 
     assert len(transfers) == 1
+    assert told_of_transactions(told) == Counter(
+        (record["id"], status) for record in records for status in ("pending", record["status"])
+    )
     landed = step in DURABLE or step in UNSTORED
     assert answer.status_code == (200 if landed else 500), answer.text
     assert transfers[0]["status"] == ("confirmed" if landed else "failed")
@@ -62,6 +67,15 @@ def crash_and_recover(service: Service, step: Step) -> None:
     assert Decimal(str(limits["spent"])) == received
     assert limits["reserved"] == 0
     service.stop()
+
+
+def told_of_transactions(entries: list[dict[str, Any]]) -> Counter[tuple[str, str]]:
+    """How often the audit log says that a transaction got a status."""
+    return Counter(
+        (entry["data"]["id"], entry["event"].removeprefix("transaction:"))
+        for entry in entries
+        if entry["event"].startswith("transaction:")
+    )
 
 
 def settled(
