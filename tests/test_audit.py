@@ -106,15 +106,34 @@ async def test_a_caller_cancelled_in_the_commit_has_told(
     with bus.subscribe() as heard:
         task = asyncio.create_task(AuditLog(database).append("x", None))
         await committing.wait()
+        early = asyncio.create_task(heard.next())
+        await asyncio.sleep(0)
+        assert not early.done()
         task.cancel()
         go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-        event = await heard.next()
+        event = await early
     assert event is not None
     assert event.seq == 1
     assert (await AuditLog(database).verify()).length == 1
     await database.close()
+
+
+async def test_what_is_not_committed_is_not_told(
+    database: Database, bus: EventBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit(_connection: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(sqlite.InlineConnection, "commit", commit, raising=False)
+    with bus.subscribe() as heard:
+        with pytest.raises(StoreError, match="disk I/O error"):
+            await AuditLog(database).append("x", None)
+        bus.close()
+        assert [event async for event in heard] == []
+    monkeypatch.undo()
+    assert (await AuditLog(database).verify()).length == 0
 
 
 async def test_concurrent_appends_make_one_chain(database: Database, bus: EventBus) -> None:

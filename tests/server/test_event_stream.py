@@ -185,7 +185,7 @@ async def test_a_log_longer_than_a_page_is_replayed_whole(
 
 async def test_a_reader_slower_than_what_happens_loses_nothing(served: Served) -> None:
     """More than the socket holds is written before the first line is read."""
-    big = "x" * 20_000
+    big = "x" * 60_000
     async with served.listening() as heard:
         for number in range(400):
             await served.service.audit.append(EventKind.KEY_CREATED, {"n": number, "big": big})
