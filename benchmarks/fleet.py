@@ -41,6 +41,7 @@ class Fleet:
     """What was measured over `seconds`.
 
     Attributes:
+        turns: cycles of the agent with the fewest and of the one with the most.
         rss_mb: resident memory at the middle and at the end, in MB.
     """
 
@@ -48,6 +49,7 @@ class Fleet:
     cycles_per_s: float
     cpu_ms: float
     lag_ms: tuple[float, float]
+    turns: tuple[int, int]
     health_p99_ms: float
     rss_mb: tuple[float, float]
 
@@ -57,6 +59,7 @@ class Fleet:
         return (
             f"{self.cycles_per_s:,.0f} cycles/s over {self.seconds:.0f} s, "
             f"{self.cpu_ms:.2f} ms CPU a cycle, lag p50 {p50:.0f} ms p99 {p99:.0f} ms, "
+            f"{self.turns[0]} to {self.turns[1]} cycles an agent, "
             f"health p99 {self.health_p99_ms:.1f} ms, memory {middle:.0f} -> {end:.0f} MB"
         )
 
@@ -100,12 +103,13 @@ async def observe(process: subprocess.Popen[str], port: int, seconds: float) -> 
                 await asyncio.sleep(POLL_S)
             rss.append(_rss_mb(process.pid))
     after, took = _ask(process), time.perf_counter() - began
-    lags = sorted(after["lags_ms"])
+    lags, turns = sorted(after["lags_ms"]), after["cycles"]
     return Fleet(
         seconds=took,
-        cycles_per_s=after["cycles"] / took,
-        cpu_ms=(after["cpu_s"] - before["cpu_s"]) / after["cycles"] * 1_000,
+        cycles_per_s=sum(turns) / took,
+        cpu_ms=(after["cpu_s"] - before["cpu_s"]) / sum(turns) * 1_000,
         lag_ms=(_at(lags, 0.5), _at(lags, 0.99)),
+        turns=(min(turns), max(turns)),
         health_p99_ms=_at(sorted(health), 0.99),
         rss_mb=(rss[0], rss[1]),
     )

@@ -3,7 +3,8 @@
     python benchmarks/fleet_process.py HOME PORT --agents 1000 --interval-ms 1000 --provider rules
 
 It prints {"running": N} when every agent runs, and {"cycles", "lags_ms", "cpu_s"} for each line it
-is sent; the lag of a cycle is how long after its due time it was entered.
+is sent, with the cycles of each agent; the lag of a cycle is how long after its due time it was
+entered.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import asyncio
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
+from solward.agents.cycle import next_due_ms
 from solward.agents.phases import Phase
 from solward.clock import now_ms
 from solward.service import Solward
@@ -30,21 +33,26 @@ class Watch:
 
     def __init__(self, interval_ms: int) -> None:
         self._interval_ms = interval_ms
-        self.first_due: dict[str, int] = {}
-        self.cycles = 0
-        self.lags_ms: list[int] = []
+        self.due: dict[str, int] = {}
+        self._cycles: Counter[str] = Counter()
+        self._lags_ms: list[int] = []
 
     def __call__(self, agent_id: str, phase: Phase) -> None:
         """The service's phase hook."""
-        if phase is Phase.ENTERED and agent_id in self.first_due:
-            # Turns are on a grid from the first one on (`next_due_ms`).
-            self.lags_ms.append((now_ms() - self.first_due[agent_id]) % self._interval_ms)
-        self.cycles += phase is Phase.REMEMBERED
+        due = self.due.get(agent_id)
+        if due is None:
+            return
+        if phase is Phase.ENTERED:
+            self._lags_ms.append(now_ms() - due)
+        elif phase is Phase.REMEMBERED:
+            self._cycles[agent_id] += 1
+            self.due[agent_id] = next_due_ms(due, self._interval_ms, now_ms())
 
     def report(self) -> dict[str, Any]:
         """What happened since the last report."""
-        told = {"cycles": self.cycles, "lags_ms": self.lags_ms, "cpu_s": time.process_time()}
-        self.cycles, self.lags_ms = 0, []
+        counts = [self._cycles[agent_id] for agent_id in self.due]
+        told = {"cycles": counts, "lags_ms": self._lags_ms, "cpu_s": time.process_time()}
+        self._cycles, self._lags_ms = Counter(), []
         return told
 
 
@@ -59,7 +67,7 @@ async def run(options: argparse.Namespace) -> None:
         for agent_id in agents:
             started = await service.agents.start(agent_id)
             assert started.next_run_ms is not None
-            watch.first_due[agent_id] = started.next_run_ms
+            watch.due[agent_id] = started.next_run_ms
         _tell({"running": len(agents)})
         loop = asyncio.get_running_loop()
         while await loop.run_in_executor(None, sys.stdin.readline):
