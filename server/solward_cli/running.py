@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NoReturn
@@ -65,6 +66,17 @@ def run(work: Callable[[], Coroutine[Any, Any, None]], *, log_level: str = "INFO
     forbid_core_dumps()
     with refusals(), asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(work())
+
+
+def spare_what_started() -> None:
+    """Keep the garbage collector from walking, again and again, what stays until the end.
+
+    A full collection of a service's 150 MB holds up every answer for a tenth of a second; with a
+    thousand agents (`benchmarks/fleet.py`) there were several in each second.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

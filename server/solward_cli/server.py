@@ -19,7 +19,7 @@ def server() -> None:
 def start(host: str | None, port: int | None, log_level: str) -> None:
     """Serve the API until interrupted; prints the server's and the health address."""
     from solward.service import Solward
-    from solward_cli.running import overridden, refusals, run
+    from solward_cli.running import overridden, refusals, run, spare_what_started
     from solward_server.serve import Address, listen, serve, stop_on_signals
 
     def announce(address: Address) -> None:
@@ -32,6 +32,7 @@ def start(host: str | None, port: int | None, log_level: str) -> None:
 
     async def work() -> None:
         async with stop_on_signals() as stop, Solward.open(settings) as service:
+            spare_what_started()
             await serve(service, listening, stop, ready=announce)
         click.echo("Solward has stopped.")
 

@@ -45,7 +45,7 @@ def up(
     """Start the ledger and the API, and with --demo an agent; Ctrl-C stops all of it."""
     from solward.demo import seed_demo
     from solward.service import Solward
-    from solward_cli.running import overridden, refusals, run
+    from solward_cli.running import overridden, refusals, run, spare_what_started
     from solward_cli.screen import Screen, show
     from solward_server.serve import Address, listen, serve, stop_on_signals
 
@@ -63,6 +63,7 @@ def up(
                 def ready(address: Address) -> None:
                     show(Screen(service, address, rpc, notice, seed))
 
+                spare_what_started()
                 await serve(service, listening, stop, ready=ready)
         click.echo("Solward has stopped; start it again and everything is as it was.")
 

@@ -68,6 +68,17 @@ async def test_what_is_asked_while_a_batch_runs_makes_up_the_next_in_its_order()
     assert answering.batches == [[0], [5, 3, 9, 3]]
 
 
+async def test_while_several_ask_the_next_batch_lets_others_join() -> None:
+    answering = Answering()
+    batcher = Batcher(answering, linger_s=0.05)
+    await asyncio.gather(*await asked(batcher, [1, 2]))
+    one = await asked(batcher, [3])
+    await asyncio.sleep(0)
+    other = await asked(batcher, [4])
+    assert await asyncio.gather(*one, *other) == [6, 8]
+    assert answering.batches == [[1, 2], [3, 4]]
+
+
 async def test_no_batch_is_larger_than_allowed() -> None:
     answering = Answering()
     batcher = Batcher(answering, most=3)

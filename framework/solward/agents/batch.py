@@ -15,6 +15,7 @@ V = TypeVar("V")
 
 # Bounds how long a transaction holds the one writer of SQLite: a few milliseconds.
 MOST = 64
+LINGER_S = 0.02
 
 
 class Batcher(Generic[K, V]):
@@ -26,13 +27,18 @@ class Batcher(Generic[K, V]):
     Args:
         answer: answers many questions, in their order.
         most: questions in one batch.
+        linger_s: seconds between two batches while more than one at a time ask.
     """
 
     def __init__(
-        self, answer: Callable[[Sequence[K]], Awaitable[Sequence[V]]], most: int = MOST
+        self,
+        answer: Callable[[Sequence[K]], Awaitable[Sequence[V]]],
+        most: int = MOST,
+        linger_s: float = LINGER_S,
     ) -> None:
         self._answer = answer
         self._most = most
+        self._linger_s = linger_s
         self._waiting: list[tuple[K, asyncio.Future[V]]] = []
         self._worker: asyncio.Task[None] | None = None
 
@@ -50,6 +56,9 @@ class Batcher(Generic[K, V]):
                 batch = self._waiting[: self._most]
                 del self._waiting[: self._most]
                 await self._ask(batch)
+                if len(batch) > 1:
+                    # Others will ask soon: what a batch costs by itself is shared by more of them.
+                    await asyncio.sleep(self._linger_s)
         finally:
             self._worker = None
             for _question, future in self._waiting:
