@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, suppress
 from typing import Any
 
 from solward import Completion, CompletionRequest, ProviderContext, ProviderError, Usage
 from solward_plugins.llm.answer import completion_of, piece_of
+from solward_plugins.llm.aside import aside, pieces_aside
 from solward_plugins.llm.failures import Failure, failure_of, too_late, unusable
 from solward_plugins.llm.library import library
 from solward_plugins.llm.retries import PATIENCE, Patience, retried
@@ -37,6 +38,16 @@ async def complete(
     Raises:
         ProviderError: without a key, or when the vendor refused, failed or did not answer in time.
     """
+    return await aside(_complete(vendor, request, options, context, patience))
+
+
+async def _complete(
+    vendor: Vendor,
+    request: CompletionRequest,
+    options: Mapping[str, Any],
+    context: ProviderContext,
+    patience: Patience,
+) -> Completion:
     asked = arguments(vendor, request, options, context, patience)
     litellm, response = await _opened(vendor, request, context, asked, patience, _ends_at(patience))
     counted = getattr(response, "usage", None)
@@ -55,6 +66,20 @@ async def stream(
     Raises:
         ProviderError: as `complete`, also in the middle.
     """
+    whole = _stream(vendor, request, options, context, patience)
+    # Closed here and now, not when the garbage collector comes to it.
+    async with aclosing(pieces_aside(whole)) as pieces:
+        async for piece in pieces:
+            yield piece
+
+
+async def _stream(
+    vendor: Vendor,
+    request: CompletionRequest,
+    options: Mapping[str, Any],
+    context: ProviderContext,
+    patience: Patience,
+) -> AsyncGenerator[str | Usage, None]:
     asked = arguments(vendor, request, options, context, patience)
     asked |= {"stream": True, "stream_options": {"include_usage": True}}
     ends_at = _ends_at(patience)
