@@ -8,7 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from solward.agents.cycle import CycleParts, Entered, Standing
-from solward.agents.model import Agent, AgentGuardrails, AgentStatus, Decision, DesiredState
+from solward.agents.decisions import Decision
+from solward.agents.model import Agent, AgentGuardrails, AgentStatus, DesiredState
 from solward.context import AgentView
 from solward.operations.balances import Balances, TokenBalance
 from solward.provider import Completion, CompletionRequest, ToolCall, ToolDefinition

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from solward.agents.cycle import CycleJournal, Entered, Standing, run_cycle
+from solward.agents.decisions import Decision
 from solward.agents.host import parts_of
-from solward.agents.model import Agent, Decision
+from solward.agents.model import Agent
 from solward.demo import DemoSeed, seed_demo
 from solward.errors import StoreError
 from solward.record import TransactionStatus

@@ -10,7 +10,7 @@ import pytest
 from tests.agents.agents_support import AGENT
 
 from solward import jsontext
-from solward.agents.model import MemoryEntry
+from solward.agents.decisions import MemoryEntry
 from solward.agents.prompt import chat_message, cycle_message, memory_text, system_prompt
 
 TAGS = ("<observation>", "</observation>", "<memory>", "</memory>", "<message>", "</message>")

@@ -13,7 +13,7 @@ from tests.agents.agents_support import AGENT
 from tests.store.agent_rows import WALLET, fields
 
 from solward.agents.cycle import Entered, Standing
-from solward.agents.model import Decision
+from solward.agents.decisions import Decision
 from solward.agents.recent import RecentMemory
 from solward.agents.remember import Journal
 from solward.store import agents as store

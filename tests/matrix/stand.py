@@ -13,8 +13,8 @@ from tests.agents.agents_support import Scripted, calls
 from tests.server.api import Answer, Api
 
 from solward.agents.cycle import run_cycle
+from solward.agents.decisions import Decision
 from solward.agents.host import parts_of
-from solward.agents.model import Decision
 from solward.errors import LedgerUnavailable
 from solward.ledger.mints import Mint, read_mint
 from solward.ledger.transport import InProcessTransport

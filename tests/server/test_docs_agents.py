@@ -13,9 +13,9 @@ from tests.agents.agents_support import AGENT
 from tests.server.api import Api, serving_api
 
 from solward.agents.budget import TokensUsed
+from solward.agents.decisions import usage_json
 from solward.agents.fence import MAX_OBSERVATION
 from solward.agents.fields import BUDGET_FIELDS
-from solward.agents.model import usage_json
 from solward.agents.prompt import MAX_OUTCOME, MAX_REASONING, system_prompt
 from solward.provider import Usage
 

@@ -15,7 +15,8 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine, text
 
-from solward.agents.model import Agent, Decision, MemoryEntry
+from solward.agents.decisions import Decision, MemoryEntry
+from solward.agents.model import Agent
 from solward.record import TransactionRecord
 from solward.service import Solward
 from solward.settings import Settings

@@ -14,7 +14,8 @@ import structlog
 
 from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, finished, resumed
 from solward.agents.budget import NOTHING_USED, TokensUsed
-from solward.agents.model import Agent, AgentStatus, Decision, MemoryEntry
+from solward.agents.decisions import Decision, MemoryEntry
+from solward.agents.model import Agent, AgentStatus
 from solward.agents.observe import WalletFacts, observe
 from solward.agents.phases import Phase, PhaseHook, no_hook
 from solward.agents.think import NO_REASONING, Complete, storable, think

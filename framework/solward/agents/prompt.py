@@ -9,8 +9,9 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from solward.agents.decisions import MemoryEntry
 from solward.agents.fence import block, observation_block, quoted
-from solward.agents.model import Agent, AgentGuardrails, MemoryEntry
+from solward.agents.model import Agent, AgentGuardrails
 from solward.money import format_sol
 
 NO_MEMORY = "No previous actions are recorded."

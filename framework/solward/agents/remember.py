@@ -11,7 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.agents.batch import Batcher
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.cycle import Entered, Standing
-from solward.agents.model import Agent, AgentStatus, Decision, DesiredState, MemoryEntry, agent_of
+from solward.agents.decisions import Decision, MemoryEntry
+from solward.agents.model import Agent, AgentStatus, DesiredState, agent_of
 from solward.agents.recent import RecentMemory
 from solward.clock import now_ms
 from solward.events import EventKind

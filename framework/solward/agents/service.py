@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from solward.agents.budget import TokensUsed
 from solward.agents.chat import chat_request, pieces, reply
 from solward.agents.cycle import run_cycle
+from solward.agents.decisions import Decision, MemoryEntry, decision_of, memory_of
 from solward.agents.fields import Defaults, read_create, read_update
 from solward.agents.host import (
     AgentHost,
@@ -29,12 +30,8 @@ from solward.agents.model import (
     AgentGuardrails,
     AgentStatistics,
     AgentStatus,
-    Decision,
     DesiredState,
-    MemoryEntry,
     agent_of,
-    decision_of,
-    memory_of,
 )
 from solward.agents.remember import tell, usage_row, used_of
 from solward.agents.runner import Runner

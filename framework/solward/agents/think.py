@@ -10,7 +10,8 @@ from typing import Any
 import structlog
 
 from solward.agents.budget import NOTHING_USED, UNLIMITED, TokensUsed, output_allowance
-from solward.agents.model import Agent, MemoryEntry
+from solward.agents.decisions import MemoryEntry
+from solward.agents.model import Agent
 from solward.agents.prompt import cycle_message, system_prompt
 from solward.errors import ProviderError, SolwardError
 from solward.provider import (

@@ -30,8 +30,9 @@ from tests.registry.plugin_dists import Shelf, skill_source
 
 from solward import jsontext
 from solward.agents.cycle import run_cycle
+from solward.agents.decisions import Decision
 from solward.agents.host import parts_of
-from solward.agents.model import Agent, Decision
+from solward.agents.model import Agent
 from solward.ledger.stakes import Stake
 from solward.localnet.errors import RpcError
 from solward.provider import Completion, CompletionRequest, ToolCall

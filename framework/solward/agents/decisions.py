@@ -1,0 +1,123 @@
+"""What an agent decided and what it remembers of it, as stored and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from solward import jsontext
+from solward.agents.budget import usd_of
+from solward.clock import iso
+from solward.provider import Usage
+
+
+class MemoryEntry(NamedTuple):
+    """What an agent remembers of one cycle (contract 2.9).
+
+    A tuple, because ten are made in every cycle and a dataclass takes five times as long.
+    """
+
+    cycle: int
+    reasoning: str
+    action: str | None
+    outcome: str
+    created_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Contract 2.9."""
+        return {
+            "cycle": self.cycle,
+            "reasoning": self.reasoning,
+            "action": self.action,
+            "outcome": self.outcome,
+            "timestamp": iso(self.created_ms),
+        }
+
+
+def memory_of(row: Mapping[str, Any]) -> MemoryEntry:
+    """A memory entry from its row."""
+    return MemoryEntry(
+        row["cycle"], row["reasoning"], row["action"], row["outcome"], row["created_ms"]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One cycle as decided and carried out (contract 2.9).
+
+    Attributes:
+        observations: what was observed, JSON-able; amounts are Decimal.
+        action: `skill({"its": "parameters"})`, None when nothing was done.
+        usage: what the model took, None where none was asked or it did not say.
+    """
+
+    agent_id: str
+    cycle: int
+    observations: Mapping[str, Any]
+    reasoning: str
+    action: str | None
+    outcome: str
+    created_ms: int
+    usage: Usage | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Contract 2.9, with `usage` where it is known."""
+        body: dict[str, Any] = {
+            "agentId": self.agent_id,
+            "cycle": self.cycle,
+            "observations": dict(self.observations),
+            "reasoning": self.reasoning,
+            "action": self.action,
+            "outcome": self.outcome,
+            "timestamp": iso(self.created_ms),
+        }
+        if self.usage is not None:
+            body["usage"] = usage_json(self.usage)
+        return body
+
+    def to_row(self) -> dict[str, Any]:
+        """The columns of the decisions table."""
+        usage = self.usage
+        return {
+            "agent_id": self.agent_id,
+            "cycle": self.cycle,
+            "observations": jsontext.dumps(dict(self.observations)),
+            "reasoning": self.reasoning,
+            "action": self.action,
+            "outcome": self.outcome,
+            "created_ms": self.created_ms,
+            "input_tokens": None if usage is None else usage.input_tokens,
+            "output_tokens": None if usage is None else usage.output_tokens,
+            "cost_nanousd": None if usage is None else usage.cost_nanousd,
+        }
+
+
+def usage_json(usage: Usage) -> dict[str, Any]:
+    """`{inputTokens, outputTokens, costUsd}`; the price is null where it is not known."""
+    cost = usage.cost_nanousd
+    return {
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "costUsd": None if cost is None else usd_of(cost),
+    }
+
+
+def decision_of(row: Mapping[str, Any]) -> Decision:
+    """A decision from its row."""
+    return Decision(
+        row["agent_id"],
+        row["cycle"],
+        jsontext.loads(row["observations"]),
+        row["reasoning"],
+        row["action"],
+        row["outcome"],
+        row["created_ms"],
+        _usage_of(row),
+    )
+
+
+def _usage_of(row: Mapping[str, Any]) -> Usage | None:
+    if row["input_tokens"] is None:
+        return None
+    return Usage(row["input_tokens"], row["output_tokens"], row["cost_nanousd"])
