@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from typing import Any
 
 from solward import Completion, CompletionRequest, ProviderContext, ProviderError, Usage
 from solward_plugins.llm.answer import completion_of, piece_of
-from solward_plugins.llm.aside import aside, pieces_aside
 from solward_plugins.llm.failures import Failure, failure_of, too_late, unusable
 from solward_plugins.llm.library import library
 from solward_plugins.llm.retries import PATIENCE, Patience, retried
@@ -38,16 +37,6 @@ async def complete(
     Raises:
         ProviderError: without a key, or when the vendor refused, failed or did not answer in time.
     """
-    return await aside(_complete(vendor, request, options, context, patience))
-
-
-async def _complete(
-    vendor: Vendor,
-    request: CompletionRequest,
-    options: Mapping[str, Any],
-    context: ProviderContext,
-    patience: Patience,
-) -> Completion:
     asked = arguments(vendor, request, options, context, patience)
     litellm, response = await _opened(vendor, request, context, asked, patience, _ends_at(patience))
     counted = getattr(response, "usage", None)
@@ -60,26 +49,12 @@ async def stream(
     options: Mapping[str, Any],
     context: ProviderContext,
     patience: Patience = PATIENCE,
-) -> AsyncIterator[str | Usage]:
+) -> AsyncGenerator[str | Usage, None]:
     """The answer's text as it comes, then its usage; tried again only before its first piece.
 
     Raises:
         ProviderError: as `complete`, also in the middle.
     """
-    whole = _stream(vendor, request, options, context, patience)
-    # Closed here and now, not when the garbage collector comes to it.
-    async with aclosing(pieces_aside(whole)) as pieces:
-        async for piece in pieces:
-            yield piece
-
-
-async def _stream(
-    vendor: Vendor,
-    request: CompletionRequest,
-    options: Mapping[str, Any],
-    context: ProviderContext,
-    patience: Patience,
-) -> AsyncGenerator[str | Usage, None]:
     asked = arguments(vendor, request, options, context, patience)
     asked |= {"stream": True, "stream_options": {"include_usage": True}}
     ends_at = _ends_at(patience)
