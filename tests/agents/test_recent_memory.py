@@ -16,9 +16,11 @@ from solward.agents.cycle import Entered, Standing
 from solward.agents.decisions import Decision
 from solward.agents.recent import RecentMemory
 from solward.agents.remember import Journal
+from solward.record import TransactionRecord, TransactionStatus
 from solward.store import agents as store
 from solward.store.database import Database
 from solward.store.tables import wallets
+from solward.store.transactions import insert_record
 
 GUARDRAILS = (
     '{"maxSolPerTransaction": 2, "maxTransactionsPerMinute": 5, "dailySpendingLimitSol": 10}'
@@ -91,10 +93,17 @@ async def test_a_cycle_entered_elsewhere_and_not_left_is_looked_up(database: Dat
     here, there = Journal(database), Journal(database)
     await cycle(here, 1, "here")
     assert await there.enter("a1", 2) is not None
+    record = TransactionRecord(
+        id="t1", wallet_id="w1", type="transfer", status=TransactionStatus.PENDING, details={},
+        guardrails_applied=(), created_ms=1, agent_id="a1",
+    )  # fmt: skip
+    async with database.write() as connection:
+        await insert_record(connection, record, principal="agent:a1", action_key="a1:2:transfer:1")
     entered = await here.enter("a1", 2)
     assert entered is not None
     assert entered.agent.fence == 3
     assert outcomes(entered) == ["here"]
+    assert entered.taken == ("transfer", record), "what the other run asked for is not asked again"
 
 
 def test_only_so_many_agents_are_kept_those_that_ran_last() -> None:

@@ -193,9 +193,9 @@ async def test_the_action_a_cycle_had_taken_is_found_by_its_own_number_only(
 async def test_a_batch_enters_and_leaves_each_agent_by_itself(database: Database) -> None:
     await made(database, fields("a1"), fields("a2", cycle_no=7), fields("a3", name="Bo"))
     async with database.write() as connection:
-        wanted = [("a3", 1), ("a2", 6), ("zz", 1), ("a1", 1)]
+        wanted = [("a3", 1), ("a2", 6), ("zz", 1), ("a1", 1), ("a1", 1)]
         entered = await cycles.enter(connection, wanted)
-        assert [each and each["id"] for each in entered] == ["a3", None, None, "a1"]
+        assert [each and each["id"] for each in entered] == ["a3", None, None, "a1", None]
         leaving = [
             LeavingCycle("a1", 1, 50, "error", 3, "why", decision("a1", 1)),
             LeavingCycle("a2", 0, 51, "running", 0, None, decision("a2", 6)),

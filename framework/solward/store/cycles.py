@@ -138,6 +138,8 @@ async def enter(
             entered.append(None)
         else:
             entered.append(agent | {"fence": agent["fence"] + 1})
+            # Asked for twice at once, it is entered once: two runs must never hold one fence.
+            del agents_by_id[agent_id]
     taken = [agent["id"] for agent in entered if agent is not None]
     if taken:
         await connection.execute(_FENCE, {"of_agents": taken})
