@@ -14,13 +14,13 @@ from solward import errors
 
 # What plugins may rely on: a name goes only with a major version.
 SURFACE = """
-    Balances Completion CompletionRequest Effects GuardrailBlocked InvalidRequest
+    Account Balances Completion CompletionRequest Effects GuardrailBlocked Intent InvalidRequest
     LAMPORTS_PER_SOL LedgerError LedgerUnavailable Message Mint ProviderContext ProviderError
-    ProviderSpec Quote QuoteRequest SkillContext SkillError SkillSpec SolwardError Stake StakeState
-    SwapTransaction TokenBalance ToolCall ToolDefinition TransactionError TransactionFailed
+    ProviderSpec Quote QuoteRequest ReadLedger SkillContext SkillError SkillSpec SolwardError Stake StakeState
+    SwapTransaction TokenBalance TokenHolding ToolCall ToolDefinition TransactionEffects TransactionError TransactionFailed
     TransactionRecord TransactionStatus TransactionType Usage VenueContext VenueSpec
     WRAPPED_SOL_MINT
-    __version__ format_amount format_sol from_units hookimpl lamports_to_sol read_mint
+    __version__ associated_account_size format_amount format_sol from_units hookimpl lamports_to_sol read_mint
     sol_to_lamports to_units
 """
 

@@ -46,7 +46,10 @@ from solward.skill import Effects, SkillSpec
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
-    from solward.ledger.mints import Mint, read_mint
+    from solward.guardrails.model import Effects as TransactionEffects
+    from solward.guardrails.model import Intent
+    from solward.ledger.mints import Mint, associated_account_size, read_mint
+    from solward.ledger.protocol import Account, ReadLedger, TokenHolding
     from solward.ledger.stakes import Stake, StakeState
     from solward.ledger.token_list import WRAPPED_SOL_MINT
     from solward.operations.balances import Balances, TokenBalance
@@ -57,11 +60,13 @@ if TYPE_CHECKING:
 __all__ = [
     "LAMPORTS_PER_SOL",
     "WRAPPED_SOL_MINT",
+    "Account",
     "Balances",
     "Completion",
     "CompletionRequest",
     "Effects",
     "GuardrailBlocked",
+    "Intent",
     "InvalidRequest",
     "LedgerError",
     "LedgerUnavailable",
@@ -72,6 +77,7 @@ __all__ = [
     "ProviderSpec",
     "Quote",
     "QuoteRequest",
+    "ReadLedger",
     "SkillContext",
     "SkillError",
     "SkillSpec",
@@ -80,8 +86,10 @@ __all__ = [
     "StakeState",
     "SwapTransaction",
     "TokenBalance",
+    "TokenHolding",
     "ToolCall",
     "ToolDefinition",
+    "TransactionEffects",
     "TransactionError",
     "TransactionFailed",
     "TransactionRecord",
@@ -91,6 +99,7 @@ __all__ = [
     "VenueContext",
     "VenueSpec",
     "__version__",
+    "associated_account_size",
     "format_amount",
     "format_sol",
     "from_units",
@@ -103,7 +112,13 @@ __all__ = [
 
 _AT_FIRST_USE = {
     "SkillContext": "solward.context",
+    "Account": "solward.ledger.protocol",
+    "ReadLedger": "solward.ledger.protocol",
+    "TokenHolding": "solward.ledger.protocol",
+    "Intent": "solward.guardrails.model",
+    "TransactionEffects": "solward.guardrails.model:Effects",
     "Mint": "solward.ledger.mints",
+    "associated_account_size": "solward.ledger.mints",
     "read_mint": "solward.ledger.mints",
     "Stake": "solward.ledger.stakes",
     "StakeState": "solward.ledger.stakes",
@@ -124,7 +139,8 @@ def __getattr__(name: str) -> Any:
 
         value: Any = version("solward")
     elif name in _AT_FIRST_USE:
-        value = getattr(importlib.import_module(_AT_FIRST_USE[name]), name)
+        module, _, other = _AT_FIRST_USE[name].partition(":")
+        value = getattr(importlib.import_module(module), other or name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from solders.instruction import Instruction
 
-from solward.errors import SkillError
+from solward.errors import InvalidRequest, SkillError
 from solward.guardrails import Intent
 from solward.ledger.protocol import ReadLedger
+from solward.ledger.readonly import ReadOnlyLedger
 from solward.ledger.stakes import Stake, read_stakes
 from solward.ledger.token_list import TokenList
 from solward.operations.balances import Balances, read_balances
-from solward.record import TransactionRecord
+from solward.record import TransactionRecord, TransactionType
 from solward.skill import Effects
 from solward.transactions.request import Actor, Draft
 
 if TYPE_CHECKING:
     from solward.operations import Operations
+    from solward.venue import Quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class SkillContext:
     ) -> None:
         self.wallet = wallet
         self.agent = agent
-        self.ledger = ledger
+        self.ledger: ReadLedger = ReadOnlyLedger(ledger)
         self.tokens = tokens
         self.http = http
         self.log = log
@@ -92,6 +94,17 @@ class SkillContext:
     async def stakes(self) -> tuple[Stake, ...]:
         """Every stake the wallet may unstake or withdraw."""
         return await read_stakes(self.ledger, self.wallet.address)
+
+    async def quote(
+        self, *, input_token: str, output_token: str, amount: Decimal | int, slippage_bps: int = 50
+    ) -> Quote:
+        """What the venue would give for `amount` whole units of a token; sends nothing."""
+        return await self._operations.quote(
+            input_token=input_token,
+            output_token=output_token,
+            amount=amount,
+            slippage_bps=slippage_bps,
+        )
 
     async def transfer(self, *, to: str, amount: Decimal | int) -> TransactionRecord:
         """Send `amount` SOL to an address."""
@@ -193,23 +206,44 @@ class SkillContext:
         lamports_out: int = 0,
         rent_lamports: int = 0,
         tokens_out: Mapping[str, int] | None = None,
+        tokens_in: Mapping[str, int] | None = None,
         destinations: Sequence[str] = (),
         programs: Sequence[str] = (),
+        may_close: Sequence[str] = (),
         details: Mapping[str, Any] | None = None,
     ) -> TransactionRecord:
         """Have a transaction of your own judged, signed and sent: instructions, or whole bytes.
 
-        Declare what leaves the wallet (lamports, units per mint); whatever the simulation shows
-        beyond that, or any control given away, is blocked.
+        Declare what it does to the wallet; whatever the simulation shows beyond that, or any
+        control given away, is blocked.
+
+        Args:
+            type: one of the records' types, such as `token_transfer`.
+            lamports_out: lamports that leave, without fee and rent.
+            rent_lamports: most lamports of rent for the accounts it opens.
+            tokens_out: mint -> most units that leave.
+            tokens_in: mint -> least units that must arrive.
+            destinations: who receives; checked against the blocked addresses.
+            programs: those beyond the default ones; the service's allowlist must hold them too.
+            may_close: token accounts of the wallet that it closes, their rent to the wallet.
+            details: the record's, JSON-able, amounts as Decimal.
+
+        Raises:
+            InvalidRequest: no such type, or it is no transaction this wallet alone can sign.
         """
+        kinds = [kind.value for kind in TransactionType]
+        if type not in kinds:
+            raise InvalidRequest(f"type must be one of {', '.join(kinds)}")
         intent = Intent(
             type=type,
             wallet=self.wallet.address,
             lamports_out=lamports_out,
             rent_lamports=rent_lamports,
             tokens_out=dict(tokens_out or {}),
+            tokens_in=dict(tokens_in or {}),
             destinations=frozenset(destinations),
             programs=frozenset(programs),
+            may_close=frozenset(may_close),
             details=dict(details or {}),
         )
         draft = Draft(intent, tuple(instructions), wire)

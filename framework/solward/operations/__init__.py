@@ -13,7 +13,7 @@ from solward.ledger.protocol import ReadLedger
 from solward.ledger.token_list import TokenList
 from solward.operations.launch import plan_launch
 from solward.operations.staking import plan_stake, plan_unstake, plan_withdraw_stake
-from solward.operations.swap import Venue, plan_swap
+from solward.operations.swap import Venue, plan_swap, read_quote
 from solward.operations.tokens import (
     plan_burn,
     plan_close_account,
@@ -25,6 +25,7 @@ from solward.operations.wrapping import plan_unwrap_sol, plan_wrap_sol
 from solward.record import TransactionRecord, TransactionType
 from solward.transactions.engine import Engine
 from solward.transactions.request import Actor, Draft
+from solward.venue import Quote
 from solward.wallets import Wallets
 
 __all__ = ["Operations"]
@@ -82,15 +83,14 @@ class Operations:
     ) -> TransactionRecord:
         """Sell `amount` whole units of a token (mint or known symbol) at the venue."""
         wallet = await self._wallets.get(wallet_id)
-        if not self._venues:
-            raise SkillError("no_venue", "No swap venue plugin is loaded")
+        venue = self._venue()
         known = await self._engine.known_action(actor)
         if known is not None:
             return known
         try:
             draft = await plan_swap(
                 wallet.address,
-                self._venues[0],
+                venue,
                 tokens=self._tokens,
                 ledger=self._ledger,
                 input_token=input_token,
@@ -113,6 +113,25 @@ class Operations:
             # The venue made these bytes, so they are not the caller's bad request.
             text = f"The swap venue's transaction was refused: {error}"
             raise await self._engine.refuse(wallet_id, actor, draft.intent, text) from None
+
+    async def quote(
+        self,
+        *,
+        input_token: str,
+        output_token: str,
+        amount: Decimal | int,
+        slippage_bps: int = 50,
+    ) -> Quote:
+        """What the venue would give for `amount` whole units of a token; sends nothing."""
+        return await read_quote(
+            self._venue(),
+            tokens=self._tokens,
+            ledger=self._ledger,
+            input_token=input_token,
+            output_token=output_token,
+            amount=amount,
+            slippage_bps=slippage_bps,
+        )
 
     async def launch_token(
         self,
@@ -227,6 +246,11 @@ class Operations:
     async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
         """Send a transaction somebody else drafted (a plugin skill)."""
         return await self._engine.execute(wallet_id, actor, draft)
+
+    def _venue(self) -> Venue:
+        if not self._venues:
+            raise SkillError("no_venue", "No swap venue plugin is loaded")
+        return self._venues[0]
 
     async def _planned(
         self,

@@ -118,6 +118,28 @@ async def plan_swap(
     return Draft(intent, wire=transaction.wire, settled_details=received)
 
 
+async def read_quote(
+    venue: Venue,
+    *,
+    tokens: TokenList,
+    ledger: ReadLedger,
+    input_token: object,
+    output_token: object,
+    amount: object,
+    slippage_bps: object,
+) -> Quote:
+    """What the venue offers for `amount` whole units of a token; sends nothing.
+
+    Raises:
+        InvalidRequest: naming the field, or the venue's reason to refuse.
+        LedgerUnavailable: ledger or venue did not answer, or answered something not asked for.
+    """
+    swap = await _asked(tokens, ledger, input_token, output_token, amount, slippage_bps)
+    quote = await venue.plugin.quote(swap.request, venue.context)
+    _check(quote, swap.request)
+    return quote
+
+
 async def _asked(
     tokens: TokenList,
     ledger: ReadLedger,
