@@ -37,6 +37,7 @@ from solward.record import TransactionRecord
 from solward.registry import Registry, load_registry, run_skill
 from solward.registry.discovery import BUILT_IN
 from solward.settings import Settings
+from solward.skill import SkillSpec
 from solward.store import outbox, switches
 from solward.store import transactions as transaction_store
 from solward.store.database import Database
@@ -45,7 +46,7 @@ from solward.transactions.reconcile import reconcile
 from solward.transactions.request import Actor
 from solward.transactions.steps import StepHook, no_hook
 from solward.venue import VenueContext
-from solward.wallets import Wallets
+from solward.wallets import Wallet, Wallets
 
 # Long enough for an answering ledger to settle everything, short enough to start without one.
 RECONCILE_WAIT_S = 5.0
@@ -169,18 +170,24 @@ class Solward:
         if skill is None:
             raise SkillNotFound(name, sorted(self.registry.skills))
         wallet = await self.wallets.get(wallet_id)
-        context = SkillContext(
+        context = self.skill_context(skill.spec, wallet, actor, agent)
+        return await run_skill(skill, params, context, emit=self.events.publish)
+
+    def skill_context(
+        self, spec: SkillSpec, wallet: Wallet, actor: Actor, agent: AgentView | None = None
+    ) -> SkillContext:
+        """What a skill holds for one run on a wallet."""
+        return SkillContext(
             wallet=WalletView(wallet.id, wallet.name, wallet.address),
             agent=agent,
             ledger=self.ledger,
             tokens=self.tokens,
             operations=self.operations,
             actor=actor,
-            effects=skill.spec.effects,
+            effects=spec.effects,
             http=self.http,
-            log=structlog.get_logger(f"solward.skill.{name}"),
+            log=structlog.get_logger(f"solward.skill.{spec.name}"),
         )
-        return await run_skill(skill, params, context, emit=self.events.publish)
 
     async def balances(self, wallet_id: str) -> Balances:
         """What a wallet holds; raises `WalletNotFound` or `LedgerError`."""
