@@ -12,6 +12,7 @@ _COMMANDS = {
     "server": ("solward_cli.server:server", "The REST server alone."),
     "localnet": ("solward_cli.localnet:localnet", "A local Solana ledger for any client."),
     "wallet": ("solward_cli.wallet:wallet", "Bring a wallet of your own."),
+    "keystore": ("solward_cli.keystore:keystore", "Change the secret that seals the wallets."),
     "audit": ("solward_cli.audit:audit", "Check the log of what was done."),
     "config": ("solward_cli.config:config", "What the environment configures."),
     "plugins": ("solward_cli.plugins:plugins", "Skills, providers and venues that are installed."),

@@ -1,0 +1,72 @@
+"""`solward keystore rotate`: every wallet's key under a new secret."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from solward.settings import Settings
+
+
+@click.group()
+def keystore() -> None:
+    """The secret that the wallets' keys are sealed under."""
+
+
+@keystore.command()
+@click.option(
+    "--to",
+    "kind",
+    type=click.Choice(["file", "passphrase"]),
+    default=None,
+    help="What the new secret is.  [default: what the old one is]",
+)
+def rotate(kind: str | None) -> None:
+    """Seal every wallet's key under a new secret, while the service is stopped.
+
+    A new key file takes the place of the old one; a new passphrase is asked for. The old secret
+    opens nothing afterwards, except older backups. Interrupted, the next start finishes it.
+    """
+    import asyncio
+
+    from solward.masking import forget_secrets
+    from solward.settings import Settings
+    from solward.wallets.hardening import forbid_core_dumps
+    from solward_cli.running import refusals
+
+    forbid_core_dumps()
+    with refusals():
+        settings = Settings()
+        forget_secrets(Settings)
+        kind = kind or ("file" if settings.keystore_passphrase is None else "passphrase")
+        passphrase = None
+        if kind == "passphrase":
+            passphrase = click.prompt(
+                "New passphrase", hide_input=True, confirmation_prompt=True, err=True
+            )
+        moved = asyncio.run(_rotate(settings, passphrase))
+    click.echo(f"Sealed {moved} {'key' if moved == 1 else 'keys'} under the new {kind}.")
+    if kind == "passphrase":
+        click.echo("Set KEYSTORE_PASSPHRASE to it, and KEYSTORE_KEY_FILE to nothing.")
+    elif settings.keystore_passphrase is not None:
+        click.echo("Take KEYSTORE_PASSPHRASE out of the environment: the key file replaces it.")
+    click.echo("Make a backup now: older ones open with the old secret only.")
+
+
+async def _rotate(settings: Settings, passphrase: str | None) -> int:
+    from solward.home import Home
+    from solward.store.database import Database
+    from solward.wallets import KeySource, Wallets
+    from solward.wallets.service import KEY_FILE
+
+    with Home.locked(settings.solward_home) as home:
+        database = await Database.open(settings.database_url, home.path)
+        try:
+            wallets = await Wallets.open(database, settings, home.path)
+            file = settings.keystore_key_file or home.path / KEY_FILE
+            source = KeySource(file=file) if passphrase is None else KeySource(passphrase)
+            return await wallets.rotate(source)
+        finally:
+            await database.close()
