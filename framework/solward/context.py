@@ -157,6 +157,15 @@ class SkillContext:
         """Destroy `amount` whole tokens of the wallet's."""
         return await self._operations.burn(self.wallet.id, self._next(), mint=mint, amount=amount)
 
+    async def transfer_token(
+        self, *, mint: str, to: str, amount: Decimal | int
+    ) -> TransactionRecord:
+        """Send `amount` whole tokens of a mint (address or symbol) to a wallet's address, whose
+        token account is opened where it is missing, or to a token account of the mint."""
+        return await self._operations.token_transfer(
+            self.wallet.id, self._next(), mint=mint, to=to, amount=amount
+        )
+
     async def revoke_authority(
         self, *, mint: str, authority_type: str = "mint"
     ) -> TransactionRecord:

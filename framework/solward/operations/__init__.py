@@ -14,6 +14,7 @@ from solward.ledger.token_list import TokenList
 from solward.operations.launch import plan_launch
 from solward.operations.staking import plan_stake, plan_unstake, plan_withdraw_stake
 from solward.operations.swap import Venue, plan_swap, read_quote
+from solward.operations.token_transfer import plan_token_transfer
 from solward.operations.tokens import (
     plan_burn,
     plan_close_account,
@@ -185,6 +186,22 @@ class Operations:
             plan_burn, ledger=self._ledger, tokens=self._tokens, mint=mint, amount=amount
         )
         return await self._planned(wallet_id, actor, TransactionType.BURN, asked, plan)
+
+    async def token_transfer(
+        self, wallet_id: str, actor: Actor, *, mint: str, to: str, amount: Decimal | int
+    ) -> TransactionRecord:
+        """Send `amount` whole tokens to a wallet's address or a token account of the mint."""
+        wallet = await self._wallets.get(wallet_id)
+        asked = {"from": wallet.address, "to": to, "mint": mint, "amount": amount}
+        plan = partial(
+            plan_token_transfer,
+            ledger=self._ledger,
+            tokens=self._tokens,
+            mint=mint,
+            to=to,
+            amount=amount,
+        )
+        return await self._planned(wallet_id, actor, TransactionType.TOKEN_TRANSFER, asked, plan)
 
     async def revoke_authority(
         self, wallet_id: str, actor: Actor, *, mint: str, authority_type: str = "mint"

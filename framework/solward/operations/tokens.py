@@ -96,7 +96,7 @@ async def plan_burn(
     if found.address == WRAPPED_SOL_MINT:
         raise InvalidRequest("mint: wrapped SOL cannot be burned; unwrap it instead")
     units = to_units(amount, found.decimals, "amount")
-    held = await _held(ledger, wallet, found)
+    held = await accounts_of(ledger, wallet, found)
     balance = sum(holding.units for holding in held)
     if units > balance:
         raise InvalidRequest(
@@ -160,7 +160,7 @@ async def plan_close_account(
         LedgerError: the ledger did not answer.
     """
     found = await _mint(ledger, tokens, mint)
-    held = await _held(ledger, wallet, found)
+    held = await accounts_of(ledger, wallet, found)
     empty = next((holding for holding in held if holding.units == 0), None)
     if empty is None:
         balance = format_amount(from_units(sum(each.units for each in held), found.decimals))
@@ -258,7 +258,7 @@ def _check_authority(mint: Mint, wallet: str, kind: str) -> None:
         )
 
 
-async def _held(ledger: ReadLedger, wallet: str, mint: Mint) -> list[TokenHolding]:
+async def accounts_of(ledger: ReadLedger, wallet: str, mint: Mint) -> list[TokenHolding]:
     """The wallet's token accounts of a mint, at least one: the associated one first, then the
     fullest."""
     own = str(associated_account(Pubkey.from_string(wallet), mint))

@@ -1,4 +1,4 @@
-"""What a wallet does with tokens of its own: launch, mint, revoke, burn, close."""
+"""What a wallet does with tokens: launch, mint, send, revoke, burn, close."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULT_SUPPLY = 1_000_000
 
 
 def blueprint(edge: Edge) -> Blueprint:
-    """Contract 4.3."""
+    """Contract 4.3, and `token-transfer`, whose type the contract lists."""
     routes = Blueprint("tokens", __name__, url_prefix="/wallets/<wallet_id>")
     operations = edge.service.operations
 
@@ -50,6 +50,19 @@ def blueprint(edge: Edge) -> Blueprint:
             decimals = None if body.get("decimals") is None else number(body, "decimals")
             return await operations.mint_supply(
                 wallet_id, actor, mint=mint, amount=amount, decimals=decimals
+            )
+
+        return await money_response(edge, wallet_id, body, run, _answer)
+
+    @routes.post("/token-transfer")
+    @keyed
+    async def token_transfer(wallet_id: str) -> Response:
+        body = await read_body()
+
+        async def run(actor: Actor) -> TransactionRecord:
+            mint, to, amount = text(body, "mint"), text(body, "to"), number(body, "amount")
+            return await operations.token_transfer(
+                wallet_id, actor, mint=mint, to=to, amount=amount
             )
 
         return await money_response(edge, wallet_id, body, run, _answer)

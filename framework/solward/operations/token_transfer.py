@@ -1,0 +1,170 @@
+"""Sending tokens, of SPL Token and Token-2022 mints.
+
+Who may receive follows the field's own tools (`spl-token transfer`, `getAssociatedTokenAddress`):
+a wallet's address, whose associated account is opened where it is missing, or a token account of
+the same mint. An address without a private key, or a program's account, is refused: what is sent
+to it may be lost; the token account such an owner has already can be named instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from solders.instruction import Instruction
+from solders.pubkey import Pubkey
+from solders.system_program import ID as SYSTEM_PROGRAM
+from spl.token.instructions import create_idempotent_associated_token_account, transfer_checked
+from spl.token.models import TransferCheckedParams
+
+from solward.errors import InvalidRequest
+from solward.guardrails import AccountState, Intent
+from solward.guardrails.accounts import TokenAccount, token_account
+from solward.ledger.mints import Mint, associated_account_size, read_mint
+from solward.ledger.protocol import Account, ReadLedger, TokenHolding
+from solward.ledger.token_list import WRAPPED_SOL_MINT, TokenList
+from solward.money import format_amount, from_units, to_units
+from solward.operations.tokens import accounts_of, associated_account
+from solward.operations.transfer import parse_address
+from solward.record import TransactionType
+from solward.transactions.request import Draft
+
+# Token-2022 extensions with which a plain transfer fails, or does not deliver what it takes.
+_OTHERWISE_MOVED = {
+    1: "a transfer fee",
+    9: "tokens that cannot be transferred",
+    14: "a transfer hook",
+}
+
+
+async def plan_token_transfer(
+    wallet: str, *, ledger: ReadLedger, tokens: TokenList, mint: object, to: object, amount: object
+) -> Draft:
+    """Send `amount` whole tokens, from the wallet's associated account first.
+
+    Args:
+        mint: a mint address or a known symbol.
+        to: a wallet's address, or a token account of the mint.
+
+    Raises:
+        InvalidRequest: no such mint, or one whose tokens move otherwise; wrapped SOL; the amount
+            is none, or more than the wallet holds; `to` is the wallet itself, has no private key,
+            or is an account that cannot hold the tokens.
+        LedgerError: the ledger did not answer.
+    """
+    found = await read_mint(ledger, tokens.resolve(mint, "mint"))
+    _check_mint(found)
+    units = to_units(amount, found.decimals, "amount")
+    recipient = parse_address(to, "to")
+    owner, account = await _receiver(ledger, wallet, recipient, found)
+    held = await accounts_of(ledger, wallet, found)
+    balance = sum(holding.units for holding in held)
+    if units > balance:
+        raise InvalidRequest(
+            f"amount is more than the {format_amount(from_units(balance, found.decimals))}"
+            f" of {found.address} the wallet holds"
+        )
+    payer = Pubkey.from_string(wallet)
+    rent = 0
+    opening = []
+    if str(account) != str(recipient):
+        # Also where it exists: the program then checks that it is still the receiver's.
+        program, address = Pubkey.from_string(found.program), Pubkey.from_string(found.address)
+        create = create_idempotent_associated_token_account(payer, owner, address, program)
+        opening.append(create)
+        rent = await _rent(ledger, owner, account, found)
+    intent = Intent(
+        type=TransactionType.TOKEN_TRANSFER,
+        wallet=wallet,
+        rent_lamports=rent,
+        tokens_out={found.address: units},
+        destinations=frozenset({str(recipient), str(owner), str(account)}),
+        details={
+            "from": wallet,
+            "to": str(recipient),
+            "mint": found.address,
+            "amount": from_units(units, found.decimals),
+            "account": str(account),
+        },
+    )
+    return Draft(intent, (*opening, *_transfers(payer, found, held, account, units)))
+
+
+def _check_mint(mint: Mint) -> None:
+    if mint.address == WRAPPED_SOL_MINT:
+        # SOL limits bound SOL however it is wrapped; sent as a token it would pass them by.
+        raise InvalidRequest("mint: wrapped SOL is not sent as a token; unwrap it and send SOL")
+    for kind in mint.extensions:
+        if kind in _OTHERWISE_MOVED:
+            raise InvalidRequest(
+                f"mint: {mint.address} has {_OTHERWISE_MOVED[kind]}, so a transfer would not do"
+                " what it says"
+            )
+
+
+async def _receiver(
+    ledger: ReadLedger, wallet: str, recipient: Pubkey, mint: Mint
+) -> tuple[Pubkey, Pubkey]:
+    """Who will own the tokens, and in which token account."""
+    state = await ledger.account(str(recipient))
+    given = _token_account(state)
+    if given is not None:
+        if given.mint != mint.address:
+            raise InvalidRequest(
+                f"to is a token account of {given.mint}, which cannot hold {mint.address}"
+            )
+        owner, account = Pubkey.from_string(given.owner), recipient
+    elif not recipient.is_on_curve():
+        raise InvalidRequest(
+            "to is an address without a private key, which could not spend what it gets; a"
+            " program's vault has a token account of the mint that can be named instead"
+        )
+    elif state is not None and state.owner != str(SYSTEM_PROGRAM):
+        raise InvalidRequest(
+            f"to is an account of the program {state.owner}; expected a wallet's address or a"
+            f" token account of {mint.address}"
+        )
+    else:
+        owner, account = recipient, associated_account(recipient, mint)
+    if str(owner) == wallet:
+        raise InvalidRequest("to is this wallet itself")
+    return owner, account
+
+
+async def _rent(ledger: ReadLedger, owner: Pubkey, account: Pubkey, mint: Mint) -> int:
+    """Lamports that opening the receiver's associated account takes; 0 where it is open."""
+    state = await ledger.account(str(account))
+    existing = _token_account(state)
+    if existing is None:
+        # Lamports somebody sent to the address before do not open it.
+        return await ledger.rent_exempt_minimum(associated_account_size(mint))
+    if existing.owner != str(owner):
+        raise InvalidRequest(
+            f"to: the associated token account {account} was given away to {existing.owner}"
+        )
+    return 0
+
+
+def _token_account(state: Account | None) -> TokenAccount | None:
+    if state is None:
+        return None
+    return token_account(AccountState(state.lamports, state.owner, state.data))
+
+
+def _transfers(
+    payer: Pubkey, mint: Mint, held: Sequence[TokenHolding], account: Pubkey, units: int
+) -> Iterator[Instruction]:
+    for holding in held:
+        moved = min(units, holding.units)
+        if moved:
+            units -= moved
+            yield transfer_checked(
+                TransferCheckedParams(
+                    program_id=Pubkey.from_string(mint.program),
+                    source=Pubkey.from_string(holding.account),
+                    mint=Pubkey.from_string(mint.address),
+                    dest=account,
+                    owner=payer,
+                    amount=moved,
+                    decimals=mint.decimals,
+                )
+            )
