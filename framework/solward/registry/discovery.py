@@ -55,7 +55,9 @@ class Candidate:
 
     def problem(self, code: ProblemCode, detail: str) -> Problem:
         """This candidate, left out."""
-        return Problem(code, self.name, self.distribution, detail)
+        return Problem(
+            code, self.name, self.distribution, detail, group=self.group, version=self.version
+        )
 
 
 def canonical(distribution: str) -> str:

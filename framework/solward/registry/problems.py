@@ -33,12 +33,16 @@ class Problem:
         plugin: the entry point's name.
         distribution: the installed distribution it comes from.
         detail: what was found and what was expected.
+        group: its entry-point group, empty where its distribution could not be read.
+        version: the distribution's, likewise.
     """
 
     code: ProblemCode
     plugin: str
     distribution: str
     detail: str
+    group: str = ""
+    version: str = ""
 
     def __str__(self) -> str:
         return f"{self.plugin!r} of {self.distribution}: {self.code}: {self.detail}"

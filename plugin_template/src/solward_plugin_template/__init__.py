@@ -1,0 +1,1 @@
+"""A plugin for Solward; each module beside this one is one plugin."""
