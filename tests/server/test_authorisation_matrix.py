@@ -39,6 +39,7 @@ KEY = {
     "POST /wallets/<id>/airdrop",
     "POST /wallets/<id>/launch-token",
     "POST /wallets/<id>/mint-supply",
+    "POST /wallets/<id>/token-transfer",
     "POST /wallets/<id>/revoke-authority",
     "POST /wallets/<id>/burn",
     "POST /wallets/<id>/close-account",

@@ -1,0 +1,95 @@
+"""`POST /wallets/:id/token-transfer`: its fields, its answer, its dry run and its one payment."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import structlog
+from solders.keypair import Keypair
+from tests.server.api import Api
+
+from solward.context import SkillContext, WalletView
+from solward.errors import SkillError
+from solward.skill import Effects
+from solward.transactions.request import ADMIN
+
+USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
+TO = str(Keypair().pubkey())
+
+
+async def holding_tokens(api: Api) -> tuple[str, str]:
+    """A wallet, and a mint of which it holds 1000."""
+    wallet = await api.wallet(1)
+    body = {"name": "Demo coin", "symbol": "DEMO", "decimals": 6, "initialSupply": 1000}
+    return wallet, (await api.post(f"/wallets/{wallet}/launch-token", body)).json["mint"]
+
+
+async def test_it_answers_the_record_with_its_details_and_pays_once_per_key(api: Api) -> None:
+    wallet, mint = await holding_tokens(api)
+    path, once = f"/wallets/{wallet}/token-transfer", {"Idempotency-Key": "send"}
+    body = {"mint": mint, "to": TO, "amount": Decimal("2.5")}
+    answer = await api.post(path, body, headers=once)
+    assert (answer.status, answer.json["type"]) == (200, "token_transfer")
+    assert answer.json["status"] == "confirmed"
+    assert body.items() <= answer.json["details"].items() <= answer.json.items()
+    again = await api.post(path, body, headers=once)
+    assert (again.status, again.text) == (200, answer.text)
+    (token,) = (await api.get(f"/wallets/{wallet}/balance")).json["tokens"]
+    assert token["uiBalance"] == Decimal("997.5")
+
+
+async def test_a_dry_run_tells_tokens_and_rent_and_sends_nothing(api: Api) -> None:
+    wallet, mint = await holding_tokens(api)
+    body = {"mint": mint, "to": TO, "amount": 1}
+    answer = await api.post(f"/wallets/{wallet}/token-transfer?dryRun=true", body)
+    assert (answer.status, answer.json["allowed"]) == (200, True)
+    effects = answer.json["effects"]
+    assert effects["tokensOut"] == {mint: "1000000"}
+    assert (effects["rent"], effects["solOut"]) == (Decimal("0.00207408"), 0)
+    assert len(await api.records(wallet)) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"to": TO, "amount": 1}, "mint is required and must be a string"),
+        ({"mint": USDC, "amount": 1}, "to is required and must be a string"),
+        ({"mint": USDC, "to": TO}, "amount is required and must be a number"),
+        ({"mint": USDC, "to": TO, "amount": "1"}, "amount must be a number"),
+        ({"mint": USDC, "to": "x", "amount": 1}, "to must be a base58 Solana address"),
+        ({"mint": USDC, "to": TO, "amount": 1},
+         f"mint: the wallet has no token account of {USDC}"),
+    ],
+)  # fmt: skip
+async def test_a_wrong_field_is_400_and_named(api: Api, body: dict[str, Any], text: str) -> None:
+    wallet = await api.wallet()
+    answer = await api.post(f"/wallets/{wallet}/token-transfer", body)
+    assert (answer.status, answer.error) == (400, text)
+    assert await api.records(wallet) == []
+
+
+async def test_a_skill_sends_tokens_by_its_context_if_it_declares_that_it_spends(
+    api: Api,
+) -> None:
+    wallet, mint = await holding_tokens(api)
+    found = await api.service.wallets.get(wallet)
+    for effects in (Effects.READ, Effects.SPEND):
+        context = SkillContext(
+            wallet=WalletView(found.id, found.name, found.address),
+            agent=None,
+            ledger=api.service.ledger,
+            tokens=api.service.tokens,
+            operations=api.service.operations,
+            actor=ADMIN,
+            effects=effects,
+            http=api.service.http,
+            log=structlog.get_logger("test"),
+        )
+        if effects is Effects.READ:
+            with pytest.raises(SkillError, match="READ"):
+                await context.transfer_token(mint=mint, to=TO, amount=1)
+            continue
+        record = await context.transfer_token(mint=mint, to=TO, amount=1)
+        assert (record.type, record.details["amount"]) == ("token_transfer", 1)
