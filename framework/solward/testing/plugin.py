@@ -1,0 +1,80 @@
+"""The pytest plugin `solward`: fixtures on a real service and a real ledger, no network.
+
+It is loaded by every pytest run of an environment that has Solward installed, so it imports
+nothing heavy: the service is imported when a test first asks for a fixture. The fixtures are
+async and need pytest-asyncio, in either of its modes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from solward.context import SkillContext
+    from solward.localnet.node import Localnet
+    from solward.provider import CompletionRequest
+    from solward.testing.scripted import ScriptedProvider
+    from solward.testing.stand import Stand, TestWallet
+
+
+def async_fixture(function: Callable[..., Any]) -> Any:
+    """A fixture of pytest-asyncio's; where that is missing, only a test that asks is told so."""
+    try:
+        from pytest_asyncio import fixture
+    except ImportError:
+
+        @pytest.fixture(name=function.__name__)
+        def missing() -> None:
+            pytest.fail(f"the fixture {function.__name__} needs pytest-asyncio", pytrace=False)
+
+        return missing
+    return fixture(function)
+
+
+@async_fixture
+async def solward_stand(tmp_path: Path) -> AsyncIterator[Stand]:
+    """A whole service on an embedded ledger in a temporary home, demo providers included."""
+    from solward.testing.stand import open_stand
+
+    async with open_stand(tmp_path / "solward-home") as stand:
+        yield stand
+
+
+@async_fixture
+async def localnet(solward_stand: Stand) -> Localnet:
+    """The embedded ledger: `call` for Solana's JSON-RPC, `advance_slots`, `advance_epochs`."""
+    return solward_stand.localnet
+
+
+@async_fixture
+async def wallet(solward_stand: Stand) -> TestWallet:
+    """A managed wallet that holds 10 SOL; `await wallet.run("skill", name=value)` runs a skill."""
+    return await solward_stand.wallet()
+
+
+@pytest.fixture
+def skill_context(wallet: TestWallet) -> Callable[..., SkillContext]:
+    """Makes what a skill (its name or its module) holds on `wallet`, to call its hook with."""
+    return wallet.context
+
+
+@pytest.fixture
+def provider_request() -> CompletionRequest:
+    """What an agent asks of a provider: prompt, conversation, tools, observation, strategy."""
+    from solward.testing.asking import provider_request as request
+
+    return request()
+
+
+@async_fixture
+async def scripted_provider(solward_stand: Stand) -> ScriptedProvider:
+    """A provider named `scripted` that the service's agents can use; `say` what it answers."""
+    from solward.testing.scripted import ScriptedProvider
+
+    provider = ScriptedProvider()
+    solward_stand.install(provider)
+    return provider

@@ -1,0 +1,98 @@
+"""A language model that says what a test tells it to."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from solward.hookspecs import hookimpl
+from solward.provider import Completion, CompletionRequest, ProviderContext, ProviderSpec, Usage
+
+Answer = Completion | BaseException
+
+
+def waiting(request: CompletionRequest) -> Completion:
+    """The answer of a model that was told nothing."""
+    return Completion("Waiting.")
+
+
+async def silence(request: CompletionRequest) -> AsyncIterator[str | Usage]:
+    """A stream without a piece."""
+    return
+    yield
+
+
+@dataclass(eq=False)
+class ScriptedProvider:
+    """A provider plugin: answers from its script, then with what `answer` gives.
+
+    Attributes:
+        answer: returns, or awaits to, a `Completion`, or an error to raise; called where the
+            script has ended.
+        pieces: what a streamed chat yields.
+        requests: what was asked, in order.
+        lent: secret and address lent with each request.
+        script: answers still to give; `say` adds to them.
+        name: the provider's name, an agent's `llmProvider`.
+    """
+
+    answer: Callable[[CompletionRequest], Any] = waiting
+    pieces: Callable[[CompletionRequest], AsyncIterator[str | Usage]] = silence
+    requests: list[CompletionRequest] = field(default_factory=list)
+    lent: list[ProviderContext] = field(default_factory=list)
+    script: deque[Answer] = field(default_factory=deque)
+    name: str = "scripted"
+
+    def say(self, *answers: Answer) -> None:
+        """Give these answers next, one a request; an error is raised."""
+        self.script.extend(answers)
+
+    async def complete(self, request: CompletionRequest, context: ProviderContext) -> Completion:
+        """The next answer."""
+        self.requests.append(request)
+        self.lent.append(context)
+        answer = self.script.popleft() if self.script else self.answer(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, BaseException):
+            raise answer
+        assert isinstance(answer, Completion)
+        return answer
+
+    async def stream(
+        self, request: CompletionRequest, context: ProviderContext
+    ) -> AsyncIterator[str | Usage]:
+        """The pieces of one chat."""
+        self.requests.append(request)
+        self.lent.append(context)
+        source: Any = self.pieces(request)
+        async with contextlib.aclosing(source):
+            async for piece in source:
+                yield piece
+
+    @hookimpl
+    def provider_spec(self) -> ProviderSpec:
+        """No options, no secret."""
+        options = {"type": "object", "properties": {}, "additionalProperties": False}
+        return ProviderSpec(self.name, "scripted-1", options)
+
+    @hookimpl
+    async def provider_complete(
+        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+    ) -> Completion:
+        """The hook."""
+        return await self.complete(request, context)
+
+    @hookimpl
+    async def provider_stream(
+        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+    ) -> AsyncIterator[str | Usage]:
+        """The hook."""
+        source: Any = self.stream(request, context)
+        async with contextlib.aclosing(source):
+            async for piece in source:
+                yield piece

@@ -1,0 +1,177 @@
+"""A whole service on an embedded ledger in a temporary home, and wallets of it that hold SOL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from solward.context import SkillContext
+from solward.errors import InvalidRequest
+from solward.localnet.node import Localnet
+from solward.money import sol_to_lamports
+from solward.operations.balances import Balances
+from solward.record import TransactionRecord
+from solward.registry import LoadedProvider, LoadedSkill, run_skill
+from solward.service import Solward
+from solward.settings import Settings
+from solward.skill import Effects
+from solward.testing.canaries import Canaries
+from solward.testing.targets import target_of
+from solward.transactions.request import ADMIN
+from solward.wallets import Wallet
+
+# Room for several transactions of the default limit of 2 SOL.
+WALLET_SOL = 10
+# A test does more in a minute than an agent may.
+PER_MINUTE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TestWallet:
+    """A managed wallet of a stand; what it does passes the real engine and guardrails."""
+
+    __test__ = False  # pytest must not take it for a class of tests
+
+    stand: Stand = field(repr=False)
+    record: Wallet
+
+    @property
+    def id(self) -> str:
+        """Its id in the store."""
+        return self.record.id
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.record.name
+
+    @property
+    def address(self) -> str:
+        """Its base58 address."""
+        return self.record.address
+
+    def context(self, skill: object, *, effects: Effects | None = None) -> SkillContext:
+        """What a skill holds on this wallet; `effects` instead of those it declares."""
+        spec = self.stand.skill(skill).spec
+        if effects is not None:
+            spec = replace(spec, effects=effects)
+        return self.stand.service.skill_context(spec, self.record, ADMIN)
+
+    async def run(self, skill: object, /, **params: Any) -> str:
+        """Run a skill as the service does: validate, time out, execute; the outcome's text.
+
+        Raises:
+            InvalidRequest: the parameters do not fit its schema.
+            SolwardError: what the skill, the guardrails or the ledger said.
+        """
+        loaded = self.stand.skill(skill)
+        return await run_skill(
+            loaded, params, self.context(loaded), emit=self.stand.service.events.publish
+        )
+
+    async def balances(self) -> Balances:
+        """SOL and tokens it holds."""
+        return await self.stand.service.balances(self.id)
+
+    async def lamports(self) -> int:
+        """SOL it holds, in lamports."""
+        return await self.stand.service.ledger.balance(self.address)
+
+    async def records(self) -> list[TransactionRecord]:
+        """Its stored transactions, newest first, those refused included."""
+        return await self.stand.service.transactions(self.id, limit=500)
+
+    async def fund(self, sol: Decimal | int) -> None:
+        """Put SOL into it from nowhere, past every limit."""
+        await self.stand.fund(self.address, sol)
+
+
+@dataclass(slots=True)
+class Stand:
+    """An open service and its ledger."""
+
+    service: Solward
+    canaries: Canaries = field(repr=False)
+
+    @property
+    def localnet(self) -> Localnet:
+        """The embedded ledger: `call` for JSON-RPC, `advance_slots` and `advance_epochs`."""
+        assert self.service.localnet is not None
+        return self.service.localnet
+
+    async def wallet(
+        self, name: str = "test-wallet", *, sol: Decimal | int = WALLET_SOL
+    ) -> TestWallet:
+        """A new managed wallet that holds so much SOL."""
+        file = json.dumps(list(bytes(self.canaries.keypair())))
+        wallet = TestWallet(self, await self.service.wallets.import_keypair(file, name))
+        if sol:
+            await wallet.fund(sol)
+        return wallet
+
+    async def fund(self, address: str, sol: Decimal | int) -> None:
+        """Put SOL into any account from nowhere."""
+        await self.localnet.call("requestAirdrop", [address, sol_to_lamports(sol)])
+
+    def skill(self, given: object) -> LoadedSkill:
+        """A skill by name, or of a module that need not be installed.
+
+        Raises:
+            InvalidRequest: there is none, or it does not load; says why.
+        """
+        if isinstance(given, LoadedSkill):
+            return given
+        if isinstance(given, str) and given in self.service.registry.skills:
+            return self.service.registry.skills[given]
+        target = target_of(given)
+        if target.problem is not None:
+            raise InvalidRequest(str(target.problem))
+        if not isinstance(target.loaded, LoadedSkill):
+            raise InvalidRequest(f"target: {target.name!r} is a {target.kind}, not a skill")
+        return target.loaded
+
+    def install(self, *plugins: object) -> None:
+        """Let the service, its agents included, use skills and providers that are not installed.
+
+        Raises:
+            InvalidRequest: one of them does not load, or is neither a skill nor a provider.
+        """
+        registry = self.service.registry
+        skills, providers = dict(registry.skills), dict(registry.providers)
+        for given in plugins:
+            target = target_of(given)
+            if target.problem is not None:
+                raise InvalidRequest(str(target.problem))
+            if isinstance(target.loaded, LoadedSkill):
+                skills[target.name] = target.loaded
+            elif isinstance(target.loaded, LoadedProvider):
+                providers[target.name] = target.loaded
+            else:
+                raise InvalidRequest(f"target: {target.name!r} is a {target.kind}")
+        self.service.registry = replace(
+            registry, skills=MappingProxyType(skills), providers=MappingProxyType(providers)
+        )
+
+
+@asynccontextmanager
+async def open_stand(
+    home: Path, *, plugins: Iterable[object] = (), **settings: Any
+) -> AsyncIterator[Stand]:
+    """Open a service on a ledger of its own in `home`, without any network.
+
+    Args:
+        plugins: what to install beside the installed plugins, as `Stand.install` takes it.
+        settings: of `Settings`; the default limits hold, but for the rate of transactions.
+    """
+    given: dict[str, Any] = {"max_transactions_per_minute": PER_MINUTE, "solana_rpc_url": None}
+    chosen = Settings(_env_file=None, **{**given, **settings, "solward_home": home})
+    async with Solward.open(chosen, demo=True) as service:
+        stand = Stand(service, Canaries())
+        stand.install(*plugins)
+        yield stand

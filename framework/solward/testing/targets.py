@@ -1,0 +1,239 @@
+"""Which plugin is meant: an entry point's name, a module, an object, or a project's folder."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import Distribution, EntryPoint, distributions
+from pathlib import Path
+from typing import Any, cast
+
+from solward.errors import InvalidRequest, PluginError
+from solward.registry.contract import HOOKS
+from solward.registry.discovery import BUILT_IN, GROUPS, canonical, discover
+from solward.registry.load import load_registry
+from solward.registry.loaded import LoadedProvider, LoadedSkill, LoadedVenue, Registry
+from solward.registry.problems import Problem, ProblemCode
+
+KINDS = {group: group.removeprefix("solward.").removesuffix("s") for group in GROUPS}
+
+Loaded = LoadedSkill | LoadedProvider | LoadedVenue | Any
+
+
+class GivenEntryPoint(EntryPoint):
+    """An entry point that is installed nowhere: a folder's, or a plugin object at hand."""
+
+    def __init__(
+        self,
+        name: str,
+        value: str,
+        group: str,
+        distribution: Distribution | None = None,
+        plugin: object = None,
+    ) -> None:
+        super().__init__(name, value, group)
+        vars(self).update(dist=distribution, plugin=plugin)
+
+    def load(self) -> Any:
+        """The plugin object, or what the module's name imports."""
+        given = vars(self)["plugin"]
+        return super().load() if given is None else given
+
+
+class FolderDistribution(Distribution):
+    """The distribution a project folder would be installed as."""
+
+    def __init__(self, name: str, version: str) -> None:
+        self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+
+    def read_text(self, filename: str) -> str | None:
+        """Its name and version are all its metadata."""
+        return self._text if filename == "METADATA" else None
+
+    def locate_file(self, path: Any) -> Any:
+        """Nothing of it is installed."""
+        return Path(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One plugin to look at, loaded or left out.
+
+    Attributes:
+        kind: `skill`, `provider`, `venue` or `guardrail`.
+        plugin: the module or object the entry point names, None when it cannot be imported.
+        loaded: what the registry made of it; for a guardrail its bound check. None with a problem.
+    """
+
+    name: str
+    kind: str
+    distribution: str
+    version: str
+    plugin: Any
+    loaded: Any
+    problem: Problem | None
+
+    @property
+    def root(self) -> str:
+        """The folder of the plugin's own source, ending with a separator; empty when unknown."""
+        file = getattr(self.plugin, "__file__", None) or _file_of(self.plugin)
+        return str(Path(file).parent) + "/" if file else ""
+
+
+def target_of(given: object) -> Target:
+    """Look at one plugin, named or at hand.
+
+    Raises:
+        InvalidRequest: nothing installed has the name, or the object implements no hook.
+    """
+    return look(entry_point_of(given))
+
+
+def entry_point_of(given: object) -> EntryPoint:
+    """The entry point of a name, a module or another plugin object; raises `InvalidRequest`."""
+    if isinstance(given, EntryPoint):
+        return given
+    if not isinstance(given, str):
+        return _at_hand(given)
+    found = named(given)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        groups = ", ".join(f"{each.group}:{each.name}" for each in found)
+        raise InvalidRequest(f"target: {given!r} is the name of more than one plugin: {groups}")
+    with contextlib.suppress(ImportError, ValueError):
+        return _at_hand(importlib.import_module(given))
+    raise InvalidRequest(
+        f"target: {given!r} is neither an installed plugin's name nor a module;"
+        " `solward plugins list` shows what is installed"
+    )
+
+
+def named(name: str) -> list[EntryPoint]:
+    """Installed entry points of a name, `GROUP:NAME`, or a distribution's name."""
+    group, _, plain = name.rpartition(":")
+    every = _installed()
+    found = [each for each in every if each.name == plain and group in ("", each.group)]
+    if not found:
+        found = [each for each in every if each.dist and _is(each.dist, name)]
+    # One distribution can be on the path twice.
+    return list({(each.group, each.name, each.value): each for each in found}.values())
+
+
+def look(entry_point: EntryPoint) -> Target:
+    """Load one plugin under the registry's contract, alone but for the names already taken."""
+    kind = KINDS[entry_point.group]
+    name, distribution = entry_point.name, entry_point.dist
+    title = distribution.metadata["Name"] if distribution else "unknown"
+    version = distribution.metadata["Version"] if distribution else "unknown"
+    problem, registry = _load(entry_point)
+    plugin = None
+    if problem is None or problem.code is not ProblemCode.IMPORT_FAILED:
+        with contextlib.suppress(Exception):
+            plugin = entry_point.load()
+    loaded = None if registry is None else _loaded(registry, kind, name)
+    return Target(name, kind, title, version, plugin, loaded, problem)
+
+
+@contextlib.contextmanager
+def folder(path: Path) -> Iterator[list[EntryPoint]]:
+    """The entry points of a project folder, importable from it while this is entered.
+
+    Raises:
+        InvalidRequest: it has no `pyproject.toml`, or that names no plugin of Solward.
+    """
+    file = path / "pyproject.toml"
+    try:
+        project = tomllib.loads(file.read_text("utf-8")).get("project", {})
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidRequest(f"target: cannot read {file}: {error}") from None
+    declared = project.get("entry-points", {})
+    distribution = FolderDistribution(
+        str(project.get("name", path.name)), str(project.get("version", "unknown"))
+    )
+    found: list[EntryPoint] = [
+        GivenEntryPoint(str(name), str(value), group, distribution)
+        for group in GROUPS
+        for name, value in declared.get(group, {}).items()
+    ]
+    if not found:
+        groups = ", ".join(GROUPS)
+        raise InvalidRequest(f"target: {file} declares no entry point of {groups}")
+    paths = [str(each) for each in (path / "src", path) if each.is_dir()]
+    sys.path[:0] = paths
+    importlib.invalidate_caches()
+    try:
+        yield found
+    finally:
+        for each in paths:
+            with contextlib.suppress(ValueError):
+                sys.path.remove(each)
+
+
+def _load(entry_point: EntryPoint) -> tuple[Problem | None, Registry | None]:
+    if entry_point.dist is not None:
+        own = [
+            each
+            for dist in distributions(name=BUILT_IN)
+            for each in _plugins_of(dist)
+            if (each.group, each.name) == (entry_point.group, entry_point.name)
+        ]
+        for problem in discover(("*",), [*own, entry_point])[1]:
+            if problem.code is ProblemCode.NAME_CONFLICT:
+                return problem, None
+    try:
+        registry = load_registry(("*",), demo=True, entry_points=[entry_point])
+    except PluginError as broken:
+        return cast(Problem, broken.problem), None
+    return (registry.problems[0], None) if registry.problems else (None, registry)
+
+
+def _loaded(registry: Registry, kind: str, name: str) -> Loaded:
+    if kind == "guardrail":
+        return registry.guardrails[0][1]
+    found: dict[str, Any] = {
+        "skill": registry.skills,
+        "provider": registry.providers,
+        "venue": registry.venues,
+    }
+    return found[kind][name]
+
+
+def _at_hand(plugin: object) -> EntryPoint:
+    for group, hooks in HOOKS.items():
+        if any(hasattr(plugin, hook) for hook in hooks):
+            declare = getattr(plugin, hooks[0], None)
+            name = getattr(plugin, "__name__", type(plugin).__name__).rpartition(".")[2]
+            if hooks[0].endswith("_spec") and callable(declare):
+                # What it raises is the contract check's to tell.
+                with contextlib.suppress(Exception):
+                    name = str(declare().name)
+            value = getattr(plugin, "__name__", "") or type(plugin).__module__
+            for each in _installed():
+                if (each.group, each.value, each.name) == (group, value, name):
+                    return each
+            return GivenEntryPoint(name, value, group, plugin=plugin)
+    raise InvalidRequest(f"target: {plugin!r} implements no hook of Solward")
+
+
+def _installed() -> list[EntryPoint]:
+    return [each for dist in distributions() for each in _plugins_of(dist)]
+
+
+def _plugins_of(distribution: Distribution) -> Iterable[EntryPoint]:
+    with contextlib.suppress(Exception):
+        return [each for each in distribution.entry_points if each.group in GROUPS]
+    return []
+
+
+def _is(distribution: Distribution, name: str) -> bool:
+    return canonical(distribution.metadata["Name"] or "") == canonical(name)
+
+
+def _file_of(plugin: object) -> str | None:
+    module = sys.modules.get(type(plugin).__module__)
+    return getattr(module, "__file__", None)
