@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from solward.access import DEVELOPMENT_SECRET
 from solward.provider import ProviderSpec
 from solward.scrub import REDACTED, concealed, scrub, scrub_text, secrets_of_url
-from solward.settings import DEVELOPMENT_SECRET, Settings
+from solward.settings import Settings
 
 
 def settings(home: Path, **given: str) -> Settings:

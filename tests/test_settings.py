@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from solward.access import DEVELOPMENT_SECRET
 from solward.errors import ConfigError
 from solward.masking import forget_secrets
 from solward.provider import ProviderContext, ProviderSpec
-from solward.settings import DEVELOPMENT_SECRET, Settings, default_home, lent_to_providers
+from solward.settings import Settings, default_home, lent_to_providers
 
 CANARY = "canary-4f1d0c9e7b-do-not-show-me-anywhere"
 MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"

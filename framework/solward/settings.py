@@ -6,7 +6,6 @@ appear in `repr`, in an error or in `Settings.masked`.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -18,14 +17,13 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import NoDecode, SettingsConfigDict
 from solders.pubkey import Pubkey
 
+from solward.access import AccessSettings
 from solward.errors import ConfigError, InvalidRequest
 from solward.masking import secret_fields, shown
 from solward.money import U64_MAX, sol_to_lamports
 from solward.scrub import conceal, secrets_of_url
 from solward.vendors import VendorSettings, http_address
 
-# Known to everybody who read this line, hence good for a loopback address and play money only.
-DEVELOPMENT_SECRET = "solward-development-secret-change-me"  # noqa: S105 - it is meant to be known
 # reference/reliability.md, API hardening.
 MIN_SECRET_BYTES = 32
 
@@ -46,7 +44,7 @@ def _network_of(data: dict[str, Any]) -> Network:
     return "localnet" if data.get("solana_rpc_url") is None else "devnet"
 
 
-class Settings(VendorSettings):
+class Settings(AccessSettings, VendorSettings):
     """Everything configurable, checked. Keyword arguments win over the environment.
 
     Raises:
@@ -62,9 +60,6 @@ class Settings(VendorSettings):
         hide_input_in_errors=True,
     )
 
-    api_host: str = "127.0.0.1"
-    api_port: int = Field(3001, ge=0, le=65535)
-    api_secret: SecretStr = SecretStr(DEVELOPMENT_SECRET)
     api_key_store: Literal["memory", "database"] = "memory"
     cors_origins: Annotated[tuple[str, ...], NoDecode] = DASHBOARD_ORIGINS
 
@@ -229,21 +224,6 @@ class Settings(VendorSettings):
     def mainnet(self) -> bool:
         """Whether real money is at stake."""
         return self.solana_network == MAINNET
-
-    @property
-    def loopback(self) -> bool:
-        """Whether only this machine can reach API_HOST."""
-        if self.api_host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.api_host.strip("[]")).is_loopback
-        except ValueError:
-            return False
-
-    @property
-    def development_secret(self) -> bool:
-        """Whether API_SECRET is the one everybody knows."""
-        return self.api_secret.get_secret_value() == DEVELOPMENT_SECRET
 
     def check_serving(self) -> None:
         """Refuse to serve what anybody could take over.

@@ -13,9 +13,9 @@ from rich.panel import Panel
 from rich.table import Table
 
 from solward import __version__
+from solward.access import DEVELOPMENT_SECRET
 from solward.demo import DemoSeed
 from solward.service import Solward
-from solward.settings import DEVELOPMENT_SECRET
 from solward_server.serve import Address
 
 

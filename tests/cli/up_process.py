@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from solward.settings import DEVELOPMENT_SECRET
+from solward.access import DEVELOPMENT_SECRET
 
 
 def command(home: Path, *arguments: str, **environment: str) -> dict[str, Any]:

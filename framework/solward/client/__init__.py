@@ -1,0 +1,88 @@
+"""A typed client of a running service, asynchronous, over its REST interface.
+
+    async with SolwardClient("http://127.0.0.1:3001", token) as client:
+        wallet = await client.wallets.find("treasury")
+        sent = await client.wallets.transfer(wallet.id, to=address, amount=Decimal("0.5"))
+
+It needs nothing of the service's own code, and only this is its public surface.
+"""
+
+from __future__ import annotations
+
+from solward.client.agent_models import (
+    Agent,
+    ApiKey,
+    CreatedKey,
+    Decision,
+    Memory,
+    Plugin,
+    PluginProblem,
+    Plugins,
+    Skill,
+)
+from solward.client.client import SolwardClient
+from solward.client.errors import (
+    AmbiguousName,
+    ApiError,
+    BadAnswer,
+    BadRequest,
+    ClientError,
+    Conflict,
+    Forbidden,
+    NotFoundError,
+    RateLimited,
+    Refused,
+    ServerError,
+    Unauthorized,
+    Unreachable,
+)
+from solward.client.exact import Amount
+from solward.client.models import (
+    Balance,
+    Event,
+    Health,
+    Stake,
+    Switch,
+    TokenBalance,
+    Transaction,
+    Trial,
+    Wallet,
+)
+from solward.client.operations import Operations
+
+__all__ = [
+    "Agent",
+    "AmbiguousName",
+    "Amount",
+    "ApiError",
+    "ApiKey",
+    "BadAnswer",
+    "BadRequest",
+    "Balance",
+    "ClientError",
+    "Conflict",
+    "CreatedKey",
+    "Decision",
+    "Event",
+    "Forbidden",
+    "Health",
+    "Memory",
+    "NotFoundError",
+    "Operations",
+    "Plugin",
+    "PluginProblem",
+    "Plugins",
+    "RateLimited",
+    "Refused",
+    "ServerError",
+    "Skill",
+    "SolwardClient",
+    "Stake",
+    "Switch",
+    "TokenBalance",
+    "Transaction",
+    "Trial",
+    "Unauthorized",
+    "Unreachable",
+    "Wallet",
+]

@@ -1,0 +1,232 @@
+"""What the service answers about agents, API keys, skills and plugins, typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from solward.client.models import Raw, moment
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent; `status` is idle, running, paused, stopped or error.
+
+    Attributes:
+        guardrails: its own limits, in SOL.
+        is_llm: False when its provider is not a language model.
+        error: why its last cycle failed.
+    """
+
+    id: str
+    name: str
+    wallet_id: str
+    status: str
+    llm_provider: str
+    llm_model: str
+    strategy: str
+    loop_interval_ms: int
+    guardrails: Mapping[str, Any]
+    llm_options: Mapping[str, Any]
+    llm_budget: Mapping[str, Any]
+    is_llm: bool
+    created_at: datetime
+    error: str | None
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Agent:
+        """From one agent's JSON."""
+        return cls(
+            id=raw["id"],
+            name=raw["name"],
+            wallet_id=raw["walletId"],
+            status=raw["status"],
+            llm_provider=raw["llmProvider"],
+            llm_model=raw["llmModel"],
+            strategy=raw["strategy"],
+            loop_interval_ms=raw["loopIntervalMs"],
+            guardrails=raw["guardrails"],
+            llm_options=raw.get("llmOptions", {}),
+            llm_budget=raw.get("llmBudget", {}),
+            is_llm=raw.get("isLlm", True),
+            created_at=moment(raw["createdAt"]),
+            error=raw.get("error"),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One cycle of an agent; `action` is the skill and its parameters, None where it waited."""
+
+    agent_id: str
+    cycle: int
+    observations: Mapping[str, Any]
+    reasoning: str
+    action: str | None
+    outcome: str
+    timestamp: datetime
+    usage: Mapping[str, Any] | None
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Decision:
+        """From a decision's JSON."""
+        return cls(
+            agent_id=raw["agentId"],
+            cycle=raw["cycle"],
+            observations=raw["observations"],
+            reasoning=raw["reasoning"],
+            action=raw["action"],
+            outcome=raw["outcome"],
+            timestamp=moment(raw["timestamp"]),
+            usage=raw.get("usage"),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What an agent remembers of one cycle."""
+
+    cycle: int
+    reasoning: str
+    action: str | None
+    outcome: str
+    timestamp: datetime
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Memory:
+        """From a memory entry's JSON."""
+        return cls(
+            cycle=raw["cycle"],
+            reasoning=raw["reasoning"],
+            action=raw["action"],
+            outcome=raw["outcome"],
+            timestamp=moment(raw["timestamp"]),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """An API key's record, without the key; `wallet_id` is the only wallet it may use."""
+
+    id: str
+    name: str
+    wallet_id: str | None
+    permissions: tuple[str, ...]
+    created_at: datetime
+    last_used_at: datetime | None
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> ApiKey:
+        """From one key of a list."""
+        used = raw["lastUsedAt"]
+        return cls(
+            id=raw["id"],
+            name=raw["name"],
+            wallet_id=raw["walletId"],
+            permissions=tuple(raw["permissions"]),
+            created_at=moment(raw["createdAt"]),
+            last_used_at=None if used is None else moment(used),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedKey:
+    """A new API key. `api_key` is told this once; `raw` holds it too."""
+
+    api_key: str = field(repr=False)
+    id: str
+    name: str
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> CreatedKey:
+        """From the answer to its creation."""
+        return cls(raw["apiKey"], raw["id"], raw["name"], raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A loaded skill; `parameters` is its JSON Schema, `effects` is `read` or `spend`."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    effects: str
+    distribution: str
+    version: str
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Skill:
+        """From one skill of a list."""
+        return cls(
+            name=raw["name"],
+            description=raw["description"],
+            parameters=raw["parameters"],
+            effects=raw["effects"],
+            distribution=raw["distribution"],
+            version=raw["version"],
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A loaded plugin."""
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Plugin:
+        """From one plugin of a report."""
+        return cls(raw["kind"], raw["name"], raw["distribution"], raw["version"], raw)
+
+
+@dataclass(frozen=True, slots=True)
+class PluginProblem:
+    """A plugin that was left out, and why; docs/plugins.md lists the codes."""
+
+    code: str
+    plugin: str
+    distribution: str | None
+    detail: str
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> PluginProblem:
+        """From one problem of a report."""
+        return cls(raw["code"], raw["plugin"], raw["distribution"], raw["detail"], raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """What is loaded, the names of extra rules, and what was left out."""
+
+    plugins: tuple[Plugin, ...]
+    guardrails: tuple[str, ...]
+    problems: tuple[PluginProblem, ...]
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Plugins:
+        """From the answer of `GET /plugins`."""
+        return cls(
+            plugins=tuple(map(Plugin.of, raw["plugins"])),
+            guardrails=tuple(raw["guardrails"]),
+            problems=tuple(map(PluginProblem.of, raw["problems"])),
+            raw=raw,
+        )

@@ -1,0 +1,176 @@
+"""`client.agents`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from solward import jsontext
+from solward.client.agent_models import Agent, Decision, Memory
+from solward.client.errors import BadAnswer, ServerError
+from solward.client.exact import Amount, given, optional, without_floats
+from solward.client.http import Http, segment
+from solward.client.wallets import found
+
+# A model may think long before its first word; its provider's own deadline ends that.
+_CHAT_SILENCE_S = 300.0
+
+
+class Agents:
+    """Agents: made, started and stopped, asked, and what they decided."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    async def list(self) -> tuple[Agent, ...]:
+        """Every agent this token may see."""
+        return self._http.read_list(Agent.of, await self._http.get("/agents"), "agents")
+
+    async def get(self, agent_id: str) -> Agent:
+        """One agent by its id; raises `NotFoundError`."""
+        return self._http.read(Agent.of, await self._http.get(_path(agent_id)))
+
+    async def find(self, name_or_id: str) -> Agent:
+        """The agent with this id or unique name, or whose id alone begins so.
+
+        Raises:
+            NotFoundError: there is none.
+            AmbiguousName: there are several.
+        """
+        return found("agent", name_or_id, await self.list())
+
+    async def create(
+        self,
+        *,
+        name: str,
+        strategy: str,
+        wallet_id: str | None = None,
+        llm_provider: str | None = None,
+        llm_model: str | None = None,
+        llm_options: Mapping[str, Any] | None = None,
+        llm_budget: Mapping[str, Any] | None = None,
+        loop_interval_ms: int | None = None,
+        guardrails: Mapping[str, Any] | None = None,
+        max_sol_per_transaction: Amount | None = None,
+        max_transactions_per_minute: int | None = None,
+        daily_spending_limit_sol: Amount | None = None,
+    ) -> Agent:
+        """A new agent, idle. Without a wallet and with `max_sol_per_transaction` it gets a new
+        wallet, and the service's default provider and model may do."""
+        body = given(
+            name=name,
+            strategy=strategy,
+            wallet_id=wallet_id,
+            llm_provider=llm_provider,
+            llm_model=llm_model,
+            llm_options=without_floats(llm_options),
+            llm_budget=llm_budget,
+            loop_interval_ms=loop_interval_ms,
+            guardrails=guardrails,
+            max_sol_per_transaction=optional(max_sol_per_transaction, "max_sol_per_transaction"),
+            max_transactions_per_minute=max_transactions_per_minute,
+            daily_spending_limit_sol=optional(daily_spending_limit_sol, "daily_spending_limit_sol"),
+        )
+        made = await self._http.send("POST", "/agents", body)
+        # That answer is short; who made an agent wants to see all of it.
+        return await self.get(self._http.read(lambda raw: str(raw["id"]), made))
+
+    async def change(
+        self,
+        agent_id: str,
+        *,
+        name: str | None = None,
+        strategy: str | None = None,
+        llm_provider: str | None = None,
+        llm_model: str | None = None,
+        llm_options: Mapping[str, Any] | None = None,
+        llm_budget: Mapping[str, Any] | None = None,
+        loop_interval_ms: int | None = None,
+        guardrails: Mapping[str, Any] | None = None,
+    ) -> Agent:
+        """Change what is given; a running agent goes by it from its next cycle.
+
+        A number of `llm_budget` that is None takes that limit away.
+        """
+        body = given(
+            name=name,
+            strategy=strategy,
+            llm_provider=llm_provider,
+            llm_model=llm_model,
+            llm_options=without_floats(llm_options),
+            llm_budget=llm_budget,
+            loop_interval_ms=loop_interval_ms,
+            guardrails=guardrails,
+        )
+        changed = await self._http.send("PATCH", _path(agent_id), body)
+        return self._http.read(Agent.of, changed)
+
+    async def delete(self, agent_id: str) -> None:
+        """Delete it with its decisions and memory; its transactions stay."""
+        await self._http.send("DELETE", _path(agent_id))
+
+    async def start(self, agent_id: str) -> str:
+        """Start or resume it; answers `started`."""
+        return await self._switch(agent_id, "start")
+
+    async def stop(self, agent_id: str) -> str:
+        """Stop it, once what it was paying is finished; answers `stopped`."""
+        return await self._switch(agent_id, "stop")
+
+    async def pause(self, agent_id: str) -> str:
+        """Set a running agent aside; answers `paused`."""
+        return await self._switch(agent_id, "pause")
+
+    async def chat(self, agent_id: str, message: str) -> str:
+        """Write to a running agent; its whole answer."""
+        return "".join([piece async for piece in self.chat_stream(agent_id, message)]).strip()
+
+    async def chat_stream(self, agent_id: str, message: str) -> AsyncGenerator[str, None]:
+        """Write to a running agent; its answer piece by piece, as the model speaks.
+
+        Raises:
+            ServerError: the model failed midway.
+            BadRequest: the agent is not running.
+        """
+        stream = self._http.stream(
+            "POST",
+            _path(agent_id, "chat"),
+            body={"message": message},
+            silence_s=_CHAT_SILENCE_S,
+        )
+        async with aclosing(stream) as events:
+            async for event in events:
+                data = self._http.read(lambda text: dict(jsontext.loads(text)), event.data)
+                if event.event == "delta":
+                    yield self._http.read(lambda raw: str(raw["text"]), data)
+                elif event.event == "done":
+                    return
+                elif event.event == "error":
+                    raise ServerError(500, str(data.get("error")))
+        raise BadAnswer("The agent's answer broke off")
+
+    async def decisions(
+        self, agent_id: str, limit: int = 50, before: int | None = None
+    ) -> tuple[Decision, ...]:
+        """What it decided, newest first; `before` is a cycle and gives older ones."""
+        query = {"limit": limit, "before": before}
+        raw = await self._http.get(_path(agent_id, "decisions"), query)
+        return self._http.read_list(Decision.of, raw, "decisions")
+
+    async def memory(self, agent_id: str, limit: int = 100) -> tuple[Memory, ...]:
+        """What it remembers, newest first, at most 100 entries."""
+        raw = await self._http.get(_path(agent_id, "memory"), {"limit": limit})
+        return self._http.read_list(Memory.of, raw, "memory")
+
+    async def limits(self, agent_id: str) -> Mapping[str, Any]:
+        """Its limits and its model's use, what is spent and left of each (docs/rest.md)."""
+        return self._http.read(dict, await self._http.get(_path(agent_id, "limits")))
+
+    async def _switch(self, agent_id: str, action: str) -> str:
+        answer = await self._http.send("POST", _path(agent_id, action))
+        return self._http.read(lambda raw: str(raw["status"]), answer)
+
+
+def _path(agent_id: str, *rest: str) -> str:
+    return "/".join(("/agents", segment(agent_id, "agent_id"), *rest))

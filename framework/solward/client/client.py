@@ -1,0 +1,163 @@
+"""`SolwardClient`: a running service, typed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import httpx
+
+from solward import jsontext
+from solward.client.agent_models import Plugins, Skill
+from solward.client.agents import Agents
+from solward.client.errors import ServerError, Unreachable
+from solward.client.exact import given
+from solward.client.http import Http
+from solward.client.keys import Keys
+from solward.client.models import Event, Health, Switch
+from solward.client.sse import ServerSent
+from solward.client.wallets import Transactions, Wallets
+
+if TYPE_CHECKING:
+    from solward.settings import Settings
+
+DEFAULT_TIMEOUT_S = 60.0
+
+# The service breaks a silence every 15 s; three of them missed mean that it is gone.
+_SILENCE_S = 45.0
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 2.0
+
+
+class SolwardClient:
+    """A client of one service; use it in an `async with` block, from one event loop.
+
+    Attributes:
+        wallets, transactions, agents, keys: the calls of each resource.
+
+    Args:
+        url: the service's address, such as `http://127.0.0.1:3001`.
+        token: the admin secret or an API key.
+        timeout_s: how long a call waits for its answer. The service itself waits up to 45
+            seconds for a transaction's end.
+        transport: what carries the requests; for tests, and for a service in this process.
+
+    Raises:
+        InvalidRequest: the address or the token cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._http = Http(url, token, timeout_s=timeout_s, transport=transport)
+        self.wallets = Wallets(self._http)
+        self.transactions = Transactions(self._http)
+        self.agents = Agents(self._http)
+        self.keys = Keys(self._http)
+
+    @classmethod
+    def from_settings(cls, settings: Settings, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Self:
+        """The client of the service that `SOLWARD_API_URL` names, with `SOLWARD_API_KEY`."""
+        return cls(settings.client_url, settings.client_token, timeout_s=timeout_s)
+
+    @property
+    def url(self) -> str:
+        """The service's address."""
+        return self._http.url
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    async def health(self) -> Health:
+        """Whether the service and its ledger answer; needs no token."""
+        return self._http.read(Health.of, await self._http.get("/health"))
+
+    async def skills(self) -> tuple[Skill, ...]:
+        """The loaded skills."""
+        return self._http.read_list(Skill.of, await self._http.get("/skills"), "skills")
+
+    async def plugins(self) -> Plugins:
+        """What is loaded, and what was left out and why."""
+        return self._http.read(Plugins.of, await self._http.get("/plugins"))
+
+    async def freeze(self, wallet_id: str | None = None, reason: str | None = None) -> Switch:
+        """Stop every new transaction, of the service or of one wallet."""
+        body = given(wallet_id=wallet_id, reason=reason)
+        return self._http.read(Switch.of, await self._http.send("POST", "/freeze", body))
+
+    async def unfreeze(self, wallet_id: str | None = None) -> Switch:
+        """Lift the switch of the service, or of one wallet."""
+        body = given(wallet_id=wallet_id)
+        return self._http.read(Switch.of, await self._http.send("POST", "/unfreeze", body))
+
+    async def audit(self, limit: int = 50, before: int | None = None) -> tuple[Event, ...]:
+        """The audit log, newest first; `before` is an entry's number and gives older ones."""
+        raw = await self._http.get("/audit", {"limit": limit, "before": before})
+        return self._http.read_list(Event.of, raw, "entries")
+
+    async def events(
+        self, types: Sequence[str] = (), after: int | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """What happens, from now on or after the event numbered `after`; 0 replays everything.
+
+        Reconnects where it left off, without gap or duplicate, until it is closed.
+
+        Args:
+            types: the kinds to tell (docs/events.md); all of them where it is empty.
+
+        Raises:
+            Unreachable: the service did not answer at the beginning.
+            ApiError: the service refused.
+        """
+        # Its number is where to come back to, before there is an event to take one from.
+        newest = await self.audit(limit=1)
+        if after is None:
+            after = newest[0].seq if newest else 0
+        pause = _FIRST_PAUSE_S
+        while True:
+            # A service that restarts, or a proxy without one behind it, is waited for.
+            with contextlib.suppress(Unreachable, ServerError):
+                async with contextlib.aclosing(self._told(types, after)) as told:
+                    async for sent in told:
+                        event = self._http.read(_event_of, sent)
+                        after, pause = event.seq, _FIRST_PAUSE_S
+                        yield event
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _told(self, types: Sequence[str], after: int) -> AsyncGenerator[ServerSent, None]:
+        return self._http.stream(
+            "GET",
+            "/events",
+            query=given(types=",".join(types) or None),
+            headers={"Last-Event-ID": str(after)},
+            silence_s=_SILENCE_S,
+        )
+
+
+def _event_of(sent: ServerSent) -> Event:
+    data = dict(jsontext.loads(sent.data))
+    return Event.of({"seq": int(sent.id or ""), "event": sent.event, "data": data})

@@ -1,0 +1,115 @@
+"""Every error of the client.
+
+    SolwardError
+    ├── InvalidRequest        an argument is wrong, found before anything was sent
+    └── ClientError
+        ├── Unreachable       no connection, or it broke before the answer came
+        ├── BadAnswer         what answered is not a Solward service
+        ├── AmbiguousName     several wallets or agents have this name
+        └── ApiError          the service refused: `status` and its own words
+            ├── BadRequest        400, 405, 413, 422
+            ├── Unauthorized      401
+            ├── Forbidden         403
+            ├── NotFoundError     404
+            ├── Conflict          409  the first request with this key still runs
+            ├── RateLimited       429  `retry_after_s`
+            ├── Refused           500 of a money call: blocked by a guardrail, or failed
+            └── ServerError       any other 5xx
+
+None of them holds the token.
+"""
+
+from __future__ import annotations
+
+from solward.errors import SolwardError
+
+
+class ClientError(SolwardError):
+    """Base of what a call can raise.
+
+    Attributes:
+        idempotency_key: of a money call whose fate is not known, else None. The same call with
+            this key tells it, and pays at most once.
+    """
+
+    idempotency_key: str | None = None
+
+
+class Unreachable(ClientError):
+    """There was no answer."""
+
+
+class BadAnswer(ClientError):
+    """An answer that no Solward service of this version gives."""
+
+
+class AmbiguousName(ClientError):
+    """A name several have; the message lists their ids."""
+
+
+class ApiError(ClientError):
+    """The service answered with an error; `str()` is the service's text."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class BadRequest(ApiError):
+    """A field is missing or wrong; the message names it."""
+
+
+class Unauthorized(ApiError):
+    """No token, an unknown one, or one that is not the admin's."""
+
+
+class Forbidden(ApiError):
+    """This token may not do that."""
+
+
+class NotFoundError(ApiError):
+    """The wallet, agent, key or skill does not exist, or is hidden from this token."""
+
+
+class Conflict(ApiError):
+    """The first request with this Idempotency-Key had not ended after the whole timeout."""
+
+
+class RateLimited(ApiError):
+    """Too many requests; `retry_after_s` is when to try again, where the service says so."""
+
+    def __init__(self, status: int, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(status, message)
+        self.retry_after_s = retry_after_s
+
+
+class Refused(ApiError):
+    """A guardrail blocked the transaction, or it failed; its record is stored."""
+
+
+class ServerError(ApiError):
+    """The service failed."""
+
+
+_BY_STATUS: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFoundError,
+    405: BadRequest,
+    409: Conflict,
+    413: BadRequest,
+    422: BadRequest,
+}
+
+
+def error_of(status: int, message: str, retry_after_s: float | None, money: bool) -> ApiError:
+    """The error that a status means."""
+    if status == 429:
+        return RateLimited(status, message, retry_after_s)
+    if status == 500 and money:
+        return Refused(status, message)
+    if status >= 500:
+        return ServerError(status, message)
+    return _BY_STATUS.get(status, ApiError)(status, message)

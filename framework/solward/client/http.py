@@ -1,0 +1,311 @@
+"""Requests to the service: the token, exact JSON, errors, and what is asked again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+from solward import jsontext
+from solward.client.errors import (
+    BadAnswer,
+    ClientError,
+    Conflict,
+    ServerError,
+    Unreachable,
+    error_of,
+)
+from solward.client.exact import refuse_floats
+from solward.client.sse import Events, ServerSent
+from solward.errors import InvalidRequest
+
+T = TypeVar("T")
+E = TypeVar("E", bound=ClientError)
+
+PREFIX = "/api/v1"
+
+# An unreachable service is told within a second; one that broke off in the middle of a payment is
+# given the time of a restart.
+_PAUSES_S = (0.1, 0.3, 0.6)
+_PAUSES_AFTER_SENT_S = (0.2, 0.5, 1.0, 2.0, 4.0)
+_CONNECT_S = 5.0
+_SHOWN = 200
+_EVENT_STREAM = "text/event-stream"
+
+# With these nothing of the request was sent.
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    path: str
+    query: Mapping[str, str]
+    content: bytes | None
+    headers: Mapping[str, str]
+
+
+class Http:
+    """One service, called with one token."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        timeout_s: float,
+        transport: httpx.AsyncBaseTransport | None,
+    ) -> None:
+        self.url = _base(url)
+        self.timeout_s = timeout_s
+        self._token = token
+        # Proxies of the environment would be handed the token, so it is not asked.
+        self._client = httpx.AsyncClient(
+            base_url=self.url + PREFIX,
+            headers=_credential(token),
+            transport=transport,
+            trust_env=False,
+            follow_redirects=False,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        """Read; asked again where the connection breaks."""
+        return await self._asked_again(_request("GET", path, query or {}), self.timeout_s)
+
+    async def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Change something; asked once."""
+        request = _request(method, path, {}, body)
+        try:
+            response = await self._client.send(self._built(request, self.timeout_s))
+        except httpx.RequestError as error:
+            self._unreachable(error)
+        return self._answer(response)
+
+    async def pay(
+        self, path: str, body: Mapping[str, Any], key: str | None, *, dry_run: bool = False
+    ) -> Any:
+        """Move money; asked again under the same Idempotency-Key, so that it happens once.
+
+        Raises:
+            Refused: the service blocked it, or it failed.
+            Unreachable: its fate is not known; the error carries the key.
+            Conflict: its first request had not ended within the timeout.
+        """
+        if dry_run:
+            trial = _request("POST", path, {"dryRun": "true"}, body)
+            return await self._asked_again(trial, self.timeout_s)
+        key = _idempotency_key(key)
+        request = _request("POST", path, {}, body, {"Idempotency-Key": key})
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            try:
+                left = deadline - time.monotonic()
+                return await self._asked_again(request, left, key=key)
+            except _InFlight as waiting:
+                pause = waiting.pause_s
+                if time.monotonic() + pause >= deadline:
+                    raise _with_key(Conflict(409, waiting.message), key) from None
+                await asyncio.sleep(pause)
+
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        silence_s: float,
+    ) -> AsyncGenerator[ServerSent, None]:
+        """Server-sent events, given up after `silence_s` seconds without a byte."""
+        accept = {"Accept": _EVENT_STREAM} | dict(headers or {})
+        request = self._built(_request(method, path, query or {}, body, accept), silence_s)
+        try:
+            response = await self._client.send(request, stream=True)
+            try:
+                if response.status_code != 200:
+                    await response.aread()
+                    self._answer(response)
+                if not response.headers.get("Content-Type", "").startswith(_EVENT_STREAM):
+                    self._no_service(response, "no stream of events")
+                events = Events()
+                async for chunk in response.aiter_bytes():
+                    for event in events.feed(chunk):
+                        yield event
+            finally:
+                await response.aclose()
+        except httpx.RequestError as error:
+            self._unreachable(error)
+
+    def read(self, kind: Callable[[Any], T], raw: Any) -> T:
+        """An answer as a model; raises `BadAnswer` where it lacks what the model needs."""
+        try:
+            return kind(raw)
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            raise BadAnswer(
+                f"{self.url} answered what this client does not understand "
+                f"({type(error).__name__}: {_short(str(error))})"
+            ) from None
+
+    def read_list(self, kind: Callable[[Any], T], raw: Any, field: str) -> tuple[T, ...]:
+        """The list in one field of an answer."""
+        return self.read(lambda body: tuple(map(kind, body[field])), raw)
+
+    async def _asked_again(self, request: _Request, within_s: float, key: str | None = None) -> Any:
+        deadline = time.monotonic() + within_s
+        sent = False
+        tries = 0
+        while True:
+            left = max(0.1, deadline - time.monotonic())
+            try:
+                response = await self._client.send(self._built(request, left))
+                return self._answer(response, key)
+            except httpx.RequestError as error:
+                sent = sent or not isinstance(error, _NOT_SENT)
+                pauses = _PAUSES_AFTER_SENT_S if sent and key is not None else _PAUSES_S
+                over = tries >= len(pauses) or time.monotonic() + pauses[tries] >= deadline
+                if over:
+                    self._unreachable(error, key if sent else None)
+            await asyncio.sleep(pauses[tries])
+            tries += 1
+
+    def _built(self, request: _Request, timeout_s: float) -> httpx.Request:
+        return self._client.build_request(
+            request.method,
+            request.path,
+            params=request.query,
+            content=request.content,
+            headers=request.headers,
+            timeout=httpx.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
+        )
+
+    def _answer(self, response: httpx.Response, key: str | None = None) -> Any:
+        status = response.status_code
+        try:
+            body = jsontext.loads(response.content)
+        except (ValueError, RecursionError):
+            body = None
+        if status == 200:
+            if body is None:
+                self._no_service(response, "no JSON")
+            return body
+        text = body.get("error") if isinstance(body, dict) else None
+        if not isinstance(text, str):
+            if status < 500:
+                self._no_service(response, "no error text")
+            text = f"{self.url} answered with status {status}"
+        text = self._without_token(text)
+        pause = _seconds(response.headers.get("Retry-After"))
+        if status == 409 and key is not None:
+            raise _InFlight(text, 1.0 if pause is None else pause)
+        error = error_of(status, text, pause, key is not None)
+        # What stands between client and service may have lost its answer.
+        raise _with_key(error, key) if isinstance(error, ServerError) else error
+
+    def _no_service(self, response: httpx.Response, found: str) -> NoReturn:
+        raise BadAnswer(
+            f"{self.url} does not answer as a Solward service does "
+            f"(status {response.status_code}, {found})"
+        ) from None
+
+    def _unreachable(self, error: httpx.RequestError, key: str | None = None) -> NoReturn:
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+            text = (
+                f"No Solward service answers at {self.url}: start it with `solward up`, "
+                "or set SOLWARD_API_URL"
+            )
+        else:
+            text = f"{self.url} did not answer ({type(error).__name__})"
+        if key is not None:
+            text += (
+                "; whether the transaction was made is not known. The same call with the "
+                f"idempotency key {key} tells, and pays at most once"
+            )
+        raise _with_key(Unreachable(text), key) from None
+
+    def _without_token(self, text: str) -> str:
+        return text.replace(self._token, "[redacted]") if len(self._token) >= 8 else text
+
+
+class _InFlight(Exception):
+    def __init__(self, message: str, pause_s: float) -> None:
+        super().__init__(message)
+        self.message = message
+        self.pause_s = pause_s
+
+
+def _with_key(error: E, key: str | None) -> E:
+    error.idempotency_key = key
+    return error
+
+
+def segment(value: str, field: str) -> str:
+    """An id as part of a path; raises `InvalidRequest` where it would change the path."""
+    if not isinstance(value, str) or not value or value in (".", ".."):
+        raise InvalidRequest(f"{field} must be an id")
+    return quote(value, safe="")
+
+
+def _request(
+    method: str,
+    path: str,
+    query: Mapping[str, Any],
+    body: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> _Request:
+    sent = dict(headers or {})
+    content = None
+    if body is not None:
+        refuse_floats(body, "")
+        sent["Content-Type"] = "application/json"
+        try:
+            content = jsontext.dumps(dict(body)).encode()
+        except (TypeError, ValueError) as error:
+            raise InvalidRequest(f"The request cannot be written as JSON: {error}") from None
+    asked = {name: str(value) for name, value in query.items() if value is not None}
+    return _Request(method, path, asked, content, sent)
+
+
+def _base(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidRequest("url must be an http:// or https:// address")
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise InvalidRequest("url must have no credentials, no query and no fragment")
+    return url.rstrip("/").removesuffix(PREFIX)
+
+
+def _credential(token: str) -> list[tuple[bytes, bytes]]:
+    # A library's own complaint about a header would quote the token.
+    if not token.isprintable() or token != token.strip():
+        raise InvalidRequest("token must be printable, without spaces around it")
+    return [(b"Authorization", b"Bearer " + token.encode())] if token else []
+
+
+def _idempotency_key(given: str | None) -> str:
+    if given is None:
+        return str(uuid.uuid4())
+    if not 1 <= len(given) <= 255 or not given.isascii() or not given.isprintable():
+        raise InvalidRequest("idempotency_key must be 1 to 255 visible ASCII characters")
+    return given
+
+
+def _seconds(header: str | None) -> float | None:
+    # The date form of Retry-After is none of this service's.
+    if header is None or not header.isascii() or not header.isdecimal() or len(header) > 9:
+        return None
+    return float(header)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -1,0 +1,252 @@
+"""What the service answers, typed. Amounts are `Decimal` whole units, times are UTC.
+
+`raw` of each is its JSON as received, so that nothing a newer service adds is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+Raw: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether the service and its ledger answer; `status` is `ok` or `degraded`."""
+
+    status: str
+    version: str
+    ledger_healthy: bool
+    network: str
+    slot: int | None
+    agents: Mapping[str, int]
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Health:
+        """From the answer of `GET /health`."""
+        ledger = raw["solana"]
+        return cls(
+            status=raw["status"],
+            version=raw["version"],
+            ledger_healthy=ledger["healthy"],
+            network=ledger["network"],
+            slot=ledger.get("slot"),
+            agents=raw["agents"],
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wallet:
+    """A wallet; `address` is its base58 public key."""
+
+    id: str
+    name: str
+    address: str
+    tags: tuple[str, ...]
+    created_at: datetime
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Wallet:
+        """From one wallet of a list."""
+        return cls(
+            id=raw["id"],
+            name=raw["name"],
+            address=raw["publicKey"],
+            tags=tuple(raw["tags"]),
+            created_at=moment(raw["createdAt"]),
+            raw=raw,
+        )
+
+    @classmethod
+    def created(cls, raw: Raw, tags: tuple[str, ...]) -> Wallet:
+        """From the answer to its creation, which names fields otherwise and leaves out tags."""
+        return cls(
+            id=raw["walletId"],
+            name=raw["name"],
+            address=raw["address"],
+            tags=tags,
+            created_at=moment(raw["createdAt"]),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBalance:
+    """Tokens of one mint: `amount` whole tokens, `units` of its smallest unit."""
+
+    mint: str
+    symbol: str | None
+    amount: Decimal
+    units: int
+    decimals: int
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> TokenBalance:
+        """From one token of a balance."""
+        return cls(
+            mint=raw["mint"],
+            symbol=raw.get("symbol"),
+            amount=decimal(raw["uiBalance"]),
+            units=int(raw["rawBalance"]),
+            decimals=raw["decimals"],
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What a wallet holds."""
+
+    sol: Decimal
+    tokens: tuple[TokenBalance, ...]
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Balance:
+        """From the answer of `GET /wallets/:id/balance`."""
+        return cls(decimal(raw["sol"]), tuple(map(TokenBalance.of, raw["tokens"])), raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Stake:
+    """A stake account and its SOL; `state` is activating, active, deactivating or inactive."""
+
+    address: str
+    balance: Decimal
+    state: str
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Stake:
+        """From one stake of a list."""
+        return cls(raw["address"], decimal(raw["balance"]), raw["state"], raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A stored transaction; `status` is pending, confirmed, failed or blocked.
+
+    Attributes:
+        details: by type, amounts in whole units (docs/transactions.md).
+        guardrails_applied: the rules evaluated, in order; where one refused, it is the last.
+        error: why it is blocked or failed.
+    """
+
+    id: str
+    wallet_id: str
+    type: str
+    status: str
+    signature: str | None
+    agent_id: str | None
+    details: Mapping[str, Any]
+    guardrails_applied: tuple[str, ...]
+    timestamp: datetime
+    error: str | None
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Transaction:
+        """From a record."""
+        return cls(
+            id=raw["id"],
+            wallet_id=raw["walletId"],
+            type=raw["type"],
+            status=raw["status"],
+            signature=raw.get("signature"),
+            agent_id=raw.get("agentId"),
+            details=raw["details"],
+            guardrails_applied=tuple(raw["guardrailsApplied"]),
+            timestamp=moment(raw["timestamp"]),
+            error=raw.get("error"),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What would become of a money call; nothing was stored, reserved or sent.
+
+    Attributes:
+        rule: the rule that refuses it.
+        reason: why it is not allowed.
+        effects: what the simulation shows (docs/transactions.md), where it ran.
+    """
+
+    allowed: bool
+    rule: str | None
+    reason: str | None
+    guardrails_applied: tuple[str, ...]
+    effects: Mapping[str, Any] | None
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Trial:
+        """From the answer to a dry run."""
+        if raw["dryRun"] is not True:
+            raise ValueError("no dry run")
+        return cls(
+            allowed=raw["allowed"],
+            rule=raw.get("rule"),
+            reason=raw.get("reason"),
+            guardrails_applied=tuple(raw["guardrailsApplied"]),
+            effects=raw.get("effects"),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """The freeze switch of the service, or of one wallet."""
+
+    frozen: bool
+    wallet_id: str | None
+    reason: str | None
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Switch:
+        """From the answer of `POST /freeze` and `POST /unfreeze`."""
+        return cls(raw["frozen"], raw["walletId"], raw.get("reason"), raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An entry of the audit log; `timestamp` and `hash` only where it was read from the log."""
+
+    seq: int
+    kind: str
+    data: Mapping[str, Any]
+    timestamp: datetime | None
+    hash: str | None
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Event:
+        """From an entry of `GET /audit`, or of the stream, which has `seq`, `event`, `data`."""
+        written = raw.get("timestamp")
+        return cls(
+            seq=raw["seq"],
+            kind=raw["event"],
+            data=raw["data"],
+            timestamp=None if written is None else moment(written),
+            hash=raw.get("hash"),
+            raw=raw,
+        )
+
+
+def moment(text: str) -> datetime:
+    """An ISO 8601 time of the service."""
+    return datetime.fromisoformat(text)
+
+
+def decimal(value: Any) -> Decimal:
+    """A JSON number, or its text; the contract has both."""
+    return Decimal(value if isinstance(value, Decimal | int | str) else str(value))

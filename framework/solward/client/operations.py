@@ -1,0 +1,157 @@
+"""What a wallet can do with money: one method a money route."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from solward.client.exact import Amount, given, number, optional
+
+T = TypeVar("T")
+
+Pay: TypeAlias = Callable[[str, str, Mapping[str, Any], str | None], Awaitable[T]]
+
+
+class Operations(Generic[T]):
+    """Money calls, answered with what became of each (`Transaction`), or would (`Trial`).
+
+    Amounts are whole units, SOL or tokens, as `Decimal`, `int` or `str`; a float is a
+    `TypeError`. Tokens are mint addresses, or symbols known on the network. Every call makes an
+    Idempotency-Key unless it is given one, and keeps it where a lost connection makes it ask
+    again, so that it pays once.
+
+    Raises:
+        Refused: a guardrail blocked it, or it failed; the message says why.
+        BadRequest: a field is wrong; the message names it.
+        Unreachable: no answer came; where money may have moved, the error has the key.
+        ClientError: anything else that the service refuses.
+    """
+
+    def __init__(self, pay: Pay[T]) -> None:
+        self._pay = pay
+
+    async def transfer(
+        self, wallet_id: str, *, to: str, amount: Amount, idempotency_key: str | None = None
+    ) -> T:
+        """Send `amount` SOL to the address `to`."""
+        body = {"to": to, "amount": number(amount)}
+        return await self._pay(wallet_id, "transfer", body, idempotency_key)
+
+    async def airdrop(
+        self, wallet_id: str, *, amount: Amount | None = None, idempotency_key: str | None = None
+    ) -> T:
+        """Ask the faucet for `amount` SOL, at most 2 and by default 1; not on mainnet."""
+        body = given(amount=optional(amount))
+        return await self._pay(wallet_id, "airdrop", body, idempotency_key)
+
+    async def swap(
+        self,
+        wallet_id: str,
+        *,
+        input_token: str,
+        output_token: str,
+        amount: Amount,
+        slippage_bps: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> T:
+        """Sell `amount` of the input token; `slippage_bps` is 50 by default, 0.5%."""
+        body = given(
+            input_token=input_token,
+            output_token=output_token,
+            amount=number(amount),
+            slippage_bps=slippage_bps,
+        )
+        return await self._pay(wallet_id, "swap", body, idempotency_key)
+
+    async def launch_token(
+        self,
+        wallet_id: str,
+        *,
+        name: str,
+        symbol: str,
+        decimals: int | None = None,
+        initial_supply: Amount | None = None,
+        idempotency_key: str | None = None,
+    ) -> T:
+        """Make a Token-2022 mint; 9 decimals and 1,000,000 tokens by default."""
+        body = given(
+            name=name,
+            symbol=symbol,
+            decimals=decimals,
+            initial_supply=optional(initial_supply, "initial_supply"),
+        )
+        return await self._pay(wallet_id, "launch-token", body, idempotency_key)
+
+    async def mint_supply(
+        self,
+        wallet_id: str,
+        *,
+        mint: str,
+        amount: Amount,
+        decimals: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> T:
+        """Mint `amount` more tokens; `decimals`, where given, must be the mint's own."""
+        body = given(mint=mint, amount=number(amount), decimals=decimals)
+        return await self._pay(wallet_id, "mint-supply", body, idempotency_key)
+
+    async def revoke_authority(
+        self,
+        wallet_id: str,
+        *,
+        mint: str,
+        authority_type: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> T:
+        """Give up the `mint` (default) or `freeze` authority of a mint, for ever."""
+        body = given(mint=mint, authority_type=authority_type)
+        return await self._pay(wallet_id, "revoke-authority", body, idempotency_key)
+
+    async def burn(
+        self, wallet_id: str, *, mint: str, amount: Amount, idempotency_key: str | None = None
+    ) -> T:
+        """Burn `amount` tokens."""
+        body = {"mint": mint, "amount": number(amount)}
+        return await self._pay(wallet_id, "burn", body, idempotency_key)
+
+    async def close_account(
+        self, wallet_id: str, *, mint: str, idempotency_key: str | None = None
+    ) -> T:
+        """Close the wallet's empty account of a mint; its rent comes back."""
+        return await self._pay(wallet_id, "close-account", {"mint": mint}, idempotency_key)
+
+    async def stake(
+        self,
+        wallet_id: str,
+        *,
+        amount: Amount,
+        validator: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> T:
+        """Stake `amount` SOL, rent included, with a vote account or the network's largest."""
+        body = given(amount=number(amount), validator=validator)
+        return await self._pay(wallet_id, "stake", body, idempotency_key)
+
+    async def unstake(
+        self, wallet_id: str, *, stake_account: str, idempotency_key: str | None = None
+    ) -> T:
+        """Deactivate a stake; it cools down until the epoch's end."""
+        body = {"stakeAccount": stake_account}
+        return await self._pay(wallet_id, "unstake", body, idempotency_key)
+
+    async def withdraw_stake(
+        self, wallet_id: str, *, stake_account: str, idempotency_key: str | None = None
+    ) -> T:
+        """Take back all of an inactive stake."""
+        body = {"stakeAccount": stake_account}
+        return await self._pay(wallet_id, "withdraw-stake", body, idempotency_key)
+
+    async def wrap_sol(
+        self, wallet_id: str, *, amount: Amount, idempotency_key: str | None = None
+    ) -> T:
+        """Turn `amount` SOL into wrapped SOL."""
+        return await self._pay(wallet_id, "wrap-sol", {"amount": number(amount)}, idempotency_key)
+
+    async def unwrap_sol(self, wallet_id: str, *, idempotency_key: str | None = None) -> T:
+        """Turn all wrapped SOL back into SOL."""
+        return await self._pay(wallet_id, "unwrap-sol", {}, idempotency_key)

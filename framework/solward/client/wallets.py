@@ -1,0 +1,154 @@
+"""`client.wallets` and `client.transactions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from solward.client.errors import AmbiguousName, NotFoundError
+from solward.client.http import Http, segment
+from solward.client.models import Balance, Stake, Transaction, Trial, Wallet
+from solward.client.operations import Operations
+
+
+class _Named(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=_Named)
+
+# Shorter beginnings of an id are too easily a slip.
+MIN_ID_PREFIX = 4
+
+
+class Wallets(Operations[Transaction]):
+    """Wallets, and the transactions they make.
+
+    Attributes:
+        dry_run: the same money calls, judged and simulated only; each answers a `Trial`.
+    """
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+        super().__init__(self._make)
+        self.dry_run: Operations[Trial] = Operations(self._try)
+
+    async def list(self) -> tuple[Wallet, ...]:
+        """Every wallet this token may see, oldest first."""
+        return self._http.read_list(Wallet.of, await self._http.get("/wallets"), "wallets")
+
+    async def create(self, name: str | None = None, tags: Sequence[str] = ()) -> Wallet:
+        """A new wallet; its key never leaves the service."""
+        body: dict[str, Any] = {"tags": [*tags]} if tags else {}
+        if name is not None:
+            body["name"] = name
+        made = await self._http.send("POST", "/wallets", body)
+        return self._http.read(lambda raw: Wallet.created(raw, tuple(tags)), made)
+
+    async def get(self, wallet_id: str) -> Wallet:
+        """One wallet by its id; raises `NotFoundError`."""
+        return self._http.read(Wallet.of, await self._http.get(_path(wallet_id)))
+
+    async def find(self, name_or_id: str) -> Wallet:
+        """The wallet with this id, address or unique name, or whose id alone begins so.
+
+        Raises:
+            NotFoundError: there is none.
+            AmbiguousName: there are several.
+        """
+        return found("wallet", name_or_id, await self.list(), lambda each: each.address)
+
+    async def tag(self, wallet_id: str, tags: Sequence[str]) -> Wallet:
+        """Replace its tags."""
+        changed = await self._http.send("PATCH", _path(wallet_id), {"tags": [*tags]})
+        return self._http.read(Wallet.of, changed)
+
+    async def balance(self, wallet_id: str) -> Balance:
+        """What it holds now."""
+        return self._http.read(Balance.of, await self._http.get(_path(wallet_id, "balance")))
+
+    async def limits(self, wallet_id: str) -> Mapping[str, Any]:
+        """Its limits, what is spent, reserved and left of each (docs/rest.md)."""
+        return self._http.read(dict, await self._http.get(_path(wallet_id, "limits")))
+
+    async def stakes(self, wallet_id: str) -> tuple[Stake, ...]:
+        """The stakes it may unstake or withdraw."""
+        raw = await self._http.get(_path(wallet_id, "stakes"))
+        return self._http.read_list(Stake.of, raw, "stakes")
+
+    async def transactions(
+        self, wallet_id: str, limit: int = 50, before: str | None = None
+    ) -> tuple[Transaction, ...]:
+        """Its records, newest first; `before` is the id of a record and gives older ones."""
+        query = {"limit": limit, "before": before}
+        raw = await self._http.get(_path(wallet_id, "transactions"), query)
+        return self._http.read_list(Transaction.of, raw, "transactions")
+
+    async def run_skill(
+        self,
+        wallet_id: str,
+        name: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+    ) -> str:
+        """Run a skill on the wallet and answer its text; money moves once, as with any other call.
+
+        Raises:
+            BadRequest: the parameters do not fit, or the skill says why it cannot.
+            Refused: a guardrail blocked what it wanted, or it failed.
+        """
+        path = f"{_path(wallet_id, 'skills')}/{segment(name, 'name')}"
+        answer = await self._http.pay(path, params or {}, idempotency_key)
+        return self._http.read(lambda raw: str(raw["result"]), answer)
+
+    async def _make(
+        self, wallet_id: str, route: str, body: Mapping[str, Any], key: str | None
+    ) -> Transaction:
+        raw = await self._http.pay(_path(wallet_id, route), body, key)
+        return self._http.read(Transaction.of, raw)
+
+    async def _try(
+        self, wallet_id: str, route: str, body: Mapping[str, Any], key: str | None
+    ) -> Trial:
+        raw = await self._http.pay(_path(wallet_id, route), body, key, dry_run=True)
+        return self._http.read(Trial.of, raw)
+
+
+class Transactions:
+    """The records of all wallets."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    async def list(self, limit: int = 50, before: str | None = None) -> tuple[Transaction, ...]:
+        """Newest first; `before` is the id of a record and gives older ones."""
+        raw = await self._http.get("/transactions", {"limit": limit, "before": before})
+        return self._http.read_list(Transaction.of, raw, "transactions")
+
+
+def found(what: str, wanted: str, named: Sequence[N], also: Callable[[N], str] | None = None) -> N:
+    """The one that `wanted` names: by id, by another unique text, by name, by its id's beginning.
+
+    Raises:
+        NotFoundError, AmbiguousName.
+    """
+    for each in named:
+        if each.id == wanted or (also is not None and also(each) == wanted):
+            return each
+    matches = [each for each in named if each.name == wanted]
+    if not matches and len(wanted) >= MIN_ID_PREFIX:
+        matches = [each for each in named if each.id.startswith(wanted)]
+    if not matches:
+        raise NotFoundError(404, f"No {what} is named {wanted!r}, and none has this id")
+    if len(matches) > 1:
+        ids = ", ".join(each.id for each in matches)
+        raise AmbiguousName(f"{len(matches)} {what}s fit {wanted!r}; use an id: {ids}")
+    return matches[0]
+
+
+def _path(wallet_id: str, *rest: str) -> str:
+    return "/".join(("/wallets", segment(wallet_id, "wallet_id"), *rest))
