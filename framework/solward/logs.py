@@ -15,7 +15,7 @@ import structlog
 from solward.scrub import scrub
 
 # Loggers of libraries that write every request, with its address, at INFO.
-_CHATTY = ("httpx", "httpcore", "httpx2", "httpcore2", "hypercorn.access", "alembic")
+_CHATTY = ("httpx", "httpcore", "httpx2", "httpcore2", "hypercorn.access", "alembic", "mcp")
 
 
 def configure(

@@ -11,6 +11,7 @@ _COMMANDS = {
     "up": ("solward_cli.up:up", "Start everything: ledger, API, and with --demo an agent."),
     "server": ("solward_cli.server:server", "The REST server alone."),
     "localnet": ("solward_cli.localnet:localnet", "A local Solana ledger for any client."),
+    "mcp": ("solward_cli.mcp:mcp", "The skills as tools for MCP hosts, on stdio."),
     "wallet": ("solward_cli.wallet:wallet", "Bring a wallet of your own."),
     "keystore": ("solward_cli.keystore:keystore", "Change the secret that seals the wallets."),
     "audit": ("solward_cli.audit:audit", "Check the log of what was done."),

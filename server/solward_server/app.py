@@ -18,7 +18,8 @@ from solward_server.edge import Edge, key_store
 from solward_server.errors import handle_errors
 from solward_server.json_provider import ExactJSON
 from solward_server.keys import KeyStore
-from solward_server.routes import BLUEPRINTS, PREFIX
+from solward_server.mcp import mount_mcp
+from solward_server.routes import BLUEPRINTS, PREFIX, docs
 
 # The longest a key's last use may be lost when the process is killed.
 KEY_USES_FLUSH_S = 5.0
@@ -43,6 +44,9 @@ def create_app(service: Solward) -> Quart:
     for blueprint in BLUEPRINTS:
         made = blueprint(edge)
         app.register_blueprint(made, url_prefix=PREFIX + (made.url_prefix or ""))
+    app.register_blueprint(docs.description(edge, PREFIX), url_prefix=PREFIX)
+    app.register_blueprint(docs.page())
+    mount_mcp(app, service.settings)
     _protect_answers(app)
 
     @app.while_serving

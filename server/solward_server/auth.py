@@ -107,7 +107,7 @@ def authenticate(app: Quart, keys: KeyStore, secret: str) -> None:
         access = access_of(view)
         if access is Access.PUBLIC:
             return
-        token = _bearer()
+        token = bearer()
         # Header text is Latin-1 by ASGI; encoding it back gives the bytes that were sent.
         given = token.encode("latin-1", "replace")
         if token and hmac.compare_digest(given, expected):
@@ -129,7 +129,8 @@ async def _known(keys: KeyStore, token: str) -> ApiKey:
     return key
 
 
-def _bearer() -> str:
+def bearer() -> str:
+    """The request's token, empty where there is none."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 

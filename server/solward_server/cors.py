@@ -9,6 +9,8 @@ from quart_cors import cors
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _ALLOWED = ("Authorization", "Content-Type", "Idempotency-Key", "Cache-Control", "Last-Event-ID")
+# What MCP clients in a browser send beside it.
+_MCP = ("Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name")
 _EXPOSED = ("Retry-After", "Idempotent-Replayed")
 _MAX_AGE_S = 600
 
@@ -27,7 +29,7 @@ def allow_origins(app: Quart, origins: Sequence[str]) -> None:
     cors(
         app,
         allow_credentials=True,
-        allow_headers=_ALLOWED,
+        allow_headers=_ALLOWED + _MCP,
         allow_methods=_METHODS,
         allow_origin=origins,
         expose_headers=_EXPOSED,

@@ -1,0 +1,45 @@
+"""`solward mcp`: the running service's skills as MCP tools, on standard input and output."""
+
+from __future__ import annotations
+
+import click
+
+from solward_cli.options import log_level_option
+
+
+@click.command()
+@click.option(
+    "--wallet",
+    default=None,
+    help="Name, id or address of the only wallet to act on.  [default: each tool is told one]",
+)
+@click.option(
+    "--url",
+    default=None,
+    help="The service's address.  [default: SOLWARD_API_URL, or API_HOST and API_PORT]",
+)
+@log_level_option
+def mcp(wallet: str | None, url: str | None, log_level: str) -> None:
+    """Serve MCP on standard input and output, for hosts that start it: editors, assistants, agents.
+
+    A client of the running service, with SOLWARD_API_KEY (default: API_SECRET) as its token. It
+    starts without the service, and serves as soon as that does.
+    """
+    import asyncio
+    import signal
+
+    from solward import logs
+    from solward.masking import forget_secrets
+    from solward.settings import Settings
+    from solward_cli.running import refusals
+    from solward_mcp.stdio import serve
+
+    logs.configure(log_level)
+    with refusals():
+        settings = Settings()
+        forget_secrets(Settings)
+        # There is nothing to put in order at the end, and no traceback worth reading.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        asyncio.run(
+            serve(url or settings.client_url, settings.client_token, wallet),
+        )

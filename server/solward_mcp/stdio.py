@@ -1,0 +1,25 @@
+"""MCP on standard input and output."""
+
+from __future__ import annotations
+
+from mcp.server.stdio import stdio_server
+
+from solward.client import SolwardClient
+from solward_mcp.reach import Reach
+from solward_mcp.server import TIMEOUT_S, mcp_server
+
+
+async def serve(url: str, token: str, wallet: str | None) -> None:
+    """Serve the host that started this process until it closes standard input.
+
+    Standard output carries the protocol alone. The service may come and go meanwhile.
+
+    Args:
+        url: the service's address.
+        token: the admin secret or an API key.
+        wallet: id, name or address of the only wallet to act on.
+    """
+    async with SolwardClient(url, token, timeout_s=TIMEOUT_S) as client:
+        server = mcp_server(Reach(client, wallet))
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())

@@ -1,0 +1,71 @@
+"""Tools: the skills the service has at this moment, and one call of one."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from solward.client import ClientError, Skill, Unauthorized, Unreachable
+from solward.errors import InvalidRequest
+from solward_mcp.arguments import BadArgument, exact, idempotency_key, taken_wallet
+from solward_mcp.reach import Reach, WalletChoice
+from solward_mcp.schema import READ, tool_of, wallet_parameter
+
+_FATE_UNKNOWN = ". Look at the wallet's transactions before calling again"
+_WHENCE = ". The token comes from SOLWARD_API_KEY, or API_SECRET"
+
+
+async def listed(reach: Reach) -> types.ListToolsResult:
+    """Every loaded skill as a tool; raises `ClientError`."""
+    skills = await reach.client.skills()
+    one = reach.only is not None
+    return types.ListToolsResult(tools=[tool_of(skill, one_wallet=one) for skill in skills])
+
+
+async def called(
+    reach: Reach, name: str, given: Mapping[str, Any] | None, meta: Mapping[str, Any] | None
+) -> types.CallToolResult:
+    """Run a skill. What the service refuses is an error result in the service's words.
+
+    Raises:
+        MCPError: there is no such tool.
+    """
+    try:
+        skill = await _skill(reach, name)
+        arguments = dict(given or {})
+        wallet = await reach.wallet(taken_wallet(arguments, wallet_parameter(skill)))
+        text = await reach.client.wallets.run_skill(
+            wallet.id,
+            name,
+            exact(arguments, "", money=skill.effects != READ),
+            idempotency_key=idempotency_key(meta) or str(uuid.uuid4()),
+        )
+    except (BadArgument, WalletChoice, InvalidRequest) as error:
+        return _result(str(error), failed=True)
+    except ClientError as error:
+        return _result(told(error), failed=True)
+    return _result(text)
+
+
+def told(error: ClientError) -> str:
+    """What a refusal says, with what its reader can do about it."""
+    if isinstance(error, Unreachable) and error.idempotency_key is not None:
+        return str(error) + _FATE_UNKNOWN
+    return str(error) + _WHENCE if isinstance(error, Unauthorized) else str(error)
+
+
+async def _skill(reach: Reach, name: str) -> Skill:
+    skills = {skill.name: skill for skill in await reach.client.skills()}
+    if name not in skills:
+        raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {name}")
+    return skills[name]
+
+
+def _result(text: str, *, failed: bool = False) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)], is_error=failed
+    )
