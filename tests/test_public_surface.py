@@ -20,8 +20,8 @@ SURFACE = """
     SwapTransaction TokenBalance TokenHolding ToolCall ToolDefinition TransactionEffects TransactionError TransactionFailed
     TransactionRecord TransactionStatus TransactionType Usage VenueContext VenueSpec
     WRAPPED_SOL_MINT
-    __version__ associated_account_size format_amount format_sol from_units hookimpl lamports_to_sol read_mint
-    sol_to_lamports to_units
+    __version__ associated_account_size format_amount format_sol from_units hookimpl json_safe lamports_to_sol
+    read_mint sol_to_lamports to_units tool_definitions
 """
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from solward.dialects import json_safe, tool_definitions
 from solward.errors import (
     GuardrailBlocked,
     InvalidRequest,
@@ -104,10 +105,12 @@ __all__ = [
     "format_sol",
     "from_units",
     "hookimpl",
+    "json_safe",
     "lamports_to_sol",
     "read_mint",
     "sol_to_lamports",
     "to_units",
+    "tool_definitions",
 ]
 
 _AT_FIRST_USE = {

@@ -8,12 +8,19 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from solward import Completion, CompletionRequest, ProviderContext, ProviderError, Usage
+from solward import (
+    Completion,
+    CompletionRequest,
+    ProviderContext,
+    ProviderError,
+    Usage,
+    json_safe,
+    tool_definitions,
+)
 from solward_plugins.llm.answer import completion_of, piece_of
 from solward_plugins.llm.failures import Failure, failure_of, too_late, unusable
 from solward_plugins.llm.library import library
 from solward_plugins.llm.retries import PATIENCE, Patience, retried
-from solward_plugins.llm.tools import definitions, json_safe
 from solward_plugins.llm.usage import usage_of
 from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor
 
@@ -120,7 +127,7 @@ def arguments(
     if "reasoningEffort" in options:
         asked["reasoning_effort"] = options["reasoningEffort"]
     if request.tools:
-        asked["tools"] = definitions(request.tools, narrow=vendor.narrow_schemas)
+        asked["tools"] = tool_definitions(request.tools, narrow=vendor.narrow_schemas)
     return asked
 
 

@@ -22,7 +22,7 @@ class Vendor:
         address: the vendor's own; always given, so that litellm looks for none in the environment.
         efforts: what the vendor takes as reasoning effort.
         max_temperature: the vendor's own upper limit.
-        narrow_schemas: it takes a part of JSON Schema only (`tools.narrowed`).
+        narrow_schemas: it takes a part of JSON Schema only (`solward.tool_definitions`).
     """
 
     name: str

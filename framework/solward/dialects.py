@@ -1,4 +1,4 @@
-"""Skills as the vendors take them: JSON Schemas copied, trimmed, their lost limits put in words.
+"""Skills as language model vendors take them: schemas copied and trimmed, lost limits in words.
 
 OpenAI, xAI and Anthropic take JSON Schema but for alternatives at its top. Gemini takes a part of
 it: ai.google.dev/api/caching#Schema lists the fields, of which litellm 1.106.2 also drops some.
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from solward import ToolDefinition
+from solward.provider import ToolDefinition
 
 # Refused beside `type: object` at the top of a tool's parameters, by all four vendors.
 _NOT_AT_THE_TOP = frozenset({"allOf", "anyOf", "const", "enum", "not", "oneOf"})
@@ -54,8 +54,14 @@ _WORDS = {
 }
 
 
-def definitions(tools: Iterable[ToolDefinition], *, narrow: bool) -> list[dict[str, Any]]:
-    """The tools in OpenAI's form, which litellm translates; new lists and objects each time."""
+def tool_definitions(
+    tools: Iterable[ToolDefinition], *, narrow: bool = False
+) -> list[dict[str, Any]]:
+    """The tools in OpenAI's form, which litellm translates; new lists and objects each time.
+
+    Args:
+        narrow: in Gemini's part of JSON Schema, as `narrowed` gives it.
+    """
     return [_definition(tool, narrow) for tool in tools]
 
 
