@@ -27,6 +27,8 @@ class SkillSpec:
         parameters: JSON Schema 2020-12 of an object with `additionalProperties: false`.
         effects: READ or SPEND.
         timeout_s: seconds before the skill is cancelled; 0 < timeout_s <= 600.
+        examples: parameters that work on a new test wallet that holds 10 SOL, each valid by
+            `parameters`. The conformance kit runs them; they need no preparation.
     """
 
     name: str
@@ -34,3 +36,4 @@ class SkillSpec:
     parameters: Mapping[str, Any]
     effects: Effects = Effects.READ
     timeout_s: float = 60.0
+    examples: tuple[Mapping[str, Any], ...] = ()

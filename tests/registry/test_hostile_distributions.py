@@ -108,6 +108,16 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
         skill_source("evil", description="'x' * 1025"),
     ),
     "a timeout of 0": ("bad_contract", "timeout_s", skill_source("evil", timeout_s="0")),
+    "an example that does not fit": (
+        "bad_contract",
+        "examples[0]: unknown field 'a'",
+        skill_source("evil", examples="({'a': 1},)"),
+    ),
+    "examples that are no tuple": (
+        "bad_contract",
+        "examples must be a tuple",
+        skill_source("evil", examples="[{}]"),
+    ),
     "a timeout of 601": ("bad_contract", "timeout_s", skill_source("evil", timeout_s="601")),
     "no number as timeout": (
         "bad_contract",

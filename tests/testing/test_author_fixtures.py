@@ -22,8 +22,7 @@ from solward import (
     hookimpl,
 )
 from solward.localnet.node import Localnet
-from solward.testing.scripted import ScriptedProvider
-from solward.testing.stand import Stand, TestWallet
+from solward.testing import ScriptedProvider, Stand, TestWallet
 
 STRANGER = "11111111111111111111111111111112"
 

@@ -12,8 +12,10 @@ import pluggy
 from solders.pubkey import Pubkey
 
 from solward import hookspecs
+from solward.errors import InvalidRequest
 from solward.provider import ProviderSpec
 from solward.registry.discovery import GUARDRAILS, PROVIDERS, SKILLS, VENUES
+from solward.registry.params import Parameters
 from solward.registry.problems import ProblemCode, Rejected, described
 from solward.settings import lent_to_providers
 from solward.skill import Effects, SkillSpec
@@ -128,6 +130,17 @@ def check_skill(spec: SkillSpec) -> None:
     known = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if not known or not math.isfinite(timeout) or not 0 < timeout <= MAX_TIMEOUT_S:
         raise _broken(f"timeout_s must be more than 0 and at most {MAX_TIMEOUT_S:g} seconds")
+
+
+def check_examples(spec: SkillSpec, parameters: Parameters) -> None:
+    """Raises `Rejected`, naming the first example that does not fit the skill's schema."""
+    if not isinstance(spec.examples, tuple):
+        raise _broken("examples must be a tuple of parameter objects")
+    for at, example in enumerate(spec.examples):
+        try:
+            parameters.validate(example)
+        except InvalidRequest as error:
+            raise _broken(f"examples[{at}]: {error}") from None
 
 
 def check_provider(spec: ProviderSpec) -> None:

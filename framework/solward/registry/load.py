@@ -15,6 +15,7 @@ from solward.guardrails import ExtraRule
 from solward.provider import ProviderSpec
 from solward.registry.contain import contained_call
 from solward.registry.contract import (
+    check_examples,
     check_hooks,
     check_provider,
     check_skill,
@@ -131,11 +132,13 @@ def _skill(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedSkill:
     spec = declared("skill_spec", call, SkillSpec, candidate.name)
     check_skill(spec)
     schema = checked_schema(spec.parameters)
+    parameters = Parameters(schema)
+    check_examples(spec, parameters)
     return LoadedSkill(
         replace(spec, parameters=schema),
         candidate.distribution,
         candidate.version,
-        Parameters(schema),
+        parameters,
         manager.bind("skill_execute", plugin),
     )
 

@@ -1,1 +1,31 @@
-"""What a plugin author tests with: a pytest plugin (`plugin`) and the conformance kit."""
+"""What a plugin author tests with: fixtures of the pytest plugin (`plugin`), the service they stand
+on, a scripted provider, and the conformance kit (`conformance`).
+
+Imported at first use: pytest loads this package in every run of an environment that has Solward.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from solward.testing.asking import provider_request
+    from solward.testing.scripted import ScriptedProvider
+    from solward.testing.stand import Stand, TestWallet, open_stand
+
+__all__ = ["ScriptedProvider", "Stand", "TestWallet", "open_stand", "provider_request"]
+
+_AT_FIRST_USE = {
+    "ScriptedProvider": "solward.testing.scripted",
+    "Stand": "solward.testing.stand",
+    "TestWallet": "solward.testing.stand",
+    "open_stand": "solward.testing.stand",
+    "provider_request": "solward.testing.asking",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _AT_FIRST_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_AT_FIRST_USE[name]), name)

@@ -38,6 +38,7 @@ def skill_spec() -> SkillSpec:
         },
         effects=Effects.SPEND,
         timeout_s=120.0,
+        examples=({}, {"amount": 2}),
     )
 
 

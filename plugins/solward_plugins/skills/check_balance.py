@@ -16,6 +16,7 @@ def skill_spec() -> SkillSpec:
             "Read the wallet's SOL balance and token holdings. Use it before a swap or a transfer."
         ),
         parameters={"type": "object", "properties": {}, "additionalProperties": False},
+        examples=({},),
     )
 
 

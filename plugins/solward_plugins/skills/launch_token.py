@@ -52,6 +52,7 @@ def skill_spec() -> SkillSpec:
         },
         effects=Effects.SPEND,
         timeout_s=120.0,
+        examples=({"name": "Example", "symbol": "EX", "decimals": 6, "initialSupply": 1000},),
     )
 
 

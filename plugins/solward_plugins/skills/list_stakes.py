@@ -24,6 +24,7 @@ def skill_spec() -> SkillSpec:
             " deactivating or inactive), and what can be done with each."
         ),
         parameters={"type": "object", "properties": {}, "additionalProperties": False},
+        examples=({},),
     )
 
 

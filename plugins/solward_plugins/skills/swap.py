@@ -50,6 +50,10 @@ def skill_spec() -> SkillSpec:
         },
         effects=Effects.SPEND,
         timeout_s=120.0,
+        examples=(
+            {"inputToken": "SOL", "outputToken": "USDC", "amount": 1},
+            {"inputToken": "SOL", "outputToken": "USDC", "amount": 1, "slippageBps": 100},
+        ),
     )
 
 

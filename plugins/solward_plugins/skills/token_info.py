@@ -41,6 +41,7 @@ def skill_spec() -> SkillSpec:
             "required": ["token"],
             "additionalProperties": False,
         },
+        examples=({"token": "USDC"},),
     )
 
 

@@ -46,6 +46,7 @@ def skill_spec() -> SkillSpec:
         },
         effects=Effects.SPEND,
         timeout_s=120.0,
+        examples=({"to": "11111111111111111111111111111112", "amount": 1},),
     )
 
 

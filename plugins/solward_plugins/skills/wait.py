@@ -25,6 +25,7 @@ def skill_spec() -> SkillSpec:
             "additionalProperties": False,
         },
         timeout_s=5.0,
+        examples=({}, {"reason": "The price is falling."}),
     )
 
 

@@ -31,6 +31,7 @@ def skill_spec() -> SkillSpec:
         },
         effects=Effects.SPEND,
         timeout_s=120.0,
+        examples=({"amount": 1},),
     )
 
 
