@@ -66,10 +66,10 @@ def new(name: str, directory: Path | None, kind: str) -> None:
     from solward_cli.running import refuse
 
     folder = Path(name) if directory is None else directory
-    problem = _wrong_name(name) or _wrong_folder(folder) or _taken(name, KINDS[kind])
-    if problem is not None:
-        refuse(problem)
     try:
+        problem = _wrong_name(name) or _wrong_folder(folder) or _taken(name, KINDS[kind])
+        if problem is not None:
+            refuse(problem)
         create(name, KINDS[kind], folder)
     except OSError as error:
         refuse(f"{folder} cannot be made: {error.strerror or error}")
@@ -154,7 +154,7 @@ def _wrong_name(name: str) -> str | None:
             f"characters, a letter first; got {name[: 2 * MAX_NAME]!r}"
         )
     if keyword.iskeyword(name) or name in sys.stdlib_module_names:
-        return f"{name} is a word or a module of Python's own; choose another name"
+        return f"{name} is a module or a word of Python; choose another name"
     return None
 
 

@@ -39,15 +39,17 @@ class Service:
             "MAX_TRANSACTIONS_PER_MINUTE": "100000",
         } | environment
         self.process: subprocess.Popen[bytes] | None = None
+        self.python = sys.executable
+        self.starting = ("server", "start")
 
     def start(self, armed: str | None = None) -> Service:
         """Start and wait until it serves."""
-        command = [sys.executable, "-m", "solward_cli"]
+        command = [self.python, "-m", "solward_cli"]
         if armed is not None:
-            command = [sys.executable, str(ARMED), armed]
+            command = [self.python, str(ARMED), armed]
         log = (self.home.parent / "service.log").open("ab")
         self.process = subprocess.Popen(
-            [*command, "server", "start", "--port", str(self.port)],
+            [*command, *self.starting, "--port", str(self.port)],
             env=self.environment,
             stdout=log,
             stderr=log,

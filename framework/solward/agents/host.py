@@ -60,8 +60,6 @@ class AgentHost(Protocol):
 
 def parts_of(host: AgentHost) -> CycleParts:
     """The parts of a cycle, from a process."""
-    tools = host.registry.tools()
-
     async def newest(wallet_ids: Sequence[str]) -> list[Sequence[TransactionRecord]]:
         async with host.database.read() as connection:
             found = await transaction_store.recent(connection, wallet_ids, RECENT_TRANSACTIONS)
@@ -76,7 +74,7 @@ def parts_of(host: AgentHost) -> CycleParts:
         wallet=host.wallets.get,
         balances=host.balances,
         recent=Batcher(newest),
-        tools=lambda: tools,
+        tools=lambda: host.registry.tools(),
         provider=lambda agent: completer(host, agent),
         run_skill=host.run_skill,
         spends=spends,
@@ -103,7 +101,11 @@ def installed(host: AgentHost, agent: Agent) -> LoadedProvider:
     """An agent's provider; raises `ProviderError` when it is not installed."""
     loaded = host.registry.providers.get(agent.llm_provider)
     if loaded is None:
-        raise ProviderError(f"The provider {agent.llm_provider!r} is not installed")
+        raise ProviderError(
+            f"The provider {agent.llm_provider!r} is not loaded: install its plugin"
+            " (`solward plugins list` says what is left out and why),"
+            " or give the agent another llmProvider"
+        )
     return loaded
 
 

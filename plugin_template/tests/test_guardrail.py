@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+from solward import Intent, TransactionEffects
+from solward.testing import conformance
+
+from solward_plugin_template import guardrail
+
+test_it_conforms = conformance.guardrail_test(guardrail)
+
+WALLET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+
+
+def judged(type: str, declared: int, found: int) -> str | None:
+    intent = Intent(type, WALLET, lamports_out=declared)
+    effects = TransactionEffects(lamports_out=found, fee_lamports=5_000)
+    return guardrail.guardrail_check(intent, effects)
+
+
+@pytest.mark.parametrize(("declared", "found"), [(600_000_000, 0), (0, 600_000_000)])
+def test_a_large_transfer_is_refused_as_declared_and_as_found(declared: int, found: int) -> None:
+    refusal = judged("transfer", declared, found)
+    assert refusal == "a transfer may be at most 0.5 SOL, and this is 0.6 SOL"
+
+
+def test_what_is_within_the_limit_or_no_transfer_is_left_to_the_other_rules() -> None:
+    assert judged("transfer", 500_000_000, 500_000_000) is None
+    assert judged("stake", 600_000_000, 600_000_000) is None
