@@ -139,10 +139,15 @@ class Registry:
     venues: Mapping[str, LoadedVenue]
     guardrails: tuple[ExtraRule, ...]
     problems: tuple[Problem, ...]
+    _tools: tuple[ToolDefinition, ...] = field(init=False, repr=False, compare=False)
 
-    def tools(self) -> tuple[ToolDefinition, ...]:
-        """Every skill as a model sees it."""
-        return tuple(
+    def __post_init__(self) -> None:
+        tools = tuple(
             ToolDefinition(skill.spec.name, skill.spec.description, skill.spec.parameters)
             for skill in self.skills.values()
         )
+        object.__setattr__(self, "_tools", tools)
+
+    def tools(self) -> tuple[ToolDefinition, ...]:
+        """Every skill as a model sees it; made once, for all agents."""
+        return self._tools
