@@ -55,16 +55,8 @@ def test_every_problem_code_is_documented() -> None:
     ]
 
 
-async def test_the_first_plugin_of_the_documentation_works(shelf: Shelf) -> None:
-    source, _ = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
-    shelf.install("my-plugin", {"greet": source})
-    registry = load_registry(entry_points=shelf.entry_points())
-    assert not registry.problems
-    assert registry.skills["greet"].validate({}) == {"name": "world"}
-
-
 async def test_the_provider_of_the_documentation_works(shelf: Shelf) -> None:
-    _, source = re.findall(r"```python\n(.*?)```", PLUGINS, re.DOTALL)
+    source = (DOCS.parent / "examples/http_provider/mine.py").read_text()
     shelf.install("my-plugin", {"mine": source}, "solward.providers")
     provider = load_registry(entry_points=shelf.entry_points()).providers["mine"]
     answers = {"text": "Wait.", "status": 200}

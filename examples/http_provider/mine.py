@@ -1,0 +1,30 @@
+"""mine: a model server with one call, as a provider."""
+
+import httpx
+
+from solward import Completion, ProviderError, ProviderSpec, hookimpl
+
+
+@hookimpl
+def provider_spec() -> ProviderSpec:
+    return ProviderSpec(
+        name="mine",
+        default_model="mine-1",
+        options={"type": "object", "properties": {}, "additionalProperties": False},
+        secret_env="MINE_API_KEY",
+        base_url_env="MINE_BASE_URL",
+    )
+
+
+@hookimpl
+async def provider_complete(request, options, context) -> Completion:
+    asked = {"model": request.model, "system": request.system}
+    asked["said"] = [message.content for message in request.messages]
+    headers = {"Authorization": f"Bearer {context.secret}"}
+    try:
+        async with httpx.AsyncClient(headers=headers, timeout=60) as client:
+            response = await client.post(f"{context.base_url}/complete", json=asked)
+            response.raise_for_status()
+    except httpx.HTTPError:
+        raise ProviderError("mine did not answer; check MINE_BASE_URL", retryable=True) from None
+    return Completion(response.json()["text"])
