@@ -23,7 +23,8 @@
     ├── PluginError                a built-in plugin is broken; carries the problem
     ├── HomeLocked                 another process owns this SOLWARD_HOME
     └── StoreError                 the database refused or is not at this version
-        └── AuditBroken            the audit log was tampered with
+        ├── AuditBroken            the audit log was tampered with
+        └── BackupError            a backup cannot be made, read or restored
 
 Anything else that escapes is a bug: it is logged with its traceback and shown to callers and
 models as an internal error without its text.
@@ -175,3 +176,7 @@ class StoreError(SolwardError):
 
 class AuditBroken(StoreError):
     """The audit log was tampered with; the message says where."""
+
+
+class BackupError(StoreError):
+    """A backup cannot be made, read or restored; never carries what is in it."""

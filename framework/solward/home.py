@@ -12,7 +12,7 @@ from pathlib import Path
 
 from solward.errors import ConfigError, HomeLocked
 
-_LOCK_NAME = "solward.lock"
+LOCK_NAME = "solward.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Home:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.chmod(0o700)
-            descriptor = os.open(path / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ConfigError(f"SOLWARD_HOME {path} cannot be used: {error.strerror}") from None
         try:

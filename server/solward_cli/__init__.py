@@ -14,6 +14,8 @@ _COMMANDS = {
     "mcp": ("solward_cli.mcp:mcp", "The skills as tools for MCP hosts, on stdio."),
     "wallet": ("solward_cli.wallet:wallet", "Bring a wallet of your own."),
     "keystore": ("solward_cli.keystore:keystore", "Change the secret that seals the wallets."),
+    "backup": ("solward_cli.backup:backup", "Everything of this home in one sealed file."),
+    "restore": ("solward_cli.backup:restore", "Bring a backup into an empty home."),
     "audit": ("solward_cli.audit:audit", "Check the log of what was done."),
     "config": ("solward_cli.config:config", "What the environment configures."),
     "plugins": ("solward_cli.plugins:plugins", "Skills, providers and venues that are installed."),

@@ -72,10 +72,10 @@ class Database:
             ConfigError: the URL names no database that is supported.
             StoreError: there is none.
         """
-        parsed = _parse(url, home)
-        if parsed.get_backend_name() == "sqlite":
-            if not Path(str(parsed.database)).is_file():
-                raise StoreError(f"There is no database at {parsed.database}")
+        parsed, file = _parse(url, home), database_file(url, home)
+        if file is not None:
+            if not file.is_file():
+                raise StoreError(f"There is no database at {file}")
             readers = _sqlite_engine(parsed, 1, writer=False)
             event.listen(readers.sync_engine, "connect", _only_read)
         else:
@@ -186,6 +186,16 @@ async def _finish(work: Coroutine[Any, Any, None]) -> None:
         if not task.cancelled():
             task.exception()
         raise
+
+
+def database_file(url: str | SecretStr | None, home: Path) -> Path | None:
+    """The SQLite file `Database.open` would open, None where a server holds the data.
+
+    Raises:
+        ConfigError: the URL names no database that is supported.
+    """
+    parsed = _parse(url, home)
+    return Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
 
 
 def _parse(url: str | SecretStr | None, home: Path) -> URL:

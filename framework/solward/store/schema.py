@@ -27,6 +27,11 @@ async def upgrade(connection: AsyncConnection) -> None:
     await connection.run_sync(_upgrade)
 
 
+async def revision(connection: AsyncConnection) -> str | None:
+    """The revision a database is at, None where it has none."""
+    return (await connection.execute(select(_VERSIONS.c.version_num))).scalar()
+
+
 def _upgrade(connection: Connection) -> None:
     tables = set(inspect(connection).get_table_names())
     versions = (

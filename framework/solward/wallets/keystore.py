@@ -39,7 +39,7 @@ class Keystore:
         async with database.read() as connection:
             rows = await store.keystore_rows(connection)
         if rows:
-            opened = cls(database, await keyring.unlock(source, _row_of(rows[0])))
+            opened = cls(database, await keyring.unlock(source, keystore_row(rows[0])))
             try:
                 await opened._finish_rotation()
             except KeystoreError as error:
@@ -110,7 +110,8 @@ def envelope_of(row: Mapping[str, Any]) -> Envelope:
     )
 
 
-def _row_of(fields: Mapping[str, Any]) -> KeystoreRow:
+def keystore_row(fields: Mapping[str, Any]) -> KeystoreRow:
+    """A KEK version from its row; raises `KeystoreError` where it is damaged."""
     if not isinstance(fields["kdf"], dict):
         raise KeystoreError("The keystore's parameters are damaged")
     return KeystoreRow(int(fields["kek_version"]), fields["kdf"], bytes(fields["verifier"]))

@@ -1,0 +1,181 @@
+"""`solward backup`, `solward backup verify` and `solward restore`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from solward.backup import Manifest
+    from solward.settings import Settings
+
+MIN_PASSPHRASE = 8
+_MAX_FILE_BYTES = 4096
+
+_passphrase_file = click.option(
+    "--passphrase-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    help="Read the passphrase from this file's first line instead of asking; mode 0600.",
+)
+
+
+class _BackupGroup(click.Group):
+    """`backup FILE` makes one; other words are commands. A file of such a name is `./verify`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["create", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_BackupGroup)
+def backup() -> None:
+    """Put everything of SOLWARD_HOME into one sealed file, also while the service runs.
+
+    \b
+    solward backup [--passphrase-file FILE] FILE
+    solward backup verify [--passphrase-file FILE] FILE
+    """
+
+
+@backup.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@_passphrase_file
+def create(file: Path, passphrase_file: Path | None) -> None:
+    """Back up database, key file and local ledger of SOLWARD_HOME to FILE."""
+    import asyncio
+
+    from solward.backup import create_backup
+    from solward_cli.running import refusals
+
+    settings = _settings()
+    with refusals():
+        passphrase = _passphrase(passphrase_file, new=True)
+        manifest = asyncio.run(create_backup(settings, file.absolute(), passphrase))
+    click.echo(f"Backup:  {file} ({file.stat().st_size:,} bytes)")
+    _describe(manifest)
+    if manifest.keystore == "passphrase":
+        click.echo("The keystore's own passphrase is not in it: keep it elsewhere.")
+    elif manifest.wallets and "keystore.key" not in manifest.files:
+        click.echo(
+            "The keystore's key comes from a descriptor and is not in it: keep it elsewhere."
+        )
+    click.echo(f"Now see that it can be restored: solward backup verify {file}")
+
+
+@backup.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_passphrase_file
+def verify(file: Path, passphrase_file: Path | None) -> None:
+    """Do the restore drill with FILE in a temporary folder; nothing is kept of it."""
+    import asyncio
+
+    from solward.backup import verify_backup
+    from solward_cli.running import refusals
+
+    settings = _settings()
+    with refusals():
+        passphrase = _passphrase(passphrase_file)
+        asked = verify_backup(settings, file.absolute(), passphrase, _keystore(settings))
+        restored = asyncio.run(asked)
+    _describe(restored.manifest)
+    _proved(restored.keys, restored.manifest)
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_passphrase_file
+def restore(file: Path, passphrase_file: Path | None) -> None:
+    """Restore FILE into an empty SOLWARD_HOME, once every key in it was opened."""
+    import asyncio
+
+    from solward.backup import restore_backup
+    from solward_cli.running import refusals
+
+    settings = _settings()
+    with refusals():
+        passphrase = _passphrase(passphrase_file)
+        asked = restore_backup(settings, file.absolute(), passphrase, _keystore(settings))
+        restored = asyncio.run(asked)
+    click.echo(f"Home:    {settings.solward_home}")
+    _describe(restored.manifest)
+    _proved(restored.keys, restored.manifest)
+    if restored.manifest.network != settings.solana_network:
+        click.echo(
+            f"Notice: its transactions are on {restored.manifest.network}, and this environment"
+            f" is set to {settings.solana_network}; set SOLANA_RPC_URL and SOLANA_NETWORK first."
+        )
+
+
+def _settings() -> Settings:
+    from solward.masking import forget_secrets
+    from solward.settings import Settings
+    from solward.wallets.hardening import forbid_core_dumps
+    from solward_cli.running import refusals
+
+    forbid_core_dumps()
+    with refusals():
+        settings = Settings()
+        forget_secrets(Settings)
+    return settings
+
+
+def _passphrase(file: Path | None, *, new: bool = False) -> str:
+    """The backup's passphrase, asked for, twice where it is new; raises `BackupError`."""
+    from solward.errors import BackupError
+
+    if file is None:
+        given = str(click.prompt("Backup passphrase", hide_input=True, confirmation_prompt=new))
+    else:
+        given = _first_line(file)
+    if new and len(given) < MIN_PASSPHRASE:
+        raise BackupError(f"The passphrase must have at least {MIN_PASSPHRASE} characters")
+    return given
+
+
+def _first_line(path: Path) -> str:
+    import os
+    import stat
+
+    from solward.errors import BackupError
+
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise BackupError(
+                    f"The passphrase file {path} is open to other users; run: chmod 600 {path}"
+                )
+            line = file.read(_MAX_FILE_BYTES).partition(b"\n")[0]
+            return line.removesuffix(b"\r").decode()
+    except OSError as error:
+        reason = error.strerror
+        raise BackupError(f"The passphrase file {path} cannot be read: {reason}") from None
+    except UnicodeDecodeError:
+        raise BackupError(f"The passphrase file {path} must be UTF-8 text") from None
+
+
+def _keystore(settings: Settings) -> Callable[[], str]:
+    """The keystore's own passphrase, where it has one: as the service gets it, or asked for."""
+
+    def ask() -> str:
+        if settings.keystore_passphrase is not None:
+            return settings.keystore_passphrase.get_secret_value()
+        return str(click.prompt("Keystore passphrase", hide_input=True))
+
+    return ask
+
+
+def _describe(manifest: Manifest) -> None:
+    click.echo(f"Made:    {manifest.created} by Solward {manifest.version}")
+    click.echo(f"Network: {manifest.network}")
+    click.echo(f"Holds:   {', '.join(manifest.files)}")
+
+
+def _proved(keys: int, manifest: Manifest) -> None:
+    click.echo(f"{keys} of {len(manifest.wallets)} keys open and match")
