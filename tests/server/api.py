@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from quart import Quart
+from tests.server.described import described
 
 from solward import jsontext
 from solward.service import Solward
@@ -63,7 +64,12 @@ class Api:
             data = jsontext.dumps(body).encode()
         client = self.app.test_client()
         response = await client.open(f"/api/v1{path}", method=method, headers=sent, data=data)
-        return Answer(response.status_code, response.headers, (await response.get_data()).decode())
+        text = (await response.get_data()).decode()
+        kind = response.headers.get("Content-Type", "")
+        described(self.app, self.service).check(
+            method, f"/api/v1{path}", data, response.status_code, kind, text
+        )
+        return Answer(response.status_code, response.headers, text)
 
     async def get(self, path: str, **options: Any) -> Answer:
         return await self.call("GET", path, **options)

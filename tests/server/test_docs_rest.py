@@ -13,7 +13,7 @@ from solward_server.auth import access_of
 PAGE = (Path(__file__).parents[2] / "docs" / "rest.md").read_text()
 FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 SHELL = "".join(text for language, text in FENCED if not language)
-ROWS = re.findall(r"^\| `([A-Z]+ /[\w/:-]+)` \| (\w+) \| \[[\w ]+\]\(#([\w-]+)\) \|$", PAGE, re.M)
+ROWS = re.findall(r"^\| `([A-Z]+ /[\w/:.-]+)` \| (\w+) \| \[[\w ]+\]\(#([\w-]+)\) \|$", PAGE, re.M)
 DOCUMENTED = {route: access for route, access, _ in ROWS}
 PREFIX = "/api/v1"
 
@@ -22,6 +22,8 @@ def served(api: Api) -> dict[str, str]:
     """Each route as the page writes it, `:id` and `:name`, and who may call it."""
     found = {}
     for rule in api.app.url_map.iter_rules():
+        if not rule.rule.startswith(PREFIX):
+            continue
         path = re.sub(r"<\w+_id>", ":id", rule.rule.removeprefix(PREFIX)).replace("<name>", ":name")
         access = access_of(api.app.view_functions[rule.endpoint])
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
@@ -33,7 +35,7 @@ def called() -> set[str]:
     """Method and path of every curl on the page, its ids written as in the table."""
     found = set()
     for command in re.split(r"^curl ", SHELL, flags=re.MULTILINE)[1:]:
-        (path,) = re.findall(r"\$B(/[\w/$-]+)", command)
+        (path,) = re.findall(r"\$B(/[\w/$.-]+)", command)
         path = re.sub(r"\$(WALLET|AGENT|KEY)", ":id", path)
         path = re.sub(r"/skills/\w+$", "/skills/:name", path)
         method = re.search(r"-X (\w+)", command)

@@ -1,0 +1,56 @@
+"""Which answer's id another operation takes: what makes the description walkable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Where an id is found: operation, the path parameter it names, and where it stands.
+_SOURCES = (
+    ("createWallet", "walletId", "$response.body#/walletId"),
+    ("createAgent", "agentId", "$response.body#/id"),
+    ("createKey", "keyId", "$response.body#/id"),
+)
+# What one operation makes another takes in its body, on the same wallet: both operations, the
+# field's name, which both have, and what else the body needs.
+_BODIES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    ("launchToken", "mintSupply", "mint", {"amount": 1}),
+    (
+        "launchToken",
+        "transferToken",
+        "mint",
+        {"to": "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g", "amount": 1},
+    ),
+    ("launchToken", "burn", "mint", {"amount": 1}),
+    ("launchToken", "revokeAuthority", "mint", {}),
+    ("launchToken", "closeAccount", "mint", {}),
+    ("stake", "unstake", "stakeAccount", {}),
+    ("unstake", "withdrawStake", "stakeAccount", {}),
+)
+
+
+def add_links(paths: dict[str, dict[str, Any]]) -> None:
+    """Write the links into the operations of `paths`."""
+    operations = {
+        operation["operationId"]: operation
+        for path in paths.values()
+        for operation in path.values()
+    }
+    for source, parameter, expression in _SOURCES:
+        for name, target in operations.items():
+            taken = {each["name"] for each in target.get("parameters", ()) if each["in"] == "path"}
+            if parameter in taken:
+                _link(operations[source], name, {"parameters": {parameter: expression}})
+    for source, target_name, field, rest in _BODIES:
+        _link(
+            operations[source],
+            target_name,
+            {
+                "parameters": {"walletId": "$request.path.walletId"},
+                "requestBody": {field: f"$response.body#/{field}"} | rest,
+            },
+        )
+
+
+def _link(source: dict[str, Any], target: str, link: dict[str, Any]) -> None:
+    links = source["responses"]["200"].setdefault("links", {})
+    links[target] = {"operationId": target} | link

@@ -1,0 +1,64 @@
+"""What routes take in the path, the query and headers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from solward.events import EventKind
+from solward_server.openapi.schema import Schema, array, choice, flag, identifier, text, whole
+
+Parameter = dict[str, Any]
+
+# Examples are of the documented wallet, agent and key throughout.
+WALLET = "e05136c2-0095-4472-9b84-19b9e354eeee"
+AGENT = "b9f18163-42c5-477e-9824-368184e65079"
+KEY = "07e36977-7335-4ac1-bc2f-a8d680f0aec2"
+
+
+def _parameter(place: str, name: str, schema: Schema, **more: Any) -> Parameter:
+    description = schema["description"]
+    given = {key: value for key, value in schema.items() if key != "description"}
+    return {"name": name, "in": place, "description": description, "schema": given} | more
+
+
+def _path(name: str, schema: Schema, example: str) -> Parameter:
+    return _parameter("path", name, schema, required=True, example=example)
+
+
+def query(name: str, schema: Schema, **more: Any) -> Parameter:
+    """An optional field of the query."""
+    return _parameter("query", name, schema, **more)
+
+
+WALLET_ID = _path("walletId", identifier("The wallet."), WALLET)
+AGENT_ID = _path("agentId", identifier("The agent."), AGENT)
+KEY_ID = _path("keyId", identifier("The key."), KEY)
+
+LIMIT = query("limit", whole("How many at most.", 1, 500, default=50))
+MEMORY_LIMIT = query("limit", whole("How many at most.", 1, 100, default=100))
+BEFORE_RECORD = query("before", identifier("A record's id: only older ones."))
+BEFORE_CYCLE = query("before", whole("A cycle: only older ones.", 1, 2**53))
+BEFORE_ENTRY = query("before", whole("A number in the log: only older entries.", 1, 10**18 - 1))
+
+DRY_RUN = query("dryRun", flag("Judge and simulate only; nothing is recorded, reserved or sent."))
+IDEMPOTENCY_KEY = _parameter(
+    "header",
+    "Idempotency-Key",
+    text(
+        "1 to 255 visible ASCII characters. The same key with the same body, however often it is "
+        "sent, makes one transaction; the first answer is given again.",
+        255,
+        pattern="^[!-~]([ -~]*[!-~])?$",
+    ),
+    example="invoice-42",
+)
+
+LAST_EVENT = whole("The number of the last event that was received; 0 replays all.", 0)
+LAST_EVENT_ID = query("lastEventId", LAST_EVENT)
+LAST_EVENT_HEADER = _parameter("header", "Last-Event-ID", LAST_EVENT)
+EVENT_TYPES = query(
+    "types",
+    array(choice("A kind.", *EventKind), "Only these kinds of events.") | {"minItems": 1},
+    style="form",
+    explode=False,
+)

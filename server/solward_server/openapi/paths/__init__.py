@@ -1,0 +1,1 @@
+"""What each route takes and answers, one module a resource."""
