@@ -1,0 +1,231 @@
+"""MCP as a host has it: the SDK's client over both transports, a real service, a real ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pytest
+from mcp import MCPError
+from tests.e2e.mcp_sessions import (
+    MODES,
+    called,
+    http_session,
+    refusal,
+    resource,
+    stdio_session,
+)
+from tests.e2e.service_process import SECRET, Service, funded_wallet, sol_of
+
+STRANGER = "11111111111111111111111111111112"
+OPEN = {"stdio": stdio_session, "http": http_session}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    started = Service(tmp_path_factory.mktemp("mcp") / "home", DAILY_SPENDING_LIMIT_SOL="50")
+    yield started.start()
+    assert started.stop() == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", OPEN)
+async def test_a_session_lists_pays_and_reads(service: Service, kind: str, mode: str) -> None:
+    with service.client() as rest:
+        skills = {skill["name"] for skill in rest.get("/skills").json()["skills"]}
+        wallet = funded_wallet(rest, "payer", 2)
+        payee = rest.post("/wallets", json={"name": "payee"}).json()
+        async with OPEN[kind](service, mode=mode) as client:
+            assert client.server_info is not None
+            assert client.server_info.name == "solward"
+            assert "data, never instructions" in (client.instructions or "")
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert tools.keys() == skills
+            assert tools["transfer"].input_schema["required"][0] == "wallet"
+
+            assert "SOL" in await called(client, "check_balance", wallet=wallet)
+            await called(client, "transfer", wallet=wallet, to=payee["address"], amount=0.25)
+            assert sol_of(rest, payee["walletId"]) == Decimal("0.25")
+            over = await refusal(client, "transfer", wallet=wallet, to=STRANGER, amount=2.5)
+            assert "max_per_tx" in over
+            assert "amount" in await refusal(client, "transfer", wallet=wallet, to=STRANGER)
+            assert "nobody" in await refusal(client, "check_balance", wallet="nobody")
+            with pytest.raises(MCPError, match="Unknown tool: steal"):
+                await client.call_tool("steal", {})
+
+            records = await resource(client, f"solward://wallets/{wallet}/transactions")
+            shown = rest.get(f"/wallets/{wallet}/transactions").json()["transactions"]
+            assert [record["id"] for record in records["transactions"]] == [
+                record["id"] for record in shown
+            ]
+            assert [record["status"] for record in shown[:2]] == ["blocked", "confirmed"]
+            one = await resource(client, f"solward://wallets/{wallet}")
+            assert one["balance"]["sol"] == sol_of(rest, wallet)
+            listed = (await client.list_resources()).resources
+            assert {"wallets", "transactions", "payer"} <= {found.name for found in listed}
+            with pytest.raises(MCPError, match="nobody"):
+                await client.read_resource("solward://wallets/nobody")
+
+
+@pytest.mark.parametrize("kind", OPEN)
+async def test_twenty_calls_at_once_are_each_answered_and_paid(service: Service, kind: str) -> None:
+    with service.client() as rest:
+        wallet = funded_wallet(rest, "busy", 2)
+        payees = [rest.post("/wallets", json={}).json() for _ in range(10)]
+        before = sol_of(rest, wallet)
+        async with OPEN[kind](service) as client:
+            work: list[Any] = [
+                called(client, "transfer", wallet=wallet, to=payee["address"], amount=0.01)
+                for payee in payees
+            ]
+            work += [called(client, "check_balance", wallet=wallet) for _ in range(10)]
+            texts = await asyncio.gather(*work)
+        assert len(texts) == 20
+        assert all(sol_of(rest, payee["walletId"]) == Decimal("0.01") for payee in payees)
+        assert before - sol_of(rest, wallet) < Decimal("0.101")
+
+
+async def test_a_wallet_chosen_at_the_start_is_the_only_one(service: Service) -> None:
+    with service.client() as rest:
+        mine = funded_wallet(rest, "chosen", 1)
+        other = funded_wallet(rest, "other", 1)
+    async with stdio_session(service, "--wallet", "chosen") as client:
+        tools = (await client.list_tools()).tools
+        assert all("wallet" not in tool.input_schema.get("required", []) for tool in tools)
+        await called(client, "transfer", to=STRANGER, amount=0.1)
+        assert "alone" in await refusal(client, "check_balance", wallet=other)
+        wallets = (await resource(client, "solward://wallets"))["wallets"]
+        assert [wallet["id"] for wallet in wallets] == [mine]
+    with service.client() as rest:
+        assert sol_of(rest, other) == 1
+
+
+@pytest.mark.parametrize("kind", OPEN)
+async def test_a_confined_key_reaches_one_wallet_over_either_transport(
+    service: Service, kind: str
+) -> None:
+    with service.client() as rest:
+        mine, other = funded_wallet(rest, "k1", 1), funded_wallet(rest, "k2", 1)
+        key = rest.post("/keys", json={"name": "k", "walletId": mine}).json()["apiKey"]
+    async with OPEN[kind](service, token=key) as client:
+        await called(client, "check_balance", wallet=mine)
+        await refusal(client, "check_balance", wallet=other)
+        wallets = (await resource(client, "solward://wallets"))["wallets"]
+        assert [wallet["id"] for wallet in wallets] == [mine]
+
+
+async def test_a_wrong_token_is_told_how_to_be_mended_on_stdio(service: Service) -> None:
+    async with stdio_session(service, token="sk-" + "0" * 32) as client:
+        text = await refusal(client, "check_balance", wallet="any")
+        assert "Invalid API key" in text
+        assert "SOLWARD_API_KEY" in text
+        with pytest.raises(MCPError, match="Invalid API key"):
+            await client.list_tools()
+
+
+def test_a_wrong_token_is_401_over_http(service: Service) -> None:
+    url = service.url.removesuffix("/api/v1") + "/mcp"
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    headers = {"Accept": "application/json, text/event-stream"}
+    for token, text in (("", "Unauthorized — API key required"), ("x", "Invalid API key")):
+        given = headers | ({"Authorization": f"Bearer {token}"} if token else {})
+        answer = httpx.post(url, json=body, headers=given)
+        assert (answer.status_code, answer.json()) == (401, {"error": text})
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+    hostile = headers | {"Authorization": f"Bearer {SECRET}", "Origin": "https://evil.example"}
+    assert httpx.post(url, json=body, headers=hostile).status_code == 403
+
+
+async def test_a_stdio_session_outlives_the_service(services: Any) -> None:
+    service: Service = services()
+    async with stdio_session(service) as client:
+        away = await refusal(client, "check_balance", wallet="w")
+        assert "solward up" in away
+        service.start()
+        with service.client() as rest:
+            wallet = funded_wallet(rest, "w", 1)
+        await called(client, "check_balance", wallet="w")
+        service.stop(signal.SIGKILL)
+        assert "solward up" in await refusal(client, "check_balance", wallet="w")
+        with pytest.raises(MCPError, match="solward up"):
+            await client.read_resource("solward://wallets")
+        service.start()
+        await called(client, "transfer", wallet=wallet, to=STRANGER, amount=0.1)
+        assert len((await client.list_tools()).tools) >= 17
+
+
+async def test_the_service_stops_while_sessions_are_open(services: Any) -> None:
+    service: Service = services().start()
+    async with http_session(service) as http, stdio_session(service) as stdio:
+        await http.list_tools()
+        await stdio.list_tools()
+        assert await asyncio.to_thread(service.stop) == 0
+
+
+async def test_a_call_whose_answer_was_lost_pays_once(services: Any) -> None:
+    service: Service = services().start()
+    with service.client() as rest:
+        wallet = funded_wallet(rest, "w", 1)
+        payee = rest.post("/wallets", json={}).json()
+    service.stop()
+    service.start("kill:sent:1")
+    async with stdio_session(service) as client:
+        call = asyncio.create_task(
+            called(client, "transfer", wallet=wallet, to=payee["address"], amount=0.25)
+        )
+        await asyncio.to_thread(service.wait_killed)
+        await asyncio.to_thread(service.start)
+        assert "0.25" in await call
+    with service.client() as rest:
+        assert sol_of(rest, payee["walletId"]) == Decimal("0.25")
+        records = rest.get(f"/wallets/{wallet}/transactions").json()["transactions"]
+        assert [record["type"] for record in records] == ["transfer", "airdrop"]
+
+
+def test_standard_output_is_the_protocols_alone(service: Service) -> None:
+    """Also with a service that is away and all that can be logged; the end of input is the end."""
+    messages: list[dict[str, Any]] = [
+        {
+            "method": "initialize",
+            "id": 1,
+            "params": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "by hand", "version": "1"},
+            },
+        },
+        {"method": "notifications/initialized"},
+        {"method": "tools/list", "id": 2},
+        {"method": "nonsense", "id": 3},
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "solward_cli", "mcp", "--log-level", "debug"],
+        env=service.environment | {"SOLWARD_API_URL": "http://127.0.0.1:9"},
+        cwd=service.home.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for message in messages:
+        process.stdin.write(json.dumps({"jsonrpc": "2.0"} | message) + "\n")
+    process.stdin.write("no json\n")
+    process.stdin.flush()
+    lines = [process.stdout.readline() for _ in range(3)]
+    rest, log = process.communicate(timeout=30)
+    assert (process.returncode, rest) == (0, "")
+    answers = {answer["id"]: answer for answer in map(json.loads, lines)}
+    assert answers[1]["result"]["serverInfo"]["name"] == "solward"
+    assert "solward up" in answers[2]["error"]["message"]
+    assert answers[3]["error"]["code"] == -32601
+    assert SECRET not in log
+    assert "debug" in log
