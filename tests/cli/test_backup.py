@@ -1,0 +1,311 @@
+"""`solward backup`, `backup verify` and `restore` on real homes."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+from tests.backup.homes import (
+    KEYSTORE,
+    PASSPHRASE,
+    TWICE,
+    backed_up,
+    furnish,
+    refused,
+    signs,
+    solward,
+)
+
+from solward.backup.archive import write_archive
+from solward.backup.manifest import Manifest
+from solward.home import Home
+from solward.store.schema import HEAD
+
+ONCE = f"{PASSPHRASE}\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "solward.backup"
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary folders go."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("secret", [{}, KEYSTORE], ids=["key file", "passphrase"])
+def test_a_backup_is_restored_with_every_key_proved(
+    tmp_path: Path, home: Path, file: Path, secret: dict[str, str]
+) -> None:
+    wallets = furnish(home, **secret)
+    made = solward(home, "backup", file, typed=TWICE)
+    assert made.exit_code == 0, made.output
+    assert ("keystore.key" in made.output) is (not secret)
+    assert mode(file) == 0o600
+    assert sorted(each.name for each in home.iterdir() if each.name[0] == ".") == []
+    target = tmp_path / "restored"
+    typed = ONCE + "".join(f"{value}\n" for value in secret.values())
+    restored = solward(target, "restore", file, typed=typed)
+    assert restored.exit_code == 0, restored.output
+    assert "3 of 3 keys open and match" in restored.output
+    assert mode(target) == 0o700
+    assert {mode(each) for each in target.iterdir()} == {0o600}
+    expected = {"solward.db", "solward.lock"} | ({"keystore.key"} if not secret else set())
+    assert {each.name for each in target.iterdir()} == expected
+    assert signs(target, **secret) == [wallet.address for wallet in wallets]
+
+
+def test_nothing_of_the_home_can_be_read_in_the_file(home: Path, file: Path) -> None:
+    (wallet,) = furnish(home, 1)
+    backed_up(home, file)
+    data, key = file.read_bytes(), (home / "keystore.key").read_bytes()
+    for secret in (wallet.address.encode(), wallet.id.encode(), b"SQLite format", key, b"wallets"):
+        assert secret not in data
+
+
+def test_a_drill_proves_the_file_and_leaves_nothing(
+    home: Path, file: Path, temporary: Path
+) -> None:
+    furnish(home)
+    backed_up(home, file)
+    result = solward(home, "backup", "verify", file, typed=ONCE)
+    assert result.exit_code == 0, result.output
+    assert result.output.rstrip().endswith("3 of 3 keys open and match")
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_keystores_passphrase_is_taken_as_the_service_gets_it_and_must_be_right(
+    home: Path, file: Path, temporary: Path
+) -> None:
+    furnish(home, **KEYSTORE)
+    backed_up(home, file)
+    assert solward(home, "backup", "verify", file, typed=ONCE, **KEYSTORE).exit_code == 0
+    wrong = solward(home, "backup", "verify", file, typed=ONCE, KEYSTORE_PASSPHRASE="another")
+    assert "is not this keystore's passphrase" in refused(wrong)
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_unattended_backup_reads_its_passphrase_from_a_file_of_its_owner(
+    tmp_path: Path, home: Path, file: Path
+) -> None:
+    furnish(home)
+    words = tmp_path / "words"
+    words.write_text(f"{PASSPHRASE}\nignored\n")
+    words.chmod(0o644)
+    open_to_all = solward(home, "backup", "--passphrase-file", words, file)
+    assert f"chmod 600 {words}" in refused(open_to_all)
+    words.chmod(0o600)
+    assert solward(home, "backup", "--passphrase-file", words, file).exit_code == 0
+    assert solward(home, "backup", "verify", file, "--passphrase-file", words).exit_code == 0
+    # Typed, it is the same passphrase.
+    assert solward(home, "backup", "verify", file, typed=ONCE).exit_code == 0
+    missing = solward(home, "backup", tmp_path / "b", "--passphrase-file", tmp_path / "no")
+    assert "cannot be read" in refused(missing)
+    words.write_text("short\n")
+    short = solward(home, "backup", tmp_path / "b", "--passphrase-file", words)
+    assert "at least 8 characters" in refused(short)
+    words.write_bytes(b"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\n")
+    assert "UTF-8" in refused(solward(home, "backup", tmp_path / "b", "--passphrase-file", words))
+    assert not (tmp_path / "b").exists()
+
+
+def test_two_different_passphrases_are_asked_for_again(home: Path, file: Path) -> None:
+    furnish(home, 1)
+    result = solward(home, "backup", file, typed=f"{PASSPHRASE}\nanother one\n{TWICE}")
+    assert result.exit_code == 0, result.output
+    assert solward(home, "backup", "verify", file, typed=ONCE).exit_code == 0
+
+
+def test_a_backup_overwrites_nothing_and_leaves_nothing_where_it_fails(
+    tmp_path: Path, home: Path, file: Path
+) -> None:
+    furnish(home, 1)
+    file.write_text("an older backup")
+    assert "exists already" in refused(solward(home, "backup", file, typed=TWICE))
+    assert file.read_text() == "an older backup"
+    nowhere = tmp_path / "no" / "where"
+    assert "cannot be written" in refused(solward(home, "backup", nowhere, typed=TWICE))
+    assert [each.name for each in home.iterdir() if each.name.startswith(".")] == []
+
+
+def test_without_a_database_there_is_nothing_to_back_up(home: Path, file: Path) -> None:
+    assert "nothing to back up" in refused(solward(home, "backup", file, typed=TWICE))
+    assert not file.exists()
+    assert not home.exists()
+
+
+def test_postgresql_is_left_to_its_own_tools(tmp_path: Path, home: Path, file: Path) -> None:
+    url = {"DATABASE_URL": "postgresql://somebody:canary@nowhere/solward"}
+    for command in (("backup", file), ("restore", backed_up_elsewhere(tmp_path))):
+        told = refused(solward(home, *command, typed=TWICE, **url))
+        assert "pg_dump" in told
+        assert "canary" not in told
+    assert not home.exists()
+
+
+def backed_up_elsewhere(tmp_path: Path) -> Path:
+    furnish(tmp_path / "elsewhere", 1)
+    return backed_up(tmp_path / "elsewhere", tmp_path / "elsewhere.backup")
+
+
+def test_a_lost_or_foreign_key_file_is_found_when_the_backup_is_made(
+    home: Path, file: Path
+) -> None:
+    furnish(home, 1)
+    key = home / "keystore.key"
+    key.rename(home / "moved")
+    assert "is missing" in refused(solward(home, "backup", file, typed=TWICE))
+    key.write_bytes(b"x" * 32)
+    key.chmod(0o600)
+    told = refused(solward(home, "backup", file, typed=TWICE))
+    assert f"{key} is not this keystore's key" in told
+    assert not file.exists()
+
+
+def test_a_key_file_kept_elsewhere_is_restored_to_where_the_settings_name(
+    tmp_path: Path, home: Path, file: Path
+) -> None:
+    old, new = tmp_path / "old.key", tmp_path / "new.key"
+    furnish(home, KEYSTORE_KEY_FILE=str(old))
+    backed_up(home, file, KEYSTORE_KEY_FILE=str(old))
+    target = tmp_path / "restored"
+    result = solward(target, "restore", file, typed=ONCE, KEYSTORE_KEY_FILE=str(new))
+    assert result.exit_code == 0, result.output
+    assert new.read_bytes() == old.read_bytes()
+    assert len(signs(target, KEYSTORE_KEY_FILE=str(new))) == 3
+    again = solward(tmp_path / "third", "restore", file, typed=ONCE, KEYSTORE_KEY_FILE=str(new))
+    assert f"{new} exists already" in refused(again)
+    assert not (tmp_path / "third").exists()
+
+
+def test_a_home_that_is_used_or_not_empty_is_not_restored_into(
+    tmp_path: Path, home: Path, file: Path
+) -> None:
+    furnish(home)
+    backed_up(home, file)
+    assert "is not empty: it holds keystore.key" in refused(
+        solward(home, "restore", file, typed=ONCE)
+    )
+    target = tmp_path / "target"
+    with Home.locked(target):
+        assert "is in use by process" in refused(solward(target, "restore", file, typed=ONCE))
+    # What a process left that only locked it does not count.
+    assert solward(target, "restore", file, typed=ONCE).exit_code == 0
+    assert len(signs(target)) == 3
+
+
+@pytest.mark.parametrize("place", [3, 0.2, 0.5, 0.999])
+def test_a_damaged_file_is_refused_and_leaves_nothing(
+    tmp_path: Path, home: Path, file: Path, temporary: Path, place: float
+) -> None:
+    furnish(home)
+    data = bytearray(backed_up(home, file).read_bytes())
+    data[int(place * len(data)) if place < 1 else int(place)] ^= 1
+    file.write_bytes(data)
+    target = tmp_path / "restored"
+    for command in (("restore", file), ("backup", "verify", file)):
+        refused(solward(target, *command, typed=ONCE))
+    assert not target.exists()
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_wrong_passphrase_and_a_file_cut_short_are_refused(
+    tmp_path: Path, home: Path, file: Path
+) -> None:
+    furnish(home)
+    backed_up(home, file)
+    target = tmp_path / "restored"
+    wrong = solward(target, "restore", file, typed="another passphrase\n")
+    assert "The passphrase is not this backup's" in refused(wrong)
+    file.write_bytes(file.read_bytes()[:-1])
+    assert "damaged or cut short" in refused(solward(target, "restore", file, typed=ONCE))
+    assert not target.exists()
+    target.mkdir()
+    refused(solward(target, "restore", file, typed=ONCE))
+    assert list(target.iterdir()) == []
+
+
+def edit(home: Path, *statements: str) -> None:
+    connection = sqlite3.connect(home / "solward.db")
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+SWAPPED = """
+UPDATE wallets SET sealed_key = (
+    SELECT other.sealed_key FROM wallets AS other WHERE other.name = 'wallet 1'
+) WHERE name = 'wallet 0'
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        (SWAPPED, "2 of 3 keys open and match"),
+        ("UPDATE wallets SET kek_version = 7 WHERE name = 'wallet 2'", "2 of 3 keys open"),
+        ("UPDATE alembic_version SET version_num = '9999'", "newer version of Solward"),
+        ("DELETE FROM keystore", "wallets and no keystore"),
+    ],
+)
+def test_a_key_that_does_not_match_or_a_newer_database_refuses_all_of_it(
+    tmp_path: Path, home: Path, file: Path, temporary: Path, statement: str, told: str
+) -> None:
+    furnish(home)
+    edit(home, statement)
+    backed_up(home, file)
+    target = tmp_path / "restored"
+    for command in (("restore", file), ("backup", "verify", file)):
+        assert told in refused(solward(target, *command, typed=ONCE))
+    assert not target.exists()
+    assert list(temporary.iterdir()) == []
+
+
+def test_wallets_that_are_not_the_manifests_are_refused(
+    tmp_path: Path, home: Path, file: Path
+) -> None:
+    first, *_ = furnish(home)
+    edit(home, "PRAGMA wal_checkpoint")
+    for wallets in ({}, {first.id: first.address}):
+        file.unlink(missing_ok=True)
+        manifest = Manifest(
+            version="0", created="", network="localnet", revision=HEAD, keystore="file",
+            wallets=wallets,
+            files={name: (home / name).stat().st_size for name in ("solward.db", "keystore.key")},
+        )  # fmt: skip
+        write_archive(file, home, manifest, PASSPHRASE)
+        told = refused(solward(tmp_path / "restored", "restore", file, typed=ONCE))
+        assert "are not those of its manifest" in told
+
+
+def test_a_home_without_wallets_is_backed_up_too(tmp_path: Path, home: Path, file: Path) -> None:
+    furnish(home, 0)
+    backed_up(home, file)
+    result = solward(tmp_path / "restored", "restore", file, typed=ONCE)
+    assert "0 of 0 keys open and match" in result.output
+
+
+def test_another_network_is_noticed(tmp_path: Path, home: Path, file: Path) -> None:
+    furnish(home, 1)
+    environment = {"SOLANA_RPC_URL": "http://127.0.0.1:1", "SOLANA_NETWORK": "devnet"}
+    backed_up(home, file, **environment)
+    result = solward(tmp_path / "restored", "restore", file, typed=ONCE)
+    assert "Notice: its transactions are on devnet" in result.output
