@@ -51,9 +51,12 @@ class ApiError(ClientError):
     """The service answered with an error; `str()` is the service's text."""
 
     def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
+        super().__init__(status, message)
         self.status = status
         self.message = message
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class BadRequest(ApiError):
@@ -81,6 +84,8 @@ class RateLimited(ApiError):
 
     def __init__(self, status: int, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(status, message)
+        # What copies and pickles call it with.
+        self.args = (status, message, retry_after_s)
         self.retry_after_s = retry_after_s
 
 

@@ -33,7 +33,7 @@ PREFIX = "/api/v1"
 # An unreachable service is told within a second; one that broke off in the middle of a payment is
 # given the time of a restart.
 _PAUSES_S = (0.1, 0.3, 0.6)
-_PAUSES_AFTER_SENT_S = (0.2, 0.5, 1.0, 2.0, 4.0)
+_PAUSES_AFTER_SENT_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0)
 _CONNECT_S = 5.0
 _SHOWN = 200
 _EVENT_STREAM = "text/event-stream"

@@ -95,6 +95,19 @@ class Operations(Generic[T]):
         body = given(mint=mint, amount=number(amount), decimals=decimals)
         return await self._pay(wallet_id, "mint-supply", body, idempotency_key)
 
+    async def token_transfer(
+        self,
+        wallet_id: str,
+        *,
+        mint: str,
+        to: str,
+        amount: Amount,
+        idempotency_key: str | None = None,
+    ) -> T:
+        """Send `amount` tokens to an owner's address, or to a token account of the mint."""
+        body = {"mint": mint, "to": to, "amount": number(amount)}
+        return await self._pay(wallet_id, "token-transfer", body, idempotency_key)
+
     async def revoke_authority(
         self,
         wallet_id: str,

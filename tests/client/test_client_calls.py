@@ -1,0 +1,163 @@
+"""Every method of the client against the real application, and every route of it."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from decimal import Decimal
+
+import pytest
+from quart import Quart
+from tests.client.carriers import Carrier
+from tests.client.walk import walk
+from tests.server.api import Api
+
+from solward.client import NotFoundError, SolwardClient, Transaction
+from solward.client.errors import AmbiguousName
+
+STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+
+# What describes the interface is for tools, and no call of it.
+NO_CALLS = {("GET", "/api/v1/openapi.json")}
+
+
+def routes_of(app: Quart) -> set[tuple[str, str]]:
+    """Every method and path of the REST interface."""
+    return {
+        (method, rule.rule)
+        for rule in app.url_map.iter_rules()
+        if rule.rule.startswith("/api/v1/")
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+    }
+
+
+def routes_called(carrier: Carrier, app: Quart) -> set[tuple[str, str]]:
+    """The routes behind the requests that were made."""
+    matcher = app.url_map.bind("solward.test")
+    return {
+        (request.method, matcher.match(request.url.path, request.method, return_rule=True)[0].rule)
+        for request in carrier.requests
+    }
+
+
+async def test_every_route_has_a_method_of_the_client(
+    client: SolwardClient, carrier: Carrier, api: Api
+) -> None:
+    await walk(client)
+    missing = routes_of(api.app) - routes_called(carrier, api.app) - NO_CALLS
+    assert not missing
+
+
+async def test_amounts_are_exact_both_ways(client: SolwardClient) -> None:
+    wallet = await client.wallets.create("exact")
+    await client.wallets.airdrop(wallet.id, amount=2)
+    amount = Decimal("0.123456789")
+    sent = await client.wallets.transfer(wallet.id, to=STRANGER, amount=amount)
+    assert sent.details["amount"] == amount
+    assert (sent.type, sent.status, sent.error) == ("transfer", "confirmed", None)
+    assert (await client.wallets.balance(wallet.id)).sol == Decimal(2) - amount - Decimal(
+        "0.000005"
+    )
+
+
+@pytest.mark.parametrize("amount", ["0.25", Decimal("0.25"), "0.250"])
+async def test_amounts_may_be_texts(client: SolwardClient, amount: str | Decimal) -> None:
+    wallet = await client.wallets.create()
+    await client.wallets.airdrop(wallet.id)
+    sent = await client.wallets.transfer(wallet.id, to=STRANGER, amount=amount)
+    assert sent.details["amount"] == Decimal("0.25")
+
+
+async def test_answers_are_typed_and_keep_what_was_received(client: SolwardClient) -> None:
+    wallet = await client.wallets.create("typed", tags=["one", "two"])
+    assert (wallet.name, wallet.tags, wallet.raw["walletId"]) == (
+        "typed",
+        ("one", "two"),
+        wallet.id,
+    )
+    assert wallet.created_at.tzinfo is UTC
+    read = await client.wallets.get(wallet.id)
+    assert (read.id, read.address, read.tags) == (wallet.id, wallet.address, wallet.tags)
+    await client.wallets.airdrop(wallet.id, amount=2)
+    await client.wallets.swap(wallet.id, input_token="SOL", output_token="USDC", amount="0.1")
+    balance = await client.wallets.balance(wallet.id)
+    (token,) = balance.tokens
+    assert token.symbol == "USDC"
+    assert token.amount == Decimal(token.units).scaleb(-token.decimals)
+    assert balance.raw["tokens"][0] == token.raw
+    newest = (await client.wallets.transactions(wallet.id, limit=1))[0]
+    assert isinstance(newest, Transaction)
+    assert newest.type == "swap"
+    assert newest.guardrails_applied[0] == "max_per_tx"
+
+
+async def test_lists_are_paged(client: SolwardClient) -> None:
+    wallet = await client.wallets.create()
+    for _ in range(3):
+        await client.wallets.airdrop(wallet.id)
+    newest, second = await client.wallets.transactions(wallet.id, limit=2)
+    (third,) = await client.wallets.transactions(wallet.id, before=second.id)
+    assert len({newest.id, second.id, third.id}) == 3
+    assert (await client.transactions.list(limit=1))[0].id == newest.id
+    assert (await client.transactions.list(limit=1, before=newest.id))[0].id == second.id
+    entries = await client.audit(limit=2)
+    assert [entry.seq for entry in entries] == [entries[0].seq, entries[0].seq - 1]
+    assert (await client.audit(limit=1, before=entries[1].seq))[0].seq == entries[1].seq - 1
+
+
+async def test_a_dry_run_tells_and_sends_nothing(client: SolwardClient, carrier: Carrier) -> None:
+    wallet = await client.wallets.create()
+    await client.wallets.airdrop(wallet.id, amount=2)
+    allowed = await client.wallets.dry_run.transfer(wallet.id, to=STRANGER, amount=1)
+    assert allowed.allowed
+    assert allowed.effects is not None
+    assert allowed.effects["solOut"] == 1
+    refused = await client.wallets.dry_run.transfer(wallet.id, to=STRANGER, amount=5)
+    assert (refused.allowed, refused.rule) == (False, "max_per_tx")
+    assert "2 SOL allowed per transaction" in (refused.reason or "")
+    assert carrier.keys[-1] is None
+    assert (await client.wallets.balance(wallet.id)).sol == 2
+    assert len(await client.wallets.transactions(wallet.id)) == 1
+
+
+async def test_wallets_and_agents_are_found_by_name_id_and_beginning(client: SolwardClient) -> None:
+    one = await client.wallets.create("treasury")
+    twins = [await client.wallets.create("twin") for _ in range(2)]
+    for wanted in ("treasury", one.id, one.address, one.id[:8]):
+        assert (await client.wallets.find(wanted)).id == one.id
+    with pytest.raises(AmbiguousName) as several:
+        await client.wallets.find("twin")
+    assert all(twin.id in str(several.value) for twin in twins)
+    for nobody in ("nobody", one.id[:3], "", "TREASURY"):
+        with pytest.raises(NotFoundError):
+            await client.wallets.find(nobody)
+    # A name wins over the beginning of another's id.
+    named = await client.wallets.create(one.id[:8])
+    assert (await client.wallets.find(one.id[:8])).id == named.id
+    agent = await client.agents.create(
+        name="ada",
+        strategy="always do wait",
+        wallet_id=one.id,
+        llm_provider="rules",
+        llm_model="rules",
+    )
+    for wanted in ("ada", agent.id, agent.id[:8]):
+        assert (await client.agents.find(wanted)).id == agent.id
+
+
+async def test_an_agents_floats_are_options_and_its_limits_are_exact(client: SolwardClient) -> None:
+    agent = await client.agents.create(
+        name="limited",
+        strategy="always do wait",
+        llm_provider="rules",
+        llm_model="rules",
+        max_sol_per_transaction="0.1",
+        daily_spending_limit_sol=Decimal("0.7"),
+        llm_budget={"maxTokensPerDay": 1000},
+    )
+    assert agent.guardrails["maxSolPerTransaction"] == Decimal("0.1")
+    assert agent.guardrails["dailySpendingLimitSol"] == Decimal("0.7")
+    assert agent.llm_budget == {"maxTokensPerDay": 1000}
+    changed = await client.agents.change(agent.id, llm_budget={"maxTokensPerDay": None})
+    assert changed.llm_budget == {}
+    with pytest.raises(TypeError, match=r"guardrails\.maxSolPerTransaction"):
+        await client.agents.change(agent.id, guardrails={"maxSolPerTransaction": 0.1})

@@ -1,0 +1,183 @@
+"""Answers that are lost, late or not the service's: money moves once, and the caller is told."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+
+import httpx
+import pytest
+from tests.client.carriers import Carrier, away, cut, times
+from tests.client.conftest import URL
+from tests.server.api import SECRET
+
+from solward.client import (
+    BadAnswer,
+    Conflict,
+    Refused,
+    ServerError,
+    SolwardClient,
+    Unreachable,
+)
+
+STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+FEE = Decimal("0.000005")
+
+
+@pytest.fixture
+async def wallet(client: SolwardClient, carrier: Carrier) -> str:
+    made = await client.wallets.create("payer")
+    await client.wallets.airdrop(made.id, amount=2)
+    carrier.requests.clear()
+    return made.id
+
+
+def impatient(carrier: Carrier, timeout_s: float) -> SolwardClient:
+    return SolwardClient(URL, SECRET, transport=carrier, timeout_s=timeout_s)
+
+
+async def test_a_lost_answer_is_asked_for_again_and_paid_once(
+    client: SolwardClient, carrier: Carrier, wallet: str
+) -> None:
+    carrier.after = times(3, cut)
+    sent = await client.wallets.transfer(wallet, to=STRANGER, amount=1)
+    assert sent.status == "confirmed"
+    assert len(carrier.keys) == 4
+    assert len(set(carrier.keys)) == 1
+    assert carrier.keys[0]
+    assert (await client.wallets.balance(wallet)).sol == 1 - FEE
+    records = await client.wallets.transactions(wallet)
+    assert [record.type for record in records] == ["transfer", "airdrop"]
+
+
+async def test_two_calls_are_two_payments(
+    client: SolwardClient, carrier: Carrier, wallet: str
+) -> None:
+    for _ in range(2):
+        await client.wallets.transfer(wallet, to=STRANGER, amount="0.5")
+    assert len(set(carrier.keys)) == 2
+    assert (await client.wallets.balance(wallet)).sol == 1 - 2 * FEE
+
+
+async def test_a_refusal_whose_answer_was_lost_is_told(
+    client: SolwardClient, carrier: Carrier, wallet: str
+) -> None:
+    carrier.after = times(1, cut)
+    with pytest.raises(Refused, match="max_per_tx"):
+        await client.wallets.transfer(wallet, to=STRANGER, amount=5)
+    assert len(await client.wallets.transactions(wallet)) == 2
+
+
+async def test_a_payment_without_any_answer_gives_its_key_which_tells_its_fate(
+    client: SolwardClient, carrier: Carrier, wallet: str
+) -> None:
+    carrier.after = times(100, cut)
+    async with impatient(carrier, 1.5) as client_of_a_bad_line:
+        with pytest.raises(Unreachable, match="whether the transaction was made") as lost:
+            await client_of_a_bad_line.wallets.transfer(wallet, to=STRANGER, amount=1)
+    carrier.after = lambda _request: None
+    key = lost.value.idempotency_key
+    assert key in str(lost.value)
+    sent = await client.wallets.transfer(wallet, to=STRANGER, amount=1, idempotency_key=key)
+    assert sent.status == "confirmed"
+    assert (await client.wallets.balance(wallet)).sol == 1 - FEE
+
+
+async def test_a_skill_that_pays_is_asked_again_under_its_key(
+    client: SolwardClient, carrier: Carrier, wallet: str
+) -> None:
+    carrier.after = times(2, cut)
+    text = await client.wallets.run_skill(wallet, "transfer", {"to": STRANGER, "amount": 1})
+    assert "1 SOL" in text
+    assert (await client.wallets.balance(wallet)).sol == 1 - FEE
+
+
+async def test_what_never_reached_the_service_has_no_fate_to_ask_for(
+    client: SolwardClient, carrier: Carrier, wallet: str
+) -> None:
+    carrier.before = times(100, away)
+    with pytest.raises(Unreachable, match="solward up") as gone:
+        await client.wallets.transfer(wallet, to=STRANGER, amount=1)
+    assert gone.value.idempotency_key is None
+    carrier.before = lambda _request: None
+    assert (await client.wallets.balance(wallet)).sol == 2
+
+
+async def test_a_service_that_starts_late_is_paid_through(
+    client: SolwardClient, carrier: Carrier, wallet: str
+) -> None:
+    carrier.before = times(2, away)
+    assert (await client.wallets.transfer(wallet, to=STRANGER, amount=1)).status == "confirmed"
+
+
+async def test_reading_is_asked_again_and_other_changes_are_not(
+    client: SolwardClient, carrier: Carrier
+) -> None:
+    carrier.after = times(2, cut)
+    assert await client.wallets.list() == ()
+    carrier.after = times(1, cut)
+    with pytest.raises(Unreachable):
+        await client.wallets.create("once")
+    assert [wallet.name for wallet in await client.wallets.list()] == ["once"]
+    creations = [request for request in carrier.requests if request.method == "POST"]
+    assert len(creations) == 1
+
+
+async def test_a_call_waits_for_its_own_first_request(
+    client: SolwardClient, carrier: Carrier, wallet: str
+) -> None:
+    calls = (
+        client.wallets.transfer(wallet, to=STRANGER, amount=1, idempotency_key="both")
+        for _ in range(2)
+    )
+    one, other = await asyncio.gather(*calls)
+    assert one.id == other.id
+    assert (await client.wallets.balance(wallet)).sol == 1 - FEE
+
+
+async def test_a_request_in_flight_is_waited_for_no_longer_than_the_timeout(
+    carrier: Carrier, wallet: str
+) -> None:
+    def in_flight(_request: httpx.Request) -> httpx.Response:
+        return httpx.Response(
+            409, json={"error": "still in progress"}, headers={"Retry-After": "1"}
+        )
+
+    carrier.before = times(100, in_flight)
+    async with impatient(carrier, 1.5) as client:
+        with pytest.raises(Conflict, match="still in progress") as conflict:
+            await client.wallets.transfer(wallet, to=STRANGER, amount=1, idempotency_key="mine")
+    assert conflict.value.idempotency_key == "mine"
+    assert len(carrier.requests) == 2
+
+
+async def test_a_proxys_error_leaves_a_payment_open_and_gives_its_key(
+    client: SolwardClient, carrier: Carrier, wallet: str
+) -> None:
+    carrier.after = times(1, lambda _request: httpx.Response(502, text="<h1>Bad gateway</h1>"))
+    with pytest.raises(ServerError, match="status 502") as lost:
+        await client.wallets.transfer(wallet, to=STRANGER, amount=1)
+    key = lost.value.idempotency_key
+    assert key is not None
+    await client.wallets.transfer(wallet, to=STRANGER, amount=1, idempotency_key=key)
+    assert (await client.wallets.balance(wallet)).sol == 1 - FEE
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(200, text="<html>hello</html>"),
+        httpx.Response(200, json={"wallets": [{"id": "w"}]}),
+        httpx.Response(200, json=[]),
+        httpx.Response(200, json={"wallets": None}),
+        httpx.Response(302, headers={"Location": "https://elsewhere.example"}),
+        httpx.Response(404, text="no such page"),
+    ],
+)
+async def test_what_is_no_solward_service_is_told_as_such(
+    client: SolwardClient, carrier: Carrier, answer: httpx.Response
+) -> None:
+    carrier.before = lambda _request: answer
+    with pytest.raises(BadAnswer, match=r"http://solward\.test"):
+        await client.wallets.list()
+    assert len(carrier.requests) == 1

@@ -1,0 +1,130 @@
+"""One call of every method of the client."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+
+import pytest
+
+from solward.client import BadRequest, SolwardClient, Wallet
+
+STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+# More than the least stake of the localnet, with its rent.
+STAKE_SOL = Decimal("1.5")
+
+
+async def walk(client: SolwardClient) -> None:
+    """Call everything; what it answers is looked at where it can show a mistake."""
+    health = await client.health()
+    assert (health.status, health.network, health.ledger_healthy) == ("ok", "localnet", True)
+    wallet = await client.wallets.create("walker")
+    await _wallet(client, wallet)
+    await _tokens(client, wallet)
+    await _stakes(client, wallet)
+    await _agents(client, wallet)
+    await _service(client, wallet)
+
+
+async def _wallet(client: SolwardClient, wallet: Wallet) -> None:
+    assert [each.id for each in await client.wallets.list()] == [wallet.id]
+    assert (await client.wallets.get(wallet.id)).name == "walker"
+    assert (await client.wallets.tag(wallet.id, ["a"])).tags == ("a",)
+    assert (await client.wallets.airdrop(wallet.id, amount=2)).status == "confirmed"
+    assert (await client.wallets.airdrop(wallet.id)).details["amount"] == 1
+    sent = await client.wallets.transfer(wallet.id, to=STRANGER, amount=Decimal("0.1"))
+    assert sent.details["to"] == STRANGER
+    sold = await client.wallets.swap(
+        wallet.id, input_token="SOL", output_token="USDC", amount="0.1", slippage_bps=100
+    )
+    assert sold.details["slippageBps"] == 100
+    assert (await client.wallets.wrap_sol(wallet.id, amount="0.1")).type == "wrap_sol"
+    assert (await client.wallets.unwrap_sol(wallet.id)).type == "unwrap_sol"
+    limits = await client.wallets.limits(wallet.id)
+    assert limits["maxSolPerTransaction"] == {"limit": 2}
+    assert len(await client.wallets.transactions(wallet.id)) == 6
+    assert len(await client.transactions.list()) == 6
+    text = await client.wallets.run_skill(wallet.id, "check_balance")
+    assert "walker" in text
+
+
+async def _tokens(client: SolwardClient, wallet: Wallet) -> None:
+    made = await client.wallets.launch_token(
+        wallet.id, name="Walk", symbol="WLK", decimals=6, initial_supply="10.5"
+    )
+    mint = made.details["mint"]
+    assert made.details["supply"] == Decimal("10.5")
+    more = await client.wallets.mint_supply(wallet.id, mint=mint, amount="0.5", decimals=6)
+    assert more.details["amount"] == Decimal("0.5")
+    sent = await client.wallets.token_transfer(wallet.id, mint=mint, to=STRANGER, amount="1.5")
+    assert (sent.type, sent.details["amount"]) == ("token_transfer", Decimal("1.5"))
+    given_up = await client.wallets.revoke_authority(wallet.id, mint=mint, authority_type="freeze")
+    assert given_up.details["authorityType"] == "freeze"
+    held = next(t for t in (await client.wallets.balance(wallet.id)).tokens if t.mint == mint)
+    assert (await client.wallets.burn(wallet.id, mint=mint, amount=held.amount)).type == "burn"
+    closed = await client.wallets.close_account(wallet.id, mint=mint)
+    assert closed.details["reclaimed"] > 0
+
+
+async def _stakes(client: SolwardClient, wallet: Wallet) -> None:
+    staked = await client.wallets.stake(wallet.id, amount=STAKE_SOL)
+    account = staked.details["stakeAccount"]
+    (stake,) = await client.wallets.stakes(wallet.id)
+    assert (stake.address, stake.balance, stake.state) == (account, STAKE_SOL, "activating")
+    await client.wallets.unstake(wallet.id, stake_account=account)
+    # It never became active, so it is inactive at once, or else with the next epoch.
+    while (await client.wallets.stakes(wallet.id))[0].state != "inactive":
+        await asyncio.sleep(0.05)
+    back = await client.wallets.withdraw_stake(wallet.id, stake_account=account)
+    assert back.details["amount"] == STAKE_SOL
+
+
+async def _agents(client: SolwardClient, wallet: Wallet) -> None:
+    made = await client.agents.create(
+        name="ada",
+        strategy="always do wait",
+        wallet_id=wallet.id,
+        llm_provider="rules",
+        llm_model="rules",
+        loop_interval_ms=1000,
+        guardrails={"maxSolPerTransaction": Decimal("0.5")},
+    )
+    assert (made.status, made.is_llm, made.wallet_id) == ("idle", False, wallet.id)
+    assert [each.id for each in await client.agents.list()] == [made.id]
+    assert await client.agents.start(made.id) == "started"
+    assert "always do wait" in await client.agents.chat(made.id, "What are you doing?")
+    assert await client.agents.pause(made.id) == "paused"
+    assert await client.agents.start(made.id) == "started"
+    while not await client.agents.decisions(made.id, limit=1):
+        await asyncio.sleep(0.05)
+    assert await client.agents.stop(made.id) == "stopped"
+    newest = (await client.agents.decisions(made.id))[0]
+    assert (newest.agent_id, newest.action) == (made.id, "wait({})")
+    assert (await client.agents.memory(made.id, limit=1))[0].cycle == newest.cycle
+    assert await client.agents.decisions(made.id, before=1) == ()
+    assert (await client.agents.limits(made.id))["agentId"] == made.id
+    assert (await client.agents.change(made.id, name="eve")).name == "eve"
+    assert (await client.agents.get(made.id)).status == "stopped"
+    await client.agents.delete(made.id)
+    assert await client.agents.list() == ()
+
+
+async def _service(client: SolwardClient, wallet: Wallet) -> None:
+    key = await client.keys.create(
+        name="ci", rate_limit=2, spending_limit_sol=1, permissions=["read"], wallet_id=wallet.id
+    )
+    (listed,) = await client.keys.list()
+    assert (listed.id, listed.name, listed.wallet_id) == (key.id, "ci", wallet.id)
+    assert (listed.permissions, listed.last_used_at) == (("read",), None)
+    await client.keys.revoke(key.id)
+    assert await client.keys.list() == ()
+    assert "transfer" in {skill.name for skill in await client.skills()}
+    report = await client.plugins()
+    assert ("provider", "rules") in {(each.kind, each.name) for each in report.plugins}
+    frozen = await client.freeze(wallet.id, "walked enough")
+    assert (frozen.frozen, frozen.wallet_id, frozen.reason) == (True, wallet.id, "walked enough")
+    assert (await client.unfreeze(wallet.id)).frozen is False
+    assert (await client.audit(limit=1))[0].kind == "switch:thawed"
+    # An endless answer would not end here; the refusal comes from the same route.
+    with pytest.raises(BadRequest, match="types must be"):
+        await anext(client.events(types=["nonsense"]))
