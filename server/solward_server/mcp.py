@@ -48,8 +48,8 @@ def mount_mcp(app: Quart, settings: Settings) -> None:
             for name, value in request.headers.items()
         ]
         made = await reply(app, bearer(), caller().wallet_id, headers, body, MAX_BODY_BYTES)
-        response = Response(made.body, made.status)
-        del response.headers["Content-Type"]
+        # The SDK leaves out what its plain refusals are.
+        response = Response(made.body, made.status, mimetype="text/plain")
         for name_, value_ in made.headers:
             response.headers[name_.decode("latin-1")] = value_.decode("latin-1")
         return response

@@ -15,6 +15,7 @@ from solward import jsontext
 from solward.service import Solward
 from solward.settings import Settings
 from solward_server import create_app
+from solward_server.routes import PREFIX
 
 SECRET = "a-secret-for-tests-of-at-least-32-bytes"
 STRANGER = "11111111111111111111111111111112"
@@ -56,6 +57,7 @@ class Api:
         token: str | None = SECRET,
         headers: dict[str, str] | None = None,
         data: bytes | None = None,
+        prefix: str = PREFIX,
     ) -> Answer:
         sent = dict(headers or {})
         if token is not None:
@@ -63,11 +65,11 @@ class Api:
         if body is not None:
             data = jsontext.dumps(body).encode()
         client = self.app.test_client()
-        response = await client.open(f"/api/v1{path}", method=method, headers=sent, data=data)
-        text = (await response.get_data()).decode()
+        response = await client.open(prefix + path, method=method, headers=sent, data=data)
+        text = (await response.get_data()).decode(errors="replace")
         kind = response.headers.get("Content-Type", "")
         described(self.app, self.service).check(
-            method, f"/api/v1{path}", data, response.status_code, kind, text
+            method, prefix + path, data, response.status_code, kind, text
         )
         return Answer(response.status_code, response.headers, text)
 

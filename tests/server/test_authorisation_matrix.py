@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from tests.server.api import NOBODY, SECRET, Api
+from tests.server.api import NOBODY, SECRET, Answer, Api
+
+from solward_server.routes import PREFIX
 
 KEY_REQUIRED = "Unauthorized — API key required"
 KEY_INVALID = "Invalid API key"
 ADMIN_REQUIRED = "Unauthorized — admin API secret required"
 
-PUBLIC = {"GET /health"}
+PUBLIC = {"GET /health", "GET /openapi.json", "GET /docs", "GET /docs/<file>"}
 ADMIN = {
     "POST /keys",
     "GET /keys",
@@ -58,15 +60,15 @@ KEY = {
     "GET /agents/<id>/memory",
     "GET /agents/<id>/limits",
     "POST /agents/<id>/chat",
+    "POST /mcp",
 }
+BESIDE = ("/docs", "/mcp")
 
 
 def routes(api: Api) -> set[str]:
-    """Every route of the REST interface, its ids written alike."""
+    """Every route of the application, its ids written alike."""
     found = set()
     for rule in api.app.url_map.iter_rules():
-        if rule.rule == "/mcp":
-            continue  # tests/server/test_mcp_http.py
         path = rule.rule.removeprefix("/api/v1")
         for name in ("wallet_id", "agent_id", "key_id"):
             path = path.replace(f"<{name}>", "<id>")
@@ -74,39 +76,89 @@ def routes(api: Api) -> set[str]:
     return found
 
 
-def target(route: str) -> tuple[str, str]:
+async def ask(api: Api, route: str, token: str | None, *, of: str = NOBODY) -> Answer:
+    """Call a route with a credential; `of` is the wallet, agent or key it is about."""
     method, path = route.split(" ")
-    return method, path.replace("<id>", NOBODY).replace("<name>", "wait")
+    path = path.replace("<id>", of).replace("<name>", "wait").replace("<file>", "swagger-ui.css")
+    # The stream has no end.
+    method = "HEAD" if path == "/events" and token == SECRET else method
+    prefix = "" if path.startswith(BESIDE) else PREFIX
+    return await api.call(method, path, token=token, prefix=prefix)
 
 
 async def test_no_route_is_missing_from_the_matrix(api: Api) -> None:
     assert routes(api) == PUBLIC | ADMIN | KEY
 
 
-async def test_every_route_answers_each_credential_as_the_contract_says(api: Api) -> None:
+async def credentials(api: Api) -> dict[str, str | None]:
+    """Every kind there is; `confined` is a key to one wallet, which it has to itself."""
     key, _ = await api.key()
     revoked, revoked_id = await api.key()
     assert (await api.call("DELETE", f"/keys/{revoked_id}")).status == 200
-    bad = {"none": None, "garbage": "sk-" + "0" * 32, "revoked": revoked, "empty": ""}
-    for route in sorted(PUBLIC):
-        for token in (*bad.values(), key, SECRET):
-            assert (await api.call(*target(route), token=token)).status == 200, route
-    for route in sorted(ADMIN):
-        for token in (*bad.values(), key, SECRET[:-1], SECRET + "x"):
-            answer = await api.call(*target(route), token=token)
-            assert (answer.status, answer.error) == (401, ADMIN_REQUIRED), (route, token)
-        method, path = target(route)
-        # The stream has no end.
-        method = "HEAD" if path == "/events" else method
-        assert (await api.call(method, path)).status != 401, route
+    confined, _ = await api.key(walletId=await api.wallet())
+    return {
+        "none": None,
+        "empty": "",
+        "wrong": "sk-" + "0" * 32,
+        "short": SECRET[:-1],
+        "long": SECRET + "x",
+        "revoked": revoked,
+        "key": key,
+        "confined": confined,
+        "admin": SECRET,
+    }
+
+
+def refusal(route: str, kind: str) -> str | None:
+    """The text of the 401 that a credential gets; None where it is let in."""
+    if route in PUBLIC or kind == "admin":
+        return None
+    if route in ADMIN:
+        return ADMIN_REQUIRED
+    if kind in ("key", "confined"):
+        return None
+    return KEY_REQUIRED if kind in ("none", "empty") else KEY_INVALID
+
+
+async def test_every_route_answers_each_credential_as_the_contract_says(api: Api) -> None:
+    tokens = await credentials(api)
+    for route in sorted(PUBLIC | ADMIN | KEY):
+        for kind, token in tokens.items():
+            answer = await ask(api, route, token)
+            text = refusal(route, kind)
+            if text is None:
+                assert answer.status != 401, (route, kind)
+            else:
+                assert (answer.status, answer.error) == (401, text), (route, kind)
+                assert answer.headers["WWW-Authenticate"] == "Bearer"
+            if route in PUBLIC:
+                assert answer.status == 200, (route, kind)
         await api.post("/unfreeze")
+
+
+async def test_a_key_confined_to_one_wallet_finds_no_other_and_nothing_of_it(api: Api) -> None:
+    token = (await credentials(api))["confined"]
+    other = await api.wallet(1)
+    fields = {"name": "theirs", "walletId": other, "llmProvider": "openai", "llmModel": "m",
+              "strategy": "wait"}  # fmt: skip
+    agent = (await api.post("/agents", fields)).json["id"]
     for route in sorted(KEY):
-        for kind, token in bad.items():
-            answer = await api.call(*target(route), token=token)
-            expected = KEY_REQUIRED if kind in ("none", "empty") else KEY_INVALID
-            assert (answer.status, answer.error) == (401, expected), (route, kind)
-        for token in (key, SECRET):
-            assert (await api.call(*target(route), token=token)).status != 401, route
+        path = route.partition(" ")[2]
+        if path.startswith("/wallets/<id>"):
+            answer = await ask(api, route, token, of=other)
+            assert (answer.status, answer.error) == (404, "Wallet not found"), route
+        elif path.startswith("/agents/<id>"):
+            answer = await ask(api, route, token, of=agent)
+            # What is asked is judged before who it is asked of; neither tells of the agent.
+            told = {(404, "Agent not found"), (400, "message is required and must be a string")}
+            assert (answer.status, answer.error) in told, route
+        elif path != "/mcp":  # tests/server/test_mcp_http.py
+            answer = await ask(api, route, token)
+            assert answer.status == (403 if route == "POST /wallets" else 200), route
+            assert other not in answer.text, route
+    assert len(await api.records(other)) == 1
+    chat = await api.post(f"/agents/{agent}/chat", {"message": "hello"}, token=token)
+    assert (chat.status, chat.error) == (404, "Agent not found")
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def several(**examples: Any) -> dict[str, Any]:
 
 
 def takes(schema: Schema, example: Any, *, required: bool = True) -> Operation:
-    """A JSON body."""
+    """A JSON body; `example` is None where none is known."""
     return {"required": required, "content": {JSON: _media(schema, example)}}
 
 
@@ -127,6 +127,8 @@ def failure(status: int, texts: Sequence[str], retry_after: bool = False) -> Ope
 
 
 def _media(schema: Schema, example: Any) -> Operation:
+    if example is None:
+        return {"schema": schema}
     if isinstance(example, dict) and list(example) == ["examples"]:
         return {"schema": schema} | example
     return {"schema": schema, "example": example}

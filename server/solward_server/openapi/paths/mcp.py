@@ -34,7 +34,10 @@ def _run() -> dict[str, Any]:
     )
     # Errors below the protocol are its SDK's, as JSON-RPC or as text.
     made["responses"] |= {
-        str(status): {"description": meaning, "content": {JSON: {"schema": _MESSAGE}}}
+        str(status): {
+            "description": meaning,
+            "content": {JSON: {"schema": _MESSAGE}, "text/plain": {"schema": {"type": "string"}}},
+        }
         for status, meaning in _REFUSED.items()
     }
     del made["responses"]["202"]["content"]

@@ -61,7 +61,8 @@ PATHS = {
     }
 }
 
-# What the built-in skills take and tell; others are shown with an empty call.
+# Calls of the built-in skills. Another is shown with an empty one, or, where it must be given
+# something, with none: nobody here knows what.
 _EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "airdrop": {"amount": 1},
     "burn_tokens": {"mint": "USDC", "amount": 0.5},
@@ -104,6 +105,7 @@ def _run(skill: LoadedSkill) -> Operation:
         {"result": "Waited: no action this cycle."},
     )
     schema = dict(spec.parameters)
+    example = _EXAMPLES.get(spec.name, None if schema.get("required") else {})
     return operation(
         f"skill_{spec.name}",
         f"Run the skill {spec.name} of {skill.distribution}",
@@ -111,7 +113,7 @@ def _run(skill: LoadedSkill) -> Operation:
         access=Access.KEY,
         description=spec.description,
         parameters=parameters,
-        body=takes(schema, dict(_EXAMPLES.get(spec.name, {})), required="required" in schema),
+        body=takes(schema, example, required="required" in schema),
         answer=answer | ({"headers": REPLAYED} if spends else {}),
         errors=errors,
         retry_after=[429] if spends else [],

@@ -1,0 +1,251 @@
+"""`GET /openapi.json`: valid, complete, and true of the code."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
+from tests.server.api import Api
+from tests.server.described import Described
+
+from solward import SkillSpec
+from solward.registry import load_registry
+from solward_server.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, access_of
+from solward_server.openapi import describe
+from solward_server.openapi.operation import SECURITY
+from solward_server.routes import PREFIX
+
+Operation = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return describe(load_registry(("*",), demo=True), PREFIX)
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, Operation]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def media(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every JSON body and answer, with where it stands."""
+    for path, method, operation in operations(document):
+        bodies = {"body": operation.get("requestBody", {}), **operation["responses"]}
+        for name, body in bodies.items():
+            for kind, found in body.get("content", {}).items():
+                if kind == "application/json":
+                    yield f"{method} {path} {name}", found
+
+
+def test_it_is_valid_openapi(document: dict[str, Any]) -> None:
+    assert document["openapi"] == "3.1.0"
+    validate(document)
+
+
+async def test_it_describes_every_route_with_its_credential_and_no_other(api: Api) -> None:
+    served: dict[str, set[str]] = {}
+    security = {}
+    for rule in api.app.url_map.iter_rules():
+        path = re.sub(r"<(\w+?)(_id)?>", lambda m: "{" + m[1] + ("Id" if m[2] else "") + "}",
+                      rule.rule)  # fmt: skip
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
+            served.setdefault(path, set()).add(method.lower())
+            security[path, method.lower()] = SECURITY[
+                access_of(api.app.view_functions[rule.endpoint])
+            ]
+    document = (await api.get("/openapi.json")).json
+    for path, method, operation in operations(document):
+        generic = re.sub(r"/skills/\w+$", "/skills/{name}", path)
+        assert security[generic, method] == operation["security"], path
+    shown = {re.sub(r"(/wallets/.*/skills)/\w+$", r"\1/{name}", path): set(methods)
+             for path, methods in document["paths"].items()}  # fmt: skip
+    assert shown == served
+
+
+async def test_each_loaded_skill_has_a_path_with_its_own_schema(api: Api) -> None:
+    document = (await api.get("/openapi.json")).json
+    skills = (await api.get("/skills")).json["skills"]
+    assert len(skills) >= 17
+    for skill in skills:
+        path = f"{PREFIX}/wallets/{{walletId}}/skills/{skill['name']}"
+        operation = document["paths"][path]["post"]
+        shown = operation["requestBody"]["content"]["application/json"]["schema"]
+        assert shown == skill["parameters"]
+        headers = {each["name"] for each in operation["parameters"] if each["in"] == "header"}
+        assert headers == ({"Idempotency-Key"} if skill["effects"] == "spend" else set())
+
+
+def test_a_third_partys_skill_and_provider_are_described_too() -> None:
+    loaded = load_registry(("*",))
+    schema = {
+        "type": "object",
+        "properties": {"tip": {"type": "integer"}},
+        "required": ["tip"],
+        "additionalProperties": False,
+    }
+    spec = SkillSpec(name="tip_jar", description="Tips.", parameters=schema)
+    theirs = replace(loaded.skills["wait"], spec=spec, distribution="tip-jar", version="2.0")
+    registry = replace(
+        loaded,
+        skills={**loaded.skills, "tip_jar": theirs},
+        providers={**loaded.providers, "llama": loaded.providers["openai"]},
+    )
+    document = describe(registry, PREFIX)
+    validate(document)
+    path = document["paths"][f"{PREFIX}/wallets/{{walletId}}/skills/tip_jar"]["post"]
+    assert path["requestBody"]["content"]["application/json"] == {"schema": schema}
+    assert "tip-jar" in path["summary"]
+    agents = document["paths"][f"{PREFIX}/agents"]["post"]["requestBody"]["content"]
+    provider = agents["application/json"]["schema"]["properties"]["llmProvider"]
+    assert {"llama", "openai", None} <= set(provider["enum"])
+    # What one service has loaded is not shown by another.
+    assert f"{PREFIX}/wallets/{{walletId}}/skills/tip_jar" not in describe(loaded, PREFIX)["paths"]
+
+
+def test_every_example_fits_its_schema_and_every_body_has_one(document: dict[str, Any]) -> None:
+    registry = Registry().with_resource("urn:d", Resource(document, DRAFT202012))
+    count = 0
+    for where, found in media(document):
+        if where.startswith("post /mcp"):
+            continue  # the protocol's own messages
+        named = [each["value"] for each in found.get("examples", {}).values()]
+        examples = [*named, *([found["example"]] if "example" in found else [])]
+        assert examples, where
+        schema = {"$id": "urn:d:example"} | _absolute(found["schema"])
+        for example in examples:
+            errors = [
+                error.message
+                for error in Draft202012Validator(schema, registry=registry).iter_errors(example)
+            ]
+            assert not errors, (where, errors)  # fmt: skip
+            count += 1
+    assert count > 300
+
+
+def _absolute(schema: Any) -> Any:
+    """The schema with references that hold outside its document."""
+    if isinstance(schema, list):
+        return [_absolute(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: "urn:d" + value if name == "$ref" else _absolute(value)
+        for name, value in schema.items()
+    }
+
+
+def test_every_answer_is_closed_but_where_its_fields_are_others(document: dict[str, Any]) -> None:
+    """A field that is added without being described turns the server's tests red."""
+    open_ones = {
+        "details", "data", "parameters", "llmOptions", "recentTransactions",
+    }  # fmt: skip
+
+    def walk(schema: Any, name: str, where: str) -> None:
+        if isinstance(schema, list):
+            for each in schema:
+                walk(each, name, where)
+        elif isinstance(schema, dict):
+            if schema.get("type") == "object" and name not in open_ones:
+                assert "additionalProperties" in schema, (where, name)
+            for key, value in schema.get("properties", {}).items():
+                walk(value, key, where)
+            for key in ("items", "oneOf", "anyOf"):
+                walk(schema.get(key), name, where)
+
+    for name, schema in document["components"]["schemas"].items():
+        walk(schema, name, "components")
+    for where, found in media(document):
+        if not where.endswith("body") and "mcp" not in where and "openapi.json" not in where:
+            walk(found["schema"], where, where)
+
+
+def test_every_operation_says_what_refuses_it(document: dict[str, Any]) -> None:
+    ids, tags = set(), {tag["name"] for tag in document["tags"]}
+    for path, method, operation in operations(document):
+        assert operation["operationId"] not in ids
+        ids.add(operation["operationId"])
+        assert set(operation["tags"]) <= tags, path
+        assert operation["summary"], path
+        answers = operation["responses"]
+        if operation["security"] == []:
+            assert "401" not in answers
+            continue
+        examples = answers["401"]["content"]["application/json"]["examples"].values()
+        texts = {each["value"]["error"] for each in examples}
+        keyed = len(operation["security"]) == 2
+        assert texts == ({KEY_REQUIRED, KEY_INVALID} if keyed else {ADMIN_REQUIRED}), path
+        assert "500" in answers
+        assert ("404" in answers) >= ("{" in path and path != "/mcp"), path
+        # `OPTIONAL` bodies are read, and refused, as well.
+        if "requestBody" in operation:
+            assert {"400", "413"} <= answers.keys(), (method, path)
+
+
+def test_every_link_leads_to_an_operation_and_names_what_it_takes(document: dict[str, Any]) -> None:
+    by_id = {operation["operationId"]: operation for _, _, operation in operations(document)}
+    links = [
+        link
+        for operation in by_id.values()
+        for link in operation["responses"]["200"].get("links", {}).values()
+    ]
+    assert len(links) > 40
+    for link in links:
+        taken = {each["name"] for each in by_id[link["operationId"]]["parameters"]}
+        assert link["parameters"].keys() <= taken
+
+
+async def test_it_is_public_and_served_as_it_is_made(api: Api) -> None:
+    answer = await api.get("/openapi.json", token=None)
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "application/json"
+    assert json.loads(answer.text) == describe(api.service.registry, PREFIX)
+
+
+TAGGED = '{"id":"e05136c2-0095-4472-9b84-19b9e354eeee","name":"a",' \
+    '"publicKey":"Xyk1ak1fTvBzxDgQ8ypk1T4PfUfmQEXDnvC6Y6Ttnvh",' \
+    '"createdAt":"2026-11-21T10:34:55.152Z","tags":[]}'  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "status", "text", "said"),
+    [
+        ("GET", "/wallets/x", None, 200, TAGGED, None),
+        ("GET", "/wallets/x", None, 200, TAGGED.replace("[]", '[],"more":1'), "'more'"),
+        ("GET", "/wallets/x", None, 200, TAGGED.replace(',"tags":[]', ""), "'tags' is a required"),
+        ("GET", "/wallets/x", None, 200, TAGGED.replace("[]", '"none"'), "not of type 'array'"),
+        ("GET", "/wallets/x", None, 200, TAGGED.replace("2026-", "26-"), "does not match"),
+        ("GET", "/wallets/x", None, 200, TAGGED.replace("e0513", "zzzzz"), "is not a 'uuid'"),
+        ("GET", "/wallets/x", None, 418, '{"error":"tea"}', "418 is not described"),
+        ("GET", "/wallets/x", None, 404, '{"error":"a","code":1}', "'code' was unexpected"),
+        ("GET", "/brew", None, 200, "{}", "is not described"),
+        ("GET", "/brew", None, 404, "{}", None),
+        ("PATCH", "/wallets/x", b'{"tags":5}', 200, TAGGED, "a request that went well"),
+        ("PATCH", "/wallets/x", b'{"tags":["a"]}', 200, TAGGED, None),
+    ],
+)
+def test_the_check_of_every_answer_can_fail(
+    document: dict[str, Any],
+    method: str,
+    path: str,
+    sent: bytes | None,
+    status: int,
+    text: str,
+    said: str | None,
+) -> None:
+    checked = Described(document)
+    call = (method, PREFIX + path, sent, status, "application/json", text)
+    if said is None:
+        checked.check(*call)
+    else:
+        with pytest.raises(AssertionError, match=re.escape(said)):
+            checked.check(*call)
