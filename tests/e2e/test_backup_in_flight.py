@@ -1,0 +1,142 @@
+"""A backup taken while transfers are in flight: restored, the records agree with the ledger.
+
+Each transfer has a recipient and an Idempotency-Key of its own, so that what was paid twice shows.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import httpx
+import pytest
+from solders.keypair import Keypair
+from tests.e2e.service_process import Service, funded_wallet, sol_of
+
+from solward import jsontext
+
+PASSPHRASE = "correct horse battery"
+AMOUNT = Decimal("0.001")
+FEE = Decimal("0.000005")
+CLIENTS = 4
+BACKUPS = 3
+
+
+def solward(home: Path, *arguments: str | Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "solward_cli", *map(str, arguments)],
+        env={"PATH": os.environ["PATH"], "SOLWARD_HOME": str(home)},
+        cwd=home.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def pay(client: httpx.Client, wallet: str, to: str) -> str:
+    body = jsontext.dumps({"to": to, "amount": AMOUNT})
+    headers = {"Idempotency-Key": to, "Content-Type": "application/json"}
+    return client.post(f"/wallets/{wallet}/transfer", content=body, headers=headers).text
+
+
+def records(client: httpx.Client, wallet: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    while True:
+        before = {"before": found[-1]["id"]} if found else {}
+        answer = client.get(f"/wallets/{wallet}/transactions", params={"limit": 500} | before)
+        page = jsontext.loads(answer.text)["transactions"]
+        found += page
+        if len(page) < 500:
+            return found
+
+
+def settled(client: httpx.Client, wallet: str) -> list[dict[str, Any]]:
+    """Its records, once none of them is pending."""
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        found = records(client, wallet)
+        if all(record["status"] != "pending" for record in found):
+            return found
+        time.sleep(0.2)
+    raise AssertionError("transactions stay pending")
+
+
+def agrees(client: httpx.Client, wallet: str) -> set[str]:
+    """The wallet's balance is what its records say; returns who was paid."""
+    paid, expected = set(), Decimal(0)
+    for record in settled(client, wallet):
+        if record["status"] != "confirmed":
+            continue
+        if record["type"] == "airdrop":
+            expected += Decimal(record["details"]["amount"])
+        else:
+            assert record["details"]["to"] not in paid
+            paid.add(record["details"]["to"])
+            expected -= AMOUNT + FEE
+    assert sol_of(client, wallet) == expected
+    return paid
+
+
+@pytest.mark.timeout(240)
+def test_what_is_restored_agrees_with_its_ledger_and_pays_nobody_twice(tmp_path: Path) -> None:
+    words = tmp_path / "words"
+    words.write_text(PASSPHRASE)
+    words.chmod(0o600)
+    limits = {"DAILY_SPENDING_LIMIT_SOL": "1000", "LOCALNET_SLOT_MS": "200"}
+    service = Service(tmp_path / "home", **limits).start()
+    recipients: list[str] = []
+    stop = Event()
+    try:
+        with service.client() as client:
+            wallet = funded_wallet(client, "payer", 20)
+
+        def keep_paying() -> None:
+            with service.client() as mine:
+                while not stop.is_set():
+                    to = str(Keypair().pubkey())
+                    recipients.append(to)
+                    assert "confirmed" in (told := pay(mine, wallet, to)), told
+
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            paying = [pool.submit(keep_paying) for _ in range(CLIENTS)]
+            try:
+                for number in range(BACKUPS):
+                    time.sleep(0.5)
+                    file = tmp_path / f"{number}.backup"
+                    solward(service.home, "backup", "--passphrase-file", words, file)
+            finally:
+                stop.set()
+            for each in paying:
+                # Taking a backup held up nobody for long enough to fail.
+                each.result()
+    finally:
+        service.stop()
+    counts = []
+    for number in range(BACKUPS):
+        home = tmp_path / f"restored-{number}"
+        told = solward(home, "restore", "--passphrase-file", words, tmp_path / f"{number}.backup")
+        assert "1 of 1 keys open and match" in told
+        restored = Service(home, **limits).start()
+        try:
+            with restored.client() as client:
+                paid = agrees(client, wallet)
+                counts.append(len(paid))
+                assert paid <= set(recipients)
+                # Who asks again with the same key, not knowing of the restore, pays once.
+                for to in recipients[:40]:
+                    pay(client, wallet, to)
+                again = agrees(client, wallet)
+                assert again == paid | set(recipients[:40])
+        finally:
+            restored.stop()
+    assert counts == sorted(counts)
+    assert counts[-1] > counts[0] > 0
