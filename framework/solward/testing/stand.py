@@ -161,17 +161,22 @@ class Stand:
 
 @asynccontextmanager
 async def open_stand(
-    home: Path, *, plugins: Iterable[object] = (), **settings: Any
+    home: Path,
+    *,
+    plugins: Iterable[object] = (),
+    canaries: Canaries | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Stand]:
     """Open a service on a ledger of its own in `home`, without any network.
 
     Args:
         plugins: what to install beside the installed plugins, as `Stand.install` takes it.
+        canaries: what watches the private keys of its wallets.
         settings: of `Settings`; the default limits hold, but for the rate of transactions.
     """
     given: dict[str, Any] = {"max_transactions_per_minute": PER_MINUTE, "solana_rpc_url": None}
     chosen = Settings(_env_file=None, **{**given, **settings, "solward_home": home})
     async with Solward.open(chosen, demo=True) as service:
-        stand = Stand(service, Canaries())
+        stand = Stand(service, canaries or Canaries())
         stand.install(*plugins)
         yield stand

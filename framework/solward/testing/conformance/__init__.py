@@ -5,16 +5,41 @@
     test_tip = conformance.skill_test("tip", cases=[{"to": ADDRESS, "amount": 1}])
 
 A target is an installed entry point's name (`tip`, or `solward.skills:tip` where two groups have
-the name), a module's dotted name, or a module or other plugin object.
+the name), a module's dotted name, or a module or other plugin object. A case of a skill is its
+parameters, or a function that is given a new `TestWallet`, prepares what the skill needs on it,
+and returns the parameters; it may be async.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from solward.testing.conformance.report import Finding, Outcome, Report
 
-__all__ = ["Finding", "Outcome", "Report", "check_path_or_name"]
+if TYPE_CHECKING:
+    from solward.testing.conformance.guardrails import Pair
+    from solward.testing.conformance.watching import Case
+    from solward.testing.stand import Stand
+
+__all__ = [
+    "Finding",
+    "Outcome",
+    "Report",
+    "check_guardrail",
+    "check_path_or_name",
+    "check_provider",
+    "check_skill",
+    "guardrail_test",
+    "provider_test",
+    "skill_test",
+]
 
 
 def check_path_or_name(target: str) -> list[Report]:
     """One report a plugin of an installed distribution, entry point, or a project folder.
+
+    It runs the plugins' code. A skill is run with the `examples` it declares.
 
     Args:
         target: the name of an installed distribution or entry point, or a folder with a
@@ -26,3 +51,81 @@ def check_path_or_name(target: str) -> list[Report]:
     from solward.testing.conformance.running import reports_of
 
     return reports_of(target)
+
+
+async def check_skill(
+    target: object, *, cases: Sequence[Case] = (), stand: Stand | None = None
+) -> Report:
+    """Every check of one skill, with the examples it declares and these cases.
+
+    Args:
+        stand: the service to run it on; without one a service is opened for it, whose every
+            secret is a canary.
+
+    Raises:
+        InvalidRequest: there is no such plugin.
+    """
+    from solward.testing.conformance.running import check
+
+    return await check(target, stand, cases=cases, kind="skill")
+
+
+async def check_provider(target: object, *, address: str | None = None) -> Report:
+    """Every check of one provider; nothing beyond this machine is called.
+
+    Args:
+        address: base address of a server that speaks the vendor's protocol and answers well;
+            without it what needs one is skipped, but for a provider that calls nobody.
+
+    Raises:
+        InvalidRequest: there is no such plugin.
+    """
+    from solward.testing.conformance.running import check
+
+    return await check(target, None, address=address, kind="provider")
+
+
+async def check_guardrail(
+    target: object, *, refused: Sequence[Pair] = (), allowed: Sequence[Pair] = ()
+) -> Report:
+    """Every check of one guardrail, on the kit's transactions and on these.
+
+    Args:
+        refused: `(intent, effects)` that it must refuse.
+        allowed: `(intent, effects)` that it must let through.
+
+    Raises:
+        InvalidRequest: there is no such plugin.
+    """
+    from solward.testing.conformance.running import check
+
+    return await check(target, None, refused=refused, allowed=allowed, kind="guardrail")
+
+
+def skill_test(target: object, *, cases: Sequence[Case] = ()) -> Callable[[], None]:
+    """A test function that fails with the report where the skill does not conform."""
+    return _test(lambda: check_skill(target, cases=cases))
+
+
+def provider_test(target: object, *, address: str | None = None) -> Callable[[], None]:
+    """A test function that fails with the report where the provider does not conform."""
+    return _test(lambda: check_provider(target, address=address))
+
+
+def guardrail_test(
+    target: object, *, refused: Sequence[Pair] = (), allowed: Sequence[Pair] = ()
+) -> Callable[[], None]:
+    """A test function that fails with the report where the guardrail does not conform."""
+    return _test(lambda: check_guardrail(target, refused=refused, allowed=allowed))
+
+
+def _test(check: Callable[[], Any]) -> Callable[[], None]:
+    def test_conformance() -> None:
+        from solward.testing.conformance.running import run
+
+        report: Report = run(check())
+        print(report)
+        if not report.ok:
+            raise AssertionError(f"\n{report}")
+
+    return test_conformance

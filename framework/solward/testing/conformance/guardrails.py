@@ -1,0 +1,132 @@
+"""The checks of a guardrail: pure functions on intents and effects, so nothing needs to be open."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+
+from solward.guardrails import AuthorityChange, Effects, Intent
+from solward.testing.conformance.report import Finding, Outcome, joined
+
+Check = Callable[[Intent, Effects], str | None]
+Pair = tuple[Intent, Effects]
+
+WALLET = "4Nd1mYfYgoYyYgXbbXnhmCbtLrcZQAMTrQwpCRhVoNLh"
+STRANGER = "11111111111111111111111111111112"
+MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
+
+# A refusal is a line in a record and in a model's memory.
+MAX_REASON = 500
+# It stands in the way of every transaction, on the event loop.
+SLOW_S = 0.05
+
+
+def guardrail_findings(
+    check: Check, refused: Sequence[Pair] = (), allowed: Sequence[Pair] = ()
+) -> list[Finding]:
+    """Every check of a loaded guardrail, in a fixed order."""
+    answers: list[object] = []
+    raised, impure, slow = [], [], 0.0
+    pairs = [*refused, *allowed, *transactions()]
+    for intent, effects in pairs:
+        before = copy.deepcopy((intent, effects))
+        started = time.perf_counter()
+        try:
+            answer = check(intent, effects)
+            slow = max(slow, time.perf_counter() - started)
+            again = check(intent, effects)
+        except Exception as error:
+            raised.append(f"{type(error).__name__}: {error} (on a {intent.type!r})")
+            answers.append(None)
+            continue
+        answers.append(answer)
+        if answer != again:
+            impure.append(f"answers {answer!r:.80} and then {again!r:.80} to the same")
+        if before != (intent, effects):
+            impure.append("changes what it is given")
+    return [
+        _finding("does_not_raise", raised, f"{len(pairs)} transactions"),
+        _finding("pure", impure),
+        _finding("answer", _malformed(answers)),
+        _cases(answers, refused, allowed),
+        _quick(slow),
+    ]
+
+
+def transactions() -> Iterator[Pair]:
+    """Usual and odd ones, as the engine may show them to a rule."""
+    fee = 5_000
+    yield Intent("transfer", WALLET), Effects(0, fee)
+    for lamports in (1, 10**9, 2**64 - 1):
+        details = {"to": STRANGER, "amount": Decimal(lamports) / 10**9}
+        yield (
+            Intent(
+                "transfer",
+                WALLET,
+                lamports_out=lamports,
+                destinations=frozenset({STRANGER}),
+                details=details,
+            ),
+            Effects(lamports, fee, addresses=frozenset({WALLET, STRANGER})),
+        )
+    yield (
+        Intent("swap", WALLET, tokens_out={MINT: 10**6}, tokens_in={MINT: 1}),
+        Effects(
+            0, fee, rent_lamports=2_039_280, accounts_created=1, tokens_out={MINT: 10**6},
+            tokens_in={MINT: 1}, programs=frozenset({MINT}), decimals={MINT: 6},
+        ),
+    )  # fmt: skip
+    yield Intent("airdrop", WALLET, details={"amount": Decimal(2)}), Effects(0, 0)
+    yield (
+        Intent("", WALLET, details={"amount": None, "to": 7, "nested": {"amount": "1e400"}}),
+        Effects(0, fee, closed={STRANGER: WALLET}, instruction_data=(b"", b"\xff" * 1_232)),
+    )
+    yield (
+        Intent("other", WALLET, lamports_out=0, destinations=frozenset()),
+        Effects(
+            5, 10**6, authority_changes=(AuthorityChange("delegate", WALLET, None),),
+            violations=(("authority_change", "gives the wallet away"),),
+        ),
+    )  # fmt: skip
+
+
+def _malformed(answers: Sequence[object]) -> list[str]:
+    trouble = []
+    for answer in answers:
+        if answer is not None and not isinstance(answer, str):
+            trouble.append(f"answers {answer!r:.80}; a refusal is text, anything else is None")
+        elif isinstance(answer, str) and not answer.strip():
+            trouble.append("refuses without a reason")
+        elif isinstance(answer, str) and len(answer) > MAX_REASON:
+            trouble.append(f"a reason has {len(answer)} characters; at most {MAX_REASON}")
+    return trouble
+
+
+def _cases(answers: Sequence[object], refused: Sequence[Pair], allowed: Sequence[Pair]) -> Finding:
+    trouble = [f"refused[{at}] is let through" for at in range(len(refused)) if not answers[at]]
+    for at in range(len(allowed)):
+        answer = answers[len(refused) + at]
+        if answer is not None:
+            trouble.append(f"allowed[{at}] is refused: {answer}")
+    if trouble:
+        return Finding("cases", Outcome.FAILED, joined(trouble))
+    if not any(answers):
+        return Finding("cases", Outcome.WARNING, "nothing tried was refused; give `refused`")
+    if all(answers):
+        return Finding("cases", Outcome.WARNING, "all that was tried was refused; give `allowed`")
+    return Finding("cases", Outcome.OK, f"{sum(map(bool, answers))} of {len(answers)} refused")
+
+
+def _quick(seconds: float) -> Finding:
+    if seconds > SLOW_S:
+        detail = f"took {seconds * 1000:.0f} ms; every transaction waits for it"
+        return Finding("quick", Outcome.WARNING, detail)
+    return Finding("quick", Outcome.OK)
+
+
+def _finding(check: str, trouble: Sequence[str], fine: str = "") -> Finding:
+    if trouble:
+        return Finding(check, Outcome.FAILED, joined(trouble))
+    return Finding(check, Outcome.OK, fine)

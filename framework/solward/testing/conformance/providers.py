@@ -1,0 +1,252 @@
+"""The checks of a provider, against servers of this machine only."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from solward.errors import InvalidRequest, ProviderError
+from solward.provider import Completion, CompletionRequest, ProviderContext, ToolCall, Usage
+from solward.registry import LoadedProvider
+from solward.testing.asking import provider_request
+from solward.testing.conformance import samples
+from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.vendor import GARBAGE, UNAUTHORIZED, Vendor, nobody_there
+
+AT_ONCE = 4
+# A provider may try a vendor that fails a few times, with pauses.
+FAILS_WITHIN_S = 60.0
+ENDS_WITHIN_S = 2.0
+# A first call may import a vendor's library.
+STARTS_WITHIN_S = 60.0
+
+NO_ADDRESS = "declares no base_url_env, so it cannot be sent to a server of this machine"
+NO_VENDOR = "needs its vendor; give the address of a server that speaks its protocol"
+
+
+@dataclass(slots=True)
+class Subject:
+    """A provider under test.
+
+    Attributes:
+        address: of a server that answers it; None where there is none.
+        texts: everything it said or raised so far.
+    """
+
+    provider: LoadedProvider
+    address: str | None
+    secret: str = field(default_factory=lambda: f"canary-{secrets.token_hex(16)}", repr=False)
+    texts: list[str] = field(default_factory=list)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it needs nobody to answer."""
+        spec = self.provider.spec
+        return spec.secret_env is None and spec.base_url_env is None
+
+    @property
+    def answerable(self) -> bool:
+        """Whether there is somebody to answer it."""
+        return self.alone or self.address is not None
+
+    def request(self, marker: str = "") -> CompletionRequest:
+        """A request of its own model; the marker stands in the prompt and the strategy."""
+        asked = provider_request(model=self.provider.spec.default_model)
+        if not marker:
+            return asked
+        strategy = f"always do wait reason={marker}"
+        return replace(asked, strategy=strategy, system=f"{asked.system} {marker}")
+
+    def lent(self, address: str | None) -> ProviderContext:
+        """What it is lent: a canary, and an address."""
+        spec = self.provider.spec
+        return ProviderContext(
+            None if spec.secret_env is None else self.secret,
+            None if spec.base_url_env is None else address,
+        )
+
+    async def ask(self, address: str | None, marker: str = "") -> Completion | BaseException:
+        """One completion, or what it raised."""
+        try:
+            answer = await self.provider.complete(self.request(marker), {}, self.lent(address))
+        except Exception as error:
+            self.texts += [str(error), repr(error)]
+            return error
+        self.texts.append(repr(answer))
+        return answer
+
+
+async def provider_findings(provider: LoadedProvider, address: str | None) -> list[Finding]:
+    """Every check of a loaded provider, in a fixed order."""
+    subject = Subject(provider, address)
+    options = _options(provider)
+    if options.outcome is Outcome.FAILED:
+        return [options]
+    answers = await _answers(subject)
+    failing: list[Awaitable[Finding]] = [
+        _refused_connection(subject),
+        _vendor_failures(subject),
+        _cancellation(subject),
+        _concurrency(subject),
+        _stream(subject),
+    ]
+    return [options, answers, *await asyncio.gather(*failing), _secrets(subject)]
+
+
+def _options(provider: LoadedProvider) -> Finding:
+    try:
+        base = provider.validate_options({})
+    except InvalidRequest as error:
+        return Finding("options", Outcome.FAILED, f"without any option: {error}")
+    accepted = []
+    for what, wrong in samples.bad(provider.spec.options, base):
+        try:
+            provider.validate_options(wrong)
+        except InvalidRequest:
+            continue
+        accepted.append(f"{what} is accepted")
+    if accepted:
+        return Finding("options", Outcome.FAILED, joined(accepted))
+    return Finding("options", Outcome.OK, f"defaults: {base}" if base else "")
+
+
+async def _answers(subject: Subject) -> Finding:
+    if not subject.answerable:
+        return Finding("answers", Outcome.SKIPPED, NO_VENDOR)
+    answer = await subject.ask(subject.address)
+    trouble = _malformed(answer)
+    if trouble:
+        return Finding("answers", Outcome.FAILED, trouble)
+    assert isinstance(answer, Completion)
+    said = "text" if answer.text else ""
+    calls = ", ".join(call.name for call in answer.tool_calls)
+    return Finding("answers", Outcome.OK, " and ".join(filter(None, (said, calls))))
+
+
+async def _refused_connection(subject: Subject) -> Finding:
+    name = "refused_connection"
+    if subject.provider.spec.base_url_env is None:
+        return Finding(name, Outcome.SKIPPED, NO_ADDRESS)
+    answer = await _within(FAILS_WITHIN_S, subject.ask(nobody_there()))
+    if not isinstance(answer, ProviderError):
+        return Finding(name, Outcome.FAILED, _instead_of_provider_error("nobody answers", answer))
+    if not answer.retryable:
+        detail = f"says it is not worth trying again: {answer}"
+        return Finding(name, Outcome.WARNING, detail)
+    return Finding(name, Outcome.OK, str(answer))
+
+
+async def _vendor_failures(subject: Subject) -> Finding:
+    name = "vendor_failures"
+    if subject.provider.spec.base_url_env is None:
+        return Finding(name, Outcome.SKIPPED, NO_ADDRESS)
+    trouble = []
+    for what, response in (("the key is refused", UNAUTHORIZED), ("no JSON comes", GARBAGE)):
+        async with Vendor(response) as vendor:
+            answer = await _within(FAILS_WITHIN_S, subject.ask(vendor.address))
+        if not isinstance(answer, ProviderError):
+            trouble.append(_instead_of_provider_error(what, answer))
+    if trouble:
+        return Finding(name, Outcome.FAILED, joined(trouble))
+    return Finding(name, Outcome.OK, "a refused key and a broken answer are ProviderErrors")
+
+
+async def _cancellation(subject: Subject) -> Finding:
+    name = "cancellation"
+    if subject.provider.spec.base_url_env is None and not subject.alone:
+        return Finding(name, Outcome.SKIPPED, NO_ADDRESS)
+    async with Vendor(None) as vendor:
+        task = asyncio.ensure_future(subject.ask(vendor.address))
+        asked = asyncio.ensure_future(vendor.asked.wait())
+        await asyncio.wait(
+            {task, asked}, timeout=STARTS_WITHIN_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        asked.cancel()
+        if task.done():
+            if isinstance(task.result(), Completion):
+                return Finding(name, Outcome.OK, "ends by itself before it could be cancelled")
+            return Finding(name, Outcome.FAILED, f"did not wait for an answer: {task.result()!r}")
+        if not vendor.asked.is_set():
+            return Finding(name, Outcome.SKIPPED, f"did not call its address: {vendor.address}")
+        task.cancel()
+        await asyncio.wait({task}, timeout=ENDS_WITHIN_S)
+        if not task.done():
+            detail = f"still runs {ENDS_WITHIN_S:g} s after it was cancelled"
+            return Finding(name, Outcome.FAILED, detail)
+        if not task.cancelled():
+            return Finding(name, Outcome.FAILED, f"turns it into {task.result()!r:.160}")
+    return Finding(name, Outcome.OK, "cancelled in the middle, it ended at once")
+
+
+async def _concurrency(subject: Subject) -> Finding:
+    name = "concurrency"
+    if not subject.answerable:
+        return Finding(name, Outcome.SKIPPED, NO_VENDOR)
+    markers = [f"marker-{at}-{secrets.token_hex(4)}" for at in range(AT_ONCE)]
+    answers = await asyncio.gather(*(subject.ask(subject.address, each) for each in markers))
+    trouble = [trouble for answer in answers if (trouble := _malformed(answer))]
+    for marker, answer in zip(markers, answers, strict=True):
+        if any(other in repr(answer) for other in markers if other != marker):
+            trouble.append("an answer belongs to another request: state is shared")
+    if trouble:
+        return Finding(name, Outcome.FAILED, joined(trouble))
+    return Finding(name, Outcome.OK, f"{AT_ONCE} at once")
+
+
+async def _stream(subject: Subject) -> Finding:
+    if subject.provider.stream_call is None:
+        return Finding("stream", Outcome.SKIPPED, "not implemented; a chat comes in one piece")
+    if not subject.answerable:
+        return Finding("stream", Outcome.SKIPPED, NO_VENDOR)
+    request = replace(subject.request(), tools=())
+    pieces: list[Any] = []
+    try:
+        async for piece in subject.provider.stream(request, {}, subject.lent(subject.address)):
+            pieces.append(piece)
+    except Exception as error:
+        subject.texts += [str(error), repr(error)]
+        return Finding("stream", Outcome.FAILED, f"{type(error).__name__}: {error}")
+    subject.texts.append(repr(pieces))
+    odd = [piece for piece in pieces if not isinstance(piece, str | Usage)]
+    if odd:
+        return Finding("stream", Outcome.FAILED, f"yields a {type(odd[0]).__name__}")
+    if not "".join(piece for piece in pieces if isinstance(piece, str)).strip():
+        return Finding("stream", Outcome.FAILED, "yields no text")
+    return Finding("stream", Outcome.OK, f"{len(pieces)} pieces")
+
+
+def _secrets(subject: Subject) -> Finding:
+    if any(subject.secret in text for text in subject.texts):
+        return Finding("secrets", Outcome.FAILED, "tells its key")
+    return Finding("secrets", Outcome.OK, f"none in {len(subject.texts)} texts")
+
+
+def _malformed(answer: object) -> str:
+    if isinstance(answer, BaseException):
+        return f"{type(answer).__name__}: {answer}"
+    if not isinstance(answer, Completion):
+        return f"answers a {type(answer).__name__}, not a Completion"
+    if answer.text is not None and not isinstance(answer.text, str):
+        return "the text is no text"
+    calls = answer.tool_calls
+    if not isinstance(calls, tuple) or not all(isinstance(each, ToolCall) for each in calls):
+        return "tool_calls is no tuple of ToolCall"
+    if answer.usage is not None and not isinstance(answer.usage, Usage):
+        return "usage is no Usage"
+    return "" if answer.text or calls else "neither text nor a tool call"
+
+
+def _instead_of_provider_error(what: str, answer: object) -> str:
+    if isinstance(answer, BaseException):
+        return f"where {what} it raises {type(answer).__name__}, not ProviderError"
+    return f"where {what} it answers all the same"
+
+
+async def _within(seconds: float, work: Awaitable[Any]) -> Any:
+    try:
+        return await asyncio.wait_for(work, seconds)
+    except TimeoutError as error:
+        return error

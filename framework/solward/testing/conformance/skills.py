@@ -1,0 +1,295 @@
+"""The checks of a skill, each on wallets of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from solward.errors import InvalidRequest
+from solward.provider import ToolDefinition
+from solward.record import TransactionStatus
+from solward.registry import LoadedSkill
+from solward.skill import Effects
+from solward.testing.conformance import samples
+from solward.testing.conformance.dialects import check_dialects
+from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.together import check_cancellation, check_concurrency
+from solward.testing.conformance.watching import Case, Run, prepared, watch
+from solward.testing.stand import Stand, TestWallet
+
+# Longer ones crowd out the rest of what a model remembers.
+MAX_OUTCOME = 8_000
+MOST_EDGES = 10
+NO_BASE = "no example ran, so there is nothing to start from"
+
+_numbers = itertools.count(1)
+
+
+@dataclass(slots=True)
+class Subject:
+    """A skill under test.
+
+    Attributes:
+        made_up: its only case was made from its schema, which may ask for what does not exist.
+        good: cases that ran to an outcome, with the run.
+        runs: every run so far.
+    """
+
+    skill: LoadedSkill
+    stand: Stand
+    cases: Sequence[Case]
+    made_up: bool = False
+    good: list[tuple[Case, Run]] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    async def wallet(self) -> TestWallet:
+        """A fresh one, with a name no other has."""
+        return await self.stand.wallet(f"conformance-{next(_numbers)}-wallet")
+
+    async def run(self, case: Case) -> Run:
+        """A case on a fresh wallet."""
+        wallet = await self.wallet()
+        run = await watch(self.skill, wallet, await prepared(case, wallet))
+        self.runs.append(run)
+        return run
+
+
+async def skill_findings(
+    skill: LoadedSkill, stand: Stand, cases: Sequence[Case] = ()
+) -> list[Finding]:
+    """Every check of a loaded skill, in a fixed order."""
+    subject, unsampled = _subject(skill, stand, cases)
+    findings = [_described(skill)]
+    findings.append(await _examples(subject, unsampled))
+    given = [run.params for _, run in subject.good]
+    findings.append(
+        check_dialects(
+            ToolDefinition(skill.spec.name, skill.spec.description, skill.spec.parameters),
+            [*given, *skill.spec.examples],
+        )
+    )
+    checks: list[Callable[[Subject], Awaitable[Finding]]] = [
+        _parameters_used,
+        _bad_parameters,
+        _edge_parameters,
+        _effects,
+        _timeout,
+        _concurrency,
+        _outcome,
+        _secrets,
+    ]
+    for check in checks:
+        findings.append(await check(subject))
+    return findings
+
+
+def _subject(
+    skill: LoadedSkill, stand: Stand, cases: Sequence[Case]
+) -> tuple[Subject, samples.Unsampled | None]:
+    known: list[Case] = [*cases, *skill.spec.examples]
+    if known:
+        return Subject(skill, stand, known), None
+    try:
+        made: Mapping[str, Any] = samples.sample(skill.spec.parameters)
+    except samples.Unsampled as error:
+        return Subject(skill, stand, ()), error
+    return Subject(skill, stand, [made], made_up=True), None
+
+
+def _described(skill: LoadedSkill) -> Finding:
+    fields = skill.spec.parameters.get("properties", {})
+    bare = [name for name, field in fields.items() if not field.get("description")]
+    if bare:
+        detail = f"no description, so a model has to guess: {', '.join(bare)}"
+        return Finding("schema", Outcome.WARNING, detail)
+    return Finding("schema", Outcome.OK, f"{len(fields)} parameters, closed")
+
+
+async def _examples(subject: Subject, unsampled: samples.Unsampled | None) -> Finding:
+    if unsampled is not None:
+        return Finding("examples", Outcome.SKIPPED, str(unsampled))
+    trouble: list[str] = []
+    crashed = False
+    for at, case in enumerate(subject.cases):
+        try:
+            run = await subject.run(case)
+        except Exception as error:
+            # Only what prepares a case runs outside the watched skill.
+            trouble.append(f"case {at} could not be prepared: {type(error).__name__}: {error}")
+            continue
+        crashed = crashed or run.crashed
+        if run.error is None and isinstance(run.outcome, str):
+            subject.good.append((case, run))
+        else:
+            trouble.append(f"case {at}: {run.trouble}")
+    how = "made up from the schema; declare `examples`" if subject.made_up else ""
+    if not trouble:
+        return Finding("examples", Outcome.OK, how or f"{len(subject.good)} ran")
+    if subject.made_up and not crashed:
+        detail = f"parameters {how}, were refused: {joined(trouble)}"
+        return Finding("examples", Outcome.SKIPPED, detail)
+    return Finding("examples", Outcome.FAILED, joined(trouble))
+
+
+async def _parameters_used(subject: Subject) -> Finding:
+    declared = list(_paths(subject.skill.spec.parameters))
+    if not subject.good:
+        return Finding("parameters_used", Outcome.SKIPPED, NO_BASE)
+    read = set().union(*(run.read for _, run in subject.good))
+    given = set().union(*(_given(run.params) for _, run in subject.good))
+    defaulted = {name for name, schema in declared if "default" in schema}
+    unread = [name for name, _ in declared if name not in read]
+    dead = [name for name in unread if name in given | defaulted]
+    if dead:
+        return Finding("parameters_used", Outcome.FAILED, f"never looked at: {', '.join(dead)}")
+    if unread:
+        detail = f"no example gives {', '.join(unread)}, and none was looked at"
+        return Finding("parameters_used", Outcome.WARNING, detail)
+    return Finding("parameters_used", Outcome.OK)
+
+
+async def _bad_parameters(subject: Subject) -> Finding:
+    schema = subject.skill.spec.parameters
+    base = await _base(subject)
+    if base is None:
+        return Finding("bad_parameters", Outcome.SKIPPED, NO_BASE)
+    wallet, params = base
+    trouble = []
+    tried = samples.bad(schema, params)
+    for what, wrong in tried:
+        run = await watch(subject.skill, wallet, wrong)
+        subject.runs.append(run)
+        if run.executed or not isinstance(run.error, InvalidRequest):
+            trouble.append(f"{what} is accepted")
+    if trouble:
+        return Finding("bad_parameters", Outcome.FAILED, joined(trouble))
+    return Finding("bad_parameters", Outcome.OK, f"{len(tried)} refused before it ran")
+
+
+async def _edge_parameters(subject: Subject) -> Finding:
+    if not subject.good:
+        return Finding("edge_parameters", Outcome.SKIPPED, NO_BASE)
+    case = subject.good[0][0]
+    trouble, tried = [], 0
+    wallet = await subject.wallet()
+    params = await prepared(case, wallet)
+    for what, odd in samples.edges(subject.skill.spec.parameters, params, MOST_EDGES):
+        tried += 1
+        run = await watch(subject.skill, wallet, odd)
+        subject.runs.append(run)
+        if run.crashed:
+            trouble.append(f"{what}: {run.trouble}")
+    if trouble:
+        return Finding("edge_parameters", Outcome.FAILED, joined(trouble))
+    return Finding("edge_parameters", Outcome.OK, f"{tried} answered or refused in words")
+
+
+async def _effects(subject: Subject) -> Finding:
+    runs = subject.runs
+    stray = [run for run in runs if run.unrecorded]
+    if stray:
+        detail = f"the ledger has transactions that no record has: {stray[0].unrecorded[0]}"
+        return Finding("effects", Outcome.FAILED, detail)
+    if subject.skill.spec.effects is Effects.READ:
+        if any(run.asked or run.records for run in runs):
+            return Finding("effects", Outcome.FAILED, "declares READ and asks for a transaction")
+        return Finding("effects", Outcome.OK, "reads only")
+    landed = [
+        record.type
+        for _, run in subject.good
+        for record in run.records
+        if record.status is TransactionStatus.CONFIRMED
+    ]
+    if not subject.good:
+        return Finding("effects", Outcome.SKIPPED, NO_BASE)
+    if not any(run.asked for _, run in subject.good):
+        detail = "declares SPEND and never asks for a transaction; READ would do"
+        return Finding("effects", Outcome.WARNING, detail)
+    if not landed:
+        return Finding("effects", Outcome.WARNING, "no transaction of an example landed")
+    return Finding("effects", Outcome.OK, f"lands {', '.join(sorted(set(landed)))}")
+
+
+async def _timeout(subject: Subject) -> Finding:
+    if not subject.good:
+        return Finding("timeout", Outcome.SKIPPED, NO_BASE)
+    case = subject.good[0][0]
+    slow = [each for _, each in subject.good if each.seconds > subject.skill.spec.timeout_s / 2]
+    if slow:
+        detail = f"an example took {slow[0].seconds:.1f} of {subject.skill.spec.timeout_s:g} s"
+        return Finding("timeout", Outcome.WARNING, detail)
+    await asyncio.sleep(0)
+    left = [task for _, each in subject.good for task in each.tasks if not task.done()]
+    if left:
+        return Finding("timeout", Outcome.FAILED, f"leaves a task running: {left[0]!r:.160}")
+    return await check_cancellation(subject.skill, subject.wallet, case, subject.runs)
+
+
+async def _concurrency(subject: Subject) -> Finding:
+    if not subject.good:
+        return Finding("concurrency", Outcome.SKIPPED, NO_BASE)
+    return await check_concurrency(subject.skill, subject.wallet, subject.good, subject.runs)
+
+
+async def _outcome(subject: Subject) -> Finding:
+    trouble = []
+    answered = [run for run in subject.runs if run.answered]
+    for run in answered:
+        if not isinstance(run.outcome, str):
+            if getattr(run.error, "code", None) == "bad_outcome":
+                trouble.append("is no text")
+        elif not run.outcome.strip():
+            trouble.append("is empty")
+        elif len(run.outcome) > MAX_OUTCOME:
+            trouble.append(f"has {len(run.outcome)} characters; at most {MAX_OUTCOME}")
+        elif any(ord(each) < 32 and each not in "\n\t" for each in run.outcome):
+            trouble.append("has control characters")
+    if trouble:
+        return Finding("outcome", Outcome.FAILED, f"the outcome {joined(trouble)}")
+    if not answered:
+        return Finding("outcome", Outcome.SKIPPED, NO_BASE)
+    return Finding("outcome", Outcome.OK)
+
+
+async def _secrets(subject: Subject) -> Finding:
+    told = {
+        what
+        for run in subject.runs
+        for text in run.texts
+        for what in subject.stand.canaries.found_in(text)
+    }
+    if told:
+        return Finding("secrets", Outcome.FAILED, f"tells {joined(sorted(told))}")
+    return Finding("secrets", Outcome.OK, f"none in the texts of {len(subject.runs)} runs")
+
+
+async def _base(subject: Subject) -> tuple[TestWallet, dict[str, Any]] | None:
+    """A wallet and parameters that fit it; made up where no case ran."""
+    wallet = await subject.wallet()
+    if subject.good:
+        return wallet, await prepared(subject.good[0][0], wallet)
+    for case in subject.cases:
+        if not callable(case):
+            return wallet, dict(case)
+    return None
+
+
+def _paths(schema: Mapping[str, Any], path: str = "") -> list[tuple[str, Mapping[str, Any]]]:
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    for name, each in schema.get("properties", {}).items():
+        found.append((f"{path}{name}", each))
+        found += _paths(each, f"{path}{name}.")
+    items = schema.get("items")
+    return found + (_paths(items, path) if isinstance(items, Mapping) else [])
+
+
+def _given(value: Any, path: str = "") -> set[str]:
+    if isinstance(value, Mapping):
+        found = {f"{path}{name}" for name in value}
+        return found.union(*(_given(each, f"{path}{name}.") for name, each in value.items()))
+    if isinstance(value, list | tuple):
+        return set().union(*(_given(each, path) for each in value))
+    return set()
