@@ -22,7 +22,7 @@ from solward import (
 
 @hookimpl
 def provider_spec() -> ProviderSpec:
-    """The strategy of its agents is the name of a skill that needs no parameters."""
+    """The strategy of its agents names a skill that needs no parameters, as in `run wait`."""
     return ProviderSpec(
         name="solward_plugin_template",
         default_model="every-few-cycles",
@@ -45,12 +45,13 @@ def provider_spec() -> ProviderSpec:
 @hookimpl
 async def provider_complete(request: CompletionRequest, options: Mapping[str, Any]) -> Completion:
     """The skill when its cycle has come; otherwise text alone, which waits."""
-    skill = request.strategy.strip()
-    if skill not in {tool.name for tool in request.tools} and request.tools:
-        raise ProviderError(f"The strategy must be the name of a skill, not {skill[:100]!r}")
     if "cycle" not in request.observation:
-        return Completion(f"I call {skill} every {options['every']} cycles.")
-    left = request.observation["cycle"] % options["every"]
-    if left:
-        return Completion(f"Waiting: {options['every'] - left} more cycles.")
+        return Completion(f"I am no language model. My strategy is: {request.strategy}")
+    skills = {tool.name for tool in request.tools}
+    skill = next((word for word in request.strategy.split() if word in skills), None)
+    if skill is None:
+        raise ProviderError("The strategy names no skill that is installed")
+    passed = request.observation["cycle"] % options["every"]
+    if passed:
+        return Completion(f"Waiting: cycles until {skill}: {options['every'] - passed}.")
     return Completion(f"It is time for {skill}.", (ToolCall(skill, {}),))

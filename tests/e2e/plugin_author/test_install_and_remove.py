@@ -99,7 +99,7 @@ def test_a_plugin_comes_and_goes_with_a_restart_and_its_agents_say_so(
         much = client.post(f"/wallets/{wallet}/transfer", json={"to": address(client), "amount": 1})
         assert much.status_code == 500
         assert "guardrail careful: a transfer may be at most 0.5 SOL" in much.json()["error"]
-        paced = agent(client, wallet, "pacer", "tip_jar", llmOptions={"every": 1})
+        paced = agent(client, wallet, "pacer", "run tip_jar", llmOptions={"every": 1})
         ruled = agent(client, wallet, "rules", "always do tip_jar amount=0.03")
         assert "Tipped 0.01 SOL" in outcome(client, paced, "Tipped")
         assert "Tipped 0.03 SOL" in outcome(client, ruled, "Tipped")
@@ -114,7 +114,7 @@ def test_a_plugin_comes_and_goes_with_a_restart_and_its_agents_say_so(
         much = client.post(f"/wallets/{wallet}/transfer", json={"to": address(client), "amount": 1})
         assert much.status_code == 200, much.text
         assert "no skill named 'tip_jar'" in outcome(client, ruled, "no skill")
-        assert "must be the name of a skill" in outcome(client, paced, "must be")
+        assert "names no skill that is installed" in outcome(client, paced, "names no")
     environment.uninstall("pacer", cwd=projects)
     restarted(service)
     with service.client() as client:

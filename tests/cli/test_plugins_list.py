@@ -1,0 +1,94 @@
+"""`solward plugins list`: what is loaded, and what is left out and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.registry.plugin_dists import Shelf, shelf, skill_source
+
+from solward_cli import main
+from solward_cli.plugins import LEFT_OUT, LOADED, Row, _table
+
+__all__ = ["shelf"]
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOLWARD_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+
+def listed(*options: str, **environment: str) -> Result:
+    result = CliRunner().invoke(main, ["plugins", "list", *options], env=environment)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def rows(**environment: str) -> dict[tuple[str, str], dict[str, Any]]:
+    found = json.loads(listed("--json", **environment).output)["plugins"]
+    return {(row["name"], row["distribution"]): row for row in found}
+
+
+def test_every_plugin_has_its_kind_version_and_status(shelf: Shelf) -> None:
+    shelf.install("my-plugin", {"greet": skill_source("greet")})
+    found = rows()
+    assert found["greet", "my-plugin"] == {
+        "name": "greet",
+        "kind": "skill",
+        "distribution": "my-plugin",
+        "version": "1.5",
+        "status": "loaded",
+        "problem": "",
+        "detail": "",
+    }
+    assert found["rules", "solward"]["status"] == "with --demo"
+    assert found["jupiter", "solward"]["kind"] == "venue"
+
+
+def test_what_is_left_out_says_why_and_keeps_its_version(shelf: Shelf) -> None:
+    shelf.install("broken", {"crash": "raise RuntimeError('no [red]luck')"})
+    shelf.install("rival", {"transfer": skill_source("transfer")})
+    found = rows()
+    crash, transfer = found["crash", "broken"], found["transfer", "rival"]
+    assert (crash["status"], crash["problem"], crash["version"]) == (
+        "left out",
+        "import_failed",
+        "1.5",
+    )
+    assert "no [red]luck" in crash["detail"]
+    assert (transfer["status"], transfer["problem"]) == ("left out", "name_conflict")
+    assert found["transfer", "solward"]["status"] == "loaded"
+
+
+def test_what_solward_plugins_does_not_name_is_left_out(shelf: Shelf) -> None:
+    shelf.install("my-plugin", {"greet": skill_source("greet")})
+    row = rows(SOLWARD_PLUGINS="other")["greet", "my-plugin"]
+    assert (row["status"], row["problem"], row["kind"]) == ("left out", "not_allowed", "skill")
+    assert "SOLWARD_PLUGINS" in row["detail"]
+
+
+def test_a_line_is_a_plugin_for_other_programs(shelf: Shelf) -> None:
+    shelf.install("broken", {"crash": "raise RuntimeError('one\\ntwo \\x1b[2J')"})
+    lines = listed().output.splitlines()
+    [crash] = [line for line in lines if line.startswith("crash ")]
+    assert crash.split()[1:6] == ["skill", "broken", "1.5", "left", "out"]
+    assert r"one two \x1b[2J" in crash
+    assert len(lines) == len(rows())
+
+
+def test_a_terminal_is_shown_third_parties_text_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    _table(
+        [
+            Row("greet", "skill", "my-[bold]plugin", "1.5", LOADED),
+            Row(
+                "crash", "skill", "broken", "1.5", LEFT_OUT, "import_failed", "x\x1b[2J[/nonsense]"
+            ),
+        ]
+    )
+    said = capsys.readouterr().out
+    assert "my-[bold]plugin" in said
+    assert r"crash of broken: import_failed: x\x1b[2J[/nonsense]" in said
