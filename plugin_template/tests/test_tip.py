@@ -9,7 +9,7 @@ from solward.testing import Stand, TestWallet, conformance
 from solward_plugin_template import tip
 
 # Every check that `solward plugins check` makes, beside the tests of one's own.
-test_it_conforms = conformance.skill_test(tip, cases=[{"amount": 0.02}])
+test_it_conforms = conformance.skill_test(tip)
 
 
 async def test_a_tip_arrives_in_the_jar(solward_stand: Stand, wallet: TestWallet) -> None:

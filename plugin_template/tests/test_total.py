@@ -4,7 +4,7 @@ from solward.testing import Stand, TestWallet, conformance
 
 from solward_plugin_template import tip, total
 
-test_it_conforms = conformance.skill_test(total, cases=[{"decimals": 0}])
+test_it_conforms = conformance.skill_test(total)
 
 
 async def test_it_says_what_the_jar_holds(solward_stand: Stand, wallet: TestWallet) -> None:

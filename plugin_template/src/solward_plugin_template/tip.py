@@ -37,6 +37,7 @@ def skill_spec() -> SkillSpec:
             "additionalProperties": False,
         },
         effects=Effects.SPEND,
+        examples=({"amount": 0.02},),
     )
 
 

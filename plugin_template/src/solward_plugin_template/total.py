@@ -28,6 +28,7 @@ def skill_spec() -> SkillSpec:
             },
             "additionalProperties": False,
         },
+        examples=({"decimals": 0}, {"decimals": 9}),
     )
 
 
