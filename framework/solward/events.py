@@ -23,6 +23,8 @@ class EventKind(StrEnum):
 
     WALLET_CREATED = "wallet:created"
     """A wallet was created or imported."""
+    WALLET_EXPORTED = "wallet:exported"
+    """A wallet's key was written to a file."""
     TRANSACTION_PENDING = "transaction:pending"
     """A transaction passed the guardrails and its amount is reserved."""
     TRANSACTION_CONFIRMED = "transaction:confirmed"

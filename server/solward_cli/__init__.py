@@ -10,9 +10,10 @@ import click
 _COMMANDS = {
     "up": ("solward_cli.up:up", "Start everything: ledger, API, and with --demo an agent."),
     "server": ("solward_cli.server:server", "The REST server alone."),
+    "dashboard": ("solward_cli.dashboard:dashboard", "The pages, as a client of the service."),
     "localnet": ("solward_cli.localnet:localnet", "A local Solana ledger for any client."),
     "mcp": ("solward_cli.mcp:mcp", "The skills as tools for MCP hosts, on stdio."),
-    "wallet": ("solward_cli.wallet:wallet", "Bring a wallet of your own."),
+    "wallet": ("solward_cli.wallet:wallet", "Bring a wallet of your own, and take it along."),
     "keystore": ("solward_cli.keystore:keystore", "Change the secret that seals the wallets."),
     "backup": ("solward_cli.backup:backup", "Everything of this home in one sealed file."),
     "restore": ("solward_cli.backup:restore", "Bring a backup into an empty home."),

@@ -12,6 +12,9 @@ from tests.server.api import SECRET, STRANGER, Api, serving_api
 from solward.agents.model import AgentStatus
 from solward.agents.remember import tell
 from solward.events import EventKind
+from solward.wallets import KeySource
+from solward.wallets.export import export_wallet, newest_keystore
+from solward.wallets.service import KEY_FILE
 from solward_server.routes.events import HEARTBEAT_S, RETRY_MS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
@@ -31,6 +34,14 @@ def test_the_streams_numbers_are_the_codes() -> None:
 async def everything(api: Api) -> None:
     """Make each kind happen."""
     wallet = await api.wallet(2)
+    home, database = api.service.settings.solward_home, api.service.database
+    await export_wallet(
+        database,
+        KeySource(file=home / KEY_FILE),
+        await newest_keystore(database),
+        await api.service.wallets.get(wallet),
+        home / "exported.json",
+    )
     paths = {"transfer": {"to": STRANGER, "amount": 1}}
     for path, body in paths.items():
         for amount in (1, 2, 3):
