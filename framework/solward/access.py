@@ -33,12 +33,7 @@ class AccessSettings(BaseSettings):
     @field_validator("solward_api_url")
     @classmethod
     def _service_address(cls, value: str | None) -> str | None:
-        if value is not None:
-            parts = urlsplit(http_address(value))
-            # It is shown by errors, and no place for a credential.
-            if parts.username is not None or parts.query or parts.fragment:
-                raise ValueError("expected an address without credentials and without a query")
-        return value
+        return None if value is None else service_address(value)
 
     @property
     def client_url(self) -> str:
@@ -75,3 +70,12 @@ class AccessSettings(BaseSettings):
     def development_secret(self) -> bool:
         """Whether API_SECRET is the one everybody knows."""
         return self.api_secret.get_secret_value() == DEVELOPMENT_SECRET
+
+
+def service_address(value: str) -> str:
+    """The address of a service as a setting gives it; raises `ValueError`."""
+    parts = urlsplit(http_address(value))
+    # It is shown by errors, and no place for a credential.
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("expected an address without credentials and without a query")
+    return value

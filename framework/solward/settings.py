@@ -17,7 +17,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import NoDecode, SettingsConfigDict
 from solders.pubkey import Pubkey
 
-from solward.access import AccessSettings
+from solward.dashboard import DashboardSettings
 from solward.errors import ConfigError, InvalidRequest
 from solward.masking import secret_fields, shown
 from solward.money import U64_MAX, sol_to_lamports
@@ -44,7 +44,7 @@ def _network_of(data: dict[str, Any]) -> Network:
     return "localnet" if data.get("solana_rpc_url") is None else "devnet"
 
 
-class Settings(AccessSettings, VendorSettings):
+class Settings(DashboardSettings, VendorSettings):
     """Everything configurable, checked. Keyword arguments win over the environment.
 
     Raises:

@@ -21,17 +21,26 @@ from solward_server.serve import Address
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What is running; `rpc` is the ledger's HTTP and WebSocket address."""
+    """What is running.
+
+    Attributes:
+        rpc: the ledger's HTTP and WebSocket address.
+        dashboard: the pages' address.
+        also: further notices.
+    """
 
     service: Solward
     address: Address
     rpc: tuple[str, str] | None
-    notice: str | None
+    dashboard: str | None
+    also: tuple[str, ...]
     seed: DemoSeed | None
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Every address, and what is loaded."""
         service, settings = self.service, self.service.settings
+        if self.dashboard is not None:
+            yield "Dashboard", self.dashboard
         yield "API", f"{self.address.url}/api/v1"
         yield "Health", self.address.health
         if self.rpc is not None:
@@ -64,8 +73,7 @@ class Screen:
                 f"{self.seed.agent.name} is driven by fixed rules (provider "
                 f"{self.seed.agent.llm_provider}), not by a language model."
             )
-        if self.notice is not None:
-            yield f"The ledger is not served to other clients. {self.notice}"
+        yield from self.also
         for problem in self.service.registry.problems:
             yield f"Plugin not loaded: {problem}"
 

@@ -1,4 +1,4 @@
-"""`solward up`: everything on one machine, in one process."""
+"""`solward up`: everything on one machine; the pages in a process of their own."""
 
 from __future__ import annotations
 
@@ -32,6 +32,13 @@ RPC_PORT = 8899
     show_default=True,
     help="Port of the ledger's JSON-RPC; 0 takes a free one.",
 )
+@click.option("--no-dashboard", is_flag=True, help="Do not serve the pages.")
+@click.option(
+    "--dashboard-port",
+    type=click.IntRange(0, 65535),
+    default=None,
+    help="Port of the pages; 0 takes a free one.  [default: DASHBOARD_PORT or 3000]",
+)
 @log_level_option
 def up(
     demo: bool,
@@ -40,11 +47,14 @@ def up(
     reset: bool,
     no_rpc: bool,
     rpc_port: int,
+    no_dashboard: bool,
+    dashboard_port: int | None,
     log_level: str,
 ) -> None:
-    """Start the ledger and the API, and with --demo an agent; Ctrl-C stops all of it."""
+    """Start ledger, API and dashboard, and with --demo an agent; Ctrl-C stops all of it."""
     from solward.demo import seed_demo
     from solward.service import Solward
+    from solward_cli.pages import dashboard_process
     from solward_cli.running import overridden, refusals, run, spare_what_started
     from solward_cli.screen import Screen, show
     from solward_server.serve import Address, listen, serve, stop_on_signals
@@ -54,14 +64,22 @@ def up(
         if reset:
             _forget_ledger(settings)
         listening = listen(settings.api_host, settings.api_port)
+    pages_port = settings.dashboard_port if dashboard_port is None else dashboard_port
 
     async def work() -> None:
         async with stop_on_signals() as stop, Solward.open(settings, demo=demo) as service:
             seed = await seed_demo(service) if demo else None
-            async with _rpc(service, None if no_rpc else rpc_port) as (rpc, notice):
+            async with (
+                _rpc(service, None if no_rpc else rpc_port) as (rpc, no_rpc_why),
+                dashboard_process(settings, listening, None if no_dashboard else pages_port) as (
+                    pages,
+                    no_pages_why,
+                ),
+            ):
 
                 def ready(address: Address) -> None:
-                    show(Screen(service, address, rpc, notice, seed))
+                    notices = tuple(why for why in (no_rpc_why, no_pages_why) if why)
+                    show(Screen(service, address, rpc, pages, notices, seed))
 
                 spare_what_started()
                 await serve(service, listening, stop, ready=ready)
@@ -90,7 +108,11 @@ async def _rpc(
             )
         except OSError as error:
             reason = error.strerror or str(error)
-            yield None, f"Port {port} or {port + 1} cannot be used ({reason}); see --rpc-port"
+            yield (
+                None,
+                "The ledger is not served to other clients. Port "
+                f"{port} or {port + 1} cannot be used ({reason}); see --rpc-port",
+            )
             return
         yield (addresses.http, addresses.ws), None
 

@@ -47,8 +47,13 @@ class Address:
         return f"{self.url}/api/v1/health"
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(
+    host: str, port: int, *, variables: tuple[str, str] = ("--port", "API_PORT")
+) -> socket.socket:
     """Take the port before anything slow is opened; 0 takes a free one.
+
+    Args:
+        variables: what chooses another port, for the refusal.
 
     Raises:
         ConfigError: the port is taken, or the host is no address of this machine.
@@ -58,7 +63,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.create_server((host.strip("[]"), port), family=family, backlog=_BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            text = f"Port {port} on {host} is in use; choose another with --port or API_PORT"
+            text = f"Port {port} on {host} is in use; choose another with {' or '.join(variables)}"
         else:
             text = f"Cannot listen on {host} port {port}: {error.strerror or error}"
         raise ConfigError(text) from None

@@ -1,0 +1,78 @@
+"""What every page has around it: title, navigation, light and dark, and the banner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nicegui import ui
+
+from solward_dashboard.feed import Freshness
+
+PAGES = (
+    ("/", "Overview", "space_dashboard"),
+    ("/agents", "Agents", "smart_toy"),
+    ("/wallets", "Wallets", "account_balance_wallet"),
+    ("/transactions", "Transactions", "receipt_long"),
+    ("/api-keys", "API keys", "key"),
+    ("/plugins", "Plugins", "extension"),
+)
+_LOOK = Path(__file__).parent / "static" / "look.css"
+_DARK = "solward_dark"
+_YEAR_S = 365 * 24 * 3600
+
+
+@contextmanager
+def frame(path: str) -> Iterator[Freshness]:
+    """A page's surroundings; what is built inside is its content."""
+    title = next(name for route, name, _ in PAGES if route == path)
+    ui.page_title(f"{title} - Solward")
+    ui.add_css(_LOOK)
+    dark = ui.dark_mode(_chosen_dark())
+    with ui.header().classes("sw-header"):
+        menu = ui.button(icon="menu", color=None).props('flat round dense aria-label="Menu"')
+        menu.classes("sw-menu")
+        ui.link("Solward", "/").classes("sw-brand")
+        ui.space()
+        _dark_switch(dark)
+    drawer = ui.left_drawer(bordered=True).props("width=208 breakpoint=900").classes("sw-nav")
+    with drawer, ui.element("nav").props('aria-label="Pages"'):
+        for route, name, icon in PAGES:
+            _nav_link(route, name, icon, current=route == path)
+    menu.on_click(drawer.toggle)
+    with ui.element("main").classes("sw-main") as main:
+        ui.label(title).classes("sw-title").props("role=heading aria-level=1")
+        freshness = Freshness()
+        yield freshness
+    ui.skip_link("Skip to the content", target=main)
+
+
+def _nav_link(route: str, name: str, icon: str, *, current: bool) -> None:
+    link = ui.link(target=route).classes("sw-nav-link")
+    if current:
+        link.props("aria-current=page")
+    with link:
+        ui.icon(icon).props("aria-hidden=true")
+        ui.label(name)
+
+
+def _chosen_dark() -> bool | None:
+    request = ui.context.client.request
+    return {"1": True, "0": False}.get(request.cookies.get(_DARK, "") if request else "")
+
+
+def _dark_switch(dark: ui.dark_mode) -> None:
+    def choose(value: bool | None) -> None:
+        dark.set_value(value)
+        kept = "" if value is None else str(int(value))
+        # A cookie, so that the next page comes in the chosen colours and does not flash.
+        ui.run_javascript(
+            f"document.cookie = '{_DARK}={kept}; path=/; max-age={_YEAR_S}; samesite=strict'"
+        )
+
+    button = ui.button(icon="contrast", color=None)
+    with button.props('flat round dense aria-label="Light or dark"'), ui.menu():
+        ui.menu_item("Light", lambda: choose(False))
+        ui.menu_item("Dark", lambda: choose(True))
+        ui.menu_item("As the system", lambda: choose(None))

@@ -1,0 +1,12 @@
+"""One module a page; importing it registers nothing, `register` does."""
+
+from __future__ import annotations
+
+from nicegui import ui
+
+from solward_dashboard.pages import overview
+
+
+def register() -> None:
+    """Put every page at its path."""
+    ui.page("/")(overview.page)

@@ -1,0 +1,74 @@
+"""Serving the pages until told to stop."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import uvicorn
+from fastapi import FastAPI
+from nicegui import core, ui
+
+from solward_dashboard import pages
+from solward_dashboard.api import open_api
+from solward_dashboard.gate import Gate
+from solward_dashboard.options import Options
+
+_ICON = Path(__file__).parent / "static" / "icon.svg"
+
+
+def serve(
+    options: Options,
+    listening: socket.socket,
+    *,
+    ready: Callable[[str], None] = lambda _url: None,
+    until_stdin_ends: bool = False,
+) -> None:
+    """Serve on a listening socket until SIGINT or SIGTERM.
+
+    Args:
+        ready: told the address once pages can be asked for.
+        until_stdin_ends: stop as well when whoever holds the other end of standard input has
+            gone, however it went.
+    """
+    app = build(options)
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=2
+    )
+    server = uvicorn.Server(config)
+    if until_stdin_ends:
+        Thread(target=_stop_at_end_of_input, args=(server,), daemon=True).start()
+    ready(options.url)
+    server.run(sockets=[listening])
+
+
+def _stop_at_end_of_input(server: uvicorn.Server) -> None:
+    sys.stdin.buffer.read()
+    server.should_exit = True
+
+
+def build(options: Options) -> FastAPI:
+    """The application: pages behind the gate, nothing from another machine."""
+    app = FastAPI(openapi_url=None, lifespan=open_api(options))
+    pages.register()
+    ui.run_with(
+        app,
+        title="Solward",
+        favicon=_ICON,
+        # What a page once showed is nobody's to keep: a reconnected page asks again.
+        message_history_length=0,
+        storage_secret=secrets.token_hex(32),
+        session_middleware_kwargs={"same_site": "strict"},
+        show_welcome_message=False,
+        tailwind=False,
+        unocss="mini",
+        dark=None,
+    )
+    app.add_middleware(Gate, options=options)
+    # NiceGUI allows every origin; a page of another one has no business on the socket.
+    core.sio.eio.cors_allowed_origins = None
+    return app

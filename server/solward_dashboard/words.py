@@ -1,0 +1,50 @@
+"""How the pages write amounts, times and addresses."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+_STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def sol(amount: Decimal | int, places: int = 4) -> str:
+    """An amount of SOL, cut after `places` decimals: never more than there is."""
+    cut = Decimal(amount).quantize(Decimal(1).scaleb(-places), rounding="ROUND_DOWN")
+    return f"{cut:,f} SOL"
+
+
+def plain(amount: Decimal | int) -> str:
+    """A number as people write it, all its digits."""
+    return f"{Decimal(amount):,f}"
+
+
+def short(text: str, keep: int = 4) -> str:
+    """An address or an id with its middle left out."""
+    return text if len(text) <= 2 * keep + 1 else f"{text[:keep]}…{text[-keep:]}"
+
+
+def ago(moment: datetime, now: datetime | None = None) -> str:
+    """How long ago, in the largest unit that fits."""
+    seconds = int(((now or datetime.now(UTC)) - moment).total_seconds())
+    if seconds < 1:
+        return "now"
+    for size, unit in _STEPS:
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return "now"
+
+
+def clock(moment: datetime) -> str:
+    """The time of day, in the machine's own zone."""
+    return moment.astimezone().strftime("%H:%M:%S")
+
+
+def told(value: Any) -> str:
+    """A value of a record's details as text."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Decimal | int):
+        return plain(value)
+    return str(value)
