@@ -189,10 +189,14 @@ class Solward:
             log=structlog.get_logger(f"solward.skill.{spec.name}"),
         )
 
-    async def balances(self, wallet_id: str) -> Balances:
-        """What a wallet holds; raises `WalletNotFound` or `LedgerError`."""
+    async def balances(self, wallet_id: str, *, empty: bool = False) -> Balances:
+        """What a wallet holds, with `empty` also tokens whose accounts hold nothing.
+
+        Raises:
+            WalletNotFound, LedgerError.
+        """
         wallet = await self.wallets.get(wallet_id)
-        return await read_balances(self.ledger, self.tokens, wallet.address)
+        return await read_balances(self.ledger, self.tokens, wallet.address, empty=empty)
 
     async def stakes(self, wallet_id: str) -> tuple[Stake, ...]:
         """A wallet's stake accounts; raises `WalletNotFound` or `LedgerError`."""

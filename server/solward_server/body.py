@@ -106,6 +106,14 @@ def query_whole(field: str, default: int | None, lowest: int, highest: int) -> i
     return int(given)
 
 
+def query_flag(field: str) -> bool:
+    """`true` or `false` in the query string, false where it is absent."""
+    given = request.args.get(field, "false")
+    if given not in ("true", "false"):
+        raise InvalidRequest(f"{field} must be true or false")
+    return given == "true"
+
+
 def query_limit(default: int = DEFAULT_LIST, highest: int = MAX_LIST) -> int:
     """The `limit` of a list."""
     limit = query_whole("limit", default, 1, highest)

@@ -93,3 +93,16 @@ async def test_a_skill_sends_tokens_by_its_context_if_it_declares_that_it_spends
             continue
         record = await context.transfer_token(mint=mint, to=TO, amount=1)
         assert (record.type, record.details["amount"]) == ("token_transfer", 1)
+
+
+async def test_emptied_accounts_are_told_on_request_and_nothing_else_is_taken(api: Api) -> None:
+    wallet, mint = await holding_tokens(api)
+    body = {"mint": mint, "to": TO, "amount": 1000}
+    assert (await api.post(f"/wallets/{wallet}/token-transfer", body)).status == 200
+    path = f"/wallets/{wallet}/balance"
+    for query in ("", "?empty=false"):
+        assert (await api.get(path + query)).json["tokens"] == []
+    (token,) = (await api.get(f"{path}?empty=true")).json["tokens"]
+    assert (token["mint"], token["uiBalance"], token["rawBalance"]) == (mint, 0, "0")
+    answer = await api.get(f"{path}?empty=yes")
+    assert (answer.status, answer.error) == (400, "empty must be true or false")

@@ -66,9 +66,11 @@ class Wallets(Operations[Transaction]):
         changed = await self._http.send("PATCH", _path(wallet_id), {"tags": [*tags]})
         return self._http.read(Wallet.of, changed)
 
-    async def balance(self, wallet_id: str) -> Balance:
-        """What it holds now."""
-        return self._http.read(Balance.of, await self._http.get(_path(wallet_id, "balance")))
+    async def balance(self, wallet_id: str, *, empty: bool = False) -> Balance:
+        """What it holds now; with `empty` also tokens whose accounts are open and hold nothing."""
+        query = {"empty": "true"} if empty else {}
+        raw = await self._http.get(_path(wallet_id, "balance"), query)
+        return self._http.read(Balance.of, raw)
 
     async def limits(self, wallet_id: str) -> Mapping[str, Any]:
         """Its limits, what is spent, reserved and left of each (docs/rest.md)."""

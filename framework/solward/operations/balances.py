@@ -39,7 +39,7 @@ class TokenBalance:
 
 @dataclass(frozen=True, slots=True)
 class Balances:
-    """A wallet's native coin in lamports and its tokens, empty token accounts left out."""
+    """A wallet's native coin in lamports and its tokens."""
 
     lamports: int
     tokens: tuple[TokenBalance, ...]
@@ -52,8 +52,14 @@ class Balances:
         }
 
 
-async def read_balances(ledger: ReadLedger, tokens: TokenList, address: str) -> Balances:
-    """Read a wallet's holdings; raises `LedgerError` when the ledger does not answer."""
+async def read_balances(
+    ledger: ReadLedger, tokens: TokenList, address: str, *, empty: bool = False
+) -> Balances:
+    """Read a wallet's holdings; raises `LedgerError` when the ledger does not answer.
+
+    Args:
+        empty: also tokens of which it has an open account and holds none.
+    """
     lamports = await ledger.balance(address)
     units: dict[str, int] = {}
     decimals: dict[str, int] = {}
@@ -65,6 +71,6 @@ async def read_balances(ledger: ReadLedger, tokens: TokenList, address: str) -> 
         tuple(
             TokenBalance(mint, amount, decimals[mint], tokens.symbol_of(mint))
             for mint, amount in units.items()
-            if amount
+            if amount or empty
         ),
     )

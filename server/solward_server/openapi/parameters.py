@@ -40,6 +40,7 @@ BEFORE_RECORD = query("before", identifier("A record's id: only older ones."))
 BEFORE_CYCLE = query("before", whole("A cycle: only older ones.", 1, 2**53))
 BEFORE_ENTRY = query("before", whole("A number in the log: only older entries.", 1, 10**18 - 1))
 
+EMPTY = query("empty", flag("Tokens whose accounts are open and hold nothing, too."))
 DRY_RUN = query("dryRun", flag("Judge and simulate only; nothing is recorded, reserved or sent."))
 IDEMPOTENCY_KEY = _parameter(
     "header",

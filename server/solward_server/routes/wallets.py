@@ -8,7 +8,7 @@ from quart import Blueprint
 
 from solward.wallets.model import DEFAULT_NAME
 from solward_server.auth import caller, keyed
-from solward_server.body import read_body, text, texts
+from solward_server.body import query_flag, read_body, text, texts
 from solward_server.edge import Edge
 from solward_server.errors import Forbidden
 
@@ -52,7 +52,8 @@ def blueprint(edge: Edge) -> Blueprint:
     @keyed
     async def balance(wallet_id: str) -> dict[str, Any]:
         await edge.wallet(wallet_id)
-        return (await service.balances(wallet_id)).to_json()
+        empty = query_flag("empty")
+        return (await service.balances(wallet_id, empty=empty)).to_json()
 
     @routes.get("/wallets/<wallet_id>/limits")
     @keyed

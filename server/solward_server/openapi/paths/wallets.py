@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solward_server.auth import Access
 from solward_server.openapi.operation import answers, operation, takes
-from solward_server.openapi.parameters import WALLET, WALLET_ID
+from solward_server.openapi.parameters import EMPTY, WALLET, WALLET_ID
 from solward_server.openapi.schema import (
     address,
     array,
@@ -108,7 +108,7 @@ PATHS = {
             "What a wallet holds on the ledger",
             tag="wallets",
             access=Access.KEY,
-            parameters=[WALLET_ID],
+            parameters=[WALLET_ID, EMPTY],
             answer=answers(
                 ref("Balance"),
                 {
@@ -124,7 +124,11 @@ PATHS = {
                     ],
                 },
             ),
-            errors={404: NOT_FOUND, 500: "The ledger did not answer getBalance (ConnectError)"},
+            errors={
+                400: "empty must be true or false",
+                404: NOT_FOUND,
+                500: "The ledger did not answer getBalance (ConnectError)",
+            },
         )
     },
     "/wallets/{walletId}/limits": {
