@@ -60,8 +60,6 @@ def script(port: int) -> str:
             ]
         else:
             lines.append(block.text.replace(":3001", f":{port}"))
-            # What curl answers does not end with a line feed.
-            lines.append("echo")
     lines.append("printf '\\n[%3d s] done\\n' $SECONDS")
     return "\n".join(lines)
 

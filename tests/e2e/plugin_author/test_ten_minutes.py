@@ -35,7 +35,9 @@ def test_a_stranger_has_a_skill_acting_in_an_agent_within_ten_minutes(tmp_path: 
     folder = tmp_path / "stranger"
     folder.mkdir()
     port = free_port()
-    environment = empty_environment(folder, API_PORT=str(port), SOLWARD_HOME=str(folder / "home"))
+    environment = empty_environment(
+        folder, API_PORT=str(port), DASHBOARD_PORT="0", SOLWARD_HOME=str(folder / "home")
+    )
     began = time.monotonic()
     done = shell(script(port), folder, environment)
     took = time.monotonic() - began
@@ -53,6 +55,7 @@ def test_a_stranger_has_a_skill_acting_in_an_agent_within_ten_minutes(tmp_path: 
         r'^\{"result": ?"Tipped 0\.03 SOL\.',
         r'^\{"error": ?"amount: must be at most 0\.1 \(got 3\)"\}',
         r'^\{"result": ?"The jar holds 0\.\d{4} SOL\."\}',
+        r'^"agentId":"[0-9a-f-]{36}"$',
         r'"text": ?"Tipped 0\.01 SOL\.',
     ):
         assert re.search(expected, done.stdout, re.M), (expected, done.stdout[-4000:])
@@ -63,7 +66,9 @@ def test_a_stranger_has_a_skill_acting_in_an_agent_within_ten_minutes(tmp_path: 
 @pytest.mark.timeout(1_800)
 def test_the_wheel_alone_runs_the_demo_in_an_empty_environment(tmp_path: Path) -> None:
     port = free_port()
-    environment = empty_environment(tmp_path, API_PORT=str(port), SOLWARD_HOME=str(tmp_path / "h"))
+    environment = empty_environment(
+        tmp_path, API_PORT=str(port), DASHBOARD_PORT="0", SOLWARD_HOME=str(tmp_path / "h")
+    )
     install = next(iter(blocks())).text
     up = "solward up --demo --no-rpc > up.log 2>&1 & trap 'kill $!; wait' EXIT"
     acted = (
