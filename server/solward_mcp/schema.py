@@ -25,6 +25,12 @@ def wallet_parameter(skill: Skill) -> str:
     return _WALLET_OTHERWISE if _WALLET in skill.parameters.get("properties", {}) else _WALLET
 
 
+def takes_text(skill: Skill, parameter: str) -> bool:
+    """Whether a parameter is text, so that the service will refuse a number there."""
+    declared = skill.parameters.get("properties", {}).get(parameter, {})
+    return bool(declared.get("type") == "string")
+
+
 def tool_of(skill: Skill, *, one_wallet: bool) -> types.Tool:
     """A skill as a tool; where the session is for one wallet, naming it is optional."""
     return types.Tool(

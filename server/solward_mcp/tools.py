@@ -15,7 +15,7 @@ from solward.client import ClientError, Skill, SolwardClient, Unauthorized, Unre
 from solward.errors import InvalidRequest
 from solward_mcp.arguments import BadArgument, exact, idempotency_key, taken_wallet
 from solward_mcp.reach import Reach, WalletChoice
-from solward_mcp.schema import READ, tool_of, wallet_parameter
+from solward_mcp.schema import READ, takes_text, tool_of, wallet_parameter
 
 # What a supervisor takes to bring the service back; a host waits a minute for a tool, or more.
 _RESTART_S = 30.0
@@ -44,7 +44,10 @@ async def called(
         skill = await _skill(reach, name)
         arguments = dict(given or {})
         wallet = await reach.wallet(taken_wallet(arguments, wallet_parameter(skill)))
-        params = exact(arguments, "", money=skill.effects != READ)
+        params = {
+            field: exact(value, field, money=skill.effects != READ and not takes_text(skill, field))
+            for field, value in arguments.items()
+        }
         text = await _run(reach.client, wallet.id, name, params, idempotency_key(meta))
     except (BadArgument, WalletChoice, InvalidRequest) as error:
         return _result(str(error), failed=True)

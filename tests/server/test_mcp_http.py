@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.server.api import SECRET, Answer, Api, serving_api
+from tests.server.api import SECRET, STRANGER, Answer, Api, serving_api
 
 from solward import jsontext
 
@@ -205,6 +205,7 @@ async def test_what_the_service_refuses_is_told_in_its_words(api: Api) -> None:
         ("transfer", {"to": "x", "amount": 0.1, "more": 1}),
         ("check_balance", {"verbose": True}),
         ("airdrop", {"amount": 3}),
+        ("transfer", {"to": 1.1111111111111112e31, "amount": 0.1}),
     ):
         rest = await api.post(f"/wallets/{wallet}/skills/{name}", arguments)
         assert rest.status in (400, 500)
@@ -237,6 +238,15 @@ async def test_money_moves_exactly_and_once_for_a_key(api: Api) -> None:
         {"name": "transfer", "arguments": arguments | {"amount": 0.2}, "_meta": meta},
     )
     assert other.json["result"]["isError"] is True
+
+
+async def test_an_amount_whose_digits_may_be_lost_is_not_paid(api: Api) -> None:
+    wallet = await api.wallet(2)
+    arguments = {"wallet": wallet, "to": STRANGER, "amount": 1.12345678901234567}
+    failed, text = await tool(api, "transfer", arguments)
+    assert failed
+    assert "amount must have at most 15 digits" in text
+    assert [record["type"] for record in await api.records(wallet)] == ["airdrop"]
 
 
 async def test_a_guardrails_refusal_is_an_error_that_names_it(api: Api) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from solward.client import Skill
+from solward_mcp import resources
 from solward_mcp.arguments import IDEMPOTENCY_META, BadArgument, exact, idempotency_key
 from solward_mcp.schema import tool_of, wallet_parameter
 
@@ -110,3 +113,24 @@ def test_a_caller_may_bring_the_key_of_its_call() -> None:
 def test_a_key_no_header_could_carry_is_refused(key: object) -> None:
     with pytest.raises(BadArgument, match=IDEMPOTENCY_META):
         idempotency_key({IDEMPOTENCY_META: key})
+
+
+def test_the_documentation_lists_the_hints_and_the_addresses_as_they_are() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text()
+    for field, name in (
+        ("read_only_hint", "readOnlyHint"),
+        ("destructive_hint", "destructiveHint"),
+        ("idempotent_hint", "idempotentHint"),
+        ("open_world_hint", "openWorldHint"),
+    ):
+        read, spend = (
+            str(getattr(tool_of(skill(effects), one_wallet=False).annotations, field)).lower()
+            for effects in ("read", "spend")
+        )
+        assert f"| `{name}` | {read} | {spend} |" in page
+    patterns = [template.uri_template for template in resources.templates().resource_templates]
+    documented = re.findall(r"^\| `(solward://[^`]+)` \|", page, re.MULTILINE)
+    assert sorted(documented) == sorted([resources.WALLETS, resources.TRANSACTIONS, *patterns])
+    assert f"at most {resources.MOST_WALLETS}" in page
+    assert f"newest {resources.RECORDS}" in page
+    assert IDEMPOTENCY_META in page
