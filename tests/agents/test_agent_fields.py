@@ -10,6 +10,7 @@ import pytest
 from tests.agents.agents_support import AGENT
 
 from solward.agents.budget import TokenBudget
+from solward.agents.budget import usd_of
 from solward.agents.fields import Defaults, read_create, read_update
 from solward.agents.model import AgentGuardrails
 from solward.errors import InvalidRequest
@@ -143,3 +144,9 @@ def test_a_bad_token_budget_names_the_field(budget: Any, message: str) -> None:
 def test_options_must_be_an_object() -> None:
     with pytest.raises(InvalidRequest, match="llmOptions must be an object"):
         read_create(BODY | {"llmOptions": []}, MODELS, DEFAULTS)
+
+
+def test_dollars_are_written_without_an_exponent() -> None:
+    assert [str(usd_of(units)) for units in (0, 1, 161_000, 2 * 10**9)] == [
+        "0", "0.000000001", "0.000161", "2",
+    ]  # fmt: skip

@@ -9,9 +9,11 @@ from typing import Any
 
 from solward import jsontext
 from solward.errors import TokenBudgetReached
+from solward.money import from_units
 from solward.provider import CompletionRequest
 
-NANOUSD = 10**9
+_USD_DECIMALS = 9
+NANOUSD = 10**_USD_DECIMALS
 
 # Text of models' prompts has about four bytes a token, JSON about three (tokenizers of all four
 # vendors, 2026); the smaller number estimates more tokens.
@@ -68,7 +70,7 @@ NOTHING_USED = TokensUsed()
 
 def usd_of(nanousd: int) -> Decimal:
     """Billionths of a US dollar as dollars, exactly."""
-    return Decimal(nanousd).scaleb(-9)
+    return from_units(nanousd, _USD_DECIMALS)
 
 
 def budget_of(stored: Mapping[str, Any]) -> TokenBudget:
