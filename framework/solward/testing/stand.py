@@ -92,7 +92,7 @@ class TestWallet:
         await self.stand.fund(self.address, sol)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Stand:
     """An open service and its ledger."""
 

@@ -85,15 +85,12 @@ async def provider_findings(provider: LoadedProvider, address: str | None) -> li
     options = _options(provider)
     if options.outcome is Outcome.FAILED:
         return [options]
-    answers = await _answers(subject)
-    failing: list[Awaitable[Finding]] = [
-        _refused_connection(subject),
-        _vendor_failures(subject),
-        _cancellation(subject),
-        _concurrency(subject),
-        _stream(subject),
-    ]
-    return [options, answers, *await asyncio.gather(*failing), _secrets(subject)]
+    answering = [await check(subject) for check in (_answers, _stream, _concurrency)]
+    # These wait for a vendor that fails, most of the time.
+    failing = await asyncio.gather(
+        _refused_connection(subject), _vendor_failures(subject), _cancellation(subject)
+    )
+    return [options, *answering, *failing, _secrets(subject)]
 
 
 def _options(provider: LoadedProvider) -> Finding:

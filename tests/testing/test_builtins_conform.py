@@ -1,0 +1,66 @@
+"""The conformance kit over everything built in: no check fails, none is left out without need."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from importlib.metadata import distribution
+
+import pytest
+import pytest_asyncio
+from tests.testing.builtin_cases import CASES
+from tests.vendors.server import vendor_server
+
+from solward.registry import load_registry
+from solward.testing import Stand
+from solward.testing.conformance import Outcome, Report, check_provider, check_skill
+from solward.testing.conformance.running import open_conformance
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BUILT_IN = [each for each in distribution("solward").entry_points if each.group != "pytest11"]
+SKILLS = sorted(each.name for each in BUILT_IN if each.group == "solward.skills")
+PROVIDERS = sorted(each.name for each in BUILT_IN if each.group == "solward.providers")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stand() -> AsyncIterator[Stand]:
+    async with open_conformance() as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def providers() -> Mapping[str, Report]:
+    """Beside each other: most of it is waiting for vendors that fail."""
+    specs = {name: load_registry(["solward"], demo=True).providers[name].spec for name in PROVIDERS}
+    async with vendor_server() as server:
+        reports = await asyncio.gather(
+            *(
+                check_provider(name, address=server.base_urls.get(spec.base_url_env or ""))
+                for name, spec in specs.items()
+            )
+        )
+    return dict(zip(specs, reports, strict=True))
+
+
+async def test_all_of_them_are_here() -> None:
+    assert len(SKILLS) >= 17
+    assert PROVIDERS == ["anthropic", "gemini", "grok", "openai", "rules"]
+
+
+@pytest.mark.parametrize("name", SKILLS)
+async def test_a_built_in_skill_conforms(stand: Stand, name: str) -> None:
+    report = await check_skill(name, cases=CASES.get(name, ()), stand=stand)
+    assert {each.outcome for each in report.findings} == {Outcome.OK}, str(report)
+    assert report.distribution == "solward"
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+async def test_a_built_in_provider_conforms(providers: Mapping[str, Report], name: str) -> None:
+    report = providers[name]
+    assert report.ok, str(report)
+    assert not report.warnings, str(report)
+    skipped = {each.check for each in report.findings if each.outcome is Outcome.SKIPPED}
+    # The rule-based demo calls nobody and answers in one piece.
+    allowed = {"refused_connection", "vendor_failures", "stream"} if name == "rules" else set()
+    assert skipped == allowed, str(report)
