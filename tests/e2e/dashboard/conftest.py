@@ -1,0 +1,43 @@
+"""A service, its dashboard and a browser, each in a process of its own, once a module."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from tests.e2e.dashboard.browsing import Browser, Pages
+from tests.e2e.service_process import Service
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service on the localnet, with no wallet and no agent yet."""
+    service = Service(tmp_path_factory.mktemp("service") / "home").start()
+    yield service
+    service.stop(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def api(service: Service) -> Iterator[httpx.Client]:
+    """The service's API with the admin secret."""
+    with service.client() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def pages(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    """The dashboard in front of the service."""
+    address = f"http://127.0.0.1:{service.port}"
+    pages = Pages(address, tmp_path_factory.mktemp("dashboard")).start()
+    yield pages
+    pages.stop(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def browser(pages: Pages) -> Iterator[Browser]:
+    """A browser on the dashboard; `open("/wallets")` first."""
+    browser = Browser(pages.url)
+    yield browser
+    browser.quit()
