@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # Name -> where it is, and its line in `solward --help`, which must not import any of them.
 _COMMANDS = {
@@ -13,14 +17,21 @@ _COMMANDS = {
     "dashboard": ("solward_cli.dashboard:dashboard", "The pages, as a client of the service."),
     "localnet": ("solward_cli.localnet:localnet", "A local Solana ledger for any client."),
     "mcp": ("solward_cli.mcp:mcp", "The skills as tools for MCP hosts, on stdio."),
-    "wallet": ("solward_cli.wallet:wallet", "Bring a wallet of your own, and take it along."),
+    "wallet": ("solward_cli.wallet:wallet", "Wallets: made, funded, paid from, brought, taken."),
+    "tx": ("solward_cli.tx:tx", "Transactions, and what became of them."),
+    "agent": ("solward_cli.agent:agent", "Agents: made, started, asked, watched."),
+    "key": ("solward_cli.key:key", "API keys: made, listed, revoked."),
+    "events": ("solward_cli.events:events", "What happens, as it happens."),
+    "freeze": ("solward_cli.freeze:freeze", "Stop every new transaction at once."),
+    "unfreeze": ("solward_cli.freeze:unfreeze", "Allow transactions again."),
     "keystore": ("solward_cli.keystore:keystore", "Change the secret that seals the wallets."),
     "backup": ("solward_cli.backup:backup", "Everything of this home in one sealed file."),
     "restore": ("solward_cli.backup:restore", "Bring a backup into an empty home."),
-    "audit": ("solward_cli.audit:audit", "Check the log of what was done."),
+    "audit": ("solward_cli.audit:audit", "The log of what was done: listed, checked."),
     "config": ("solward_cli.config:config", "What the environment configures."),
     "plugins": ("solward_cli.plugins:plugins", "Skills, providers and venues that are installed."),
-    "skills": ("solward_cli.plugins:skills", "What an agent can do."),
+    "skills": ("solward_cli.plugins:skills", "What an agent can do: listed, run."),
+    "completion": ("solward_cli.completion:completion", "Completion for your shell."),
     "version": ("solward_cli.config:version", "The version of Solward."),
 }
 
@@ -36,6 +47,16 @@ class _LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # Click's own asks every command for its help line, which would import them all.
+        from click.shell_completion import CompletionItem
+
+        return [
+            CompletionItem(name, help=line)
+            for name, (_, line) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

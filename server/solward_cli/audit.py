@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from solward_cli.events import audit_list
+
 if TYPE_CHECKING:
     from solward.settings import Settings
     from solward.store.audit import Chain
@@ -17,6 +19,9 @@ _EXIT_BROKEN = 1
 @click.group()
 def audit() -> None:
     """The hash-chained log of what was done."""
+
+
+audit.add_command(audit_list)
 
 
 @audit.command()

@@ -12,6 +12,7 @@ import click
 
 from solward_cli.plugin_check import check
 from solward_cli.plugin_new import new
+from solward_cli.skill_run import run
 
 if TYPE_CHECKING:
     from solward.registry import Registry
@@ -35,6 +36,7 @@ def skills() -> None:
 
 plugins.add_command(new)
 plugins.add_command(check)
+skills.add_command(run)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,15 @@ import contextlib
 import gc
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from solward import logs
 from solward.errors import ConfigError, HomeLocked, KeystoreError, PluginError, StoreError
 from solward.localnet.errors import LedgerLocked, LedgerMismatch
-from solward.masking import forget_secrets
-from solward.settings import Settings
-from solward.wallets.hardening import forbid_core_dumps
+
+if TYPE_CHECKING:
+    from solward.settings import Settings
 
 EXIT_REFUSED = 2
 
@@ -53,6 +52,9 @@ def overridden(host: str | None, port: int | None) -> Settings:
     Raises:
         ConfigError: naming the variable.
     """
+    from solward.masking import forget_secrets
+    from solward.settings import Settings
+
     given: dict[str, Any] = {"api_host": host, "api_port": port}
     settings = Settings(**{name: value for name, value in given.items() if value is not None})
     settings.check_serving()
@@ -62,6 +64,9 @@ def overridden(host: str | None, port: int | None) -> Settings:
 
 def run(work: Callable[[], Coroutine[Any, Any, None]], *, log_level: str = "INFO") -> None:
     """Run a service's main coroutine to its end, on uvloop where there is one."""
+    from solward import logs
+    from solward.wallets.hardening import forbid_core_dumps
+
     logs.configure(log_level)
     forbid_core_dumps()
     with refusals(), asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -124,7 +124,10 @@ class Agents:
 
     async def chat(self, agent_id: str, message: str) -> str:
         """Write to a running agent; its whole answer."""
-        return "".join([piece async for piece in self.chat_stream(agent_id, message)]).strip()
+        patience = max(self._http.timeout_s, _CHAT_SILENCE_S)
+        body = {"message": message}
+        answer = await self._http.send("POST", _path(agent_id, "chat"), body, patience)
+        return self._http.read(lambda raw: str(raw["response"]), answer)
 
     async def chat_stream(self, agent_id: str, message: str) -> AsyncGenerator[str, None]:
         """Write to a running agent; its answer piece by piece, as the model speaks.

@@ -82,11 +82,17 @@ class Http:
         """Read; asked again where the connection breaks."""
         return await self._asked_again(_request("GET", path, query or {}), self.timeout_s)
 
-    async def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
         """Change something; asked once."""
         request = _request(method, path, {}, body)
         try:
-            response = await self._client.send(self._built(request, self.timeout_s))
+            response = await self._client.send(self._built(request, timeout_s or self.timeout_s))
         except httpx.RequestError as error:
             self._unreachable(error)
         return self._answer(response)

@@ -1,0 +1,42 @@
+"""`solward freeze` and `solward unfreeze`: the switch that stops every new transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from solward_cli.client import Call, service_call
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from solward.client import Switch
+
+_wallet_option = click.option("--wallet", help="This wallet only.  [default: the whole service]")
+
+
+@click.command()
+@_wallet_option
+@click.option("--reason", help="Shown to whoever is refused.")
+@service_call
+async def freeze(call: Call, wallet: str | None, reason: str | None) -> RenderableType:
+    """Stop every new transaction at once, until `unfreeze`; it needs the admin secret."""
+    wallet_id = None if wallet is None else (await call.wallet(wallet)).id
+    return _shown(await call.client.freeze(wallet_id, reason))
+
+
+@click.command()
+@_wallet_option
+@service_call
+async def unfreeze(call: Call, wallet: str | None) -> RenderableType:
+    """Allow transactions again; the service's switch and a wallet's are two."""
+    wallet_id = None if wallet is None else (await call.wallet(wallet)).id
+    return _shown(await call.client.unfreeze(wallet_id))
+
+
+def _shown(switch: Switch) -> RenderableType:
+    from solward_cli.shown import plain
+
+    what = "The service" if switch.wallet_id is None else f"The wallet {switch.wallet_id}"
+    return plain(f"{what} is {'frozen' if switch.frozen else 'not frozen'}.")

@@ -1,0 +1,157 @@
+"""How answers of the service are shown to people: tables of 80 columns, and nothing that a name or
+a text of somebody else could do to a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from solward.money import format_amount
+
+if TYPE_CHECKING:
+    from solward.client import Transaction
+
+# As many characters of an id as tell it apart, and as every command takes for it.
+SHORT_ID = 8
+
+# Of every network; `solward.WRAPPED_SOL_MINT` would bring the ledger's libraries.
+_WRAPPED_SOL = "So11111111111111111111111111111111111111112"
+
+_STYLES = {
+    "confirmed": "green",
+    "running": "green",
+    "active": "green",
+    "pending": "cyan",
+    "activating": "cyan",
+    "deactivating": "cyan",
+    "paused": "cyan",
+    "blocked": "yellow",
+    "failed": "red",
+    "error": "red",
+}
+
+
+def visible(text: object, *, lines: bool = False) -> str:
+    """`text` with everything unseen written out, such as `\\x1b`; with `lines`, line ends stay.
+
+    Whoever names a wallet or a token could otherwise move the cursor, or hide and reorder letters.
+    """
+    kept = "\n\t" if lines else ""
+    return "".join(
+        each
+        if each.isprintable() or each in kept
+        else each.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for each in str(text)
+    )
+
+
+def plain(text: object, style: str = "", *, lines: bool = False) -> Text:
+    """Text that rich takes for no markup."""
+    return Text(visible(text, lines=lines), style=style)
+
+
+def status(text: str) -> Text:
+    """A status in its colour."""
+    return plain(text, _STYLES.get(text, ""))
+
+
+def moment(at: datetime | None) -> str:
+    """A time in UTC, `2026-11-21 15:45:46`."""
+    return "-" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def amount(value: Any) -> str:
+    """A number as people write it; anything else as its text."""
+    exact = isinstance(value, Decimal | int) and not isinstance(value, bool)
+    return format_amount(value) if exact else visible(value)
+
+
+def short(text: object, size: int = SHORT_ID) -> str:
+    """The beginning of an id or an address; SOL for its mint."""
+    if text == _WRAPPED_SOL:
+        return "SOL"
+    seen = visible(text)
+    return seen if len(seen) <= size + 1 else f"{seen[:size]}…"
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[object]], empty: str) -> RenderableType:
+    """Rows under a header; `empty` where there are none."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        right = name.startswith(">")
+        made.add_column(
+            name.removeprefix(">"),
+            justify="right" if right else "left",
+            overflow="fold",
+        )
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in row))
+    return made if made.row_count else plain(empty, "dim")
+
+
+def fields(values: Mapping[str, object]) -> RenderableType:
+    """Names and values, one a line; None is left out."""
+    made = Table(box=None, pad_edge=False, show_header=False)
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in values.items():
+        if value is not None:
+            made.add_row(name, value if isinstance(value, Text) else plain(value, lines=True))
+    return made
+
+
+def together(*parts: RenderableType) -> RenderableType:
+    """One below the other."""
+    return Group(*parts)
+
+
+def show(what: RenderableType) -> None:
+    """Print to standard output."""
+    console = Console(highlight=False, emoji=False, markup=False)
+    if console.is_terminal:
+        console.print(what)
+    else:
+        with console.capture() as printed:
+            console.print(what)
+        # Rich fills lines up to the width, which no file wants.
+        sys.stdout.write("\n".join(map(str.rstrip, printed.get().split("\n"))))
+    sys.stdout.flush()
+
+
+def summary(made: Transaction) -> str:
+    """What a transaction does, in a few words."""
+    details = made.details
+    sol = f"{amount(details.get('amount', '?'))} SOL"
+    match made.type:
+        case "transfer":
+            return f"{sol} to {short(details.get('to', '?'))}"
+        case "token_transfer":
+            return f"{_tokens(details)} to {short(details.get('to', '?'))}"
+        case "swap":
+            sold = (
+                f"{amount(details.get('inputAmount', '?'))} {short(details.get('inputToken', '?'))}"
+            )
+            bought = details.get("outputAmount")
+            to = short(details.get("outputToken", "?"))
+            return f"{sold} for {to if bought is None else f'{amount(bought)} {to}'}"
+        case "airdrop" | "stake" | "unstake" | "withdraw_stake" | "wrap_sol" | "unwrap_sol":
+            return sol
+        case "mint_supply" | "burn":
+            return _tokens(details)
+        case "token_launch":
+            return f"{amount(details.get('supply', '?'))} {visible(details.get('symbol', '?'))}"
+        case "close_account" | "revoke_authority":
+            return short(details.get("mint", "?"))
+        case _:
+            return ""
+
+
+def _tokens(details: Mapping[str, Any]) -> str:
+    return f"{amount(details.get('amount', '?'))} of {short(details.get('mint', '?'))}"
