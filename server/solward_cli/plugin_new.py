@@ -168,6 +168,7 @@ def _wrong_folder(folder: Path) -> str | None:
 
 def _taken(name: str, kind: Kind) -> str | None:
     """Why the name cannot be used beside what is installed."""
+    from importlib.metadata import PackageNotFoundError, distribution
     from importlib.util import find_spec
 
     from solward.guardrails import RULES
@@ -186,4 +187,9 @@ def _taken(name: str, kind: Kind) -> str | None:
     # A folder of that name in the working directory is no module.
     if found is not None and found.origin is not None:
         return f"a module {name} is installed already; choose another name"
-    return None
+    try:
+        # pip would take it for a new version of that one, and remove it.
+        installed = distribution(name).metadata["Name"]
+    except PackageNotFoundError:
+        return None
+    return f"a distribution {installed} is installed already; choose another name"

@@ -110,6 +110,7 @@ def test_a_bad_name_is_refused_with_an_example(folder: Path, name: str) -> None:
         ("the venue jupiter is built in", ("jupiter",)),
         ("the guardrail rate_limit is built in", ("rate_limit", "--kind", "guardrail")),
         ("a module rich is installed already", ("rich",)),
+        ("a distribution python-dateutil is installed already", ("python_dateutil",)),
         ("a module or a word of Python", ("json",)),
         ("a module or a word of Python", ("import",)),
         ("missing is no folder", ("tip_jar", "missing/tip_jar")),
