@@ -39,6 +39,7 @@ def skill_spec() -> SkillSpec:
             "properties": {
                 "payments": {
                     "type": "array",
+                    "description": "Whom to pay, and how much.",
                     "minItems": 1,
                     "maxItems": _MOST_PAYMENTS,
                     "items": {

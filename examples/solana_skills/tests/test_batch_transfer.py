@@ -11,13 +11,16 @@ from solana_skills import batch_transfer
 from solders.keypair import Keypair
 
 from solward import GuardrailBlocked, InvalidRequest, SkillError
+from solward.testing import Stand, TestWallet, conformance
+
+test_it_conforms = conformance.skill_test(batch_transfer)
 
 
 def payments(*amounts: object) -> list[dict[str, object]]:
     return [{"to": str(Keypair().pubkey()), "amount": amount} for amount in amounts]
 
 
-async def test_all_are_paid_in_one_transaction(wallet: Any) -> None:
+async def test_all_are_paid_in_one_transaction(wallet: TestWallet) -> None:
     asked = payments(Decimal("0.25"), 1)
     before = await wallet.lamports()
     outcome = await wallet.run(batch_transfer, payments=asked, memo="rent, Nov")
@@ -30,7 +33,7 @@ async def test_all_are_paid_in_one_transaction(wallet: Any) -> None:
     assert record.details == {"payments": asked, "amount": Decimal("1.25"), "memo": "rent, Nov"}
 
 
-async def test_the_memo_can_be_read_by_everybody(wallet: Any, localnet: Any) -> None:
+async def test_the_memo_can_be_read_by_everybody(wallet: TestWallet, localnet: Any) -> None:
     await wallet.run(batch_transfer, payments=payments(1), memo="für Ada")
     (record,) = await wallet.records()
     config = {"encoding": "base64", "maxSupportedTransactionVersion": 0}
@@ -38,14 +41,16 @@ async def test_the_memo_can_be_read_by_everybody(wallet: Any, localnet: Any) -> 
     assert "für Ada".encode() in base64.b64decode(landed["transaction"][0])
 
 
-async def test_ten_payments_with_the_longest_memo_fit(wallet: Any, solward_stand: Any) -> None:
+async def test_ten_payments_with_the_longest_memo_fit(
+    wallet: TestWallet, solward_stand: Stand
+) -> None:
     asked = payments(*[Decimal("0.01")] * 10)
     for each in asked:
         await solward_stand.fund(each["to"], 1)
     assert "confirmed" in await wallet.run(batch_transfer, payments=asked, memo="m" * 200)
 
 
-async def test_none_is_paid_where_the_sum_is_over_the_limit(wallet: Any) -> None:
+async def test_none_is_paid_where_the_sum_is_over_the_limit(wallet: TestWallet) -> None:
     asked = payments(Decimal("1.5"), Decimal("0.6"))
     with pytest.raises(GuardrailBlocked, match=r"max_per_tx.*2\.1 SOL"):
         await wallet.run(batch_transfer, payments=asked)
@@ -53,7 +58,7 @@ async def test_none_is_paid_where_the_sum_is_over_the_limit(wallet: Any) -> None
     assert [await ledger.balance(str(each["to"])) for each in asked] == [0, 0]
 
 
-async def test_more_than_four_new_accounts_are_blocked(wallet: Any) -> None:
+async def test_more_than_four_new_accounts_are_blocked(wallet: TestWallet) -> None:
     with pytest.raises(GuardrailBlocked, match="5 new accounts are more than the 4 allowed"):
         await wallet.run(batch_transfer, payments=payments(*[Decimal("0.01")] * 5))
 
@@ -68,7 +73,7 @@ async def test_more_than_four_new_accounts_are_blocked(wallet: Any) -> None:
     ],
 )
 async def test_bad_input_is_named(
-    wallet: Any, given: dict[str, Any], error: type[Exception], words: str
+    wallet: TestWallet, given: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
         await wallet.run(batch_transfer, **({"payments": payments(1)} | given))

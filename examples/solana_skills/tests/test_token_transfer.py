@@ -12,16 +12,25 @@ from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 
 from solward import GuardrailBlocked, InvalidRequest, SkillError, TransactionType
+from solward.testing import TestWallet, conformance
 
 
-async def launched(wallet: Any) -> str:
+async def launched(wallet: TestWallet) -> str:
     """A mint of which the wallet holds 1,000 whole tokens."""
     await wallet.run("launch_token", name="Beans", symbol="BEAN", decimals=2, initialSupply=1000)
     mint: str = (await wallet.records())[0].details["mint"]
     return mint
 
 
-async def test_tokens_arrive_and_are_recorded(wallet: Any) -> None:
+async def sent(wallet: TestWallet) -> dict[str, Any]:
+    """Parameters that work on this wallet."""
+    return {"mint": await launched(wallet), "to": str(Keypair().pubkey()), "amount": 3}
+
+
+test_it_conforms = conformance.skill_test(token_transfer, cases=[sent])
+
+
+async def test_tokens_arrive_and_are_recorded(wallet: TestWallet) -> None:
     mint, receiver = await launched(wallet), str(Keypair().pubkey())
     outcome = await wallet.run(token_transfer, mint=mint, to=receiver, amount=Decimal("12.5"))
     assert f"Sent 12.5 {mint} to {receiver}. Status: confirmed." in outcome
@@ -37,7 +46,7 @@ async def test_tokens_arrive_and_are_recorded(wallet: Any) -> None:
     assert held.units == 1350
 
 
-async def test_a_known_symbol_names_the_token_of_the_other_program(wallet: Any) -> None:
+async def test_a_known_symbol_names_the_token_of_the_other_program(wallet: TestWallet) -> None:
     await wallet.run("swap", inputToken="SOL", outputToken="USDC", amount=1)
     receiver = str(Keypair().pubkey())
     outcome = await wallet.run(token_transfer, mint="usdc", to=receiver, amount=1)
@@ -54,7 +63,7 @@ async def test_a_known_symbol_names_the_token_of_the_other_program(wallet: Any) 
     ],
 )
 async def test_what_cannot_be_sent_is_said_before_a_fee_is_paid(
-    wallet: Any, given: dict[str, Any], error: type[Exception], words: str
+    wallet: TestWallet, given: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     asked = {"mint": await launched(wallet), "to": str(Keypair().pubkey()), "amount": 1}
     before = await wallet.lamports()
@@ -63,14 +72,16 @@ async def test_what_cannot_be_sent_is_said_before_a_fee_is_paid(
     assert await wallet.lamports() == before
 
 
-async def test_a_token_account_is_no_receiver(wallet: Any) -> None:
+async def test_a_token_account_is_no_receiver(wallet: TestWallet) -> None:
     mint = await launched(wallet)
     account = get_associated_token_address(Keypair().pubkey(), Pubkey.from_string(mint))
     with pytest.raises(SkillError, match="address of a wallet"):
         await wallet.run(token_transfer, mint=mint, to=str(account), amount=1)
 
 
-async def test_the_guardrails_hold_for_it(wallet: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_guardrails_hold_for_it(
+    wallet: TestWallet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mint = await launched(wallet)
 
     def undeclared(*_given: object) -> int:
