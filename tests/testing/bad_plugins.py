@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, ClassVar
 
@@ -195,6 +196,14 @@ class LeavesATask(Skill):
 
     async def run(self, params: dict[str, Any], context: SkillContext) -> str:
         self.left.add(asyncio.create_task(asyncio.sleep(60)))
+        return f"I say {params.get('text')}."
+
+
+class Blocks(Skill):
+    async def run(self, params: dict[str, Any], context: SkillContext) -> str:
+        if params.get("text") == "hello":
+            # Longer than the watchdog allows; that is what is bad about it.
+            time.sleep(0.7)
         return f"I say {params.get('text')}."
 
 

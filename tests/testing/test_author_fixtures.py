@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,7 @@ from solward import (
     hookimpl,
 )
 from solward.localnet.node import Localnet
-from solward.testing import ScriptedProvider, Stand, TestWallet
+from solward.testing import ScriptedProvider, Stand, TestWallet, open_stand
 
 STRANGER = "11111111111111111111111111111112"
 
@@ -113,3 +114,25 @@ async def test_the_script_is_followed_and_then_the_answer(
     assert (await provider.complete(provider_request, ProviderContext())).text == "Waiting."
     assert [lent.secret for lent in provider.lent] == ["k", None, None]
     assert provider.requests == [provider_request] * 3
+
+
+async def test_the_environment_of_an_operator_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "SOLANA_RPC_URL": "http://127.0.0.1:1",
+        "SOLANA_NETWORK": "mainnet-beta",
+        "DATABASE_URL": "postgresql://127.0.0.1:1/books",
+        "KEYSTORE_KEY_FILE": "/nonexistent/key",
+        "SOLWARD_HOME": "/nonexistent",
+        "SOLWARD_PLUGINS": "nothing",
+        "MAX_SOL_PER_TRANSACTION": "0.1",
+        "TOKEN_LIMITS": "not=valid",
+        "API_SECRET": "the operator's own",
+    }.items():
+        monkeypatch.setenv(name, value)
+    async with open_stand(tmp_path / "home") as stand:
+        assert stand.service.network == "localnet"
+        assert stand.service.settings.development_secret
+        wallet = await stand.wallet()
+        assert "Sent 2 SOL" in await wallet.run("transfer", to=STRANGER, amount=2)

@@ -54,10 +54,10 @@ def failed(report: Report, *checks: str) -> str:
 async def test_the_good_skill_conforms_and_every_check_was_made(stand: Stand) -> None:
     report = await check_skill(bad.Skill(), stand=stand)
     assert failed(report) == ""
-    assert [each.outcome for each in report.findings] == [Outcome.OK] * 12, str(report)
+    assert [each.outcome for each in report.findings] == [Outcome.OK] * 13, str(report)
     assert [each.check for each in report.findings] == [
         "contract", "schema", "examples", "dialects", "parameters_used", "bad_parameters",
-        "edge_parameters", "effects", "timeout", "concurrency", "outcome", "secrets",
+        "edge_parameters", "effects", "timeout", "concurrency", "outcome", "secrets", "blocking",
     ]  # fmt: skip
     assert str(report).startswith("skill skill (unknown unknown) conforms\n  ok       contract:")
 
@@ -82,6 +82,7 @@ async def test_the_good_skill_conforms_and_every_check_was_made(stand: Stand) ->
         (bad.TurnsItIntoAnError(), "timeout", "turns its cancellation into SkillError"),
         (bad.NeverEnds(), "timeout", "still runs 2 s after it was cancelled"),
         (bad.LeavesATask(), "timeout", "leaves a task running: "),
+        (bad.Blocks(), "blocking", "at bad_plugins.py:"),
         (bad.CrashesAtTheEdge(), "edge_parameters", "IndexError at bad_plugins.py:"),
         (bad.FieldOfTwoWords(), "dialects", "anthropic: refuses the property name 'the text'"),
         (bad.TooManyWords(), "dialects", "over 1024 characters"),

@@ -63,6 +63,11 @@ class Report:
         """Names of the checks that warn."""
         return self._with(Outcome.WARNING)
 
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Names of the checks that could not be made."""
+        return self._with(Outcome.SKIPPED)
+
     def finding(self, check: str) -> Finding:
         """The finding of one check; raises `KeyError` when it was not made."""
         for each in self.findings:
@@ -75,6 +80,8 @@ class Report:
 
     def __str__(self) -> str:
         verdict = "conforms" if self.ok else f"does not conform: {', '.join(self.failed)}"
+        if self.ok and self.skipped:
+            verdict = f"conforms as far as it was checked, but for {', '.join(self.skipped)}"
         title = f"{self.kind} {self.plugin} ({self.distribution} {self.version}) {verdict}"
         return "\n".join([title, *(f"  {each}" for each in self.findings)])
 

@@ -14,10 +14,11 @@ from solward.record import TransactionStatus
 from solward.registry import LoadedSkill
 from solward.skill import Effects
 from solward.testing.conformance import samples
+from solward.testing.conformance.blocking import HELD_UP_S, Watchdog
 from solward.testing.conformance.dialects import check_dialects
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.conformance.together import check_cancellation, check_concurrency
-from solward.testing.conformance.watching import Case, Run, prepared, watch
+from solward.testing.conformance.watching import Case, Run, calls_plugin, prepared, watch
 from solward.testing.stand import Stand, TestWallet
 
 # Longer ones crowd out the rest of what a model remembers.
@@ -61,6 +62,12 @@ async def skill_findings(
     skill: LoadedSkill, stand: Stand, cases: Sequence[Case] = ()
 ) -> list[Finding]:
     """Every check of a loaded skill, in a fixed order."""
+    with Watchdog(calls_plugin) as watchdog:
+        findings = await _checked(skill, stand, cases)
+    return [*findings, _blocking(watchdog)]
+
+
+async def _checked(skill: LoadedSkill, stand: Stand, cases: Sequence[Case]) -> list[Finding]:
     subject, unsampled = _subject(skill, stand, cases)
     findings = [_described(skill)]
     findings.append(await _examples(subject, unsampled))
@@ -264,6 +271,13 @@ async def _secrets(subject: Subject) -> Finding:
     if told:
         return Finding("secrets", Outcome.FAILED, f"tells {joined(sorted(told))}")
     return Finding("secrets", Outcome.OK, f"none in the texts of {len(subject.runs)} runs")
+
+
+def _blocking(watchdog: Watchdog) -> Finding:
+    if watchdog.held_up_s < HELD_UP_S:
+        return Finding("blocking", Outcome.OK)
+    detail = f"held up the event loop for {watchdog.held_up_s:.1f} s at {watchdog.where}"
+    return Finding("blocking", Outcome.FAILED, f"{detail}; await, or use asyncio.to_thread")
 
 
 async def _base(subject: Subject) -> tuple[TestWallet, dict[str, Any]] | None:

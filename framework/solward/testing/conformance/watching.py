@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import CodeType
 from typing import Any, Protocol, cast
 
 from solward.context import SkillContext
@@ -133,6 +134,11 @@ async def start(skill: LoadedSkill, run: Run, *, gate: Gate | None = None) -> st
         return await run_skill(
             replace(skill, call=call), run.params, context, emit=lambda _name, _data: None
         )
+
+
+def calls_plugin(code: CodeType) -> bool:
+    """Whether a frame of this code is where `start` hands over to the plugin."""
+    return code.co_qualname == "start.<locals>.call" and code.co_filename == __file__
 
 
 class Reading(dict[str, Any]):
