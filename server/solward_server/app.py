@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 import structlog
-from quart import Quart, Response
+from quart import Quart, Response, request
 
 from solward.errors import StoreError
 from solward.service import Solward
@@ -68,6 +68,9 @@ def _protect_answers(app: Quart) -> None:
     async def protect(response: Response) -> Response:
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Content-Type-Options"] = "nosniff"
+        if request.method == "OPTIONS":
+            # Which methods there are stands in `Allow`; the empty body is of no type.
+            response.headers.pop("Content-Type", None)
         return response
 
 

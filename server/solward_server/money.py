@@ -34,9 +34,10 @@ async def money_response(
     other errors are the general mapping's.
     """
     await edge.wallet(wallet_id)
+    # Read before a dry run too, which leaves it unused: a bad one is found out there.
+    key = idempotency_key(body)
     if wants_dry_run():
         return await _dry_run(operation)
-    key = idempotency_key(body)
     database = edge.service.database
     if key is not None:
         stored = await first_use(database, key)

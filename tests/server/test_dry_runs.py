@@ -174,3 +174,13 @@ async def test_no_route_that_moves_money_overlooks_one(api: Api) -> None:
             400,
             "dryRun must be true or false; nothing was sent",
         ), name
+
+
+async def test_an_idempotency_key_that_is_none_is_refused_there_too(api: Api) -> None:
+    wallet = await api.wallet(1)
+    body, headers = {"to": STRANGER, "amount": 1}, {"Idempotency-Key": "x" * 256}
+    answer = await api.post(f"/wallets/{wallet}/transfer?dryRun=true", body, headers=headers)
+    assert (answer.status, answer.error) == (
+        400,
+        "Idempotency-Key must be 1 to 255 visible ASCII characters",
+    )

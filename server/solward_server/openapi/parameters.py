@@ -51,7 +51,6 @@ IDEMPOTENCY_KEY = _parameter(
         255,
         pattern="^[!-~]([ -~]*[!-~])?$",
     ),
-    example="invoice-42",
 )
 
 LAST_EVENT = whole("The number of the last event that was received; 0 replays all.", 0)

@@ -1,0 +1,45 @@
+"""schemathesis tries the whole description on a real service, as the admin, a key and nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.e2e.fuzz.fuzzing import PHASES, Run, fuzz, rich_service
+
+CALLERS = ("admin", "key", "none")
+
+
+def judge(run: Run) -> None:
+    """Nothing failed, nothing was left out, nothing went wrong on the way."""
+    assert run.code == 0, run.output[-20_000:]
+    assert run.report["complete"]
+    assert run.report["operations"]["errored"] == 0
+    assert run.report["operations"]["tested"] == run.report["operations"]["selected"]
+    assert (run.report["failures"], run.report["errors"]) == ([], [])
+
+
+@pytest.mark.timeout(300)
+def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    with rich_service(tmp_path / "s" / "home") as (service, facts):
+        for caller, phases, cases in (
+            ("admin", "examples,fuzzing,stateful", 2),
+            ("key", "fuzzing", 1),
+            ("none", "examples,fuzzing", 1),
+        ):
+            run = fuzz(service, facts, caller, tmp_path / caller, cases=cases, phases=phases)
+            judge(run)
+            assert run.report["test_cases"]["generated"] > 60
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("caller", CALLERS)
+def test_two_hundred_cases_an_operation_find_nothing(tmp_path: Path, caller: str) -> None:
+    (tmp_path / "s").mkdir()
+    with rich_service(tmp_path / "s" / "home") as (service, facts):
+        run = fuzz(service, facts, caller, tmp_path / caller, cases=200, phases=PHASES)
+        print(f"{caller}: {run.report['operations']} {run.report['test_cases']}")
+        judge(run)
+        assert run.report["test_cases"]["generated"] > 60 * 200
