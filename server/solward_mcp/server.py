@@ -12,9 +12,10 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from solward import __version__
-from solward.client import ClientError
+from solward.client import ClientError, Unreachable
 from solward_mcp import resources, tools
 from solward_mcp.reach import Reach
+from solward_mcp.recovery import Recovery
 
 INSTRUCTIONS = (
     "Solana wallets of a Solward service. Each tool acts on one wallet. Every transaction passes "
@@ -33,24 +34,37 @@ _Context = ServerRequestContext[Any]
 _Answer = TypeVar("_Answer")
 
 
-def mcp_server(reach: Reach) -> Server[Any]:
-    """A server whose every answer comes from the service, asked anew each time."""
+def mcp_server(reach: Reach, recovery: Recovery | None = None) -> Server[Any]:
+    """A server whose every answer comes from the service, asked anew each time.
+
+    Args:
+        recovery: tells the host when a service that was away is back; needs a transport that
+            can tell.
+    """
+
+    async def answered(context: _Context, work: Awaitable[_Answer]) -> _Answer:
+        try:
+            return await _answered(work)
+        except _Away as away:
+            if recovery is not None:
+                recovery.watch(context.session)
+            raise MCPError(types.INTERNAL_ERROR, str(away)) from None
 
     async def list_tools(
-        _context: _Context, _params: types.PaginatedRequestParams | None
+        context: _Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return await _answered(tools.listed(reach))
+        return await answered(context, tools.listed(reach))
 
     async def call_tool(
         context: _Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         meta = dict(context.meta or {})
-        return await _answered(tools.called(reach, params.name, params.arguments, meta))
+        return await answered(context, tools.called(reach, params.name, params.arguments, meta))
 
     async def list_resources(
-        _context: _Context, _params: types.PaginatedRequestParams | None
+        context: _Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        return await _answered(resources.listed(reach))
+        return await answered(context, resources.listed(reach))
 
     async def list_templates(
         _context: _Context, _params: types.PaginatedRequestParams | None
@@ -58,9 +72,9 @@ def mcp_server(reach: Reach) -> Server[Any]:
         return resources.templates()
 
     async def read_resource(
-        _context: _Context, params: types.ReadResourceRequestParams
+        context: _Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        return await _answered(resources.read(reach, params.uri))
+        return await answered(context, resources.read(reach, params.uri))
 
     return Server(
         "solward",
@@ -72,7 +86,12 @@ def mcp_server(reach: Reach) -> Server[Any]:
         on_list_resources=list_resources,
         on_list_resource_templates=list_templates,
         on_read_resource=read_resource,
+        on_subscriptions_listen=None if recovery is None else recovery.listen,
     )
+
+
+class _Away(Exception):
+    """The service does not answer; the text is for the host."""
 
 
 async def _answered(work: Awaitable[_Answer]) -> _Answer:
@@ -81,6 +100,8 @@ async def _answered(work: Awaitable[_Answer]) -> _Answer:
         return await work
     except MCPError:
         raise
+    except Unreachable as error:
+        raise _Away(tools.told(error)) from None
     except ClientError as error:
         raise MCPError(types.INTERNAL_ERROR, tools.told(error)) from None
     except Exception as error:

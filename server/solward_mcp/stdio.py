@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from mcp.server.lowlevel import NotificationOptions
 from mcp.server.stdio import stdio_server
 
 from solward.client import SolwardClient
 from solward_mcp.reach import Reach
+from solward_mcp.recovery import Recovery
 from solward_mcp.server import TIMEOUT_S, mcp_server
 
 
@@ -20,6 +22,8 @@ async def serve(url: str, token: str, wallet: str | None) -> None:
         wallet: id, name or address of the only wallet to act on.
     """
     async with SolwardClient(url, token, timeout_s=TIMEOUT_S) as client:
-        server = mcp_server(Reach(client, wallet))
-        async with stdio_server() as (incoming, outgoing):
-            await server.run(incoming, outgoing, server.create_initialization_options())
+        recovery = Recovery(client)
+        server = mcp_server(Reach(client, wallet), recovery)
+        told = NotificationOptions(tools_changed=True, resources_changed=True)
+        async with stdio_server() as (incoming, outgoing), recovery.running():
+            await server.run(incoming, outgoing, server.create_initialization_options(told))

@@ -23,7 +23,7 @@ MODES = ("auto", "legacy")
 
 @asynccontextmanager
 async def stdio_session(
-    service: Service, *arguments: str, mode: str = "auto", token: str = SECRET
+    service: Service, *arguments: str, mode: str = "auto", token: str = SECRET, **options: Any
 ) -> AsyncIterator[Client]:
     """A client that started `solward mcp` as a host does; its log goes beside the service's."""
     folder: Path = service.home.parent
@@ -38,7 +38,8 @@ async def stdio_session(
         cwd=folder,
     )
     with (folder / "mcp.log").open("a") as log:
-        async with Client(stdio_client(server, errlog=log), mode=mode, cache=None) as client:
+        transport = stdio_client(server, errlog=log)
+        async with Client(transport, mode=mode, cache=None, **options) as client:
             yield client
 
 

@@ -14,6 +14,8 @@ from typing import Any
 import httpx
 import pytest
 from mcp import MCPError
+from mcp.shared.subscriptions import ToolsListChanged
+from mcp_types import ToolListChangedNotification
 from tests.e2e.mcp_sessions import (
     MODES,
     called,
@@ -159,6 +161,30 @@ async def test_a_stdio_session_outlives_the_service(services: Any) -> None:
         service.start()
         await called(client, "transfer", wallet=wallet, to=STRANGER, amount=0.1)
         assert len((await client.list_tools()).tools) >= 17
+
+
+async def test_a_host_that_came_first_is_told_when_the_service_is_there(services: Any) -> None:
+    service: Service = services()
+    told = asyncio.Event()
+
+    async def heed(message: object) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            told.set()
+
+    async with (
+        stdio_session(service, mode="legacy", message_handler=heed) as older,
+        stdio_session(service) as newer,
+        newer.listen(tools_list_changed=True) as changes,
+    ):
+        for client in (older, newer):
+            with pytest.raises(MCPError, match="solward up"):
+                await client.list_tools()
+        await asyncio.to_thread(service.start)
+        async with asyncio.timeout(30):
+            await told.wait()
+            assert await anext(aiter(changes)) == ToolsListChanged()
+        for client in (older, newer):
+            assert len((await client.list_tools()).tools) >= 17
 
 
 async def test_the_service_stops_while_sessions_are_open(services: Any) -> None:
