@@ -55,12 +55,14 @@ class Described:
         where = f"{method} {template}"
         response = operation["responses"].get(str(status))
         assert response is not None, f"{where}: {status} is not described: {text[:300]}"
+        shared = response.get("$ref")
+        response = target(self.document, response)
         kind = kind.partition(";")[0]
         assert kind in response["content"], f"{where}: {status} as {kind} is not described"
         if kind != "application/json":
             return
         pointer = f"#/paths/{_escaped(template)}/{method.lower()}"
-        answer = f"{pointer}/responses/{status}/content/{_escaped(kind)}/schema"
+        answer = f"{shared or f'{pointer}/responses/{status}'}/content/{_escaped(kind)}/schema"
         self._validate(answer, text, f"{where}: the answer {status}")
         if status == 200 and "requestBody" in operation and "dryRun" not in path:
             asked = f"{pointer}/requestBody/content/{_escaped(kind)}/schema"
@@ -78,6 +80,15 @@ class Described:
         for error in validator.iter_errors(json.loads(text)):
             reasons = "; ".join(part.message for part in error.context or ())
             raise AssertionError(f"{what}: {error.json_path}: {error.message} {reasons}\n{text}")
+
+
+def target(document: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    """What a reference into the document's components refers to; anything else as it is."""
+    if "$ref" not in node:
+        return node
+    _, _, kind, name = node["$ref"].split("/")
+    found: dict[str, Any] = document["components"][kind][name]
+    return found
 
 
 def _escaped(name: str) -> str:

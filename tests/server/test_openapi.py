@@ -14,7 +14,7 @@ from openapi_spec_validator import validate
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 from tests.server.api import Api
-from tests.server.described import Described
+from tests.server.described import Described, target
 
 from solward import SkillSpec
 from solward.registry import load_registry
@@ -42,7 +42,7 @@ def media(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for path, method, operation in operations(document):
         bodies = {"body": operation.get("requestBody", {}), **operation["responses"]}
         for name, body in bodies.items():
-            for kind, found in body.get("content", {}).items():
+            for kind, found in target(document, body).get("content", {}).items():
                 if kind == "application/json":
                     yield f"{method} {path} {name}", found
 
@@ -81,7 +81,8 @@ async def test_each_loaded_skill_has_a_path_with_its_own_schema(api: Api) -> Non
         operation = document["paths"][path]["post"]
         shown = operation["requestBody"]["content"]["application/json"]["schema"]
         assert shown == skill["parameters"]
-        headers = {each["name"] for each in operation["parameters"] if each["in"] == "header"}
+        taken = [target(document, each) for each in operation["parameters"]]
+        headers = {each["name"] for each in taken if each["in"] == "header"}
         assert headers == ({"Idempotency-Key"} if skill["effects"] == "spend" else set())
 
 
@@ -180,7 +181,9 @@ def test_every_operation_says_what_refuses_it(document: dict[str, Any]) -> None:
         if operation["security"] == []:
             assert "401" not in answers
             continue
-        examples = answers["401"]["content"]["application/json"]["examples"].values()
+        examples = target(document, answers["401"])["content"]["application/json"][
+            "examples"
+        ].values()
         texts = {each["value"]["error"] for each in examples}
         keyed = len(operation["security"]) == 2
         assert texts == ({KEY_REQUIRED, KEY_INVALID} if keyed else {ADMIN_REQUIRED}), path
@@ -200,7 +203,8 @@ def test_every_link_leads_to_an_operation_and_names_what_it_takes(document: dict
     ]
     assert len(links) > 40
     for link in links:
-        taken = {each["name"] for each in by_id[link["operationId"]]["parameters"]}
+        named = by_id[link["operationId"]]["parameters"]
+        taken = {target(document, each)["name"] for each in named}
         assert link["parameters"].keys() <= taken
 
 

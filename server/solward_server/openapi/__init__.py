@@ -9,7 +9,9 @@ from solward import __version__
 from solward.registry import Registry
 from solward_server.openapi.agent_components import AGENT_SCHEMAS
 from solward_server.openapi.components import SCHEMAS
+from solward_server.openapi.errors import shared_failures
 from solward_server.openapi.links import add_links
+from solward_server.openapi.parameters import PARAMETERS
 from solward_server.openapi.paths import (
     chat,
     docs,
@@ -87,6 +89,8 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": SCHEMAS | AGENT_SCHEMAS,
+            "parameters": PARAMETERS,
+            "responses": shared_failures(),
             "securitySchemes": {
                 "apiKey": {
                     "type": "http",

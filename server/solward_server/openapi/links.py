@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from solward_server.openapi.parameters import AGENT_ID, KEY_ID, WALLET_ID, shared
+
 # Where an id is found: operation, the path parameter it names, and where it stands.
 _SOURCES = (
     ("createWallet", "walletId", "$response.body#/walletId"),
@@ -35,10 +37,14 @@ def add_links(paths: dict[str, dict[str, Any]]) -> None:
         for path in paths.values()
         for operation in path.values()
     }
+    path_references = {
+        "walletId": shared(WALLET_ID),
+        "agentId": shared(AGENT_ID),
+        "keyId": shared(KEY_ID),
+    }
     for source, parameter, expression in _SOURCES:
         for name, target in operations.items():
-            taken = {each["name"] for each in target.get("parameters", ()) if each["in"] == "path"}
-            if parameter in taken:
+            if path_references[parameter] in target.get("parameters", ()):
                 _link(operations[source], name, {"parameters": {parameter: expression}})
     for source, target_name, field, rest in _BODIES:
         _link(

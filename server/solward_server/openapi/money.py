@@ -7,20 +7,12 @@ from typing import Any
 
 from solward_server.auth import Access
 from solward_server.openapi.components import RECORD
-from solward_server.openapi.operation import JSON, Operation, operation, several, takes
+from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
+from solward_server.openapi.media import JSON, several
+from solward_server.openapi.operation import Operation, operation, takes
 from solward_server.openapi.parameters import DRY_RUN, IDEMPOTENCY_KEY, WALLET, WALLET_ID
 from solward_server.openapi.schema import Schema, closed, ref
 
-IN_FLIGHT = "A request with this Idempotency-Key is still in progress"
-MISMATCH = "Idempotency-Key was already used with a different request body"
-TOO_MANY = (
-    "Rate limit exceeded: this API key may make 2 transaction requests a minute; retry in 60 s"
-)
-BLOCKED = (
-    "Transaction blocked by guardrail max_per_tx: 5 SOL is more than the 2 SOL allowed per "
-    "transaction (limit of the wallet)"
-)
-FAILED = "The transaction would fail: insufficient balance (999995000 lamports, 1500000000 needed)"
 REPLAYED = {
     "Idempotent-Replayed": {
         "description": "There where this is the answer to an earlier request.",
@@ -117,13 +109,12 @@ def money(
         answer=response,
         errors={
             400: [*([bad] if isinstance(bad, str) else bad), "dryRun must be true or false"],
-            404: "Wallet not found",
+            404: NO_WALLET,
             409: IN_FLIGHT,
             422: MISMATCH,
             429: TOO_MANY,
             500: [BLOCKED, FAILED],
         },
-        retry_after=[429],
     )
 
 

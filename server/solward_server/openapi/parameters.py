@@ -62,3 +62,27 @@ EVENT_TYPES = query(
     style="form",
     explode=False,
 )
+
+PARAMETERS: dict[str, Parameter] = {
+    "WalletId": WALLET_ID,
+    "AgentId": AGENT_ID,
+    "KeyId": KEY_ID,
+    "Limit": LIMIT,
+    "MemoryLimit": MEMORY_LIMIT,
+    "BeforeRecord": BEFORE_RECORD,
+    "BeforeCycle": BEFORE_CYCLE,
+    "BeforeEntry": BEFORE_ENTRY,
+    "DryRun": DRY_RUN,
+    "IdempotencyKey": IDEMPOTENCY_KEY,
+    "LastEventId": LAST_EVENT_ID,
+    "LastEventIdHeader": LAST_EVENT_HEADER,
+    "EventTypes": EVENT_TYPES,
+}
+
+
+def shared(parameter: Parameter) -> Parameter:
+    """A reference to a parameter of `components/parameters`; any other as it is."""
+    for name, known in PARAMETERS.items():
+        if known is parameter:
+            return {"$ref": f"#/components/parameters/{name}"}
+    return parameter

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from solward_server.auth import Access
+from solward_server.openapi.errors import NO_AGENT, NO_WALLET
 from solward_server.openapi.operation import Operation, answers, operation, takes
 from solward_server.openapi.parameters import (
     AGENT,
@@ -30,7 +31,6 @@ from solward_server.openapi.schema import (
     whole,
 )
 
-NOT_FOUND = "Agent not found"
 _GUARDRAILS: dict[str, Schema] = {
     "maxSolPerTransaction": amount("SOL in one transaction."),
     "maxTransactionsPerMinute": whole("In any 60 seconds.", 1, 1_000_000),
@@ -152,7 +152,7 @@ def _collection(provider: Schema) -> dict[str, dict[str, Operation]]:
                 answer=answers(
                     made, {"id": AGENT, "name": "saver", "status": "idle", "walletId": WALLET}
                 ),
-                errors={400: "name is required", 404: "Wallet not found"},
+                errors={400: "name is required", 404: NO_WALLET},
             ),
         }
     }
@@ -171,7 +171,7 @@ def _one(provider: Schema) -> dict[str, Operation]:
             access=Access.KEY,
             parameters=[AGENT_ID],
             answer=answers(ref("Agent"), _AGENT),
-            errors={404: NOT_FOUND},
+            errors={404: NO_AGENT},
         ),
         "patch": operation(
             "changeAgent",
@@ -183,7 +183,7 @@ def _one(provider: Schema) -> dict[str, Operation]:
             answer=answers(ref("Agent"), _AGENT),
             errors={
                 400: "walletId cannot be changed; create another agent for another wallet",
-                404: NOT_FOUND,
+                404: NO_AGENT,
             },
         ),
         "delete": operation(
@@ -196,7 +196,7 @@ def _one(provider: Schema) -> dict[str, Operation]:
                 closed({"id": identifier("The agent's."), "deleted": flag("True.", const=True)}),
                 {"id": AGENT, "deleted": True},
             ),
-            errors={404: NOT_FOUND},
+            errors={404: NO_AGENT},
         ),
     }
 
@@ -211,7 +211,7 @@ def _order(name: str, summary: str, status: str, bad: str | None) -> dict[str, O
             access=Access.ADMIN,
             parameters=[AGENT_ID],
             answer=answers(closed({"status": choice("Done.", status)}), {"status": status}),
-            errors={404: NOT_FOUND} | refused,
+            errors={404: NO_AGENT} | refused,
         )
     }
 
@@ -242,7 +242,7 @@ _READ = {
                 closed({"decisions": array(ref("Decision"), "Newest first.")}),
                 {"decisions": [{"agentId": AGENT, "observations": _OBSERVED} | _MEMORY]},
             ),
-            errors={400: "limit must be a whole number from 1 to 500", 404: NOT_FOUND},
+            errors={400: "limit must be a whole number from 1 to 500", 404: NO_AGENT},
         )
     },
     "/agents/{agentId}/memory": {
@@ -256,7 +256,7 @@ _READ = {
                 closed({"memory": array(ref("MemoryEntry"), "Newest first.")}),
                 {"memory": [_MEMORY]},
             ),
-            errors={400: "limit must be a whole number from 1 to 100", 404: NOT_FOUND},
+            errors={400: "limit must be a whole number from 1 to 100", 404: NO_AGENT},
         )
     },
     "/agents/{agentId}/limits": {
@@ -286,7 +286,7 @@ _READ = {
                     "dailyTokens": {},
                 },
             ),
-            errors={404: NOT_FOUND},
+            errors={404: NO_AGENT},
         )
     },
 }

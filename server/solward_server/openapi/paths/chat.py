@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from solward_server.auth import Access
+from solward_server.openapi.errors import NO_AGENT
 from solward_server.openapi.operation import answers, operation, takes
 from solward_server.openapi.parameters import AGENT_ID
-from solward_server.openapi.paths.agents import NOT_FOUND
 from solward_server.openapi.schema import asked, closed, text
 
 _SAID = "I am a rule-based demo, not a language model. My rules are:\nalways do wait"
@@ -35,7 +35,7 @@ PATHS = {
             answer=_ANSWER,
             errors={
                 400: "Agent is not running",
-                404: NOT_FOUND,
+                404: NO_AGENT,
                 429: "The token budget has no room: the prompt has about 900 tokens, 100 are left "
                 "(400 used in the last day; maxTokensPerDay 500)",
             },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from solward_server.auth import Access
+from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import answers, operation, takes
 from solward_server.openapi.parameters import KEY, KEY_ID
 from solward_server.openapi.schema import array, asked, closed, flag, identifier, number, ref, text
@@ -53,7 +54,7 @@ PATHS = {
             ),
             errors={
                 400: "name is required and must be a string",
-                404: "Wallet not found",
+                404: NO_WALLET,
             },
         ),
         "get": operation(

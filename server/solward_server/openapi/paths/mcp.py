@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from solward_server.auth import Access
-from solward_server.openapi.operation import JSON, answers, operation, takes
+from solward_server.openapi.media import JSON
+from solward_server.openapi.operation import answers, operation, takes
 
 _MESSAGE = {"type": "object", "description": "A JSON-RPC 2.0 message."}
 _REFUSED = {

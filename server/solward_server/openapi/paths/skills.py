@@ -8,7 +8,8 @@ from typing import Any
 from solward.registry import LoadedSkill
 from solward.skill import Effects
 from solward_server.auth import Access
-from solward_server.openapi.money import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, REPLAYED, TOO_MANY
+from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
+from solward_server.openapi.money import REPLAYED
 from solward_server.openapi.operation import Operation, answers, operation, takes
 from solward_server.openapi.parameters import IDEMPOTENCY_KEY, WALLET_ID
 from solward_server.openapi.schema import array, choice, closed, text
@@ -94,7 +95,7 @@ def _run(skill: LoadedSkill) -> Operation:
     parameters = [WALLET_ID, IDEMPOTENCY_KEY] if spends else [WALLET_ID]
     errors: dict[int, list[str]] = {
         400: ["No parameters fit", "What the skill itself refuses"],
-        404: ["Wallet not found"],
+        404: [NO_WALLET],
         500: [f"The skill {spec.name!r} took longer than {spec.timeout_s:g} s"],
     }
     if spends:
@@ -116,5 +117,4 @@ def _run(skill: LoadedSkill) -> Operation:
         body=takes(schema, example, required="required" in schema),
         answer=answer | ({"headers": REPLAYED} if spends else {}),
         errors=errors,
-        retry_after=[429] if spends else [],
     )

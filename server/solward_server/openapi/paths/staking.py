@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from solward_server.auth import Access
+from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.money import money
 from solward_server.openapi.operation import answers, operation
 from solward_server.openapi.parameters import WALLET_ID
@@ -59,7 +60,7 @@ PATHS = {
                 closed({"stakes": array(ref("Stake"))}),
                 {"stakes": [{"address": _STAKE, "balance": 1.5, "state": "activating"}]},
             ),
-            errors={404: "Wallet not found", 500: "The ledger did not answer getProgramAccounts"},
+            errors={404: NO_WALLET, 500: "The ledger did not answer getProgramAccounts"},
         )
     },
     "/wallets/{walletId}/unstake": {

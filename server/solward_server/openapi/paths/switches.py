@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from solward_server.auth import Access
+from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import answers, operation, takes
 from solward_server.openapi.schema import asked, closed, flag, nullable, text
 
@@ -31,7 +32,7 @@ PATHS = {
             ),
             errors={
                 400: "reason must be a string of 1 to 200 characters",
-                404: "Wallet not found",
+                404: NO_WALLET,
             },
         )
     },
@@ -45,7 +46,7 @@ PATHS = {
             answer=answers(closed(_SWITCHED), {"frozen": False, "walletId": None}),
             errors={
                 400: "walletId must be a string of 1 to 200 characters",
-                404: "Wallet not found",
+                404: NO_WALLET,
             },
         )
     },

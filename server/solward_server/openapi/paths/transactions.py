@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from solward_server.auth import Access
+from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import answers, operation
 from solward_server.openapi.parameters import BEFORE_RECORD, LIMIT, WALLET, WALLET_ID
-from solward_server.openapi.paths.wallets import ADDRESS, NOT_FOUND
+from solward_server.openapi.paths.wallets import ADDRESS
 from solward_server.openapi.schema import array, closed, ref
 
 _LIST = answers(
@@ -53,7 +54,7 @@ PATHS = {
             access=Access.KEY,
             parameters=[WALLET_ID, LIMIT, BEFORE_RECORD],
             answer=_LIST,
-            errors={400: _BAD, 404: NOT_FOUND},
+            errors={400: _BAD, 404: NO_WALLET},
         )
     },
 }

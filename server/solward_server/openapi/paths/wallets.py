@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from solward_server.auth import Access
+from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import answers, operation, takes
 from solward_server.openapi.parameters import EMPTY, WALLET, WALLET_ID
 from solward_server.openapi.schema import (
@@ -16,7 +17,6 @@ from solward_server.openapi.schema import (
     timestamp,
 )
 
-NOT_FOUND = "Wallet not found"
 ADDRESS = "Xyk1ak1fTvBzxDgQ8ypk1T4PfUfmQEXDnvC6Y6Ttnvh"
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 
@@ -89,7 +89,7 @@ PATHS = {
             access=Access.KEY,
             parameters=[WALLET_ID],
             answer=answers(ref("Wallet"), _WALLET),
-            errors={404: NOT_FOUND},
+            errors={404: NO_WALLET},
         ),
         "patch": operation(
             "changeWallet",
@@ -99,7 +99,7 @@ PATHS = {
             parameters=[WALLET_ID],
             body=takes(asked({"tags": _TAGS}), {"tags": ["treasury"]}, required=False),
             answer=answers(ref("Wallet"), _WALLET),
-            errors={400: _BAD_TAGS, 404: NOT_FOUND},
+            errors={400: _BAD_TAGS, 404: NO_WALLET},
         ),
     },
     "/wallets/{walletId}/balance": {
@@ -126,7 +126,7 @@ PATHS = {
             ),
             errors={
                 400: "empty must be true or false",
-                404: NOT_FOUND,
+                404: NO_WALLET,
                 500: "The ledger did not answer getBalance (ConnectError)",
             },
         )
@@ -154,7 +154,7 @@ PATHS = {
                     "dailyTokens": {},
                 },
             ),
-            errors={404: NOT_FOUND},
+            errors={404: NO_WALLET},
         )
     },
 }
