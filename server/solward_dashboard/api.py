@@ -12,11 +12,17 @@ from solward_dashboard.options import Options
 
 _TIMEOUT_S = 60.0
 _open: list[SolwardClient] = []
+_behind_login: list[bool] = []
 
 
 def api() -> SolwardClient:
     """The client, while the dashboard is served."""
     return _open[0]
+
+
+def behind_login() -> bool:
+    """Whether a visitor had to log in."""
+    return any(_behind_login)
 
 
 def open_api(options: Options) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
@@ -28,6 +34,7 @@ def open_api(options: Options) -> Callable[[FastAPI], AbstractAsyncContextManage
             options.api_url, options.api_secret, timeout_s=_TIMEOUT_S
         ) as client:
             _open[:] = [client]
+            _behind_login[:] = [options.password is not None]
             try:
                 yield
             finally:

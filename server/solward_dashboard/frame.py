@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nicegui import ui
 
+from solward_dashboard.api import behind_login
 from solward_dashboard.feed import Freshness
 
 PAGES = (
@@ -36,6 +37,9 @@ def frame(path: str) -> Iterator[Freshness]:
         ui.link("Solward", "/").classes("sw-brand")
         ui.space()
         _dark_switch(dark)
+        if behind_login():
+            out = ui.button(icon="logout", color=None, on_click=lambda: ui.navigate.to("/logout"))
+            out.props('flat round dense aria-label="Log out"')
     drawer = ui.left_drawer(bordered=True).props("width=208 breakpoint=900").classes("sw-nav")
     with drawer, ui.element("nav").props('aria-label="Pages"'):
         for route, name, icon in PAGES:

@@ -9,19 +9,24 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from solward_dashboard.login import PATH, Login
 from solward_dashboard.options import Options
 
-_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    # Everything a page loads is served from here; NiceGUI's templates need inline scripts.
-    (
-        b"content-security-policy",
+_LOGOUT = "/logout"
+# NiceGUI's own files are the same for everybody and have their version in their path.
+_PUBLIC = "/_nicegui/"
+_HEADERS = {
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+    # Everything a page loads is served from here and everything it sends goes here. NiceGUI's
+    # page needs inline scripts, and Vue compiles its templates in the browser.
+    b"content-security-policy": (
         b"default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval';"
         b" style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:;"
-        b" connect-src 'self' ws: wss:; frame-ancestors 'none'; base-uri 'self';"
-        b" form-action 'self'",
+        b" connect-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'self';"
+        b" form-action 'self'"
     ),
-)
+}
 
 
 class Gate:
@@ -42,10 +47,16 @@ class Gate:
             return
         send = _protected(scope, send)
         connection = HTTPConnection(scope)
-        if self._hosts is not None and connection.headers.get("host", "") not in self._hosts:
+        host = connection.headers.get("host", "").lower()
+        if self._hosts is not None and host not in self._hosts:
             await _refuse(scope, receive, send, "Open the dashboard by its own address.")
-        elif self._login is None or self._login.knows(connection):
+        elif self._login is None:
             await self._app(scope, receive, send)
+        elif self._login.knows(connection):
+            if scope["path"] == _LOGOUT and scope["type"] == "http":
+                await self._login.forget(connection)(scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
         elif scope["path"] == PATH and scope["type"] == "http":
             await self._login(scope, receive, send)
         elif scope["type"] == "http" and scope["method"] == "GET":
@@ -55,13 +66,14 @@ class Gate:
 
 
 def _protected(scope: Scope, send: Send) -> Send:
+    ours = dict(_HEADERS)
+    if not scope["path"].startswith(_PUBLIC):
+        ours[b"cache-control"] = b"no-store"
+
     async def protect(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = [*message.get("headers", ()), *_HEADERS]
-            # Only what NiceGUI itself ships is the same for everybody.
-            if not scope["path"].startswith("/_nicegui/"):
-                headers.append((b"cache-control", b"no-store"))
-            message = {**message, "headers": headers}
+            theirs = [pair for pair in message.get("headers", ()) if pair[0].lower() not in ours]
+            message = {**message, "headers": [*theirs, *ours.items()]}
         await send(message)
 
     return protect

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
+import time
 from urllib.parse import parse_qs
 
 from starlette.requests import HTTPConnection, Request
@@ -37,12 +38,20 @@ class Login:
 
     def __init__(self, password: str) -> None:
         self._password = password.encode()
-        self._sessions: set[str] = set()
+        self._sessions: dict[str, float] = {}
         self._turn = asyncio.Lock()
 
     def knows(self, connection: HTTPConnection) -> bool:
-        """Whether this browser has logged in since the dashboard was started."""
-        return connection.cookies.get(_COOKIE, "") in self._sessions
+        """Whether this browser has logged in, to this process and within the last 12 hours."""
+        until = self._sessions.get(connection.cookies.get(_COOKIE, ""), 0.0)
+        return time.monotonic() < until
+
+    def forget(self, connection: HTTPConnection) -> Response:
+        """Log out: the cookie is worth nothing from now on."""
+        self._sessions.pop(connection.cookies.get(_COOKIE, ""), None)
+        response = RedirectResponse(PATH, 303)
+        response.delete_cookie(_COOKIE)
+        return response
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -60,10 +69,20 @@ class Login:
             if not hmac.compare_digest(given.encode(), self._password):
                 await asyncio.sleep(_WRONG_WAIT_S)
                 return _page("That is not the password.", 403)
+        now = time.monotonic()
+        # The ended ones go, so that their number is that of the day's logins.
+        self._sessions = {key: end for key, end in self._sessions.items() if now < end}
         session = secrets.token_urlsafe(32)
-        self._sessions.add(session)
+        self._sessions[session] = now + _MAX_AGE_S
         response = RedirectResponse("/", 303)
-        response.set_cookie(_COOKIE, session, max_age=_MAX_AGE_S, httponly=True, samesite="strict")
+        response.set_cookie(
+            _COOKIE,
+            session,
+            max_age=_MAX_AGE_S,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
         return response
 
 

@@ -59,4 +59,6 @@ class Options:
         """What a request's Host may say; None is anything (there is a login)."""
         if self.password is not None:
             return None
-        return tuple(f"{name}:{self.port}" for name in LOOPBACK)
+        named = tuple(f"{name}:{self.port}" for name in LOOPBACK)
+        # Browsers leave out the port that is HTTP's own.
+        return named + LOOPBACK if self.port == 80 else named

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import socket
 import sys
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from solward_dashboard.api import open_api
 from solward_dashboard.gate import Gate
 from solward_dashboard.options import Options
 
+_RECONNECT_S = 60.0
 _ICON = Path(__file__).parent / "static" / "icon.svg"
 
 
@@ -52,17 +52,20 @@ def _stop_at_end_of_input(server: uvicorn.Server) -> None:
 
 
 def build(options: Options) -> FastAPI:
-    """The application: pages behind the gate, nothing from another machine."""
+    """The application: pages behind the gate, nothing from another machine.
+
+    Without a storage secret NiceGUI keeps nothing of a visitor, neither on disk nor in a cookie.
+    """
     app = FastAPI(openapi_url=None, lifespan=open_api(options))
     pages.register()
     ui.run_with(
         app,
         title="Solward",
         favicon=_ICON,
-        # What a page once showed is nobody's to keep: a reconnected page asks again.
-        message_history_length=0,
-        storage_secret=secrets.token_hex(32),
-        session_middleware_kwargs={"same_site": "strict"},
+        # A page whose socket was cut goes on where it was, half-typed forms and all; meanwhile
+        # its feeds do not ask.
+        reconnect_timeout=_RECONNECT_S,
+        message_history_length=200,
         show_welcome_message=False,
         tailwind=False,
         unocss="mini",

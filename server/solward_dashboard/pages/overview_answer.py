@@ -1,0 +1,128 @@
+"""What the overview asks, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from solward.client import Agent, Decision, Health, NotFoundError, Plugins, Transaction, Wallet
+from solward_dashboard.api import api
+
+# As many as one request gives.
+TRANSACTIONS = 500
+WALLETS = 10
+_AGENTS = 10
+DECISIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one wallet has spent of its rolling 24 hours, and reserved; amounts in SOL."""
+
+    wallet: str
+    used: Decimal
+    limit: Decimal
+    frozen: bool
+
+    @classmethod
+    def of(cls, wallet: Wallet, raw: Mapping[str, Any]) -> Budget:
+        """From the answer of `GET /wallets/:id/limits`."""
+        day = raw["dailySpendingLimitSol"]
+        used = Decimal(day.get("spent", 0)) + Decimal(day.get("reserved", 0))
+        return cls(wallet.name, used, Decimal(day["limit"]), bool(raw.get("frozen")))
+
+    @property
+    def share(self) -> float:
+        """0 to 1, for a bar."""
+        return min(1.0, float(self.used / self.limit)) if self.limit else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A decision and the name of who took it."""
+
+    agent: str
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """One answer to everything the page shows."""
+
+    health: Health
+    wallets: int
+    budgets: tuple[Budget, ...]
+    transactions: tuple[Transaction, ...]
+    decisions: tuple[Decided, ...]
+    plugins: Plugins
+
+    @property
+    def spent(self) -> Decimal:
+        """By the wallets of `budgets`, in SOL."""
+        return sum((each.used for each in self.budgets), Decimal(0))
+
+    @property
+    def spent_by(self) -> str:
+        """Which wallets that is."""
+        if self.wallets > len(self.budgets):
+            return f"by the {len(self.budgets)} most active of {self.wallets:,} wallets"
+        return "by 1 wallet" if self.wallets == 1 else f"by {self.wallets} wallets"
+
+
+async def ask() -> Overview:
+    """All of it; of limits and decisions, those of the most active wallets and of some agents."""
+    health, wallets, transactions, agents, plugins = await asyncio.gather(
+        api().health(),
+        api().wallets.list(),
+        api().transactions.list(limit=TRANSACTIONS),
+        api().agents.list(),
+        api().plugins(),
+    )
+    active = most_active(wallets, transactions)[:WALLETS]
+    thinking = foremost(agents)[:_AGENTS]
+    limits, decisions = await asyncio.gather(
+        asyncio.gather(*(api().wallets.limits(each.id) for each in active)),
+        asyncio.gather(*(_decisions(each) for each in thinking)),
+    )
+    return Overview(
+        health,
+        len(wallets),
+        tuple(map(Budget.of, active, limits)),
+        transactions,
+        latest(zip(thinking, decisions, strict=True)),
+        plugins,
+    )
+
+
+async def _decisions(agent: Agent) -> tuple[Decision, ...]:
+    try:
+        return await api().agents.decisions(agent.id, limit=DECISIONS)
+    except NotFoundError:
+        # Deleted since the agents were listed.
+        return ()
+
+
+def most_active(wallets: Sequence[Wallet], transactions: Sequence[Transaction]) -> list[Wallet]:
+    """Those of the newest transactions first, the others by their age."""
+    newest = list(dict.fromkeys(each.wallet_id for each in transactions))
+    place = {wallet_id: at for at, wallet_id in enumerate(newest)}
+    chosen = sorted(wallets, key=lambda each: place.get(each.id, len(place)))[:WALLETS]
+    # Listed by their age, so that the bars do not change places with every transaction.
+    return sorted(chosen, key=lambda each: (each.created_at, each.id))
+
+
+def foremost(agents: Sequence[Agent]) -> list[Agent]:
+    """The running ones first."""
+    return sorted(agents, key=lambda each: each.status != "running")
+
+
+def latest(
+    decided: Iterable[tuple[Agent, Sequence[Decision]]], count: int = DECISIONS
+) -> tuple[Decided, ...]:
+    """The newest decisions of all of them, newest first."""
+    everything = [Decided(agent.name, each) for agent, ones in decided for each in ones]
+    everything.sort(key=lambda each: each.decision.timestamp, reverse=True)
+    return tuple(everything[:count])
