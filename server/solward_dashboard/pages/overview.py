@@ -30,13 +30,14 @@ def page() -> None:
             times = _Chart("Transactions over time")
             kinds = _Chart("Transactions by type")
         with ui.element("div").classes("sw-wide"):
+            with ui.element("div").classes("sw-stack"):
+                with ui.element("section").classes("sw-card"):
+                    _heading("Spending limits today", "All wallets", "/wallets")
+                    limits = LimitRows()
+                problems = _Problems()
             with ui.element("section").classes("sw-card"):
-                ui.label("Spending limits today").classes("sw-card-title")
-                limits = LimitRows()
-            with ui.element("section").classes("sw-card"):
-                ui.label("Recent decisions").classes("sw-card-title")
+                _heading("Recent decisions", "All agents", "/agents")
                 decisions = DecisionRows()
-        problems = _Problems()
 
         def show(seen: Overview) -> None:
             _show_health(seen.health, service, network)
@@ -62,6 +63,13 @@ def _show_health(health: Health, service: _Figure, network: _Figure) -> None:
         network.set(health.network, "the ledger does not answer", bad=True)
 
 
+def _heading(title: str, more: str, route: str) -> None:
+    with ui.element("div").classes("sw-row"):
+        ui.label(title).classes("sw-card-title").props("role=heading aria-level=2")
+        ui.space()
+        ui.link(more, route).classes("sw-more")
+
+
 class _Figure:
     def __init__(self, title: str, icon: str) -> None:
         with ui.element("section").classes("sw-card"):
@@ -84,7 +92,7 @@ class _Chart:
     def __init__(self, title: str) -> None:
         with ui.element("section").classes("sw-card"):
             with ui.element("div").classes("sw-row"):
-                ui.label(title).classes("sw-card-title")
+                ui.label(title).classes("sw-card-title").props("role=heading aria-level=2")
                 ui.space()
                 self._of = ui.label().classes("sw-dim")
             self._chart = ui.echart({}).classes("sw-chart").props("role=img")
@@ -113,10 +121,7 @@ class _Problems:
         self._shown = plugins
         self._card.clear()
         with self._card:
-            with ui.element("div").classes("sw-row"):
-                ui.label("Plugins").classes("sw-card-title")
-                ui.space()
-                ui.link("All plugins", "/plugins").classes("sw-dim")
+            _heading("Plugins", "All plugins", "/plugins")
             count = len(plugins.problems)
             wrong = "no problems" if not count else f"{count} could not be loaded"
             ui.label(f"{len(plugins.plugins)} loaded, {wrong}").classes("sw-dim")

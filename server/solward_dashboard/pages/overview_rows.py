@@ -17,13 +17,13 @@ class LimitRows:
     """A bar a wallet."""
 
     def __init__(self) -> None:
-        with ui.element("div").classes("sw-list"):
-            self._empty = ui.element("div").classes("sw-empty")
-            with self._empty:
-                ui.label("No wallet yet.")
-                ui.link("Make one on the Wallets page", "/wallets")
-            self._rows = [_LimitRow() for _ in range(WALLETS)]
+        self._empty = ui.element("div").classes("sw-empty")
+        with self._empty:
+            ui.label("No wallet yet.")
+            ui.link("Make one on the Wallets page", "/wallets")
         self._empty.set_visibility(False)
+        with ui.element("div").classes("sw-list"):
+            self._rows = [_LimitRow() for _ in range(WALLETS)]
 
     def show(self, budgets: Sequence[Budget]) -> None:
         """Show them in their order."""
@@ -62,13 +62,13 @@ class DecisionRows:
     """The newest decisions, newest first."""
 
     def __init__(self) -> None:
-        with ui.element("div").classes("sw-list"):
-            self._empty = ui.element("div").classes("sw-empty")
-            with self._empty:
-                ui.label("No agent has decided anything yet.")
-                ui.link("Make and start one on the Agents page", "/agents")
-            self._rows = [_DecisionRow() for _ in range(DECISIONS)]
+        self._empty = ui.element("div").classes("sw-empty")
+        with self._empty:
+            ui.label("No agent has decided anything yet.")
+            ui.link("Make and start one on the Agents page", "/agents")
         self._empty.set_visibility(False)
+        with ui.element("div").classes("sw-list"):
+            self._rows = [_DecisionRow() for _ in range(DECISIONS)]
 
     def show(self, decisions: Sequence[Decided], now: datetime) -> None:
         """Show them, their age as of now."""
@@ -83,10 +83,11 @@ class _DecisionRow:
         with self._row:
             with ui.element("div").classes("sw-row"):
                 self._agent = ui.label().classes("sw-strong sw-text")
-                self._action = ui.label().classes("sw-mono")
                 ui.space()
                 self._ago = ui.label().classes("sw-dim")
-            self._outcome = ui.label().classes("sw-dim sw-text")
+            # One line each, whatever they say, so that the list keeps its height.
+            self._action = ui.label().classes("sw-mono sw-cut")
+            self._outcome = ui.label().classes("sw-dim sw-cut")
         self._row.set_visibility(False)
 
     def show(self, decided: Decided | None, now: datetime) -> None:
