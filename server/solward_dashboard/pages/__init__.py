@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from solward_dashboard.pages import overview
+from solward_dashboard.pages import overview, wallets, wallets_one
 
 
 def register() -> None:
     """Put every page at its path."""
     ui.page("/")(overview.page)
+    ui.page("/wallets")(wallets.page)
+    ui.page("/wallets/{wallet_id}")(wallets_one.page)
