@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import itertools
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from tests.registry.plugin_dists import Shelf
 
-from solward.provider import Completion, CompletionRequest, ProviderContext, Usage
+from solward.testing import ScriptedProvider
 
-MODELS: dict[str, ScriptedModel] = {}
+MODELS: dict[str, ScriptedProvider] = {}
 _numbers = itertools.count(1)
 
 SOURCE = """
@@ -46,47 +43,11 @@ async def provider_stream(request, options, context):
 """
 
 
-async def _silence(request: CompletionRequest) -> AsyncIterator[str | Usage]:
-    return
-    yield
-
-
-@dataclass
-class ScriptedModel:
-    """Answers with what `answer` returns, raises or awaits; streams what `pieces` yields."""
-
-    answer: Callable[[CompletionRequest], Any] = lambda request: Completion("Waiting.")
-    pieces: Callable[[CompletionRequest], AsyncIterator[str | Usage]] = _silence
-    requests: list[CompletionRequest] = field(default_factory=list)
-    lent: list[ProviderContext] = field(default_factory=list)
-
-    async def complete(self, request: CompletionRequest, context: ProviderContext) -> Completion:
-        self.requests.append(request)
-        self.lent.append(context)
-        answer = self.answer(request)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        if isinstance(answer, BaseException):
-            raise answer
-        assert isinstance(answer, Completion)
-        return answer
-
-    async def stream(
-        self, request: CompletionRequest, context: ProviderContext
-    ) -> AsyncIterator[str | Usage]:
-        self.requests.append(request)
-        self.lent.append(context)
-        source: Any = self.pieces(request)
-        async with contextlib.aclosing(source):
-            async for piece in source:
-                yield piece
-
-
 @contextlib.contextmanager
-def installed(folder: Path) -> Iterator[tuple[Shelf, ScriptedModel]]:
+def installed(folder: Path) -> Iterator[tuple[Shelf, ScriptedProvider]]:
     """The provider `scripted` on a shelf of its own, where more plugins can be put."""
     folder.mkdir(parents=True)
-    key, model, shelf = str(next(_numbers)), ScriptedModel(), Shelf(folder)
+    key, model, shelf = str(next(_numbers)), ScriptedProvider(), Shelf(folder)
     MODELS[key] = model
     sys.path.insert(0, str(folder))
     try:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select
-from tests.agents.scripted_model import ScriptedModel, installed
+from tests.agents.scripted_model import installed
 
 from solward.agents.model import Agent, AgentStatus, DesiredState
 from solward.agents.phases import Phase
@@ -23,6 +23,7 @@ from solward.record import TransactionStatus
 from solward.service import Solward
 from solward.settings import Settings
 from solward.store.tables import agent_usage, agents, decisions, memory
+from solward.testing import ScriptedProvider
 from solward.transactions.request import ADMIN
 from solward.transactions.steps import Step
 
@@ -59,7 +60,7 @@ class Stand:
     """One home, opened and closed as a process would be."""
 
     home: Path
-    model: ScriptedModel
+    model: ScriptedProvider
     watch: Watch = field(default_factory=Watch)
 
     @asynccontextmanager

@@ -12,13 +12,14 @@ from typing import Any
 import httpx
 import pytest
 from structlog.testing import capture_logs
-from tests.agents.scripted_model import ScriptedModel, installed
+from tests.agents.scripted_model import installed
 from tests.server.api import NOBODY, SECRET, settings
 
 from solward import jsontext
 from solward.errors import ProviderError
 from solward.provider import Completion, CompletionRequest, ToolCall, Usage
 from solward.service import Solward
+from solward.testing import ScriptedProvider
 from solward_server.serve import Address, listen, serve
 
 STREAM = {"Accept": "text/event-stream"}
@@ -30,7 +31,7 @@ class Talk:
     """A served service with a running agent whose model is scripted."""
 
     client: httpx.AsyncClient
-    model: ScriptedModel
+    model: ScriptedProvider
     service: Solward
     agent: str
 

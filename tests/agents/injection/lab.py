@@ -20,7 +20,7 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from tests.agents.injection.scripts import SCRIPTS, Channel, Order, Script
-from tests.agents.scripted_model import ScriptedModel, installed
+from tests.agents.scripted_model import installed
 from tests.localnet.wire_support import (
     TOKEN_2022,
     fund_instructions,
@@ -40,6 +40,7 @@ from solward.record import TransactionRecord, TransactionStatus
 from solward.service import Solward
 from solward.settings import Settings
 from solward.store import agents as store
+from solward.testing import ScriptedProvider
 from solward.transactions.request import ADMIN
 from solward.wallets import Wallet
 
@@ -156,7 +157,7 @@ class Lab:
     """One service, a vault that nobody's agent may touch, and an attacker."""
 
     service: Solward
-    model: ScriptedModel
+    model: ScriptedProvider
     attacker: Keypair
     vault: Wallet
     vault_stake: Stake

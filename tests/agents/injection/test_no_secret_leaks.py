@@ -15,7 +15,7 @@ import pytest
 import structlog
 from tests.agents.injection.canaries import Canaries
 from tests.agents.injection.lab import GUARDRAILS, SOL, loot, prompt_of
-from tests.agents.scripted_model import ScriptedModel, installed
+from tests.agents.scripted_model import installed
 from tests.registry.plugin_dists import skill_source
 from tests.server.api import STRANGER
 
@@ -33,6 +33,7 @@ from solward.provider import Completion, CompletionRequest, ToolCall, Usage
 from solward.service import Solward
 from solward.settings import Settings
 from solward.store import agents as store
+from solward.testing import ScriptedProvider
 from solward_server import create_app
 
 STREAM = {"Accept": "text/event-stream"}
@@ -97,7 +98,7 @@ def _pay_to_loot(told: str) -> ToolCall:
 class Greedy:
     """Answers as a model that wants secrets out does, and as a careless provider fails."""
 
-    model: ScriptedModel
+    model: ScriptedProvider
     turns: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
 
     def __call__(self, request: CompletionRequest) -> Completion:
@@ -134,7 +135,7 @@ class Greedy:
 class Stage:
     service: Solward
     app: Any
-    model: ScriptedModel
+    model: ScriptedProvider
     secret: str
     answers: list[str] = field(default_factory=list)
 
