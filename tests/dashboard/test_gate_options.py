@@ -1,0 +1,31 @@
+"""Where the dashboard may listen, and what its options tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from solward.errors import ConfigError
+from solward.settings import Settings
+from solward_dashboard.options import Options
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "example.org"])
+def test_a_host_others_reach_needs_a_password(host: str) -> None:
+    with pytest.raises(ConfigError, match="DASHBOARD_PASSWORD"):
+        Options.of(Settings(_env_file=None), host, 3000)
+    open_to_all = Options.of(Settings(_env_file=None, dashboard_password="long-enough"), host, 3000)
+    assert open_to_all.hosts is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_this_machine_needs_none(host: str) -> None:
+    options = Options.of(Settings(_env_file=None), host, 3000)
+    assert options.password is None
+    assert options.hosts == ("127.0.0.1:3000", "localhost:3000", "[::1]:3000")
+
+
+def test_no_secret_is_in_its_repr() -> None:
+    settings = Settings(_env_file=None, api_secret="s" * 40, dashboard_password="p" * 40)
+    shown = repr(Options.of(settings, "127.0.0.1", 3000))
+    assert "sss" not in shown
+    assert "ppp" not in shown

@@ -1,0 +1,71 @@
+"""Amounts are exact or cut, never more than there is; times are short."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from solward_dashboard.words import ago, plain, short, sol, told
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        (Decimal("1.99999"), "1.9999 SOL"),
+        (Decimal("0.00009"), "0.0000 SOL"),
+        (Decimal("1234567.5"), "1,234,567.5000 SOL"),
+        (0, "0.0000 SOL"),
+    ],
+)
+def test_sol_is_cut_and_never_rounded_up(amount: Decimal | int, said: str) -> None:
+    assert sol(amount) == said
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        (Decimal("0.000000001"), "0.000000001"),
+        (Decimal("1E+3"), "1,000"),
+        (Decimal("18446744073709551615"), "18,446,744,073,709,551,615"),
+        (7, "7"),
+    ],
+)
+def test_plain_has_every_digit(amount: Decimal | int, said: str) -> None:
+    assert plain(amount) == said
+
+
+def test_short_leaves_out_the_middle_and_only_where_that_is_shorter() -> None:
+    assert short("abcdefghij") == "abcd…ghij"
+    assert short("abcdefghi") == "abcdefghi"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (-5, "now"),
+        (0, "now"),
+        (1, "1 s ago"),
+        (59, "59 s ago"),
+        (60, "1 min ago"),
+        (3599, "59 min ago"),
+        (3600, "1 h ago"),
+        (86_400, "1 d ago"),
+        (900_000, "10 d ago"),
+    ],
+)
+def test_ago_is_in_the_largest_unit_that_fits(seconds: int, said: str) -> None:
+    assert ago(NOW - timedelta(seconds=seconds), NOW) == said
+
+
+def test_told_writes_values_as_people_do() -> None:
+    assert [told(value) for value in (True, False, Decimal("0.5"), 3, "x")] == [
+        "yes",
+        "no",
+        "0.5",
+        "3",
+        "x",
+    ]
