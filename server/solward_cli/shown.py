@@ -115,11 +115,13 @@ def together(*parts: RenderableType) -> RenderableType:
 def show(what: RenderableType) -> None:
     """Print to standard output."""
     console = Console(highlight=False, emoji=False, markup=False)
+    # Text is left whole, so that what is in it can be copied.
+    whole = isinstance(what, Text)
     if console.is_terminal:
-        console.print(what)
+        console.print(what, soft_wrap=whole)
     else:
         with console.capture() as printed:
-            console.print(what)
+            console.print(what, soft_wrap=whole)
         # Rich fills lines up to the width, which no file wants.
         sys.stdout.write("\n".join(map(str.rstrip, printed.get().split("\n"))))
     sys.stdout.flush()

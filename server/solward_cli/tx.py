@@ -82,11 +82,11 @@ async def watch(
 
     def shown(event: Event) -> RenderableType | None:
         from solward.client import Transaction
-        from solward_cli.tx_show import records_shown
+        from solward_cli.tx_show import record_line
 
         if only is not None and event.data.get("walletId") != only:
             return None
-        return records_shown([Transaction.of(event.data)])
+        return record_line(Transaction.of(event.data))
 
     await call.tell(call.client.events(types=_KINDS), shown, count)
     return None

@@ -41,6 +41,12 @@ def records_shown(records: Sequence[Transaction]) -> RenderableType:
     return table(columns, rows, "There are no transactions.")
 
 
+def record_line(made: Transaction) -> RenderableType:
+    """A record on a line of its own."""
+    line = plain(f"{moment(made.timestamp)}  {short(made.id)}  {made.type} ")
+    return line.append_text(status(made.status)).append(" ").append_text(_what(made))
+
+
 def record_shown(made: Transaction) -> RenderableType:
     """All of one record."""
     return fields(

@@ -17,7 +17,7 @@ URL = "http://solward.test"
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
     async with serving_api(
-        tmp_path / "home", demo=True, max_transactions_per_minute=1000, localnet_slot_ms=40
+        tmp_path / "home", demo=True, max_transactions_per_minute=1000, localnet_slot_ms=200
     ) as made:
         yield made
 

@@ -1,0 +1,163 @@
+"""Every command that calls a service, for people and as JSON, against a real one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+
+import click
+import pytest
+from tests.cli.live import STRANGER, Live
+
+from solward import jsontext
+from solward_cli import _COMMANDS, main
+
+Arguments = Callable[[Live], list[str]]
+
+
+def emptied(live: Live) -> list[str]:
+    """A wallet, and a mint of which it holds an empty account."""
+    wallet = live.wallet()
+    mint = live.mint(wallet)
+    live.post(f"/wallets/{live.id_of(wallet)}/burn", mint=mint, amount=10)
+    return [wallet, mint]
+
+
+def unstaked(live: Live) -> list[str]:
+    """A wallet and a stake of it that can be withdrawn."""
+    wallet = live.wallet()
+    account, path = live.stake(wallet), f"/wallets/{live.id_of(wallet)}"
+    live.post(f"{path}/unstake", stakeAccount=account)
+    while live.get(f"{path}/stakes")["stakes"][0]["state"] != "inactive":
+        pass
+    return [wallet, account]
+
+
+def wrapped(live: Live) -> list[str]:
+    wallet = live.wallet()
+    live.post(f"/wallets/{live.id_of(wallet)}/wrap-sol", amount=0.5)
+    return [wallet]
+
+
+def holding(*rest: str) -> Arguments:
+    """A wallet with a token of its own."""
+
+    def arguments(live: Live) -> list[str]:
+        wallet = live.wallet()
+        return [wallet, live.mint(wallet), *rest]
+
+    return arguments
+
+
+def wallet(*rest: str) -> Arguments:
+    return lambda live: [live.wallet(), *rest]
+
+
+def staking(live: Live) -> list[str]:
+    name = live.wallet()
+    return [name, live.stake(name)]
+
+
+def latest(live: Live) -> list[str]:
+    live.wallet(1)
+    return [str(live.get("/transactions?limit=1")["transactions"][0]["id"])]
+
+
+# What each is given, and what its answer for people must show.
+CASES: dict[str, tuple[Arguments, str]] = {
+    "wallet list": (lambda _live: [], "demo-savings"),
+    "wallet create": (lambda _live: ["made", "--tag", "a"], "Address"),
+    "wallet show": (wallet(), "SOL"),
+    "wallet balance": (wallet(), "2"),
+    "wallet limits": (wallet(), "SOL a transaction"),
+    "wallet stakes": (lambda live: staking(live)[:1], "activating"),
+    "wallet tag": (wallet("treasury"), "treasury"),
+    "wallet transfer": (wallet(STRANGER, "0.1"), "confirmed"),
+    "wallet token-transfer": (holding(STRANGER, "1.5"), "token_transfer"),
+    "wallet airdrop": (wallet("0.5"), "airdrop"),
+    "wallet swap": (wallet("SOL", "USDC", "0.1", "--slippage-bps", "80"), "outputAmount"),
+    "wallet launch-token": (wallet("Coin", "CN", "--decimals", "2", "--supply", "7"), "CN"),
+    "wallet mint-supply": (holding("1"), "mint_supply"),
+    "wallet revoke-authority": (holding("--type", "freeze", "--yes"), "freeze"),
+    "wallet burn": (holding("0.5", "--yes"), "0.5"),
+    "wallet close-account": (emptied, "reclaimed"),
+    "wallet stake": (wallet("1.5"), "stakeAccount"),
+    "wallet unstake": (staking, "unstake"),
+    "wallet withdraw-stake": (unstaked, "withdraw_stake"),
+    "wallet wrap-sol": (wallet("0.5"), "wrap_sol"),
+    "wallet unwrap-sol": (wrapped, "unwrap_sol"),
+    "tx list": (lambda _live: ["--limit", "5"], "TYPE"),
+    "tx show": (latest, "airdrop"),
+    "tx watch": (latest, "confirmed"),
+    "agent list": (lambda _live: [], "rules (no LLM)"),
+    "agent create": (
+        lambda live: [
+            *("made", "--wallet", live.wallet(0), "--strategy", "always do wait"),
+            *("--provider", "rules", "--model", "rules", "--interval-ms", "2000"),
+            *("--max-sol", "0.5", "--max-per-minute", "3", "--daily-sol", "1"),
+        ],
+        "fixed rules, not a language model",
+    ),
+    "agent show": (lambda live: [live.agent()], "always do wait"),
+    "agent limits": (lambda live: [live.agent()], "SOL in 24 hours"),
+    "agent decisions": (lambda _live: ["demo-agent"], "OUTCOME"),
+    "agent start": (lambda live: [live.agent()], "started"),
+    "agent stop": (lambda live: [live.agent(start=True)], "stopped"),
+    "agent pause": (lambda live: [live.agent(start=True)], "paused"),
+    "agent delete": (lambda live: [live.agent(), "--yes"], "deleted"),
+    "agent chat": (lambda live: [live.agent(start=True), "hello"], "I am a rule-based demo"),
+    "agent watch": (lambda live: [live.agent(start=True), "--count", "1"], "wait({})"),
+    "key list": (lambda live: [live.key()][:0], "LAST USED"),
+    "key revoke": (lambda live: [live.key(), "--yes"], "revoked"),
+    "events tail": (lambda _live: ["--after", "0", "--count", "2"], "wallet:created"),
+    "audit list": (lambda _live: ["--limit", "3"], "EVENT"),
+    "freeze": (lambda live: ["--wallet", live.wallet(0), "--reason", "drill"], "is frozen"),
+    "unfreeze": (lambda live: ["--wallet", live.wallet(0)], "is not frozen"),
+    "skills run": (lambda live: ["check_balance", "--wallet", live.wallet(1)], "SOL balance: 1"),
+}
+
+# Beside these: it prints on both outputs, and its own tests look at both.
+APART = {"key create", "wallet sweep"}
+
+
+def service_commands() -> Iterator[str]:
+    """The commands that call a service, by what they are made of."""
+    for name in _COMMANDS:
+        command = main.get_command(click.Context(main), name)
+        group = command.commands if isinstance(command, click.Group) else {"": command}
+        for sub, each in group.items():
+            if each is not None and inspect.iscoroutinefunction(inspect.unwrap(each.callback)):  # type: ignore[arg-type]
+                yield f"{name} {sub}".strip()
+
+
+def test_every_command_that_calls_a_service_is_in_this_table() -> None:
+    assert set(service_commands()) == CASES.keys() | APART
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_answers_people_and_programs(live: Live, name: str) -> None:
+    arguments, shows = CASES[name]
+    printed = live.run(*name.split(), *arguments(live))
+    assert shows in printed
+    assert max(map(len, printed.splitlines())) <= 80 or "\n" not in printed.strip()
+    for line in live.run(*name.split(), *arguments(live), "--json").splitlines():
+        assert isinstance(jsontext.loads(line), dict)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        (["wallet", "list"], "/wallets"),
+        (["key", "list"], "/keys"),
+        (["tx", "list", "--limit", "7"], "/transactions?limit=7"),
+        (["audit", "list", "--limit", "1", "--before", "3"], "/audit?limit=1&before=3"),
+    ],
+)
+def test_json_is_the_services_answer_to_the_letter(
+    live: Live, arguments: list[str], path: str
+) -> None:
+    # An agent acts meanwhile; what it does must not come between the two.
+    live.run("agent", "stop", "demo-agent")
+    printed = live.run(*arguments, "--json")
+    with live.rest as client:
+        assert printed == client.get(path).text + "\n"

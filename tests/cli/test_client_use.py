@@ -1,0 +1,328 @@
+"""What the commands do beyond asking: names, amounts, errors, questions, waiting, secrets."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from tests.cli.live import STRANGER, Live
+from tests.e2e.service_process import SECRET, free_port
+
+from solward import jsontext
+from solward_cli.skill_run import parameters
+
+
+def sol_of(live: Live, wallet: str) -> Decimal:
+    return Decimal(live.json("wallet", "balance", wallet)["sol"])
+
+
+def test_wallets_are_named_by_name_id_address_and_beginning(live: Live) -> None:
+    name = live.wallet()
+    wallet = live.json("wallet", "show", name)
+    for named in (wallet["id"], wallet["publicKey"], wallet["id"][:8]):
+        assert live.json("wallet", "show", named) == wallet
+    live.post("/wallets", name="twins")
+    live.post("/wallets", name="twins")
+    assert "2 wallets fit 'twins'; use an id: " in live.error("wallet", "balance", "twins")
+    assert "No wallet is named 'nobody'" in live.error("wallet", "balance", "nobody")
+
+
+def test_an_amount_is_sent_as_it_is_written(live: Live) -> None:
+    wallet = live.wallet()
+    made = live.json("wallet", "transfer", wallet, STRANGER, "0.123456789")
+    assert made["details"]["amount"] == Decimal("0.123456789")
+    assert sol_of(live, wallet) == Decimal(2) - Decimal("0.123456789") - Decimal("0.000005")
+
+
+@pytest.mark.parametrize("amount", ["1e3", "abc", "", "1,5", "0x1", "NaN"])
+def test_an_amount_that_is_none_is_a_usage_error(live: Live, amount: str) -> None:
+    result = live.invoke("wallet", "transfer", "demo", STRANGER, amount)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "it must be a number such as 0.5" in result.stderr
+
+
+def test_money_goes_to_a_wallet_of_the_service_by_its_name(live: Live) -> None:
+    payer, payee = live.wallet(), live.wallet(0)
+    made = live.json("wallet", "transfer", payer, payee, "0.5")
+    assert made["details"]["to"] == live.json("wallet", "show", payee)["publicKey"]
+
+
+def test_a_dry_run_sends_nothing(live: Live) -> None:
+    wallet = live.wallet()
+    assert "allowed" in live.run("wallet", "transfer", wallet, STRANGER, "1", "--dry-run")
+    refused = live.run("wallet", "transfer", wallet, STRANGER, "5", "--dry-run")
+    assert "refused" in refused
+    assert "max_per_tx" in refused
+    told = live.json("wallet", "burn", wallet, live.mint(wallet), "1", "--dry-run")
+    assert (told["dryRun"], told["allowed"]) == (True, True)
+    assert live.json("wallet", "transfer", wallet, STRANGER, "1", "--dry-run")["allowed"] is True
+    records = live.json("tx", "list", "--wallet", wallet)["transactions"]
+    assert [record["type"] for record in records] == ["token_launch", "airdrop"]
+
+
+def test_a_payment_under_one_key_is_made_once(live: Live) -> None:
+    wallet = live.wallet()
+    command = ("wallet", "transfer", wallet, STRANGER, "0.5", "--idempotency-key", "rent-11")
+    assert live.json(*command)["id"] == live.json(*command)["id"]
+    assert sol_of(live, wallet) == Decimal("1.499995")
+
+
+def test_a_refusal_is_one_line_and_exit_code_1(live: Live) -> None:
+    wallet = live.wallet()
+    blocked = live.error("wallet", "transfer", wallet, STRANGER, "5")
+    assert blocked.startswith("Transaction blocked by guardrail max_per_tx")
+    assert live.error("wallet", "transfer", wallet, STRANGER, "5", "--json") == blocked
+    assert "insufficient" in live.error("wallet", "transfer", wallet, STRANGER, "1.99999999")
+    assert "blocked" in live.run("tx", "list", "--wallet", wallet)
+
+
+def test_a_service_that_is_not_there_is_told_with_what_to_do(live: Live) -> None:
+    away = f"http://127.0.0.1:{free_port()}"
+    for command in (["wallet", "list"], ["events", "tail"], ["agent", "chat", "a", "b"]):
+        told = live.error(*command, SOLWARD_API_URL=away)
+        assert told == (
+            f"No Solward service answers at {away}: start it with `solward up`, "
+            "or set SOLWARD_API_URL"
+        )
+    assert away in live.error("wallet", "list", "--url", away)
+    assert "url must be an http" in live.error("wallet", "list", "--url", "here")
+
+
+def test_a_wrong_key_is_told_and_not_shown(live: Live) -> None:
+    key = "sk-00000000000000000000000000000000"
+    told = live.error("wallet", "list", SOLWARD_API_KEY=key)
+    assert told.startswith("Invalid API key (set SOLWARD_API_KEY")
+    told = live.error("key", "list", SOLWARD_API_KEY=key)
+    assert "admin API secret required" in told
+
+
+def test_a_wrong_setting_is_exit_code_2(live: Live) -> None:
+    result = live.invoke("wallet", "list", SOLWARD_API_URL="ftp://here")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: SOLWARD_API_URL: expected an http")
+
+
+def test_no_command_takes_a_secret_as_an_argument(live: Live) -> None:
+    result = live.invoke("wallet", "list", "--token", SECRET)
+    assert result.exit_code == 2
+    assert "No such option" in result.stderr
+
+
+def test_a_new_key_is_all_of_the_output_and_works(live: Live) -> None:
+    wallet = live.wallet()
+    result = live.invoke("key", "create", "shell", "--wallet", wallet, "--daily-sol", "0.5")
+    assert result.exit_code == 0
+    key = result.stdout.removesuffix("\n")
+    assert len(key) == 35
+    assert "it is shown this once" in result.stderr
+    assert key not in result.stderr
+    seen = live.run("wallet", "list", SOLWARD_API_KEY=key)
+    assert wallet in seen
+    assert "demo" not in seen
+    assert "spending_limit_check" in live.error(
+        "wallet", "transfer", wallet, STRANGER, "0.6", SOLWARD_API_KEY=key
+    )
+    made = live.json("key", "create", "programs")
+    assert made["apiKey"].startswith("sk-")
+    assert made["apiKey"] not in live.run("key", "list", "--json")
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", ""])
+def test_what_cannot_be_undone_is_asked_first(live: Live, answer: str) -> None:
+    agent, key, wallet = live.agent(), live.key(), live.wallet()
+    mint = live.mint(wallet)
+    for command in (
+        ("agent", "delete", agent),
+        ("key", "revoke", key),
+        ("wallet", "burn", wallet, mint, "1"),
+        ("wallet", "revoke-authority", wallet, mint),
+    ):
+        result = live.invoke(*command, given=answer)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "[y/N]" in result.stderr
+    assert agent in live.run("agent", "list")
+    assert key in live.run("key", "list")
+    assert live.json("wallet", "balance", wallet)["tokens"][0]["uiBalance"] == 10
+
+
+def test_a_yes_is_enough(live: Live) -> None:
+    agent = live.agent()
+    assert live.invoke("agent", "delete", agent, given="y\n").exit_code == 0
+    assert agent not in live.run("agent", "list")
+
+
+@pytest.mark.parametrize("name", ["[red]gone[/red]", "[/]", ":smile:", "grüße 世界", "--help"])
+def test_a_name_is_no_markup(live: Live, name: str) -> None:
+    wallet = live.post("/wallets", name=name)["walletId"]
+    assert name in live.run("wallet", "list")
+    assert name in live.run("wallet", "show", wallet)
+    assert live.json("wallet", "show", wallet)["name"] == name
+    live.post("/freeze", walletId=wallet, reason=name)
+    assert name in live.error("wallet", "airdrop", wallet)
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("a\x1b[2Jb", "a\\x1b[2Jb"),
+        ("right\u202eleft", "right\\u202eleft"),
+        ("two\nlines", "two\\nlines"),
+        ("bell\x07\x9b", "bell\\x07\\x9b"),
+        ("a\u200bb\u2028c", "a\\u200bb\\u2028c"),
+    ],
+)
+def test_what_is_unseen_is_written_out(live: Live, text: str, seen: str) -> None:
+    live.post("/keys", name=text)
+    assert seen in live.run("key", "list")
+    asked = live.invoke("key", "revoke", text, given="n\n")
+    assert seen in asked.stderr
+    assert live.run("key", "revoke", text, "--yes") == f"{seen}: revoked\n"
+    agent = live.agent()
+    with live.rest as client:
+        agents = client.get("/agents").json()["agents"]
+        id_ = next(each["id"] for each in agents if each["name"] == agent)
+        assert client.patch(f"/agents/{id_}", json={"strategy": text}).status_code == 200
+    shown = live.run("agent", "show", agent)
+    # A value of several lines keeps them; nothing else that a terminal would obey is left.
+    assert seen.split("\\n")[0] in shown
+    assert all(each.isprintable() or each == "\n" for each in shown)
+
+
+def test_an_error_shows_what_it_quotes_as_text(live: Live) -> None:
+    told = live.error("wallet", "show", "\x1b[2J[red]nobody\u202e")
+    assert "\x1b" not in told
+    assert "\u202e" not in told
+    assert "[red]nobody" in told
+
+
+def test_transactions_are_shown_by_id_beginning_and_signature(live: Live) -> None:
+    wallet = live.wallet()
+    made = live.json("wallet", "transfer", wallet, STRANGER, "0.1")
+    record = {name: value for name, value in made.items() if name != "metadata"}
+    for wanted in (made["id"], made["id"][:8], made["signature"]):
+        assert live.json("tx", "show", wanted) == record
+    assert "No transaction has the id" in live.error("tx", "show", "zzzz")
+
+
+def test_waiting_for_a_refused_transaction_is_exit_code_1(live: Live) -> None:
+    wallet = live.wallet(1)
+    live.error("wallet", "transfer", wallet, STRANGER, "5")
+    record = live.json("tx", "list", "--wallet", wallet, "--limit", "1")["transactions"][0]
+    result = live.invoke("tx", "watch", record["id"], "--json")
+    assert (result.exit_code, result.stderr) == (1, "The transaction is blocked.\n")
+    assert jsontext.loads(result.stdout) == record
+
+
+def test_transactions_are_watched_as_they_happen(live: Live) -> None:
+    wallet = live.wallet()
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "solward_cli", "tx", "watch", "--wallet", wallet, "--count", "2"],
+        env=os.environ | {"SOLWARD_API_URL": live.url, "SOLWARD_API_KEY": SECRET},
+        cwd=live.home.parent,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    while watching.poll() is None:
+        # What comes before it listens is not told, so there is always another.
+        live.run("wallet", "transfer", wallet, STRANGER, "0.001")
+    out, _ = watching.communicate(timeout=20)
+    lines = out.splitlines()
+    assert [line.split()[4] for line in lines] == ["pending", "confirmed"]
+
+
+def test_an_agent_is_made_with_a_wallet_of_its_own_and_started(live: Live) -> None:
+    made = live.json(
+        *("agent", "create", "own", "--strategy", "always do wait", "--max-sol", "0.25"),
+        *("--provider", "rules", "--model", "rules", "--start"),
+    )
+    assert (made["status"], made["guardrails"]["maxSolPerTransaction"]) == (
+        "running",
+        Decimal("0.25"),
+    )
+    assert live.json("wallet", "show", "own-wallet")["id"] == made["walletId"]
+    live.run("agent", "stop", "own")
+
+
+def test_a_strategy_comes_from_a_file_and_defaults_from_the_settings(
+    live: Live, tmp_path: Path
+) -> None:
+    file = tmp_path / "strategy.txt"
+    file.write_text("always do wait\n")
+    command = ("agent", "create", "filed", "--max-sol", "1", "--strategy-file", str(file))
+    defaults = {"DEFAULT_LLM_PROVIDER": "rules", "DEFAULT_LLM_MODEL": "rules"}
+    assert "always do wait" in live.run(*command, **defaults)
+    for wrong in (
+        ("agent", "create", "x", "--max-sol", "1"),
+        ("agent", "create", "x", "--strategy", "always do wait"),
+        (*command, "--strategy", "always do wait"),
+        ("agent", "chat", "demo-agent", "--json"),
+    ):
+        result = live.invoke(*wrong)
+        assert result.exit_code == 2, result.output
+        assert "Usage:" in result.stderr
+
+
+def test_a_chat_goes_on_line_by_line(live: Live) -> None:
+    agent = live.agent(start=True)
+    printed = live.run("agent", "chat", agent, given="hello\n\nand again\n")
+    assert printed.count("I am a rule-based demo") == 2
+    stopped = live.agent()
+    assert live.error("agent", "chat", stopped, "hello") == "Agent is not running"
+
+
+def test_a_skill_gets_its_parameters_as_its_schema_wants_them(live: Live) -> None:
+    wallet = live.wallet()
+    printed = live.run(
+        *("skills", "run", "transfer", "--wallet", wallet),
+        *("--param", f"to={STRANGER}", "--param", "amount=0.25"),
+    )
+    assert "Sent 0.25 SOL" in printed
+    body = f'{{"to": "{STRANGER}", "amount": 0.25}}'
+    told = live.json("skills", "run", "transfer", "--wallet", wallet, "--param", body)
+    assert "Sent 0.25 SOL" in told["result"]
+    assert sol_of(live, wallet) == Decimal("1.49999")
+    unknown = live.error("skills", "run", "fly", "--wallet", wallet)
+    assert "No skill named 'fly'" in unknown
+    result = live.invoke("skills", "run", "wait", "--wallet", wallet, "--param", "amount")
+    assert result.exit_code == 2
+    assert "neither NAME=VALUE nor a JSON object" in result.stderr
+
+
+def test_parameters_keep_texts_and_exact_numbers() -> None:
+    properties = {"memo": {"type": "string"}, "amount": {"type": "number"}}
+    given = ("memo=1.50", "amount=1.50", "flag=true", "name=plain", 'all={"a":1}', "eq=a=b")
+    assert parameters(given, properties) == {
+        "memo": "1.50",
+        "amount": Decimal("1.50"),
+        "flag": True,
+        "name": "plain",
+        "all": {"a": 1},
+        "eq": "a=b",
+    }
+
+
+def test_a_spinner_is_shown_on_the_terminal_and_never_in_the_output(live: Live) -> None:
+    wallet = live.wallet(1)
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "solward_cli", "wallet", "airdrop", wallet, "--json"],
+            env=os.environ
+            | {"SOLWARD_API_URL": live.url, "SOLWARD_API_KEY": SECRET, "TERM": "xterm"},
+            cwd=live.home.parent,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+            check=True,
+        )
+        shown = os.read(ours, 65536).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert "Asking the faucet" in shown
+    assert jsontext.loads(done.stdout)["status"] == "confirmed"
