@@ -30,6 +30,7 @@ def frame(path: str) -> Iterator[Freshness]:
     title = next(name for route, name, _ in PAGES if route == path)
     ui.page_title(f"{title} - Solward")
     ui.add_css(_LOOK)
+    ui.colors(primary="#0f766e")
     dark = ui.dark_mode(_chosen_dark())
     with ui.header().classes("sw-header"):
         menu = ui.button(icon="menu", color=None).props('flat round dense aria-label="Menu"')

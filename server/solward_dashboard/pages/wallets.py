@@ -133,7 +133,7 @@ class _Cards:
     def __init__(self) -> None:
         self._cards: dict[str, _Card] = {}
         self._order: list[str] = []
-        self._place = ui.element("div").classes("sw-grid").props("role=list")
+        self._place = ui.element("div").classes("sw-cards").props("role=list")
         self._empty = ui.label().classes("sw-empty")
         self._empty.set_visibility(False)
 

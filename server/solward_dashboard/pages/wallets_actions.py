@@ -204,8 +204,8 @@ class ActionPanel:
 
     def _tell(self, text: str, *, good: bool) -> None:
         self._outcome.set_text(text)
-        self._outcome.classes(add="sw-good" if good else "sw-bad")
-        self._outcome.classes(remove="sw-bad" if good else "sw-good")
+        self._outcome.classes(add="sw-outcome-good" if good else "sw-outcome-bad")
+        self._outcome.classes(remove="sw-outcome-bad" if good else "sw-outcome-good")
         self._outcome.set_visibility(True)
 
 

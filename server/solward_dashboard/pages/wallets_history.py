@@ -20,6 +20,9 @@ from solward.client import Decision, Transaction
 _KEPT = 2_000
 _WALLETS = 500
 _LINE = "#0d9488"
+# Readable on light and on dark.
+_INK = "#7d8694"
+_GRID = "rgba(125, 134, 148, .25)"
 # The network's price of one signature (docs.solana.com/transaction_fees); the total must agree.
 _FEE = Decimal("0.000005")
 
@@ -103,8 +106,13 @@ def chart(points: Sequence[Point]) -> dict[str, Any]:
         "aria": {"enabled": True},
         "tooltip": {"trigger": "axis"},
         "grid": {"left": 8, "right": 16, "top": 16, "bottom": 8, "containLabel": True},
-        "xAxis": {"type": "time", "axisLabel": {"hideOverlap": True}},
-        "yAxis": {"type": "value", "min": 0, "name": ""},
+        "xAxis": {"type": "time", "axisLabel": {"hideOverlap": True, "color": _INK}},
+        "yAxis": {
+            "type": "value",
+            "min": 0,
+            "axisLabel": {"color": _INK},
+            "splitLine": {"lineStyle": {"color": _GRID}},
+        },
         "series": [
             {
                 "name": "SOL",

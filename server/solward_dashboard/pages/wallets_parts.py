@@ -112,7 +112,8 @@ class Holdings:
 
 def _token(token: TokenBalance) -> None:
     with ui.element("div").classes("sw-row"):
-        ui.label(token_name(token)).classes("sw-strong")
+        named = token_name(token)
+        ui.label("Token" if named == short(token.mint) else named).classes("sw-strong")
         ui.label(short(token.mint)).classes("sw-mono sw-dim")
         copy_button(token.mint, "Mint")
         ui.space()
