@@ -95,9 +95,18 @@ def texts(body: Body, field: str, default: tuple[str, ...], *, most: int = 20) -
     return tuple(value)
 
 
+def query_text(field: str) -> str | None:
+    """A field of the query string; raises `InvalidRequest` where it is given twice."""
+    given = request.args.getlist(field)
+    if len(given) > 1:
+        # Proxies and services differ in which one they take.
+        raise InvalidRequest(f"{field} must be given once")
+    return given[0] if given else None
+
+
 def query_whole(field: str, default: int | None, lowest: int, highest: int) -> int | None:
     """A whole number in the query string."""
-    given = request.args.get(field)
+    given = query_text(field)
     if given is None:
         return default
     plain = given.isascii() and given.isdecimal() and len(given) <= 18

@@ -56,10 +56,10 @@ def wants_dry_run() -> bool:
     """The query's `dryRun`; what could mean a trial is never taken for the real thing.
 
     Raises:
-        InvalidRequest: it is neither `true` nor `false`, or both.
+        InvalidRequest: it is neither `true` nor `false`, or given twice.
     """
-    given = set(request.args.getlist("dryRun"))
-    if not given <= {"true", "false"} or len(given) > 1:
+    given = request.args.getlist("dryRun")
+    if not set(given) <= {"true", "false"} or len(given) > 1:
         raise InvalidRequest("dryRun must be true or false; nothing was sent")
     return "true" in given
 

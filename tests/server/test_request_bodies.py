@@ -170,3 +170,30 @@ async def test_what_may_mean_a_dry_run_is_refused_rather_than_paid(api: Api, que
         "dryRun must be true or false; nothing was sent",
     )
     assert await api.records(wallet) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/transactions", "limit"),
+        ("/transactions", "before"),
+        ("/audit", "limit"),
+        ("/audit", "before"),
+        ("/events", "types"),
+        ("/events", "lastEventId"),
+    ],
+)
+async def test_a_field_of_the_query_that_is_given_twice_is_400_and_named(
+    api: Api, path: str, field: str
+) -> None:
+    answer = await api.get(f"{path}?{field}=1&{field}=1")
+    assert (answer.status, answer.error) == (400, f"{field} must be given once")
+
+
+@pytest.mark.parametrize("query", ["dryRun=true&dryRun=true", "dryRun=false&dryRun=false"])
+async def test_a_dry_run_that_is_said_twice_is_400_too(api: Api, query: str) -> None:
+    answer = await api.post(f"/wallets/{await api.wallet()}/transfer?{query}", {})
+    assert (answer.status, answer.error) == (
+        400,
+        "dryRun must be true or false; nothing was sent",
+    )

@@ -11,7 +11,7 @@ from quart import Blueprint, Response, request
 from solward.errors import InvalidRequest
 from solward.events import EventKind
 from solward.store.audit import AuditEntry
-from solward_server.body import query_limit, query_whole
+from solward_server.body import query_limit, query_text, query_whole
 from solward_server.edge import Edge
 from solward_server.routes.chat import EVENT_STREAM
 
@@ -76,7 +76,7 @@ def _event(entry: AuditEntry) -> str:
 
 
 def _kinds() -> frozenset[str]:
-    given = request.args.get("types")
+    given = query_text("types")
     if given is None:
         return frozenset(EventKind)
     kinds = frozenset(kind.strip() for kind in given.split(","))
@@ -97,7 +97,7 @@ async def _resume_after(edge: Edge) -> int:
     end = await edge.service.audit.end()
     for name, given in (
         ("Last-Event-ID", request.headers.get("Last-Event-ID")),
-        ("lastEventId", request.args.get("lastEventId")),
+        ("lastEventId", query_text("lastEventId")),
     ):
         if given is None:
             continue

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from quart import Blueprint, request
+from quart import Blueprint
 
 from solward_server.auth import caller, keyed
-from solward_server.body import query_limit
+from solward_server.body import query_limit, query_text
 from solward_server.edge import Edge
 
 
@@ -31,6 +31,6 @@ def blueprint(edge: Edge) -> Blueprint:
 
 async def _listing(edge: Edge, wallet_id: str | None) -> dict[str, Any]:
     records = await edge.service.transactions(
-        wallet_id, limit=query_limit(), before=request.args.get("before")
+        wallet_id, limit=query_limit(), before=query_text("before")
     )
     return {"transactions": [record.to_json() for record in records]}

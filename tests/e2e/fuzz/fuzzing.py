@@ -61,7 +61,14 @@ def _facts(service: Service) -> dict[str, Any]:
             staked = client.post(f"/wallets/{wallet}/stake", json={"amount": 2}).json()
             mints.append(mint)
             stakes.append(staked["stakeAccount"])
-            own[wallet] = {"mint": [mint, mint, USDC], "stakeAccount": [staked["stakeAccount"]]}
+            empty = client.post(f"/wallets/{wallet}/launch-token", json=asked).json()["mint"]
+            burnt = {"mint": empty, "amount": 1_000_000}
+            assert client.post(f"/wallets/{wallet}/burn", json=burnt).status_code == 200
+            own[wallet] = {
+                "mint": [mint, mint, USDC],
+                "stakeAccount": [staked["stakeAccount"]],
+                "empty": [empty],
+            }
             fields = {
                 "name": "fuzzed", "walletId": wallet, "llmProvider": "rules", "llmModel": "rules",
                 "strategy": "always do wait",

@@ -9,6 +9,7 @@ import json
 import os
 import threading
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -21,6 +22,7 @@ UNAUTHORIZED = {
     "Invalid API key",
     "Unauthorized — admin API secret required",
 }
+_POOR = (b"insufficient", b"too little SOL")
 # Ids that answers gave: what leads from one operation to the next is left as it is.
 GIVEN: set[str] = set()
 _ADMIN = threading.local()
@@ -51,6 +53,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             parameters[name] = chosen(value, FACTS[name])
     if isinstance(case.body, dict) and case.operation.path != "/mcp":
         own = FACTS["own"].get(parameters.get("walletId"), {})
+        if "close" in case.operation.path and own:
+            own = own | {"mint": own["empty"]}
         for field, value in list(case.body.items()):
             case.body[field] = _sensible(field, value, case.operation.path, own)
 
@@ -69,18 +73,71 @@ def _sensible(field: str, value: Any, path: str, own: dict[str, list[str]]) -> A
 
 @schemathesis.hook
 def after_call(context: Any, case: Any, response: Any) -> None:
-    """Remember ids, fund new wallets, and lift a freeze: else little more would be tried."""
+    """Remember ids, fund wallets, and lift a freeze: else little more would be tried."""
     asked = case.method.lower() == case.operation.method.lower()
+    if response.status_code == 500 and any(sign in response.content for sign in _POOR):
+        _fund((case.path_parameters or {}).get("walletId"), 10)
     if response.status_code != 200 or not asked or _kind(response) != "application/json":
         return
     body = _json(response)
     if case.operation.path == f"{PREFIX}/freeze":
         admin().post("/unfreeze", json={"walletId": body["walletId"]})
     if case.operation.path == f"{PREFIX}/wallets" and asked and "walletId" in body:
-        for _ in range(2):
-            admin().post(f"/wallets/{body['walletId']}/airdrop", json={"amount": 2})
+        _fund(body["walletId"], 4)
+    _restock(case)
     names = ("id", "walletId", "mint", "stakeAccount")
     GIVEN.update(str(body[name]) for name in names if name in body)
+
+
+def _fund(wallet: str, sol: int) -> None:
+    for _ in range(0, sol, 2):
+        admin().post(f"/wallets/{wallet}/airdrop", json={"amount": 2})
+
+
+def _restock(case: Any) -> None:
+    """In place of what a successful call used up, another of its kind."""
+    wallet = (case.path_parameters or {}).get("walletId")
+    own = FACTS["own"].get(wallet)
+    name = case.operation.path.rpartition("/")[2].replace("_", "-")
+    if own is None or name not in _STOCK:
+        return
+    try:
+        field, made = _STOCK[name](admin(), wallet)
+    except KeyError:
+        # The wallet has too little for it: the next 500 funds it.
+        return
+    own[field] = [made, *own[field][:2]]
+
+
+def launched(client: httpx.Client, wallet: str) -> tuple[str, str]:
+    """A mint of the wallet's own."""
+    asked = {"name": "Fuzz", "symbol": "FUZZ", "decimals": 6}
+    mint = client.post(f"/wallets/{wallet}/launch-token", json=asked).json()["mint"]
+    return "mint", mint
+
+
+def emptied(client: httpx.Client, wallet: str) -> tuple[str, str]:
+    """A mint of which the wallet has an account, and nothing in it."""
+    _, mint = launched(client, wallet)
+    client.post(f"/wallets/{wallet}/burn", json={"mint": mint, "amount": 1_000_000})
+    return "empty", mint
+
+
+def staked(client: httpx.Client, wallet: str) -> tuple[str, str]:
+    """A stake of the wallet's, activating."""
+    answer = client.post(f"/wallets/{wallet}/stake", json={"amount": 1.1})
+    return "stakeAccount", answer.json()["stakeAccount"]
+
+
+_STOCK: dict[str, Callable[[httpx.Client, str], tuple[str, str]]] = {
+    "revoke-authority": launched,
+    "revoke-mint-authority": launched,
+    "close-account": emptied,
+    "close-token-account": emptied,
+    "unstake": staked,
+    "unstake-sol": staked,
+    "withdraw-stake": staked,
+}
 
 
 @schemathesis.check
