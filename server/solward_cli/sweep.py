@@ -42,7 +42,7 @@ async def sweep(call: Call, wallet: str, to: str, dry_run: bool, yes: bool) -> R
 
     found = await call.wallet(wallet)
     receiver = await _receiver(call, found, to)
-    await _refuse_others_at_work(call, found)
+    await refuse_others_at_work(call, found)
     planned = await _plan(call, found)
     if dry_run:
         return _planned(call, receiver, planned)
@@ -74,9 +74,10 @@ async def _receiver(call: Call, wallet: Wallet, to: str) -> str:
     return address
 
 
-async def _refuse_others_at_work(call: Call, wallet: Wallet) -> None:
+async def refuse_others_at_work(call: Call, wallet: Wallet) -> None:
+    """Raise `InvalidRequest` while an agent runs on the wallet, or a freeze holds it."""
     from solward.errors import InvalidRequest
-    from solward_cli.sweeping import Room
+    from solward_cli.sweep_room import Room
 
     for agent in await call.client.agents.list():
         # One that shows `error` keeps trying.
@@ -93,7 +94,8 @@ async def _plan(call: Call, wallet: Wallet) -> list[str]:
     """What there is to move, and what would stay, as of now."""
     from solward.ledger.token_list import WRAPPED_SOL_MINT
     from solward.money import format_amount
-    from solward_cli.sweeping import Room, unstaking
+    from solward_cli.sweep_room import Room
+    from solward_cli.sweeping import unstaking
 
     client = call.client
     balance = await client.wallets.balance(wallet.id, empty=True)
@@ -145,9 +147,11 @@ def _ended(call: Call, swept: Sweep) -> RenderableType:
     signatures = [made.signature for made in swept.sent]
     left = [asdict(each) for each in swept.left]
     call.json_is({"to": swept.to, "signatures": signatures, "left": left})
-    done = plain(f"{len(signatures)} transactions, all to {swept.to}.")
+    count = len(signatures)
+    made = "1 transaction" if count == 1 else f"{count} transactions"
+    done = plain(f"{made}, to {swept.to}." if count else "Nothing was moved.")
     if not swept.left:
-        return done
+        return done if count else plain("The wallet holds nothing.")
     shown = together(done, plain("Not moved:", "bold"), *map(_left, swept.left))
     if call.as_json:
         click.echo(call.json_text())

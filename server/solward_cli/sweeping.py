@@ -10,11 +10,13 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from typing import Any
 
 from solward.client import (
     BadRequest,
+    Balance,
     RateLimited,
     Refused,
     SolwardClient,
@@ -23,15 +25,8 @@ from solward.client import (
     Wallet,
 )
 from solward.ledger.token_list import WRAPPED_SOL_MINT
-from solward.money import format_sol, from_units, lamports_to_sol, sol_to_lamports
-
-# One signature, and no priority fee: what the engine's own transfers cost.
-FEE = 5_000
-# The least an account without data may hold: (0 + 128) bytes of rent at 6,960 lamports. The ledger
-# refuses to leave less than this, unless nothing is left.
-RENT_EXEMPT = 890_880
-# A part smaller than this is mostly fee; it waits for a limit that has room.
-LEAST_PART = 100_000
+from solward.money import format_amount, format_sol, from_units, lamports_to_sol, sol_to_lamports
+from solward_cli.sweep_room import FEE, RENT_EXEMPT, Room, next_part
 
 _POLL_S = 1.0
 _DEFAULT_RETRY_S = 5.0
@@ -47,6 +42,15 @@ _ADVICE = {
 }
 
 
+class _Again(Enum):
+    """What to do after all that was refused for a reason that has passed."""
+
+    AGAIN = "again"
+
+
+_AGAIN = _Again.AGAIN
+
+
 @dataclass(frozen=True, slots=True)
 class Left:
     """What stays in the wallet, why, and what to do about it."""
@@ -54,44 +58,6 @@ class Left:
     what: str
     why: str
     advice: str
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What the wallet's limits leave at a moment; None is no limit. SOL in lamports, else units."""
-
-    per_tx: int | None
-    today: int | None
-    this_minute: int | None
-    per_minute: int | None
-    tokens: Mapping[str, int]
-    frozen: bool
-
-    @classmethod
-    def of(cls, raw: Mapping[str, Any]) -> Room:
-        """From the answer of `GET /wallets/:id/limits`."""
-        minute = raw["maxTransactionsPerMinute"]
-        return cls(
-            per_tx=_lamports(raw["maxSolPerTransaction"]["limit"]),
-            today=_lamports(raw["dailySpendingLimitSol"]["left"]),
-            this_minute=minute["left"],
-            per_minute=minute["limit"],
-            tokens={mint: int(each["left"]) for mint, each in raw["dailyTokens"].items()},
-            frozen=raw["frozen"],
-        )
-
-
-def next_part(balance: int, room: Room) -> int:
-    """Lamports to send next of `balance`, 0 where no limit leaves room or nothing is worth it.
-
-    The last part leaves exactly nothing; what stays before it is as much as an account may hold.
-    """
-    most = balance - FEE
-    caps = [cap for cap in (room.per_tx, room.today) if cap is not None]
-    if most <= 0 or not caps or most <= min(caps):
-        return max(0, most)
-    part = min(*caps, most - RENT_EXEMPT)
-    return part if part >= LEAST_PART else 0
 
 
 @dataclass(slots=True)
@@ -104,19 +70,35 @@ class Sweep:
     tell: Callable[[str], None]
     left: list[Left] = field(default_factory=list)
     sent: list[Transaction] = field(default_factory=list)
+    _seen: Mapping[str, Any] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Stakes that are inactive, wrapped SOL, tokens, empty accounts, then SOL."""
+        await self._quiet()
         await self._stakes()
         await self._wrapped()
         await self._tokens()
         await self._empty_accounts()
         await self._sol()
 
+    async def _quiet(self) -> None:
+        """Wait for what an interrupted sweep, or anybody else, has on its way."""
+        told = False
+        while pending := [
+            made
+            for made in await self.client.wallets.transactions(self.wallet.id, limit=500)
+            if made.status == "pending"
+        ]:
+            if not told:
+                self.tell(f"waiting: {len(pending)} transactions of the wallet are on their way")
+                told = True
+            await asyncio.sleep(_POLL_S)
+
     async def _stakes(self) -> None:
         wallets = self.client.wallets
+        await self._look()
         for stake in await wallets.stakes(self.wallet.id):
-            what = f"stake {stake.address} ({stake.balance} SOL, {stake.state})"
+            what = f"stake {stake.address} ({format_amount(stake.balance)} SOL, {stake.state})"
             if stake.state == "inactive":
                 await self._do(
                     f"withdraw {what}",
@@ -126,79 +108,74 @@ class Sweep:
                 self.left.append(Left(what, "it is not inactive", unstaking(stake.state)))
 
     async def _wrapped(self) -> None:
-        for token in await self._holdings():
+        for token in (await self._look()).tokens:
             if token.mint == WRAPPED_SOL_MINT and token.units:
                 await self._do(
-                    f"unwrap {token.amount} SOL",
+                    f"unwrap {format_amount(token.amount)} SOL",
                     partial(self.client.wallets.unwrap_sol, self.wallet.id),
                 )
 
     async def _tokens(self) -> None:
-        for token in await self._holdings():
-            if not token.units or token.mint == WRAPPED_SOL_MINT:
-                continue
+        done = {WRAPPED_SOL_MINT}
+        while token := await self._next_token(done):
             name = token.symbol or token.mint
-            room = await self._room()
-            units = min(token.units, room.tokens.get(token.mint, token.units))
+            units = min(token.units, (await self._room()).tokens.get(token.mint, token.units))
             if units:
                 amount = from_units(units, token.decimals)
-                await self._do(
-                    f"send {amount} {name}",
-                    partial(
-                        self.client.wallets.token_transfer,
-                        self.wallet.id,
-                        mint=token.mint,
-                        to=self.to,
-                        amount=amount,
-                    ),
-                )
+                send = partial(self.client.wallets.token_transfer, self.wallet.id, mint=token.mint)
+                what = f"send {format_amount(amount)} {name}"
+                if await self._do(what, partial(send, to=self.to, amount=amount)) is _AGAIN:
+                    continue
+            done.add(token.mint)
             if units < token.units:
-                rest = from_units(token.units - units, token.decimals)
+                rest = format_amount(from_units(token.units - units, token.decimals))
                 why = "TOKEN_LIMITS leaves no more of it today"
                 self.left.append(Left(f"{rest} {name}", why, _ADVICE["daily_limit"]))
 
+    async def _next_token(self, done: set[str]) -> TokenBalance | None:
+        for token in (await self._look()).tokens:
+            if token.units and token.mint not in done:
+                return token
+        return None
+
     async def _empty_accounts(self) -> None:
         refused: set[str] = set()
-        while True:
-            empty = [
-                token.mint
-                for token in await self._holdings()
-                if not token.units and token.mint not in refused
-            ]
-            if not empty:
-                return
+        while empty := [
+            token.mint
+            for token in (await self._look()).tokens
+            if not token.units and token.mint not in refused
+        ]:
             for mint in empty:
-                closed = await self._do(
-                    f"close the empty account of {mint}",
-                    partial(self.client.wallets.close_account, self.wallet.id, mint=mint),
-                )
-                if closed is None:
+                closing = partial(self.client.wallets.close_account, self.wallet.id, mint=mint)
+                if await self._do(f"close the empty account of {mint}", closing) is None:
                     refused.add(mint)
 
     async def _sol(self) -> None:
         while True:
-            balance = await self._balance()
+            sol = (await self._look()).sol
+            balance = sol_to_lamports(sol) if sol else 0
             part = next_part(balance, await self._room())
             if part == 0:
                 break
+            send = partial(self.client.wallets.transfer, self.wallet.id, to=self.to)
             made = await self._do(
-                f"send {format_sol(part)} SOL",
-                partial(
-                    self.client.wallets.transfer,
-                    self.wallet.id,
-                    to=self.to,
-                    amount=lamports_to_sol(part),
-                ),
+                f"send {format_sol(part)} SOL", partial(send, amount=lamports_to_sol(part))
             )
-            if made is None or made.status != "confirmed":
+            if made is None:
                 return
         if balance:
             self.left.append(_held(balance, await self._room()))
 
     async def _do(
         self, what: str, make: Callable[[], Awaitable[Transaction]]
-    ) -> Transaction | None:
-        """Make one transaction once there is room for it; None where it is refused."""
+    ) -> Transaction | _Again | None:
+        """Make one transaction once there is room for it.
+
+        Returns:
+            None where it is refused, or not decided yet, which `left` then tells; `_AGAIN` where
+            it was refused because the wallet is not as it was: an interrupted sweep's last
+            request had still been at work.
+        """
         while True:
             await self._turn()
             self.tell(what)
@@ -208,25 +185,31 @@ class Sweep:
                 pause = error.retry_after_s or _DEFAULT_RETRY_S
                 self.tell(f"waiting {pause:.0f} s: {error}")
                 await asyncio.sleep(pause)
-            except BadRequest as error:
-                self.left.append(Left(what, str(error), _EXPORT.removeprefix("or ")))
-                return None
-            except Refused as error:
+                continue
+            except (BadRequest, Refused) as error:
                 blocked = _BLOCKED.match(str(error))
                 rule = blocked[1] if blocked else ""
                 if rule == "rate_limit":
                     # Somebody else took the turn that was free a moment ago.
                     await asyncio.sleep(_POLL_S)
                     continue
+                if self._seen != (await self._look()).raw:
+                    return _AGAIN
                 advice = _ADVICE.get(rule, f"mend it and sweep again, {_EXPORT}")
                 self.left.append(Left(what, str(error), advice))
                 return None
-            else:
-                self.sent.append(made)
-                if made.status == "pending":
-                    why = "the ledger has not decided yet"
-                    self.left.append(Left(what, why, "sweep again in a minute"))
-                return made
+            self.sent.append(made)
+            if made.status == "pending":
+                why = "the ledger has not decided yet"
+                self.left.append(Left(what, why, "sweep again in a minute"))
+                return None
+            return made
+
+    async def _look(self) -> Balance:
+        """What the wallet holds, by which the next step is decided."""
+        held = await self.client.wallets.balance(self.wallet.id, empty=True)
+        self._seen = held.raw
+        return held
 
     async def _turn(self) -> None:
         """Wait until the rate limit leaves room for a transaction."""
@@ -243,13 +226,6 @@ class Sweep:
     async def _room(self) -> Room:
         return Room.of(await self.client.wallets.limits(self.wallet.id))
 
-    async def _balance(self) -> int:
-        sol = (await self.client.wallets.balance(self.wallet.id)).sol
-        return sol_to_lamports(sol) if sol else 0
-
-    async def _holdings(self) -> tuple[TokenBalance, ...]:
-        return (await self.client.wallets.balance(self.wallet.id, empty=True)).tokens
-
 
 def unstaking(state: str) -> str:
     """What to do about a stake in this state."""
@@ -260,15 +236,10 @@ def unstaking(state: str) -> str:
 
 def _held(balance: int, room: Room) -> Left:
     what = f"{format_sol(balance)} SOL"
-    if balance <= FEE:
-        return Left(what, "it is not more than the fee of a transfer", "leave it")
+    if balance < FEE + RENT_EXEMPT:
+        why = f"an account pays a fee only where {format_sol(RENT_EXEMPT)} SOL stay"
+        return Left(what, why, "send it 0.001 SOL and sweep again, or leave it")
     if room.today is not None and room.today < balance - FEE:
         why = f"daily_limit: {format_sol(room.today)} SOL may still be sent today"
         return Left(what, why, _ADVICE["daily_limit"])
     return Left(what, "max_per_tx leaves no part that the ledger takes", _ADVICE["max_per_tx"])
-
-
-def _lamports(sol: Any) -> int | None:
-    if sol is None:
-        return None
-    return sol_to_lamports(sol) if sol else 0
