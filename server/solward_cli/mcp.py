@@ -29,9 +29,10 @@ def mcp(wallet: str | None, url: str | None, log_level: str) -> None:
     import signal
 
     from solward import logs
+    from solward.errors import InvalidRequest
     from solward.masking import forget_secrets
     from solward.settings import Settings
-    from solward_cli.running import refusals
+    from solward_cli.running import refusals, refuse
     from solward_mcp.stdio import serve
 
     logs.configure(log_level)
@@ -40,6 +41,7 @@ def mcp(wallet: str | None, url: str | None, log_level: str) -> None:
         forget_secrets(Settings)
         # There is nothing to put in order at the end, and no traceback worth reading.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        asyncio.run(
-            serve(url or settings.client_url, settings.client_token, wallet),
-        )
+        try:
+            asyncio.run(serve(url or settings.client_url, settings.client_token, wallet))
+        except InvalidRequest as error:
+            refuse(str(error))
