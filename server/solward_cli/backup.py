@@ -130,7 +130,9 @@ def _passphrase(file: Path | None, *, new: bool = False) -> str:
     from solward.errors import BackupError
 
     if file is None:
-        given = str(click.prompt("Backup passphrase", hide_input=True, confirmation_prompt=new))
+        given = str(
+            click.prompt("Backup passphrase", hide_input=True, confirmation_prompt=new, err=True)
+        )
     else:
         given = _first_line(file)
     if new and len(given) < MIN_PASSPHRASE:
@@ -166,7 +168,7 @@ def _keystore(settings: Settings) -> Callable[[], str]:
     def ask() -> str:
         if settings.keystore_passphrase is not None:
             return settings.keystore_passphrase.get_secret_value()
-        return str(click.prompt("Keystore passphrase", hide_input=True))
+        return str(click.prompt("Keystore passphrase", hide_input=True, err=True))
 
     return ask
 

@@ -161,6 +161,9 @@ def _ended(call: Call, swept: Sweep) -> RenderableType:
 
 
 def _left(left: Left) -> RenderableType:
-    from solward_cli.shown import plain
+    from rich.padding import Padding
 
-    return plain(f"- {left.what}\n    because {left.why}\n    {left.advice}", lines=True)
+    from solward_cli.shown import plain, together
+
+    why = Padding(plain(f"{left.why}\n{left.advice}", lines=True), (0, 0, 0, 4))
+    return together(plain(f"- {left.what}"), why)
