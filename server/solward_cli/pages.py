@@ -11,6 +11,8 @@ import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+import structlog
+
 if TYPE_CHECKING:
     from solward.settings import Settings
 
@@ -45,29 +47,38 @@ async def dashboard_process(
     with listening:
         try:
             # Refused here and not in the child, whose words nobody reads.
-            options = Options.of(settings, settings.dashboard_host, listening.getsockname()[1])
+            options = Options.of(
+                settings,
+                settings.dashboard_host,
+                listening.getsockname()[1],
+                api_url=_reached(api),
+            )
         except ConfigError as error:
             yield None, f"The dashboard is not served. {error}"
             return
-        process = _start(settings, api, listening)
+        process = _start(settings, options.api_url, listening)
+    watching = asyncio.create_task(_tell_its_end(process))
     try:
         yield options.url, None
     finally:
+        watching.cancel()
         assert process.stdin is not None
         process.stdin.close()
         await asyncio.to_thread(_ended, process)
 
 
-def _start(
-    settings: Settings, api: socket.socket, listening: socket.socket
-) -> subprocess.Popen[bytes]:
+def _reached(api: socket.socket) -> str:
     host, port = api.getsockname()[:2]
-    reached = f"[{host}]" if ":" in host else host
-    reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(reached, reached)  # noqa: S104 - called
+    # What listens everywhere is called by the name of this machine for itself.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - called, not served
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _start(settings: Settings, api_url: str, listening: socket.socket) -> subprocess.Popen[bytes]:
     password = settings.dashboard_password
     # This process has taken its secrets out of the environment; the child does so in its turn.
     environment = os.environ | {
-        "NEXT_PUBLIC_API_URL": f"http://{reached}:{port}",
+        "NEXT_PUBLIC_API_URL": api_url,
         "NEXT_PUBLIC_API_SECRET": settings.api_secret.get_secret_value(),
         "DASHBOARD_PASSWORD": password.get_secret_value() if password else "",
     }
@@ -79,6 +90,15 @@ def _start(
         env=environment,
         # Ctrl-C is for the parent, which ends it.
         start_new_session=True,
+    )
+
+
+async def _tell_its_end(process: subprocess.Popen[bytes]) -> None:
+    code = await asyncio.to_thread(process.wait)
+    # The service goes on: agents and their money do not depend on who looks.
+    structlog.get_logger(__name__).error(
+        "the dashboard ended and the service goes on; `solward dashboard` serves the pages again",
+        code=code,
     )
 
 

@@ -28,8 +28,8 @@ class Options:
     password: str | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, settings: Settings, host: str, port: int) -> Options:
-        """From the settings.
+    def of(cls, settings: Settings, host: str, port: int, *, api_url: str | None = None) -> Options:
+        """From the settings; `api_url` is for who knows better where the service listens.
 
         Raises:
             ConfigError: others can reach the host, and there is no password.
@@ -41,7 +41,7 @@ class Options:
                 " whoever opens it can spend"
             )
         return cls(
-            settings.dashboard_api_url,
+            settings.dashboard_api_url if api_url is None else api_url,
             settings.dashboard_api_secret,
             host,
             port,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -40,6 +41,9 @@ def serve(
         app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=2
     )
     server = uvicorn.Server(config)
+    # uvicorn puts its own in their place, and at its end hands the signal on to these.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: _stop(server))
     if until_stdin_ends:
         Thread(target=_stop_at_end_of_input, args=(server,), daemon=True).start()
     ready(options.url)
@@ -48,6 +52,10 @@ def serve(
 
 def _stop_at_end_of_input(server: uvicorn.Server) -> None:
     sys.stdin.buffer.read()
+    _stop(server)
+
+
+def _stop(server: uvicorn.Server) -> None:
     server.should_exit = True
 
 
