@@ -18,7 +18,7 @@ from solward.testing.conformance.blocking import HELD_UP_S, Watchdog
 from solward.testing.conformance.dialects import check_dialects
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.conformance.together import check_cancellation, check_concurrency
-from solward.testing.conformance.watching import Case, Run, calls_plugin, prepared, watch
+from solward.testing.conformance.watching import Case, Run, calls_plugin, prepared, tried, watch
 from solward.testing.stand import Stand, TestWallet
 
 # Longer ones crowd out the rest of what a model remembers.
@@ -165,33 +165,33 @@ async def _bad_parameters(subject: Subject) -> Finding:
         return Finding("bad_parameters", Outcome.SKIPPED, NO_BASE)
     wallet, params = base
     trouble = []
-    tried = samples.bad(schema, params)
-    for what, wrong in tried:
-        run = await watch(subject.skill, wallet, wrong)
+    wrongs = samples.bad(schema, params)
+    for what, wrong in wrongs:
+        run = await tried(subject.skill, wallet, wrong)
         subject.runs.append(run)
         if run.executed or not isinstance(run.error, InvalidRequest):
             trouble.append(f"{what} is accepted")
     if trouble:
         return Finding("bad_parameters", Outcome.FAILED, joined(trouble))
-    return Finding("bad_parameters", Outcome.OK, f"{len(tried)} refused before it ran")
+    return Finding("bad_parameters", Outcome.OK, f"{len(wrongs)} refused before it ran")
 
 
 async def _edge_parameters(subject: Subject) -> Finding:
     if not subject.good:
         return Finding("edge_parameters", Outcome.SKIPPED, NO_BASE)
     case = subject.good[0][0]
-    trouble, tried = [], 0
+    trouble, count = [], 0
     wallet = await subject.wallet()
     params = await prepared(case, wallet)
     for what, odd in samples.edges(subject.skill.spec.parameters, params, MOST_EDGES):
-        tried += 1
+        count += 1
         run = await watch(subject.skill, wallet, odd)
         subject.runs.append(run)
         if run.crashed:
             trouble.append(f"{what}: {run.trouble}")
     if trouble:
         return Finding("edge_parameters", Outcome.FAILED, joined(trouble))
-    return Finding("edge_parameters", Outcome.OK, f"{tried} answered or refused in words")
+    return Finding("edge_parameters", Outcome.OK, f"{count} answered or refused in words")
 
 
 async def _effects(subject: Subject) -> Finding:

@@ -93,17 +93,9 @@ async def watch(
     skill: LoadedSkill, wallet: TestWallet, params: object, *, gate: Gate | None = None
 ) -> Run:
     """Run a skill as the service does and tell all about it; raises only `CancelledError`."""
-    run = Run(wallet, params)
     known = {record.id for record in await wallet.records()}
     before = set(await _signatures(wallet))
-    started = time.monotonic()
-    try:
-        run.outcome = await start(skill, run, gate=gate)
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:
-        run.error = error
-    run.seconds = time.monotonic() - started
+    run = await tried(skill, wallet, params, gate=gate)
     records = await wallet.records()
     run.records = [record for record in records if record.id not in known]
     recorded = {record.signature for record in records}
@@ -112,8 +104,24 @@ async def watch(
     return run
 
 
+async def tried(
+    skill: LoadedSkill, wallet: TestWallet, params: object, *, gate: Gate | None = None
+) -> Run:
+    """As `watch`, without a look at the wallet's records and the ledger."""
+    run = Run(wallet, params)
+    started = time.monotonic()
+    try:
+        run.outcome = await start(skill, run, gate=gate)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        run.error = error
+    run.seconds = time.monotonic() - started
+    return run
+
+
 async def start(skill: LoadedSkill, run: Run, *, gate: Gate | None = None) -> str:
-    """The run itself, without a look at the ledger; raises what the skill's caller gets."""
+    """The run itself; raises what the skill's caller gets."""
 
     async def call(params: Mapping[str, Any], context: SkillContext) -> Any:
         token = _current.set(run)
