@@ -19,6 +19,7 @@ _ENCODER, _CANONICAL = (
     )
     for sort_keys in (False, True)
 )
+_INDENTED = simplejson.JSONEncoder(use_decimal=True, allow_nan=False, ensure_ascii=False, indent=2)
 
 
 def loads(text: str | bytes) -> Any:
@@ -31,3 +32,8 @@ def loads(text: str | bytes) -> Any:
 def dumps(value: Any, *, canonical: bool = False) -> str:
     """Write JSON; Decimal becomes a plain number. `canonical` sorts keys, for hashes."""
     return (_CANONICAL if canonical else _ENCODER).encode(value)
+
+
+def indented(value: Any) -> str:
+    """Write JSON for people, two spaces a level."""
+    return _INDENTED.encode(value)

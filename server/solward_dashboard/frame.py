@@ -41,7 +41,9 @@ def frame(path: str) -> Iterator[Freshness]:
         if behind_login():
             out = ui.button(icon="logout", color=None, on_click=lambda: ui.navigate.to("/logout"))
             out.props('flat round dense aria-label="Log out"')
-    drawer = ui.left_drawer(bordered=True).props("width=208 breakpoint=900").classes("sw-nav")
+    # Without a value NiceGUI asks the browser for one, and complains where it is slow to answer.
+    drawer = ui.left_drawer(value=False, bordered=True).classes("sw-nav")
+    drawer.props("show-if-above width=208 breakpoint=900")
     with drawer, ui.element("nav").props('aria-label="Pages"'):
         for route, name, icon in PAGES:
             _nav_link(route, name, icon, current=route == path)

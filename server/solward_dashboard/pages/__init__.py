@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from solward_dashboard.pages import overview, wallets, wallets_one
+from solward_dashboard.pages import (
+    api_keys,
+    overview,
+    plugins,
+    transactions,
+    wallets,
+    wallets_one,
+)
 
 
 def register() -> None:
@@ -12,3 +19,6 @@ def register() -> None:
     ui.page("/")(overview.page)
     ui.page("/wallets")(wallets.page)
     ui.page("/wallets/{wallet_id}")(wallets_one.page)
+    ui.page("/transactions")(transactions.page)
+    ui.page("/api-keys")(api_keys.page)
+    ui.page("/plugins")(plugins.page)

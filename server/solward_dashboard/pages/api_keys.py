@@ -1,0 +1,194 @@
+"""API keys: made for programs, shown once, revoked when they are no longer needed."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from nicegui import ui
+
+from solward.client import ApiKey, Wallet
+from solward.errors import SolwardError
+from solward_dashboard.api import api
+from solward_dashboard.feed import Feed
+from solward_dashboard.forms import FormError, schema_form
+from solward_dashboard.frame import frame
+from solward_dashboard.parts import confirmed, copy_button
+from solward_dashboard.words import ago
+
+EVERY_S = 10.0
+_ANY = "every wallet"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The keys, and the wallets that one may be confined to."""
+
+    keys: tuple[ApiKey, ...]
+    wallets: tuple[Wallet, ...]
+
+
+async def ask() -> Answer:
+    """Both at once."""
+    keys, wallets = await asyncio.gather(api().keys.list(), api().wallets.list())
+    return Answer(keys, wallets)
+
+
+def page() -> None:
+    """Built once a visitor."""
+    with frame("/api-keys") as freshness:
+        with ui.element("div").classes("sw-row"):
+            ui.label(
+                "A key lets a program use wallets over REST and MCP, within its own daily limit."
+            ).classes("sw-dim")
+            ui.space()
+            new = ui.button("New key", icon="add").props("no-caps unelevated")
+        with ui.element("section").classes("sw-card"):
+            rows = _Rows()
+        feed = Feed(freshness, EVERY_S, ask, rows.show)
+        rows.revoked = feed.refresh
+        new.on_click(lambda: _create(rows.wallets, feed))
+
+
+class _Rows:
+    def __init__(self) -> None:
+        self.wallets: dict[str, str] = {}
+        self.revoked = _nothing
+        self._seen: tuple[ApiKey, ...] | None = None
+        self._used: dict[str, ui.label] = {}
+        self._list = ui.element("div").classes("sw-list").props('data-testid="keys"')
+
+    def show(self, answer: Answer) -> None:
+        wallets = {each.id: each.name for each in answer.wallets}
+        same = self._seen is not None and [each.id for each in self._seen] == [
+            each.id for each in answer.keys
+        ]
+        if not same or wallets != self.wallets:
+            self.wallets = wallets
+            self._build(answer.keys)
+        self._seen = answer.keys
+        for each in answer.keys:
+            used = each.last_used_at
+            self._used[each.id].set_text("never used" if used is None else f"used {ago(used)}")
+
+    def _build(self, keys: tuple[ApiKey, ...]) -> None:
+        self._list.clear()
+        self._used = {}
+        with self._list:
+            if not keys:
+                ui.label("No key yet. Make one for each program that shall use wallets.").classes(
+                    "sw-empty"
+                )
+            for each in keys:
+                self._row(each)
+
+    def _row(self, key: ApiKey) -> None:
+        with ui.element("div").classes("sw-row"):
+            with ui.element("div"):
+                ui.label(key.name).classes("sw-strong sw-text")
+                uses = _ANY if key.wallet_id is None else self.wallets.get(key.wallet_id, "?")
+                ui.label(f"{uses}, made {ago(key.created_at)}").classes("sw-dim")
+            ui.space()
+            self._used[key.id] = ui.label().classes("sw-dim")
+            revoke = ui.button("Revoke", color=None).props("outline dense no-caps")
+            revoke.props["aria-label"] = f"Revoke {key.name}"
+            revoke.on_click(lambda: self._revoke(key, revoke))
+
+    async def _revoke(self, key: ApiKey, button: ui.button) -> None:
+        told = ["Programs that use it are refused from now on.", key.id]
+        if not await confirmed(f"Revoke {key.name}?", told, "Revoke"):
+            return
+        button.disable()
+        try:
+            await api().keys.revoke(key.id)
+        except SolwardError as error:
+            button.enable()
+            ui.notify(str(error), type="negative", multi_line=True)
+            return
+        ui.notify(f"{key.name} is revoked", type="positive")
+        await self.revoked()
+
+
+async def _nothing() -> None:
+    return
+
+
+async def _create(wallets: dict[str, str], feed: Feed[Answer]) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "name": {
+                "type": "string",
+                "description": "What uses it, for example the program's name.",
+                "minLength": 1,
+                "maxLength": 100,
+            },
+            "spendingLimitSol": {
+                "type": "number",
+                "title": "Daily limit in SOL",
+                "description": "Most it may spend in 24 hours, over all wallets.",
+                "exclusiveMinimum": 0,
+                "default": 5,
+            },
+            "rateLimit": {
+                "type": "integer",
+                "title": "Transactions a minute",
+                "minimum": 1,
+                "default": 10,
+            },
+        },
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
+        ui.label("New API key").classes("sw-card-title")
+        form = schema_form(schema)
+        confined = ui.select({"": _ANY} | wallets, value="", label="May use")
+        confined.props("outlined dense").classes("sw-field")
+        with ui.element("div").classes("sw-row sw-end"):
+            ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
+            make = ui.button("Create").props('no-caps unelevated data-testid="create"')
+
+    async def create() -> None:
+        try:
+            values = form.values()
+        except FormError:
+            return
+        make.disable()
+        try:
+            made = await api().keys.create(
+                name=values["name"],
+                spending_limit_sol=values.get("spendingLimitSol"),
+                rate_limit=values.get("rateLimit"),
+                wallet_id=confined.value or None,
+            )
+        except SolwardError as error:
+            form.say(str(error))
+            return
+        finally:
+            make.enable()
+        dialog.close()
+        await feed.refresh()
+        await _show_once(made.name, made.api_key)
+
+    make.on_click(create)
+    try:
+        await dialog
+    finally:
+        dialog.delete()
+
+
+async def _show_once(name: str, key: str) -> None:
+    with ui.dialog().props("persistent") as dialog, ui.card().classes("sw-dialog"):
+        ui.label(f"The key of {name}").classes("sw-card-title")
+        ui.label("Copy it now: it is shown this once and kept nowhere.").classes("sw-text")
+        with ui.element("div").classes("sw-row"):
+            ui.label(key).classes("sw-mono").props('data-testid="key"')
+            copy_button(key, "Key")
+        with ui.element("div").classes("sw-row sw-end"):
+            ui.button("I have it", on_click=dialog.close).props("no-caps unelevated")
+    try:
+        await dialog
+    finally:
+        # It goes from the page, too.
+        dialog.delete()

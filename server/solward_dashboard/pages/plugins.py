@@ -1,0 +1,117 @@
+"""Plugins: what is installed, what it takes, and what was left out and why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nicegui import ui
+
+from solward import jsontext
+from solward.client import Plugin, Plugins, Skill
+from solward_dashboard.api import api
+from solward_dashboard.feed import Feed
+from solward_dashboard.frame import frame
+
+# What is loaded changes only when the service is started.
+EVERY_S = 10.0
+_TITLES = {"skill": "Skills", "provider": "Providers", "venue": "Swap venues"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is loaded, and the skills' declarations."""
+
+    plugins: Plugins
+    skills: tuple[Skill, ...]
+
+
+async def ask() -> Answer:
+    """Both at once."""
+    plugins, skills = await asyncio.gather(api().plugins(), api().skills())
+    return Answer(plugins, skills)
+
+
+def page() -> None:
+    """Built once a visitor; rebuilt when something else is loaded."""
+    with frame("/plugins") as freshness:
+        place = ui.element("div").classes("sw-stack")
+        shown: list[Answer] = []
+
+        def show(answer: Answer) -> None:
+            if shown and shown[0] == answer:
+                return
+            shown[:] = [answer]
+            place.clear()
+            with place:
+                _all(answer)
+
+        Feed(freshness, EVERY_S, ask, show)
+
+
+def _all(answer: Answer) -> None:
+    _problems(answer.plugins)
+    declared = {each.name: each for each in answer.skills}
+    for kind, title in _TITLES.items():
+        found = [each for each in answer.plugins.plugins if each.kind == kind]
+        with ui.element("section").classes("sw-card").props(f'data-testid="{kind}s"'):
+            ui.label(f"{title} ({len(found)})").classes("sw-card-title").props(
+                "role=heading aria-level=2"
+            )
+            with ui.element("div").classes("sw-list"):
+                for each in found:
+                    _plugin(each, declared.get(each.name) if kind == "skill" else None)
+    if answer.plugins.guardrails:
+        with ui.element("section").classes("sw-card").props('data-testid="guardrails"'):
+            ui.label("Further guardrails").classes("sw-card-title")
+            for name in answer.plugins.guardrails:
+                ui.label(name)
+
+
+def _problems(plugins: Plugins) -> None:
+    with ui.element("section").classes("sw-card").props('data-testid="problems"'):
+        if not plugins.problems:
+            with ui.element("div").classes("sw-row"):
+                ui.icon("check_circle").classes("sw-good").props("aria-hidden=true")
+                ui.label("Everything that is installed could be loaded.")
+            return
+        ui.label(f"Not loaded ({len(plugins.problems)})").classes("sw-card-title sw-bad")
+        with ui.element("div").classes("sw-list"):
+            for each in plugins.problems:
+                with ui.element("div"):
+                    with ui.element("div").classes("sw-row"):
+                        ui.label(each.plugin).classes("sw-strong sw-text")
+                        ui.badge(each.code).props("outline").classes("sw-tag")
+                        ui.label(each.distribution or "").classes("sw-dim")
+                    ui.label(each.detail).classes("sw-text")
+
+
+def _plugin(plugin: Plugin, skill: Skill | None) -> None:
+    with ui.element("div"):
+        with ui.element("div").classes("sw-row"):
+            ui.label(plugin.name).classes("sw-strong")
+            if skill is not None:
+                ui.badge("spends" if skill.effects == "spend" else "reads").props(
+                    "outline"
+                ).classes("sw-tag")
+            configured = plugin.raw.get("configured")
+            if configured is False:
+                ui.badge("no key set").props("outline").classes("sw-tag")
+            ui.space()
+            ui.label(f"{plugin.distribution} {plugin.version}").classes("sw-dim")
+        if skill is not None:
+            ui.label(skill.description).classes("sw-dim sw-text")
+            _schema("Parameters", skill.parameters)
+        options = plugin.raw.get("options")
+        if isinstance(options, Mapping):
+            if model := plugin.raw.get("defaultModel"):
+                ui.label(f"Model by default: {model}").classes("sw-dim sw-text")
+            _schema("Options", options)
+
+
+def _schema(title: str, schema: Mapping[str, Any]) -> None:
+    with ui.expansion(title).props("dense").classes("sw-schema"):
+        # As text: what a plugin declares is not markup.
+        ui.label(jsontext.indented(dict(schema))).classes("sw-mono sw-pre")
