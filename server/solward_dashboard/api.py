@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import httpx
 from fastapi import FastAPI
 
 from solward.client import SolwardClient
@@ -13,6 +14,14 @@ from solward_dashboard.options import Options
 _TIMEOUT_S = 60.0
 _open: list[SolwardClient] = []
 _behind_login: list[bool] = []
+
+
+class _NoStore(httpx.AsyncHTTPTransport):
+    """Whatever is between here and the service answers nothing from a cache, and keeps nothing."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        request.headers["Cache-Control"] = "no-store"
+        return await super().handle_async_request(request)
 
 
 def api() -> SolwardClient:
@@ -31,7 +40,7 @@ def open_api(options: Options) -> Callable[[FastAPI], AbstractAsyncContextManage
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         async with SolwardClient(
-            options.api_url, options.api_secret, timeout_s=_TIMEOUT_S
+            options.api_url, options.api_secret, timeout_s=_TIMEOUT_S, transport=_NoStore()
         ) as client:
             _open[:] = [client]
             _behind_login[:] = [options.password is not None]

@@ -1,0 +1,109 @@
+"""A page's own script and the API on another port: who may, in a real browser."""
+
+from __future__ import annotations
+
+import http.server
+import signal
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.dashboard.browsing import Browser
+from tests.e2e.service_process import SECRET, Service
+
+# The page's script asks as a dashboard in the browser would: JSON, a credential, no cache.
+FETCH = """
+const [url, method, secret, body] = arguments; const done = arguments[4];
+const headers = {Authorization: `Bearer ${secret}`, "Content-Type": "application/json"};
+const options = {method, headers, credentials: "include", cache: "no-store"};
+fetch(url, body === null ? options : {...options, body}).then(
+  async (answer) => done({status: answer.status, body: await answer.json()}),
+  (error) => done({refused: String(error)}));
+"""
+
+
+class Site:
+    """A static page on a port of its own, which is an origin of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "index.html").write_text("<!doctype html><title>page</title>")
+        handler = partial(_Silent, directory=str(folder))
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Silent(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Site]]:
+    """The dashboard's origin, and somebody else's."""
+    made = Site(tmp_path_factory.mktemp("ours")), Site(tmp_path_factory.mktemp("theirs"))
+    yield made
+    for site in made:
+        site.close()
+
+
+@pytest.fixture(scope="module")
+def api(sites: tuple[Site, Site], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    port = sites[0].port
+    origins = f"http://localhost:{port},http://127.0.0.1:{port}"
+    home = tmp_path_factory.mktemp("api") / "home"
+    service = Service(home, CORS_ORIGINS=origins).start()
+    yield service
+    service.stop(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Browser]:
+    browser = Browser("")
+    yield browser
+    browser.quit()
+
+
+def fetched(
+    tab: Browser, api: Service, path: str, method: str = "GET", body: str | None = None
+) -> Any:
+    return tab.driver.execute_async_script(FETCH, f"{api.url}{path}", method, SECRET, body)
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+def test_the_dashboards_origin_may_read_and_write(
+    tab: Browser, api: Service, sites: tuple[Site, Site], name: str
+) -> None:
+    tab.driver.get(f"http://{name}:{sites[0].port}/")
+    made = fetched(tab, api, "/wallets", "POST", f'{{"name": "from-{name}"}}')
+    assert made["status"] == 200
+    listed = fetched(tab, api, "/wallets")
+    assert f"from-{name}" in [each["name"] for each in listed["body"]["wallets"]]
+    key = fetched(tab, api, "/keys", "POST", '{"name": "k"}')["body"]["id"]
+    assert fetched(tab, api, f"/keys/{key}", "DELETE")["status"] == 200
+
+
+def test_its_refusals_can_be_read_too(tab: Browser, api: Service, sites: tuple[Site, Site]) -> None:
+    tab.driver.get(f"http://127.0.0.1:{sites[0].port}/")
+    assert fetched(tab, api, "/wallets/nobody/balance") == {
+        "status": 404,
+        "body": {"error": "Wallet not found"},
+    }
+
+
+def test_another_origin_may_neither_read_nor_write(
+    tab: Browser, api: Service, sites: tuple[Site, Site]
+) -> None:
+    tab.driver.get(f"http://127.0.0.1:{sites[1].port}/")
+    with api.client() as client:
+        before = client.get("/wallets").json()
+        assert "refused" in fetched(tab, api, "/wallets")
+        assert "refused" in fetched(tab, api, "/wallets", "POST", '{"name": "stolen"}')
+        assert client.get("/wallets").json() == before
