@@ -45,6 +45,12 @@ class VendorSettings(BaseSettings):
             None if base_url is None else base_url.rstrip("/"),
         )
 
+    def configured(self, spec: ProviderSpec) -> bool:
+        """Whether a provider has its key, or needs none."""
+        lent = self.lend(spec)
+        # A model server of one's own may need no key.
+        return spec.secret_env is None or lent.secret is not None or lent.base_url is not None
+
     def _variable(self, name: str | None) -> str | None:
         if name is None:
             return None

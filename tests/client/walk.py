@@ -120,7 +120,14 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
     assert await client.keys.list() == ()
     assert "transfer" in {skill.name for skill in await client.skills()}
     report = await client.plugins()
-    assert ("provider", "rules") in {(each.kind, each.name) for each in report.plugins}
+    (rules,) = (each for each in report.plugins if each.name == "rules")
+    assert (rules.kind, rules.is_llm, rules.secret_env, rules.configured) == (
+        "provider",
+        False,
+        None,
+        True,
+    )
+    assert rules.options is not None
     frozen = await client.freeze(wallet.id, "walked enough")
     assert (frozen.frozen, frozen.wallet_id, frozen.reason) == (True, wallet.id, "walked enough")
     assert (await client.unfreeze(wallet.id)).frozen is False

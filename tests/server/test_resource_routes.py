@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
-from tests.server.api import NOBODY, STRANGER, Api
+from tests.server.api import NOBODY, STRANGER, Api, serving_api
 
 from solward.errors import StoreError
 
@@ -128,6 +129,33 @@ async def test_plugins_are_listed_with_their_distribution(api: Api) -> None:
     named = {(plugin["kind"], plugin["name"]) for plugin in report["plugins"]}
     assert ("skill", "transfer") in named
     assert {plugin["distribution"] for plugin in report["plugins"]} == {"solward"}
+
+
+async def test_providers_tell_what_an_agent_of_theirs_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.setenv("XAI_API_KEY", "xai-of-the-operator")
+    async with serving_api(tmp_path / "home", demo=True) as api:
+        report = (await api.get("/plugins")).json
+    providers = {each["name"]: each for each in report["plugins"] if each["kind"] == "provider"}
+    assert "temperature" in providers["openai"]["options"]["properties"]
+    assert providers["openai"]["defaultModel"]
+    told = {
+        name: (
+            providers[name]["isLlm"],
+            providers[name]["secretEnv"],
+            providers[name]["configured"],
+        )
+        for name in ("openai", "grok", "rules")
+    }
+    assert told == {
+        "openai": (True, "OPENAI_API_KEY", False),
+        "grok": (True, "XAI_API_KEY", True),
+        "rules": (False, None, True),
+    }
+    assert "xai-of-the-operator" not in str(report)
 
 
 async def test_frozen_wallets_send_nothing(api: Api) -> None:

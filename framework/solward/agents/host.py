@@ -60,6 +60,7 @@ class AgentHost(Protocol):
 
 def parts_of(host: AgentHost) -> CycleParts:
     """The parts of a cycle, from a process."""
+
     async def newest(wallet_ids: Sequence[str]) -> list[Sequence[TransactionRecord]]:
         async with host.database.read() as connection:
             found = await transaction_store.recent(connection, wallet_ids, RECENT_TRANSACTIONS)
@@ -123,9 +124,7 @@ def check_startable(host: AgentHost, agent: Agent) -> None:
         spec = installed(host, agent).spec
     except ProviderError as error:
         raise InvalidRequest(str(error)) from None
-    lent = host.settings.lend(spec)
-    # A model server of one's own may need no key.
-    if spec.secret_env is not None and lent.secret is None and lent.base_url is None:
+    if not host.settings.configured(spec):
         raise InvalidRequest(
             f"Set {spec.secret_env} to start an agent of the provider {spec.name!r}"
         )

@@ -182,18 +182,41 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A loaded plugin."""
+    """A loaded plugin; what follows `version` is a provider's.
+
+    Attributes:
+        options: JSON Schema of what an agent may ask it with.
+        is_llm: False when it is not a language model.
+        secret_env: the environment variable of its key; None when it needs none.
+        configured: whether it has its key, or needs none.
+    """
 
     kind: str
     name: str
     distribution: str
     version: str
+    default_model: str | None
+    options: Mapping[str, Any] | None
+    is_llm: bool
+    secret_env: str | None
+    configured: bool
     raw: Raw = field(repr=False)
 
     @classmethod
     def of(cls, raw: Raw) -> Plugin:
         """From one plugin of a report."""
-        return cls(raw["kind"], raw["name"], raw["distribution"], raw["version"], raw)
+        return cls(
+            kind=raw["kind"],
+            name=raw["name"],
+            distribution=raw["distribution"],
+            version=raw["version"],
+            default_model=raw.get("defaultModel"),
+            options=raw.get("options"),
+            is_llm=raw.get("isLlm", True),
+            secret_env=raw.get("secretEnv"),
+            configured=raw.get("configured", True),
+            raw=raw,
+        )
 
 
 @dataclass(frozen=True, slots=True)

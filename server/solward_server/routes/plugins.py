@@ -8,6 +8,8 @@ from typing import Any
 from quart import Blueprint
 
 from solward.registry import Registry
+from solward.registry.loaded import LoadedProvider
+from solward.settings import Settings
 from solward_server.auth import keyed
 from solward_server.edge import Edge
 
@@ -19,12 +21,12 @@ def blueprint(edge: Edge) -> Blueprint:
     @routes.get("/plugins")
     @keyed
     async def listing() -> dict[str, Any]:
-        return plugins_report(edge.service.registry)
+        return plugins_report(edge.service.registry, edge.service.settings)
 
     return routes
 
 
-def plugins_report(registry: Registry) -> dict[str, Any]:
+def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
     """Every loaded plugin by kind, every extra rule, and the problems of those left out."""
     kinds: dict[str, Mapping[str, Any]] = {
         "skill": registry.skills,
@@ -38,6 +40,7 @@ def plugins_report(registry: Registry) -> dict[str, Any]:
             "distribution": plugin.distribution,
             "version": plugin.version,
         }
+        | (_provider(plugin, settings) if kind == "provider" else {})
         for kind, plugins in kinds.items()
         for name, plugin in plugins.items()
     ]
@@ -53,4 +56,16 @@ def plugins_report(registry: Registry) -> dict[str, Any]:
             }
             for problem in registry.problems
         ],
+    }
+
+
+def _provider(plugin: LoadedProvider, settings: Settings) -> dict[str, Any]:
+    """What it takes to make an agent of it; that it has its key, and never the key."""
+    spec = plugin.spec
+    return {
+        "defaultModel": spec.default_model,
+        "options": dict(spec.options),
+        "isLlm": spec.is_llm,
+        "secretEnv": spec.secret_env,
+        "configured": settings.configured(spec),
     }
