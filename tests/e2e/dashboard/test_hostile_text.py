@@ -1,0 +1,145 @@
+"""Text of strangers - tokens, wallets, agents, models, plugins - is shown as text everywhere."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.e2e.dashboard.browsing import PHONE, Browser, Pages
+from tests.e2e.hostile.test_hostile_plugins import install
+from tests.e2e.service_process import Service, funded_wallet
+from tests.vendors.process import vendor_process
+
+# Markup, a script, and what a template of Vue would run.
+EVIL = (
+    '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
+    "{{constructor.constructor('window.hacked=1')()}}"
+)
+# A token's name has 32 bytes, its symbol 10.
+EVIL_NAME = "<img src=x onerror=hacked=1>"
+EVIL_SYMBOL = "<b>x</b>"
+MODEL = f"model {EVIL}"
+ACT = f"tool:transfer:{json.dumps({'to': EVIL, 'amount': 0.1})}"
+PLUGIN = f"raise ImportError({EVIL!r})"
+PATHS = ("/", "/agents", "/wallets", "/transactions", "/api-keys", "/plugins")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service whose models and plugins are hostile."""
+    site = tmp_path_factory.mktemp("site")
+    install(site, "evil-skills", {"evil_skill": PLUGIN})
+    with vendor_process() as vendor:
+        service = Service(
+            tmp_path_factory.mktemp("service") / "home",
+            PYTHONPATH=str(site),
+            OPENAI_API_KEY=f"k~text:{MODEL}",
+            ANTHROPIC_API_KEY=f"k~{ACT}",
+            **vendor.base_urls,
+        ).start()
+        yield service
+        service.stop(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def crew(api: httpx.Client) -> dict[str, str]:
+    """A hostile wallet, token, key and agents, which have decided."""
+    wallet = funded_wallet(api, f"wallet {EVIL}"[:100], 4)
+    token = {"name": EVIL_NAME, "symbol": EVIL_SYMBOL}
+    launched = api.post(f"/wallets/{wallet}/launch-token", json=token)
+    assert launched.status_code == 200, launched.text
+    api.post(f"/wallets/{wallet}/transfer", json={"to": EVIL, "amount": 1})
+    api.post("/keys", json={"name": f"key {EVIL}"[:100]})
+    agents = {}
+    for provider in ("openai", "anthropic"):
+        body = {
+            "name": f"{provider} {EVIL}"[:100],
+            "walletId": wallet,
+            "llmProvider": provider,
+            "llmModel": "m",
+            "strategy": f"strategy {EVIL}",
+            "loopIntervalMs": 1000,
+        }
+        made = api.post("/agents", json=body)
+        assert made.status_code == 200, made.text
+        agents[provider] = str(made.json()["id"])
+        api.post(f"/agents/{agents[provider]}/start")
+    deadline = time.monotonic() + 60
+    for agent in agents.values():
+        while not api.get(f"/agents/{agent}/decisions").json()["decisions"]:
+            assert time.monotonic() < deadline, "no decision"
+            time.sleep(0.1)
+    return {"wallet": wallet, **agents}
+
+
+def harmless(browser: Browser) -> None:
+    """Nothing was run, and nothing of it became an element."""
+    assert browser.script("return window.hacked") is None
+    assert browser.script("return document.querySelectorAll('img[src=x]').length") == 0
+    assert browser.script("return document.querySelectorAll('b').length") == 0
+    # A script that the policy stopped would be told here.
+    assert browser.errors() == []
+
+
+def opened(browser: Browser) -> None:
+    """Everything that can be unfolded is."""
+    for each in browser.all("[aria-expanded=false]"):
+        if each.is_displayed() and each.get_attribute("role") != "combobox":
+            browser.script("arguments[0].click()", each)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_it_is_shown_as_text(browser: Browser, crew: dict[str, str], path: str, size: str) -> None:
+    browser.size(*(PHONE if size == "phone" else (1280, 900)))
+    browser.open(path)
+    expected = {
+        "/": "transfer(" if size == "phone" else f"openai {EVIL}"[:60],
+        "/agents": f"openai {EVIL}"[:60],
+        "/wallets": f"wallet {EVIL}"[:60],
+        "/transactions": "token_launch",
+        "/api-keys": f"key {EVIL}"[:60],
+        "/plugins": EVIL[:36],
+    }[path]
+    browser.wait_for(expected)
+    opened(browser)
+    harmless(browser)
+
+
+def test_a_wallets_own_page_and_its_forms(browser: Browser, crew: dict[str, str]) -> None:
+    browser.size(1280, 900)
+    browser.open(f"/wallets/{crew['wallet']}")
+    browser.wait_for(f"wallet {EVIL}"[:60])
+    browser.wait_for(EVIL_SYMBOL)
+    browser.fill("To", EVIL)
+    browser.fill("Amount", "0.1")
+    browser.marked("run-transfer").click()
+    browser.wait_for(f"to: {EVIL}"[:60])
+    harmless(browser)
+    browser.marked("confirm").click()
+    browser.until(lambda: "".join(e.text for e in browser.all(".sw-outcome")), "the refusal")
+    harmless(browser)
+
+
+def test_a_transactions_details(browser: Browser, crew: dict[str, str]) -> None:
+    browser.open("/transactions")
+    browser.until(
+        lambda: any("token_launch" in each.text for each in browser.all(".ag-row")), "the launch"
+    )
+    row = next(each for each in browser.all(".ag-row") if "token_launch" in each.text)
+    row.find_element("css selector", ".ag-cell").click()
+    browser.wait_for(EVIL_NAME)
+    harmless(browser)
+
+
+def test_the_files_a_page_loads_are_its_own(browser: Browser, pages: Pages) -> None:
+    browser.open("/")
+    names = browser.script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert names
+    assert all(name.startswith((pages.url, "data:")) for name in names)
+    assert Path(pages.folder / "dashboard.log").read_text() == ""
