@@ -113,12 +113,17 @@ def restore(file: Path, passphrase_file: Path | None) -> None:
 
 
 def _settings() -> Settings:
+    import signal
+    import sys
+
     from solward.masking import forget_secrets
     from solward.settings import Settings
     from solward.wallets.hardening import forbid_core_dumps
     from solward_cli.running import refusals
 
     forbid_core_dumps()
+    # Stopped by a service manager, the copies it made go as they would at Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with refusals():
         settings = Settings()
         forget_secrets(Settings)

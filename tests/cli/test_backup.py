@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 import stat
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -25,6 +29,7 @@ from solward.home import Home
 from solward.store.schema import HEAD
 
 ONCE = f"{PASSPHRASE}\n"
+ROTATING = Path(__file__).parents[1] / "wallets" / "rotating.py"
 
 
 @pytest.fixture
@@ -301,6 +306,88 @@ def test_a_home_without_wallets_is_backed_up_too(tmp_path: Path, home: Path, fil
     backed_up(home, file)
     result = solward(tmp_path / "restored", "restore", file, typed=ONCE)
     assert "0 of 0 keys open and match" in result.output
+
+
+@pytest.mark.parametrize(
+    ("point", "kind"),
+    [
+        ("file_replaced", "file"),
+        ("next_to_it", "file"),
+        ("batch:1", "file"),
+        ("batch:1", "passphrase"),
+        ("left", "passphrase"),
+    ],
+)
+def test_a_rotation_that_was_killed_is_backed_up_as_it_stands_and_finished_after_the_restore(
+    tmp_path: Path, home: Path, file: Path, point: str, kind: str
+) -> None:
+    wallets = furnish(home, 5)
+    key, following = home / "keystore.key", home / "keystore.key.next"
+    old = key.read_bytes()
+    at = "file_replaced" if point == "next_to_it" else point
+    command = [sys.executable, str(ROTATING), str(home), at, kind]
+    killed = subprocess.run(command, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    if point == "next_to_it":
+        # As a moment earlier: the store knows of the new key, which is not in place yet.
+        key.rename(following)
+        key.touch(mode=0o600)
+        key.write_bytes(old)
+    backed_up(home, file)
+    assert following.exists() is (point == "next_to_it")
+    target = tmp_path / "restored"
+    secret = {"KEYSTORE_PASSPHRASE": "new"} if kind == "passphrase" else {}
+    result = solward(target, "restore", file, typed=ONCE, **secret)
+    assert result.exit_code == 0, result.output
+    assert "5 of 5 keys open and match" in result.output
+    assert sorted(signs(target, **secret)) == sorted(wallet.address for wallet in wallets)
+
+
+STOPPED = """
+import os, signal, sys, time
+from solward.backup import making, restoring
+from solward_cli import main
+
+watched = sys.argv.pop(1)
+
+def stopped(*_):
+    print(*os.listdir(watched), flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+
+making.write_archive = restoring.drill = stopped
+main()
+"""
+
+
+def test_stopped_in_the_middle_neither_leaves_its_copies(
+    tmp_path: Path, home: Path, file: Path
+) -> None:
+    furnish(home)
+    words, seen = tmp_path / "words", tmp_path / "tmp"
+    words.write_text(PASSPHRASE)
+    words.chmod(0o600)
+    seen.mkdir()
+    backed_up(home, tmp_path / "made")
+    for watched, command in (
+        (home, ("backup", file)),
+        (seen, ("backup", "verify", tmp_path / "made")),
+        (tmp_path / "target", ("restore", tmp_path / "made")),
+    ):
+        target = tmp_path / "target" if command[0] == "restore" else home
+        process = subprocess.run(
+            [sys.executable, "-c", STOPPED, str(watched), *map(str, command),
+             "--passphrase-file", str(words)],
+            env={"PATH": os.environ["PATH"], "SOLWARD_HOME": str(target), "TMPDIR": str(seen)},
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert process.returncode == 128 + signal.SIGTERM, process.stderr
+        # There were copies then, and there are none now.
+        assert any(each in process.stdout for each in (".backup-", "solward-drill-", ".restore-"))
+        assert [each.name for each in home.iterdir() if each.name[0] == "."] == []
+        assert list(seen.iterdir()) == []
+    assert not (tmp_path / "target").exists()
+    assert not file.exists()
 
 
 def test_another_network_is_noticed(tmp_path: Path, home: Path, file: Path) -> None:
