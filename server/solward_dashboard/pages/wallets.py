@@ -18,6 +18,7 @@ from solward_dashboard.words import plain, short, sol
 EVERY_S = 10.0
 SHOWN = 24
 _AT_ONCE = 6
+_ADDRESS_PART = 4
 _TOKENS = 4
 _TAGS = 4
 _WRAPPED_SOL = "So11111111111111111111111111111111111111112"
@@ -57,18 +58,17 @@ async def ask(shown: Sequence[str], first: int) -> Wallets:
 
 
 def matching(wallets: Sequence[Wallet], search: str) -> list[Wallet]:
-    """Those whose name, tags or address have every word of the search."""
+    """Those whose name, tags or address have every word of the search.
+
+    Less than four characters are in too many addresses to be looked for there.
+    """
     words = search.casefold().split()
-    return [
-        each
-        for each in wallets
-        if all(
-            word in each.name.casefold()
-            or word in each.address.casefold()
-            or any(word in tag.casefold() for tag in each.tags)
-            for word in words
-        )
-    ]
+    return [each for each in wallets if all(_has(each, word) for word in words)]
+
+
+def _has(wallet: Wallet, word: str) -> bool:
+    named = (wallet.name, *wallet.tags, *([wallet.address] if len(word) >= _ADDRESS_PART else []))
+    return any(word in each.casefold() for each in named)
 
 
 def page() -> None:

@@ -59,6 +59,20 @@ class Seen:
 SEEN = Seen()
 
 
+class Observed:
+    """What agents observed, kept while a page is open, so that only the newest is asked for."""
+
+    def __init__(self) -> None:
+        self._points: dict[datetime, Point] = {}
+
+    def add(self, points: Iterable[Point]) -> tuple[Point, ...]:
+        """All there are, with these; the last ones of many."""
+        self._points.update((each.at, each) for each in points)
+        for old in sorted(self._points)[:-_KEPT]:
+            del self._points[old]
+        return tuple(self._points[at] for at in sorted(self._points))
+
+
 def observed(address: str, decisions: Iterable[Decision]) -> tuple[Point, ...]:
     """The balances that agents saw in the wallet of this address."""
     points = []

@@ -35,6 +35,8 @@ from solward_dashboard.pages.wallets_parts import Head, Holdings, Limits, Recent
 EVERY_S = 10.0
 _RECORDS = 200
 _DECISIONS = 200
+# An agent decides at most once a second.
+_NEWEST = 20
 _AGENTS = 4
 
 
@@ -52,8 +54,12 @@ class OneWallet:
     skills: tuple[Skill, ...]
 
 
-async def ask(wallet_id: str) -> OneWallet | None:
-    """All of it at once; None where there is no such wallet."""
+async def ask(wallet_id: str, decisions: int) -> OneWallet | None:
+    """All of it at once; None where there is no such wallet.
+
+    Args:
+        decisions: of how many decisions of each of its agents.
+    """
     try:
         wallet = await api().wallets.get(wallet_id)
     except NotFoundError:
@@ -67,18 +73,18 @@ async def ask(wallet_id: str) -> OneWallet | None:
         api().agents.list(),
     )
     its = [each.id for each in agents if each.wallet_id == wallet_id][:_AGENTS]
-    decided = await asyncio.gather(
-        *(api().agents.decisions(each, limit=_DECISIONS) for each in its)
-    )
-    decisions = tuple(each for several in decided for each in several)
+    decided = await asyncio.gather(*(api().agents.decisions(each, limit=decisions) for each in its))
+    latest = tuple(each for several in decided for each in several)
     history.SEEN.add(wallet_id, history.Point(datetime.now(UTC), balance.sol))
-    return OneWallet(wallet, health.network, balance, limits, stakes, records, decisions, skills)
+    return OneWallet(wallet, health.network, balance, limits, stakes, records, latest, skills)
 
 
 def page(wallet_id: str) -> None:
     """Built once a visitor; what changes is changed in place."""
     with frame("/wallets") as freshness:
         known: list[Wallet] = []
+        trail = history.Observed()
+        asked: list[datetime] = []
         ui.link("All wallets", "/wallets").classes("sw-back")
         missing = ui.label("There is no such wallet.").classes("sw-empty")
         missing.set_visibility(False)
@@ -121,11 +127,18 @@ def page(wallet_id: str) -> None:
             recent.show(seen.records)
             chooser.offer(seen.skills)
             faucet.set_visibility(not seen.network.startswith("mainnet"))
-            points, said = _history(seen)
+            points, said = _history(seen, trail)
             what.set_text(said)
             _draw(chart, points)
 
-        feed = Feed(freshness, EVERY_S, lambda: ask(wallet_id), show)
+        async def all_or_newest() -> OneWallet | None:
+            now = datetime.now(UTC)
+            recent = bool(asked) and (now - asked[-1]).total_seconds() < 2 * EVERY_S
+            seen = await ask(wallet_id, _NEWEST if recent else _DECISIONS)
+            asked[:] = [now]
+            return seen
+
+        feed = Feed(freshness, EVERY_S, all_or_newest, show)
 
 
 def _doing(wallet: Any, done: Any) -> tuple[SkillChooser, ui.tab]:
@@ -141,7 +154,7 @@ def _doing(wallet: Any, done: Any) -> tuple[SkillChooser, ui.tab]:
     return chooser, made[2][1]
 
 
-def _history(seen: OneWallet) -> tuple[Sequence[history.Point], str]:
+def _history(seen: OneWallet, trail: history.Observed) -> tuple[Sequence[history.Point], str]:
     polled = history.SEEN.of(seen.wallet.id)
     # Fewer than were asked for are all there are.
     whole = (
@@ -152,7 +165,7 @@ def _history(seen: OneWallet) -> tuple[Sequence[history.Point], str]:
     if whole:
         said = "Every change since the wallet was made, from its records; they add up exactly."
         return history.merged(whole, polled), said
-    observed = history.observed(seen.wallet.address, seen.decisions)
+    observed = trail.add(history.observed(seen.wallet.address, seen.decisions))
     if observed:
         return (
             history.merged(observed, polled),

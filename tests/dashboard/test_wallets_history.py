@@ -1,0 +1,147 @@
+"""A balance over time shows what is known exactly, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from solward.client import Decision, Transaction
+from solward_dashboard.pages.wallets_history import (
+    Observed,
+    Point,
+    Seen,
+    chart,
+    merged,
+    observed,
+    rebuilt,
+)
+
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+SIGNATURE = "5" * 88
+
+
+def _at(minutes: int) -> datetime:
+    return START + timedelta(minutes=minutes)
+
+
+def _record(
+    minutes: int,
+    kind: str,
+    amount: str,
+    status: str = "confirmed",
+    signature: str | None = SIGNATURE,
+) -> Transaction:
+    raw: dict[str, Any] = {
+        "id": f"record-{minutes}",
+        "walletId": "wallet",
+        "type": kind,
+        "status": status,
+        "details": {"amount": Decimal(amount)},
+        "guardrailsApplied": [],
+        "timestamp": _at(minutes).isoformat(),
+    }
+    return Transaction.of(raw | ({} if signature is None else {"signature": signature}))
+
+
+AIRDROP = _record(1, "airdrop", "2")
+TRANSFER = _record(2, "transfer", "0.300000001")
+LEFT = Decimal("1.699994999")
+
+
+def test_airdrops_and_transfers_that_add_up_are_the_whole_history() -> None:
+    assert rebuilt(START, [TRANSFER, AIRDROP], LEFT) == (
+        Point(START, Decimal(0)),
+        Point(_at(1), Decimal(2)),
+        Point(_at(2), LEFT),
+    )
+
+
+def test_what_was_refused_or_never_sent_changes_nothing() -> None:
+    blocked = _record(3, "transfer", "9", "blocked", None)
+    unsent = _record(4, "transfer", "1", "failed", None)
+    assert rebuilt(START, [AIRDROP, TRANSFER, blocked, unsent], LEFT)[-1].sol == LEFT
+
+
+@pytest.mark.parametrize("lamports", [1, -1])
+def test_a_lamport_too_many_or_too_few_is_no_history(lamports: int) -> None:
+    balance = LEFT + lamports * Decimal("0.000000001")
+    assert rebuilt(START, [AIRDROP, TRANSFER], balance) == ()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        _record(3, "swap", "0"),
+        _record(3, "transfer", "0", "pending"),
+        _record(3, "transfer", "0", "failed", SIGNATURE),
+    ],
+)
+def test_a_record_whose_cost_is_not_known_is_no_history(other: Transaction) -> None:
+    assert rebuilt(START, [AIRDROP, TRANSFER, other], LEFT) == ()
+
+
+def test_agents_observations_are_points_of_their_own_wallet() -> None:
+    def decision(minutes: int, **seen: Any) -> Decision:
+        return Decision.of(
+            {
+                "agentId": "agent",
+                "cycle": minutes,
+                "observations": {"timestamp": _at(minutes).isoformat(), **seen},
+                "reasoning": "",
+                "action": None,
+                "outcome": "",
+                "timestamp": _at(minutes).isoformat(),
+            }
+        )
+
+    decisions = [
+        decision(3, walletAddress="mine", solBalance=Decimal("0.1")),
+        decision(2, walletAddress="another", solBalance=Decimal(9)),
+        decision(1, walletAddress="mine", solBalance=2),
+        decision(0, error="the ledger does not answer"),
+    ]
+    assert observed("mine", decisions) == (
+        Point(_at(1), Decimal(2)),
+        Point(_at(3), Decimal("0.1")),
+    )
+
+
+def test_of_a_balance_that_stays_only_its_ends_are_kept() -> None:
+    seen = Seen()
+    for minutes, sol in enumerate((1, 1, 1, 1, 2, 2, 2)):
+        seen.add("wallet", Point(_at(minutes), Decimal(sol)))
+    kept = [(each.at, each.sol) for each in seen.of("wallet")]
+    assert kept == [(_at(0), 1), (_at(3), 1), (_at(4), 2), (_at(6), 2)]
+    assert seen.of("another") == ()
+
+
+def test_what_is_kept_is_bounded() -> None:
+    seen = Seen()
+    for minutes in range(5_000):
+        seen.add("busy", Point(_at(minutes), Decimal(minutes)))
+    for number in range(499):
+        seen.add(f"quiet {number}", Point(START, Decimal(0)))
+    assert len(seen.of("busy")) == 2_000
+    seen.add("one more", Point(START, Decimal(0)))
+    assert seen.of("busy") == ()
+
+
+def test_the_chart_has_every_digit_in_order_of_time() -> None:
+    late, early = Point(_at(2), Decimal("0.000000001")), Point(_at(1), Decimal("1E+1"))
+    (series,) = chart(merged([late], [early]))["series"]
+    assert series["data"] == [
+        [_at(1).isoformat(), "10"],
+        [_at(2).isoformat(), "0.000000001"],
+    ]
+
+
+def test_what_was_observed_is_kept_once_and_the_newest_of_many() -> None:
+    trail = Observed()
+    trail.add([Point(_at(2), Decimal(2)), Point(_at(1), Decimal(1))])
+    both = trail.add([Point(_at(2), Decimal(2)), Point(_at(3), Decimal(3))])
+    assert [each.sol for each in both] == [1, 2, 3]
+    many = trail.add(Point(_at(minutes), Decimal(minutes)) for minutes in range(3_000))
+    assert (len(many), many[0].sol, many[-1].sol) == (2_000, 1_000, 2_999)

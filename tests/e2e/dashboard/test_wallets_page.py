@@ -1,0 +1,326 @@
+"""The wallets' pages in a real browser: every action, and what the ledger says of it afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import httpx
+import pytest
+import segno
+from selenium.webdriver.common.keys import Keys
+from tests.e2e.dashboard.browsing import PHONE, Browser
+from tests.e2e.service_process import Service, funded_wallet, sol_of
+
+from solward.jsontext import loads
+
+FEE = Decimal("0.000005")
+
+
+@pytest.fixture
+def wallet(api: httpx.Client, request: pytest.FixtureRequest) -> str:
+    """A wallet of the test's own with 4 SOL; its name is the test's."""
+    return funded_wallet(api, request.node.name[5:40], 4)
+
+
+@pytest.fixture
+def shown(browser: Browser, wallet: str) -> Browser:
+    """Its page."""
+    browser.open(f"/wallets/{wallet}")
+    browser.wait_for("4 SOL")
+    return browser
+
+
+def _holds(api: httpx.Client, wallet: str) -> Decimal:
+    return Decimal(loads(api.get(f"/wallets/{wallet}/balance").content)["sol"])
+
+
+def _records(api: httpx.Client, wallet: str) -> list[dict[str, object]]:
+    return list(loads(api.get(f"/wallets/{wallet}/transactions").content)["transactions"])
+
+
+def _outcome(browser: Browser, action: str, timeout_s: float = 30) -> Callable[[str], None]:
+    def tells(text: str) -> None:
+        where = f'[data-testid="outcome-{action}"]'
+        browser.until(
+            lambda: any(text in each.text for each in browser.all(where)),
+            f"{text!r} of {action}",
+            timeout_s,
+        )
+
+    return tells
+
+
+def _address(api: httpx.Client, wallet: str) -> str:
+    return str(api.get(f"/wallets/{wallet}").json()["publicKey"])
+
+
+def test_the_first_wallet_is_made_on_an_empty_page(browser: Browser) -> None:
+    browser.open("/wallets")
+    browser.wait_for("No wallet yet. Make the first one.")
+    browser.click("New wallet")
+    browser.click("Create")
+    browser.wait_for("is required")
+    browser.fill("Name", "treasury")
+    browser.click("Add to tags")
+    browser.fill("Tag", "cold")
+    browser.click("Create")
+    browser.wait_for("0 SOL")
+    assert "treasury" in browser.text()
+    assert "cold" in browser.text()
+    browser.open("/wallets")
+    browser.wait_for("1 in all")
+    browser.wait_for("0.0000 SOL")
+    assert browser.errors() == []
+
+
+def test_an_airdrop_arrives_and_the_chart_shows_every_change(
+    browser: Browser, api: httpx.Client
+) -> None:
+    wallet = funded_wallet(api, "thirsty", 0)
+    browser.open(f"/wallets/{wallet}")
+    browser.wait_for("Ask the faucet for some SOL.")
+    browser.click("Airdrop")
+    browser.fill("Amount (optional)", "1.000000001")
+    browser.marked("run-airdrop").click()
+    _outcome(browser, "airdrop")("Airdrop confirmed")
+    browser.wait_for("1.000000001 SOL")
+    browser.wait_for("they add up exactly")
+    assert _holds(api, wallet) == Decimal("1.000000001")
+
+
+def test_what_does_not_fit_is_told_at_its_field_and_not_sent(
+    shown: Browser, api: httpx.Client, wallet: str
+) -> None:
+    shown.click("Airdrop")
+    shown.fill("Amount (optional)", "2,5")
+    shown.marked("run-airdrop").click()
+    shown.wait_for("must be a number such as 0.5")
+    shown.fill("Amount (optional)", "2.5")
+    shown.wait_gone("must be a number such as 0.5")
+    shown.marked("run-airdrop").click()
+    shown.wait_for("must be at most 2 (got 2.5)")
+    assert len(_records(api, wallet)) == 2
+
+
+def test_a_transfer_is_asked_once_more_and_paid_to_the_lamport(
+    shown: Browser, api: httpx.Client, wallet: str
+) -> None:
+    other = funded_wallet(api, "shop", 0)
+    shown.fill("To", _address(api, other))
+    shown.fill("Amount", "0.300000001")
+    shown.marked("run-transfer").click()
+    shown.wait_for("amount: 0.300000001")
+    shown.click("Cancel")
+    shown.wait_gone("amount: 0.300000001")
+    assert _holds(api, other) == 0
+    shown.marked("run-transfer").click()
+    shown.marked("confirm").click()
+    _outcome(shown, "transfer")("Transfer confirmed")
+    shown.wait_for("3.699994999 SOL")
+    shown.wait_for("0.300000001 of 10 SOL")
+    shown.wait_for("they add up exactly")
+    assert _holds(api, other) == Decimal("0.300000001")
+    assert _holds(api, wallet) == 4 - Decimal("0.300000001") - FEE
+
+
+def test_a_refusal_is_told_in_the_words_of_the_service(
+    shown: Browser, api: httpx.Client, wallet: str
+) -> None:
+    shown.fill("To", _address(api, wallet))
+    shown.fill("Amount", "3")
+    shown.marked("run-transfer").click()
+    shown.marked("confirm").click()
+    _outcome(shown, "transfer")("3 SOL is more than the 2 SOL allowed per transaction")
+    notification = shown.one(".q-notification").text
+    assert "Transaction blocked by guardrail max_per_tx" in notification
+    shown.wait_for("blocked")
+    assert _holds(api, wallet) == 4
+
+
+def test_a_swap_shows_its_tokens_by_symbol(shown: Browser, api: httpx.Client, wallet: str) -> None:
+    shown.click("Swap")
+    shown.fill("Buy", "USDC")
+    shown.fill("Amount", "0.1", within='.q-tab-panel:has([data-testid="run-swap"])')
+    shown.marked("run-swap").click()
+    _outcome(shown, "swap")("Swap confirmed")
+    tokens = loads(api.get(f"/wallets/{wallet}/balance").content)["tokens"]
+    (usdc,) = (each for each in tokens if each["symbol"] == "USDC")
+    shown.wait_for(f"{usdc['uiBalance']:,f}")
+    shown.open("/wallets")
+    shown.wait_for(f"{usdc['uiBalance']:,f} USDC")
+
+
+def test_any_skill_is_run_from_its_schema(shown: Browser, api: httpx.Client, wallet: str) -> None:
+    shown.click("Any skill")
+    _skill(shown, "launch_token")
+    shown.wait_for("Create a new Token-2022 token")
+    shown.marked("run-launch_token").click()
+    shown.wait_for("is required")
+    shown.fill("Name", "Paper")
+    shown.fill("Symbol", "PPR")
+    shown.fill("Initial supply (optional)", "21.5")
+    shown.marked("run-launch_token").click()
+    shown.wait_for("initialSupply: 21.5")
+    shown.marked("confirm").click()
+    _outcome(shown, "launch_token")("Paper")
+    shown.wait_for("21.5")
+    (record,) = (each for each in _records(api, wallet) if each["type"] == "token_launch")
+    assert record["details"]["supply"] == Decimal("21.5")  # type: ignore[index]
+
+
+def test_a_skill_that_only_reads_is_run_without_asking(shown: Browser) -> None:
+    shown.click("Any skill")
+    _skill(shown, "check_balance")
+    shown.marked("run-check_balance").click()
+    _outcome(shown, "check_balance")("4.0000")
+
+
+def test_a_stake_is_made_listed_and_undone(shown: Browser, api: httpx.Client, wallet: str) -> None:
+    shown.wait_for("Nothing staked")
+    shown.click("Any skill")
+    _skill(shown, "stake_sol")
+    shown.fill("Amount", "1.5", within='.q-tab-panel:has([data-testid="run-stake_sol"])')
+    shown.marked("run-stake_sol").click()
+    shown.marked("confirm").click()
+    _outcome(shown, "stake_sol")("1.5")
+    (stake,) = api.get(f"/wallets/{wallet}/stakes").json()["stakes"]
+    short = f"{stake['address'][:4]}…{stake['address'][-4:]}"
+    shown.wait_for("1.5000 SOL")
+    shown.click(f"Unstake {short}")
+    shown.wait_for(stake["address"])
+    shown.marked("confirm").click()
+    shown.wait_for("Unstake: confirmed")
+    assert "unstake" in [each["type"] for each in _records(api, wallet)]
+
+
+def test_a_wallet_is_frozen_and_unfrozen_only_when_confirmed(
+    shown: Browser, api: httpx.Client, wallet: str
+) -> None:
+    def frozen() -> bool:
+        return bool(api.get(f"/wallets/{wallet}/limits").json()["frozen"])
+
+    shown.marked("freeze").click()
+    shown.wait_for("It makes no new transaction")
+    shown.click("Cancel")
+    shown.wait_gone("It makes no new transaction")
+    assert not frozen()
+    shown.marked("freeze").click()
+    shown.fill("Reason (optional)", "incident 7")
+    shown.marked("confirm").click()
+    shown.wait_for("Unfreeze")
+    assert frozen()
+    shown.click("Airdrop")
+    shown.marked("run-airdrop").click()
+    _outcome(shown, "airdrop")("transactions are frozen: incident 7")
+    shown.marked("freeze").click()
+    shown.marked("confirm").click()
+    shown.wait_gone("Unfreeze")
+    assert not frozen()
+
+
+def test_an_address_is_copied_and_scanned(shown: Browser, api: httpx.Client, wallet: str) -> None:
+    address = _address(api, wallet)
+    shown.driver.execute_cdp_cmd(
+        "Browser.grantPermissions",
+        {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"], "origin": shown.url},
+    )
+    shown.click("Copy address")
+    shown.wait_for("Address copied")
+    copied = "navigator.clipboard.readText().then(arguments[0], each => arguments[0](String(each)))"
+    shown.until(lambda: shown.driver.execute_async_script(copied) == address, "the address")
+    shown.click("Show the QR code")
+    image = shown.marked("qr")
+    drawn = shown.until(
+        lambda: shown.script(
+            "const image = arguments[0].querySelector('img');"
+            "return image && image.naturalWidth > 0 ? image.src : null",
+            image,
+        ),
+        "the code to be drawn",
+    )
+    code = segno.make_qr(address, error="m")
+    assert drawn == code.svg_data_uri(scale=8, border=3, dark="#000", light="#fff")
+
+
+def test_hundreds_of_wallets_are_searched_and_turned_over(
+    browser: Browser, api: httpx.Client
+) -> None:
+    for number in range(120):
+        api.post("/wallets", json={"name": f"till {number:03d}", "tags": [f"shop-{number % 7}"]})
+    total = len(api.get("/wallets").json()["wallets"])
+    browser.open("/wallets")
+    browser.wait_for(f"{total} in all")
+    assert len(browser.all(".sw-card-link")) == 24
+    browser.fill("Search by name, tag or address", "TILL 11")
+    browser.wait_for(f"10 of {total}")
+    browser.until(lambda: len(browser.all(".sw-card-link")) == 10, "the ten that fit")
+    browser.until(lambda: "…" not in [each.text for each in browser.all(".sw-figure")], "balances")
+    browser.fill("Search by name, tag or address", "shop-3")
+    browser.wait_for(f"17 of {total}")
+    browser.fill("Search by name, tag or address", "nobody")
+    browser.wait_for("No wallet fits the search.")
+    browser.fill("Search by name, tag or address", "till")
+    browser.wait_for(f"120 of {total}")
+    browser.click("5", within=".q-pagination")
+    browser.wait_for("till 119")
+    assert browser.errors() == []
+
+
+def test_a_wallet_is_opened_and_used_by_keyboard_alone(browser: Browser, api: httpx.Client) -> None:
+    wallet = funded_wallet(api, "keyboard", 0)
+    browser.open("/wallets")
+    field = browser.marked("search")
+    field.send_keys("keyboard")
+    browser.wait_for("1 of")
+    browser.until(lambda: len(browser.all(".sw-card-link")) == 1, "the one that fits")
+    for _ in range(6):
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        if browser.driver.switch_to.active_element.text == "keyboard":
+            break
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    browser.until(lambda: browser.driver.current_url.endswith(wallet), "the wallet's page")
+
+
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(
+    shown: Browser, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(lambda: shown.size(1280, 900))
+    shown.size(*PHONE)
+    shown.driver.refresh()
+    shown.wait_for("Last transactions")
+    assert shown.script("return document.documentElement.scrollWidth") == PHONE[0]
+    shown.open("/wallets")
+    shown.wait_for("in all")
+    assert shown.script("return document.documentElement.scrollWidth") == PHONE[0]
+
+
+def test_a_wallet_that_is_not_there_is_said_to_be_missing(browser: Browser) -> None:
+    browser.open("/wallets/nobody")
+    browser.wait_for("There is no such wallet.")
+
+
+def test_a_payment_whose_answer_was_lost_is_paid_once(
+    shown: Browser, api: httpx.Client, wallet: str, service: Service
+) -> None:
+    other = funded_wallet(api, "waiting", 0)
+    shown.fill("To", _address(api, other))
+    shown.fill("Amount", "0.5")
+    service.stop()
+    service.start(armed="kill:sent:1")
+    shown.marked("run-transfer").click()
+    shown.marked("confirm").click()
+    service.wait_killed()
+    _outcome(shown, "transfer", 60)("pays at most once")
+    service.start()
+    shown.marked("run-transfer").click()
+    shown.marked("confirm").click()
+    _outcome(shown, "transfer")("Transfer confirmed")
+    assert sol_of(api, other) == Decimal("0.5")
+
+
+def _skill(browser: Browser, name: str) -> None:
+    field = browser.marked("skill")
+    field.click()
+    field.send_keys(name)
+    browser.click(f"{name} (solward)", within=".q-menu")
