@@ -5,7 +5,9 @@ Each transfer has a recipient and an Idempotency-Key of its own, so that what wa
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -140,3 +142,36 @@ def test_what_is_restored_agrees_with_its_ledger_and_pays_nobody_twice(tmp_path:
             restored.stop()
     assert counts == sorted(counts)
     assert counts[-1] > counts[0] > 0
+
+
+@pytest.mark.timeout(240)
+def test_a_home_whose_service_was_killed_is_backed_up_as_it_was_left(tmp_path: Path) -> None:
+    words = tmp_path / "words"
+    words.write_text(PASSPHRASE)
+    words.chmod(0o600)
+    service = Service(tmp_path / "home", LOCALNET_SLOT_MS="200").start()
+    recipients = [str(Keypair().pubkey()) for _ in range(40)]
+    with service.client() as client:
+        wallet = funded_wallet(client, "payer", 2)
+
+        def pay_quietly(to: str) -> None:
+            with contextlib.suppress(httpx.TransportError), service.client() as mine:
+                pay(mine, wallet, to)
+
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            paying = [pool.submit(pay_quietly, to) for to in recipients]
+            while not paying[8].done():
+                time.sleep(0.01)
+            service.stop(signal.SIGKILL)
+    solward(service.home, "backup", "--passphrase-file", words, tmp_path / "made")
+    solward(tmp_path / "new", "restore", "--passphrase-file", words, tmp_path / "made")
+    restored = Service(tmp_path / "new", LOCALNET_SLOT_MS="200").start()
+    try:
+        with restored.client() as client:
+            paid = agrees(client, wallet)
+            assert 8 <= len(paid) < len(recipients)
+            for to in recipients:
+                pay(client, wallet, to)
+            assert agrees(client, wallet) == set(recipients)
+    finally:
+        restored.stop()
