@@ -117,7 +117,9 @@ def query_whole(field: str, default: int | None, lowest: int, highest: int) -> i
 
 def query_flag(field: str) -> bool:
     """`true` or `false` in the query string, false where it is absent."""
-    given = request.args.get(field, "false")
+    given = query_text(field)
+    if given is None:
+        return False
     if given not in ("true", "false"):
         raise InvalidRequest(f"{field} must be true or false")
     return given == "true"

@@ -181,11 +181,13 @@ async def test_what_may_mean_a_dry_run_is_refused_rather_than_paid(api: Api, que
         ("/audit", "before"),
         ("/events", "types"),
         ("/events", "lastEventId"),
+        ("/wallets/{wallet}/balance", "empty"),
     ],
 )
 async def test_a_field_of_the_query_that_is_given_twice_is_400_and_named(
     api: Api, path: str, field: str
 ) -> None:
+    path = path.format(wallet=await api.wallet())
     answer = await api.get(f"{path}?{field}=1&{field}=1")
     assert (answer.status, answer.error) == (400, f"{field} must be given once")
 

@@ -72,6 +72,7 @@ PARAMETERS: dict[str, Parameter] = {
     "BeforeRecord": BEFORE_RECORD,
     "BeforeCycle": BEFORE_CYCLE,
     "BeforeEntry": BEFORE_ENTRY,
+    "Empty": EMPTY,
     "DryRun": DRY_RUN,
     "IdempotencyKey": IDEMPOTENCY_KEY,
     "LastEventId": LAST_EVENT_ID,

@@ -23,12 +23,8 @@ def judge(run: Run) -> None:
 def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     with rich_service(tmp_path / "s" / "home") as (service, facts):
-        for caller, phases, cases in (
-            ("admin", "examples,fuzzing,stateful", 2),
-            ("key", "fuzzing", 1),
-            ("none", "examples,fuzzing", 1),
-        ):
-            run = fuzz(service, facts, caller, tmp_path / caller, cases=cases, phases=phases)
+        for caller, phases in (("admin", "fuzzing,stateful"), ("none", "fuzzing")):
+            run = fuzz(service, facts, caller, tmp_path / caller, cases=1, phases=phases)
             judge(run)
             assert run.report["test_cases"]["generated"] > 60
 
