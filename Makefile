@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= auto
 
-.PHONY: install up test test-long test-llm lint bench clean
+.PHONY: install up test test-long test-llm lint bench screenshots clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements/constraints.txt
@@ -38,6 +38,10 @@ lint: install
 
 bench: install
 	$(BIN)/python -m benchmarks
+
+# The pictures of docs/dashboard.md; needs chromium and chromedriver.
+screenshots: install
+	PYTHONPATH=. $(BIN)/python docs/images/take.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache dist
