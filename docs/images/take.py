@@ -32,7 +32,7 @@ _MOST_BYTES = 150_000
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "solward_cli", "up", "--demo", "--no-rpc"]
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603 - our own program and arguments
             [*command, "--port", "0", "--dashboard-port", "0"],
             env={"PATH": os.environ["PATH"], "SOLWARD_HOME": f"{folder}/home"},
             stdout=subprocess.PIPE,
