@@ -22,7 +22,7 @@ from solward.store.attempts import AttemptState
 from solward.store.tables import attempts, reservations, transactions
 
 # The types that pay for accounts beside their amount; a stake's amount is its whole account.
-PAYS_RENT = {"swap", "token_launch", "mint_supply", "wrap_sol"}
+PAYS_RENT = {"swap", "token_launch", "mint_supply", "token_transfer", "wrap_sol"}
 _ENDED = {AttemptState.LANDED_OK, AttemptState.LANDED_ERR, AttemptState.DEAD}
 
 
@@ -42,12 +42,14 @@ class Told:
         tokens: mint -> units by which its holding grew.
         counted: lamports that count against its limits.
         other: the account that got or gave the rest, and the lamports by which it grew.
+        receiver: who owns the tokens that left, where they were sent.
     """
 
     lamports: int = 0
     tokens: Mapping[str, int] = field(default_factory=dict)
     counted: int = 0
     other: tuple[str, int] | None = None
+    receiver: str | None = None
 
     @property
     def leaving(self) -> dict[str, int]:
@@ -67,6 +69,9 @@ def told(record: TransactionRecord, decimals: Mapping[str, int]) -> Told:
     if kind in (TransactionType.MINT_SUPPLY, TransactionType.BURN):
         units = units_of(said["amount"], decimals[said["mint"]])
         return Told(tokens={said["mint"]: units if kind is TransactionType.MINT_SUPPLY else -units})
+    if kind is TransactionType.TOKEN_TRANSFER:
+        units = units_of(said["amount"], decimals[said["mint"]])
+        return Told(tokens={said["mint"]: -units}, receiver=said["to"])
     if kind is TransactionType.CLOSE_ACCOUNT:
         lamports = units_of(said["reclaimed"], 9)
         return Told(lamports, other=(said["account"], -lamports))

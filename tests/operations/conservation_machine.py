@@ -83,6 +83,7 @@ PAIRS = st.sampled_from(
         ("BONK", USDC), ("SOL", USDC), ("USDC", "SOL"), ("SOL", "SOL"), ("SOL", "NOPE"),
     ]
 )  # fmt: skip
+RECEIVERS = st.sampled_from(["self", "other", *STRANGERS, BLOCKED])
 WAYS = st.builds(
     Way,
     st.integers(0, 1),
@@ -155,7 +156,7 @@ class Purse(RuleBasedStateMachine):
         valid = amount.valid and amount.value <= 2
         self.take("airdrop", way, lambda o, w, a: o.airdrop(w, a, amount=amount.value), valid)
 
-    @rule(way=WAYS, amount=SOL_AMOUNTS, to=st.sampled_from(["self", "other", *STRANGERS, BLOCKED]))
+    @rule(way=WAYS, amount=SOL_AMOUNTS, to=RECEIVERS)
     def transfer(self, way: Way, amount: Amount, to: str) -> None:
         ours = {"self": way.who, "other": 1 - way.who}
         target = self.world.wallets[ours[to]].address if to in ours else to
@@ -229,6 +230,27 @@ class Purse(RuleBasedStateMachine):
         amount = Decimal(units).scaleb(-self.world.books.decimals[mint])
         valid = units <= self.units(way.who, mint, 1000) and mint != WRAPPED_SOL_MINT
         self.take("burn", way, lambda o, w, a: o.burn(w, a, mint=mint, amount=amount), valid)
+
+    @precondition(lambda self: self.mints)
+    @rule(way=WAYS, which=WHICH, mine=MINE, share=SHARES, to=RECEIVERS)
+    def send_launched(self, way: Way, which: int, mine: bool, share: int, to: str) -> None:
+        owned = self.mints[which % len(self.mints)]
+        self.send(by(way, owned, mine), owned[1], share, to)
+
+    @rule(way=WAYS, mint=st.sampled_from([USDC, BONK, USDC, WRAPPED_SOL_MINT]), share=SHARES,
+          to=RECEIVERS)  # fmt: skip
+    def send(self, way: Way, mint: str, share: int, to: str) -> None:
+        ours = {"self": way.who, "other": 1 - way.who}
+        target = self.world.wallets[ours[to]].address if to in ours else to
+        units = max(1, self.units(way.who, mint, share))
+        amount = Decimal(units).scaleb(-self.world.books.decimals[mint])
+        valid = units <= self.units(way.who, mint, 1000) and mint != WRAPPED_SOL_MINT
+        self.take(
+            "send",
+            way,
+            lambda o, w, a: o.token_transfer(w, a, mint=mint, to=target, amount=amount),
+            valid and to != "self",
+        )
 
     @precondition(lambda self: self.mints)
     @rule(way=WAYS, which=WHICH, mine=MINE, kind=st.sampled_from(["mint", "freeze", "owner"]))

@@ -200,6 +200,8 @@ class World:
                 tokens = dict(said.tokens)
             elif said.other is not None and said.other[0] == wallet.address:
                 lamports += said.other[1]
+            elif said.receiver == wallet.address:
+                tokens = {mint: -units for mint, units in said.tokens.items()}
             assert after[who][0] - before[who][0] == lamports, f"{record.type}: {record.details}"
             assert _grown(before[who][1], after[who][1]) == tokens, record.type
 

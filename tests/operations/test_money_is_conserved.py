@@ -17,12 +17,12 @@ from tests.operations.swap_support import BONK
 from solward.guardrails import ScopeLimits
 
 OPERATIONS = (
-    "airdrop", "transfer", "swap", "launch", "mint", "burn", "revoke", "close",
+    "airdrop", "transfer", "swap", "launch", "mint", "send", "burn", "revoke", "close",
     "wrap", "unwrap", "stake", "unstake", "withdraw",
 )  # fmt: skip
 
 # What needs more SOL than a fee, and so fails where the owner has spent it.
-SPENDS = {"transfer", "swap", "launch", "wrap", "stake"}
+SPENDS = {"transfer", "swap", "launch", "send", "wrap", "stake"}
 HALF, TWO = Amount(Decimal("0.5")), Amount(2)
 CALM = Way(0)
 
@@ -75,6 +75,7 @@ def test_every_operation_ends_as_its_way_asks_and_the_books_balance(
             "swap": partial(purse.swap, pair=("SOL", "USDC"), amount=HALF, share=1, slippage=50),
             "launch": partial(purse.launch, decimals=9, supply=1),
             "mint": partial(purse.mint, which=0, mine=True, amount=TWO, decimals=None),
+            "send": partial(purse.send_launched, which=0, mine=True, share=300, to="other"),
             "burn": partial(purse.burn_launched, which=0, mine=True, share=500),
             "revoke": partial(purse.revoke, which=0, mine=True, kind="freeze"),
             "close": partial(purse.close, mint=BONK),
