@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from solward_cli.client import Call, count_option, service_call, waiting
+from solward_cli.client import Call, count_option, interruptible, service_call, waiting
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -42,7 +42,8 @@ async def chat(call: Call, agent: str, message: str | None) -> RenderableType | 
     while True:
         if interactive:
             click.echo(_PROMPT, nl=False)
-        line = sys.stdin.readline()
+        with interruptible():
+            line = sys.stdin.readline()
         if not line:
             return None
         if line.strip():

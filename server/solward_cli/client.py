@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import re
+import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -146,7 +147,21 @@ def waiting(text: str) -> Iterator[None]:
 def confirmed(question: str, yes: bool) -> None:
     """Ask before what cannot be undone; ends the command unless it is agreed to."""
     if not yes:
-        click.confirm(question, abort=True, err=True)
+        with interruptible():
+            click.confirm(question, abort=True, err=True)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end what waits for a person.
+
+    asyncio takes the first one for a wish to cancel, which a blocked read does not hear.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def exact(text: str) -> Decimal:

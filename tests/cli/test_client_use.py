@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.live import STRANGER, Live
@@ -218,21 +222,81 @@ def test_waiting_for_a_refused_transaction_is_exit_code_1(live: Live) -> None:
     assert jsontext.loads(result.stdout) == record
 
 
+@contextlib.contextmanager
+def process(live: Live, *arguments: str, **files: Any) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process of its own, gone at the end."""
+    started = subprocess.Popen(
+        [sys.executable, "-m", "solward_cli", *arguments],
+        env=os.environ | {"SOLWARD_API_URL": live.url, "SOLWARD_API_KEY": SECRET, "TERM": "xterm"},
+        cwd=live.home.parent,
+        text=True,
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | files,
+    )
+    with started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
 def test_transactions_are_watched_as_they_happen(live: Live) -> None:
     wallet = live.wallet()
-    watching = subprocess.Popen(
-        [sys.executable, "-m", "solward_cli", "tx", "watch", "--wallet", wallet, "--count", "2"],
-        env=os.environ | {"SOLWARD_API_URL": live.url, "SOLWARD_API_KEY": SECRET},
-        cwd=live.home.parent,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    while watching.poll() is None:
-        # What comes before it listens is not told, so there is always another.
-        live.run("wallet", "transfer", wallet, STRANGER, "0.001")
-    out, _ = watching.communicate(timeout=20)
-    lines = out.splitlines()
-    assert [line.split()[4] for line in lines] == ["pending", "confirmed"]
+    with process(live, "tx", "watch", "--wallet", wallet, "--count", "2") as watching:
+        while watching.poll() is None:
+            # What comes before it listens is not told, so there is always another.
+            live.run("wallet", "transfer", wallet, STRANGER, "0.001")
+        out, errors = watching.communicate(timeout=20)
+    assert errors == ""
+    assert [line.split()[4] for line in out.splitlines()] == ["pending", "confirmed"]
+
+
+def test_an_endless_command_ends_quietly_when_it_is_interrupted(live: Live) -> None:
+    with process(live, "events", "tail", "--after", "0") as tailing:
+        assert tailing.stdout is not None
+        assert "wallet:created" in tailing.stdout.readline()
+        tailing.send_signal(signal.SIGINT)
+        _, errors = tailing.communicate(timeout=20)
+    assert (tailing.returncode, errors) == (130, "")
+
+
+def test_an_endless_command_ends_quietly_when_nobody_reads_on(live: Live) -> None:
+    with process(live, "events", "tail", "--after", "0", "--json") as tailing:
+        assert tailing.stdout is not None
+        assert "wallet:created" in tailing.stdout.readline()
+        tailing.stdout.close()
+        while tailing.poll() is None:
+            live.wallet(0)
+        assert tailing.stderr is not None
+        assert tailing.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "asks", "code"),
+    [(("agent", "chat", "demo-agent"), "> ", 130), (("key", "revoke", "waits"), "[y/N]: ", 1)],
+)
+def test_a_question_is_left_by_one_interrupt(
+    live: Live, command: tuple[str, ...], asks: str, code: int
+) -> None:
+    live.post("/keys", name="waits")
+    ours, theirs = pty.openpty()
+    try:
+        streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+        with process(live, *command, **streams) as asking:
+            shown = ""
+            while asks not in shown:
+                shown += os.read(ours, 4096).decode()
+            # The prompt is written just before the wait; an interrupt in between waits too.
+            while Path(f"/proc/{asking.pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+                pass
+            asking.send_signal(signal.SIGINT)
+            assert asking.wait(20) == code
+        assert "Traceback" not in shown
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    for key in live.get("/keys")["keys"]:
+        if key["name"] == "waits":
+            live.run("key", "revoke", key["id"], "--yes")
 
 
 def test_an_agent_is_made_with_a_wallet_of_its_own_and_started(live: Live) -> None:
@@ -310,19 +374,12 @@ def test_a_spinner_is_shown_on_the_terminal_and_never_in_the_output(live: Live) 
     wallet = live.wallet(1)
     ours, theirs = pty.openpty()
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "solward_cli", "wallet", "airdrop", wallet, "--json"],
-            env=os.environ
-            | {"SOLWARD_API_URL": live.url, "SOLWARD_API_KEY": SECRET, "TERM": "xterm"},
-            cwd=live.home.parent,
-            stdout=subprocess.PIPE,
-            stderr=theirs,
-            text=True,
-            check=True,
-        )
-        shown = os.read(ours, 65536).decode()
+        with process(live, "wallet", "airdrop", wallet, "--json", stderr=theirs) as asking:
+            out, _ = asking.communicate(timeout=60)
+            shown = os.read(ours, 65536).decode()
     finally:
         os.close(ours)
         os.close(theirs)
+    assert asking.returncode == 0
     assert "Asking the faucet" in shown
-    assert jsontext.loads(done.stdout)["status"] == "confirmed"
+    assert jsontext.loads(out)["status"] == "confirmed"

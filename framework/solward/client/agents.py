@@ -8,9 +8,10 @@ from typing import Any
 
 from solward import jsontext
 from solward.client.agent_models import Agent, Decision, Memory
+from solward.client.checks import segment
 from solward.client.errors import BadAnswer, ServerError
 from solward.client.exact import Amount, given, optional, without_floats
-from solward.client.http import Http, segment
+from solward.client.http import Http
 from solward.client.wallets import found
 
 # A model may think long before its first word; its provider's own deadline ends that.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
-from urllib.parse import quote, urlsplit
 
 import httpx
 
 from solward import jsontext
+from solward.client.checks import PREFIX, base, credential, idempotency_key
 from solward.client.errors import (
     BadAnswer,
     ClientError,
@@ -27,8 +26,6 @@ from solward.errors import InvalidRequest
 
 T = TypeVar("T")
 E = TypeVar("E", bound=ClientError)
-
-PREFIX = "/api/v1"
 
 # An unreachable service is told within a second; one that broke off in the middle of a payment is
 # given the time of a restart.
@@ -62,13 +59,13 @@ class Http:
         timeout_s: float,
         transport: httpx.AsyncBaseTransport | None,
     ) -> None:
-        self.url = _base(url)
+        self.url = base(url)
         self.timeout_s = timeout_s
         self._token = token
         # Proxies of the environment would be handed the token, so it is not asked.
         self._client = httpx.AsyncClient(
             base_url=self.url + PREFIX,
-            headers=_credential(token),
+            headers=credential(token),
             transport=transport,
             trust_env=False,
             follow_redirects=False,
@@ -110,7 +107,7 @@ class Http:
         if dry_run:
             trial = _request("POST", path, {"dryRun": "true"}, body)
             return await self._asked_again(trial, self.timeout_s)
-        key = _idempotency_key(key)
+        key = idempotency_key(key)
         request = _request("POST", path, {}, body, {"Idempotency-Key": key})
         deadline = time.monotonic() + self.timeout_s
         while True:
@@ -255,13 +252,6 @@ def _with_key(error: E, key: str | None) -> E:
     return error
 
 
-def segment(value: str, field: str) -> str:
-    """An id as part of a path; raises `InvalidRequest` where it would change the path."""
-    if not isinstance(value, str) or not value or value in (".", ".."):
-        raise InvalidRequest(f"{field} must be an id")
-    return quote(value, safe="")
-
-
 def _request(
     method: str,
     path: str,
@@ -280,30 +270,6 @@ def _request(
             raise InvalidRequest(f"The request cannot be written as JSON: {error}") from None
     asked = {name: str(value) for name, value in query.items() if value is not None}
     return _Request(method, path, asked, content, sent)
-
-
-def _base(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidRequest("url must be an http:// or https:// address")
-    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        raise InvalidRequest("url must have no credentials, no query and no fragment")
-    return url.rstrip("/").removesuffix(PREFIX)
-
-
-def _credential(token: str) -> list[tuple[bytes, bytes]]:
-    # A library's own complaint about a header would quote the token.
-    if not token.isprintable() or token != token.strip():
-        raise InvalidRequest("token must be printable, without spaces around it")
-    return [(b"Authorization", b"Bearer " + token.encode())] if token else []
-
-
-def _idempotency_key(given: str | None) -> str:
-    if given is None:
-        return str(uuid.uuid4())
-    if not 1 <= len(given) <= 255 or not given.isascii() or not given.isprintable():
-        raise InvalidRequest("idempotency_key must be 1 to 255 visible ASCII characters")
-    return given
 
 
 def _seconds(header: str | None) -> float | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from solward.client.agent_models import ApiKey, CreatedKey
+from solward.client.checks import segment
 from solward.client.exact import Amount, given, optional
-from solward.client.http import Http, segment
+from solward.client.http import Http
 
 
 class Keys:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from solward.client.checks import segment
 from solward.client.errors import AmbiguousName, NotFoundError
-from solward.client.http import Http, segment
+from solward.client.http import Http
 from solward.client.models import Balance, Stake, Transaction, Trial, Wallet
 from solward.client.operations import Operations
 
