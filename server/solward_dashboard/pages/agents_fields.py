@@ -1,0 +1,162 @@
+"""What makes an agent, as forms ask for it and as the API takes it; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from solward.client import Agent, Plugin
+
+_MAX_SECONDS = 2_147_483
+# What the service allows each wallet where nothing else is configured (docs/configuration.md).
+SERVICE_LIMITS = {
+    "maxSolPerTransaction": 2,
+    "maxTransactionsPerMinute": 5,
+    "dailySpendingLimitSol": 10,
+}
+
+NAME: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 100}},
+    "required": ["name"],
+}
+STRATEGY: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "strategy": {
+            "type": "string",
+            "description": "What it is to do, in your own words.",
+            "minLength": 1,
+            "maxLength": 20_000,
+        },
+        "seconds": {
+            "type": "number",
+            "title": "Seconds between cycles",
+            "minimum": 1,
+            "maximum": _MAX_SECONDS,
+            "default": 60,
+        },
+    },
+    "required": ["strategy", "seconds"],
+}
+GUARDRAILS: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "maxSolPerTransaction": {
+            "type": "number",
+            "title": "Most SOL in a transaction",
+            "exclusiveMinimum": 0,
+        },
+        "maxTransactionsPerMinute": {
+            "type": "integer",
+            "title": "Most transactions in a minute",
+            "minimum": 1,
+        },
+        "dailySpendingLimitSol": {
+            "type": "number",
+            "title": "Most SOL in 24 hours",
+            "exclusiveMinimum": 0,
+        },
+    },
+    "required": ["maxSolPerTransaction", "maxTransactionsPerMinute", "dailySpendingLimitSol"],
+}
+BUDGET: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "maxTokensPerCycle": {
+            "type": "integer",
+            "title": "Most tokens in a cycle",
+            "description": "Of prompt and answer.",
+            "minimum": 1,
+        },
+        "maxTokensPerDay": {"type": "integer", "title": "Most tokens in a day", "minimum": 1},
+        "maxUsdPerDay": {
+            "type": "number",
+            "title": "Most US dollars in a day",
+            "description": "By the estimated price of the tokens.",
+            "exclusiveMinimum": 0,
+        },
+    },
+}
+_RULES = (
+    "This provider is no language model: the strategy is rules, one a line, and the first that"
+    " matches is taken. For example: when balance.SOL < 0.5 do airdrop amount=1"
+)
+
+
+def provider_choices(providers: Mapping[str, Plugin]) -> dict[str, str]:
+    """How each is offered."""
+    said = {}
+    for name, each in providers.items():
+        notes = [] if each.is_llm else ["not a language model"]
+        notes += [] if each.configured else ["no key set"]
+        said[name] = f"{name} ({', '.join(notes)})" if notes else name
+    return said
+
+
+def first_choice(providers: Mapping[str, Plugin]) -> str | None:
+    """The one to offer first: that can be started, a language model if there is one."""
+    ranked = sorted(providers.values(), key=lambda each: (not each.configured, not each.is_llm))
+    return ranked[0].name if ranked else None
+
+
+def about(provider: Plugin) -> str:
+    """What one should know before an agent is made of it."""
+    if not provider.configured:
+        return (
+            f"Set {provider.secret_env} and restart the service before an agent of this provider"
+            " can be started."
+        )
+    return _RULES if provider.name == "rules" else ""
+
+
+def milliseconds(seconds: Any) -> int | None:
+    """`loopIntervalMs`; None where it is no whole number of milliseconds."""
+    exact = seconds * 1_000
+    return int(exact) if exact == int(exact) else None
+
+
+def limits_now(limits: Mapping[str, Any]) -> dict[str, Any]:
+    """The three numbers of a wallet's limits, which hold for its agents too."""
+    found = {name: limits[name].get("limit") for name in SERVICE_LIMITS if name in limits}
+    return SERVICE_LIMITS | {name: each for name, each in found.items() if each is not None}
+
+
+def created(values: Mapping[str, Any], wallet_id: str | None) -> dict[str, Any]:
+    """What `agents.create` takes; without a wallet it gets a new one."""
+    rails = values["guardrails"]
+    return {
+        "name": values["name"],
+        "wallet_id": wallet_id,
+        "strategy": values["strategy"],
+        "llm_provider": values["provider"],
+        "llm_model": values["model"],
+        "llm_options": values["options"],
+        "llm_budget": values["budget"],
+        "loop_interval_ms": values["milliseconds"],
+        # At the top level they are taken with a wallet and without one.
+        "max_sol_per_transaction": rails["maxSolPerTransaction"],
+        "max_transactions_per_minute": rails["maxTransactionsPerMinute"],
+        "daily_spending_limit_sol": rails["dailySpendingLimitSol"],
+    }
+
+
+def changed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What `agents.change` takes; a budget's number that was left out is taken away."""
+    return {
+        "name": values["name"],
+        "strategy": values["strategy"],
+        "llm_provider": values["provider"],
+        "llm_model": values["model"],
+        "llm_options": values["options"],
+        "llm_budget": dict.fromkeys(BUDGET["properties"]) | values["budget"],
+        "loop_interval_ms": values["milliseconds"],
+        "guardrails": values["guardrails"],
+    }
+
+
+def known(agent: Agent) -> dict[str, Any]:
+    """An agent as its form shows it."""
+    whole, rest = divmod(agent.loop_interval_ms, 1_000)
+    seconds = f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
+    return {"strategy": agent.strategy, "seconds": seconds}
