@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from nicegui import ui
 
@@ -11,19 +12,18 @@ from solward.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.forms import FormError, schema_form
 
+_TAGS = {
+    "type": "array",
+    "items": {"type": "string", "title": "Tag", "minLength": 1, "maxLength": 50},
+    "description": "To find wallets by.",
+}
 _NEW_WALLET = {
     "type": "object",
-    "properties": {
-        "name": {"type": "string", "minLength": 1, "maxLength": 100},
-        "tags": {
-            "type": "array",
-            "items": {"type": "string", "title": "Tag", "minLength": 1, "maxLength": 50},
-            "description": "To find wallets by.",
-        },
-    },
+    "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 100}, "tags": _TAGS},
     "required": ["name"],
     "additionalProperties": False,
 }
+_TAGS_ALONE = {"type": "object", "properties": {"tags": _TAGS}, "additionalProperties": False}
 
 
 async def confirmed(question: str, details: Sequence[str], verb: str) -> bool:
@@ -57,6 +57,27 @@ async def asked_reason(name: str) -> str | None:
     finally:
         dialog.delete()
     return None if answer is None else str(answer).strip()
+
+
+async def asked_tags(wallet: Wallet) -> list[str] | None:
+    """The tags that a wallet is to have; None is as it is."""
+    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
+        ui.label(f"Tags of {wallet.name}").classes("sw-card-title")
+        form = schema_form(_TAGS_ALONE, {"tags": wallet.tags})
+
+        def save() -> None:
+            with suppress(FormError):
+                dialog.submit(form.values().get("tags", []))
+
+        with ui.element("div").classes("sw-row sw-end"):
+            ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
+            yes = ui.button("Save", on_click=save)
+            yes.props('no-caps unelevated data-testid="confirm"')
+    try:
+        answer = await dialog
+    finally:
+        dialog.delete()
+    return None if answer is None else [str(each) for each in answer]
 
 
 def show_qr(wallet: Wallet) -> None:

@@ -156,6 +156,7 @@ def _doing(wallet: Any, done: Any) -> tuple[SkillChooser, ui.tab]:
 
 def _history(seen: OneWallet, trail: history.Observed) -> tuple[Sequence[history.Point], str]:
     polled = history.SEEN.of(seen.wallet.id)
+    observed = trail.add(history.observed(seen.wallet.address, seen.decisions))
     # Fewer than were asked for are all there are.
     whole = (
         history.rebuilt(seen.wallet.created_at, seen.records, seen.balance.sol)
@@ -165,7 +166,6 @@ def _history(seen: OneWallet, trail: history.Observed) -> tuple[Sequence[history
     if whole:
         said = "Every change since the wallet was made, from its records; they add up exactly."
         return history.merged(whole, polled), said
-    observed = trail.add(history.observed(seen.wallet.address, seen.decisions))
     if observed:
         return (
             history.merged(observed, polled),

@@ -12,7 +12,13 @@ from solward.client import Balance, Stake, TokenBalance, Transaction, Wallet
 from solward.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.pages.wallets import token_name
-from solward_dashboard.pages.wallets_asking import asked_reason, confirmed, copy_button, show_qr
+from solward_dashboard.pages.wallets_asking import (
+    asked_reason,
+    asked_tags,
+    confirmed,
+    copy_button,
+    show_qr,
+)
 from solward_dashboard.words import ago, plain, short, sol, told
 
 _RECENT = 8
@@ -39,7 +45,10 @@ class Head:
                 self._switch = ui.button("Freeze", icon="ac_unit", color=None, on_click=self._turn)
                 self._switch.props('outline dense no-caps data-testid="freeze"')
             self._place = ui.element("div").classes("sw-row")
-            self._tags = ui.element("div").classes("sw-row sw-tags")
+            with ui.element("div").classes("sw-row"):
+                self._tags = ui.element("div").classes("sw-row")
+                edit = ui.button("Edit tags", icon="sell", color=None, on_click=self._tag)
+                edit.props("flat dense no-caps size=sm")
         self._badge.set_visibility(False)
 
     def show(self, wallet: Wallet, *, frozen: bool) -> None:
@@ -59,6 +68,17 @@ class Head:
             with self._tags:
                 for tag in wallet.tags:
                     ui.badge(tag).props("outline").classes("sw-tag")
+
+    async def _tag(self) -> None:
+        wallet = self._wallet()
+        tags = None if wallet is None else await asked_tags(wallet)
+        if wallet is None or tags is None:
+            return
+        try:
+            await api().wallets.tag(wallet.id, tags)
+        except SolwardError as error:
+            ui.notify(str(error), type="negative", multi_line=True)
+        await self._again()
 
     async def _turn(self) -> None:
         wallet = self._wallet()
