@@ -28,11 +28,14 @@ def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
 
     Without DASHBOARD_PASSWORD it is for this machine only.
     """
+    from solward import logs
     from solward.masking import forget_secrets
     from solward.settings import Settings
     from solward_cli.running import refusals
     from solward_server.serve import listen
 
+    # What its libraries tell below that is of sockets that came and went.
+    logs.configure("warning")
     with refusals():
         settings = Settings()
         forget_secrets(Settings)

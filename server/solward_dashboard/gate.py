@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -46,6 +48,15 @@ class Gate:
             await self._app(scope, receive, send)
             return
         send = _protected(scope, send)
+        receive, gone = _noticing(receive)
+        try:
+            await self._pass(scope, receive, send)
+        except RuntimeError:
+            # Starlette's middlewares take an asker who has gone for an answer that is missing.
+            if not gone():
+                raise
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = HTTPConnection(scope)
         host = connection.headers.get("host", "").lower()
         if self._hosts is not None and host not in self._hosts:
@@ -63,6 +74,18 @@ class Gate:
             await RedirectResponse(PATH, 303)(scope, receive, send)
         else:
             await _refuse(scope, receive, send, "Log in first.")
+
+
+def _noticing(receive: Receive) -> tuple[Receive, Callable[[], bool]]:
+    left: list[bool] = []
+
+    async def noticed() -> Message:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            left.append(True)
+        return message
+
+    return noticed, lambda: bool(left)
 
 
 def _protected(scope: Scope, send: Send) -> Send:

@@ -131,3 +131,24 @@ def test_nobody_is_known_by_an_empty_cookie() -> None:
 
     scope = {"type": "http", "headers": [(b"cookie", b"solward_dashboard=")]}
     assert not Login(PASSWORD).knows(HTTPConnection(scope))
+
+
+async def test_an_asker_who_left_is_no_error_and_anything_else_is() -> None:
+    async def fails(_scope: Scope, receive: Receive, _send: Send) -> None:
+        await receive()
+        raise RuntimeError("No response returned.")
+
+    async def asked(message: Message) -> None:
+        async def receive() -> Message:
+            return message
+
+        async def send(_message: Message) -> None:
+            raise AssertionError("nobody is there")
+
+        headers = [(b"host", b"127.0.0.1:3000")]
+        scope = {"type": "http", "path": "/", "method": "GET", "headers": headers}
+        await Gate(fails, options())(scope, receive, send)
+
+    await asked({"type": "http.disconnect"})
+    with pytest.raises(RuntimeError):
+        await asked({"type": "http.request"})
