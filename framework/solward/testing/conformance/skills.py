@@ -16,6 +16,7 @@ from solward.skill import Effects
 from solward.testing.conformance import samples
 from solward.testing.conformance.blocking import HELD_UP_S, Watchdog
 from solward.testing.conformance.dialects import check_dialects
+from solward.testing.conformance.reading import declared_paths, given_paths
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.conformance.together import check_cancellation, check_concurrency
 from solward.testing.conformance.watching import Case, Run, calls_plugin, prepared, tried, watch
@@ -142,11 +143,11 @@ async def _examples(subject: Subject, unsampled: samples.Unsampled | None) -> Fi
 
 
 async def _parameters_used(subject: Subject) -> Finding:
-    declared = list(_paths(subject.skill.spec.parameters))
+    declared = list(declared_paths(subject.skill.spec.parameters))
     if not subject.good:
         return Finding("parameters_used", Outcome.SKIPPED, NO_BASE)
     read = set().union(*(run.read for _, run in subject.good))
-    given = set().union(*(_given(run.params) for _, run in subject.good))
+    given = set().union(*(given_paths(run.params) for _, run in subject.good))
     defaulted = {name for name, schema in declared if "default" in schema}
     unread = [name for name, _ in declared if name not in read]
     dead = [name for name in unread if name in given | defaulted]
@@ -289,21 +290,3 @@ async def _base(subject: Subject) -> tuple[TestWallet, dict[str, Any]] | None:
         if not callable(case):
             return wallet, dict(case)
     return None
-
-
-def _paths(schema: Mapping[str, Any], path: str = "") -> list[tuple[str, Mapping[str, Any]]]:
-    found: list[tuple[str, Mapping[str, Any]]] = []
-    for name, each in schema.get("properties", {}).items():
-        found.append((f"{path}{name}", each))
-        found += _paths(each, f"{path}{name}.")
-    items = schema.get("items")
-    return found + (_paths(items, path) if isinstance(items, Mapping) else [])
-
-
-def _given(value: Any, path: str = "") -> set[str]:
-    if isinstance(value, Mapping):
-        found = {f"{path}{name}" for name in value}
-        return found.union(*(_given(each, f"{path}{name}.") for name, each in value.items()))
-    if isinstance(value, list | tuple):
-        return set().union(*(_given(each, path) for each in value))
-    return set()

@@ -18,6 +18,7 @@ from solward.context import SkillContext
 from solward.errors import SolwardError
 from solward.record import TransactionRecord
 from solward.registry import LoadedSkill, run_skill
+from solward.testing.conformance.reading import Reading
 from solward.testing.stand import TestWallet
 from solward.transactions.request import Actor
 
@@ -147,67 +148,6 @@ async def start(skill: LoadedSkill, run: Run, *, gate: Gate | None = None) -> st
 def calls_plugin(code: CodeType) -> bool:
     """Whether a frame of this code is where `start` hands over to the plugin."""
     return code.co_qualname == "start.<locals>.call" and code.co_filename == __file__
-
-
-class Reading(dict[str, Any]):
-    """Parameters that note which of them are looked at, nested ones as `outer.inner`."""
-
-    def __init__(self, values: Mapping[str, Any], read: set[str], path: str = "") -> None:
-        super().__init__(
-            {name: _reading(value, read, f"{path}{name}") for name, value in values.items()}
-        )
-        self._read = read
-        self._path = path
-
-    def _note(self, *names: object) -> None:
-        self._read.update(f"{self._path}{name}" for name in names)
-
-    def __getitem__(self, name: str) -> Any:
-        self._note(name)
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """See `dict.get`."""
-        self._note(name)
-        return super().get(name, default)
-
-    def pop(self, name: str, *default: Any) -> Any:
-        """See `dict.pop`."""
-        self._note(name)
-        return super().pop(name, *default)
-
-    def __contains__(self, name: object) -> bool:
-        self._note(name)
-        return super().__contains__(name)
-
-    def __iter__(self) -> Iterator[str]:
-        self._note(*super().keys())
-        return super().__iter__()
-
-    def keys(self) -> Any:
-        """See `dict.keys`; whoever takes all names is taken to use them."""
-        self._note(*super().keys())
-        return super().keys()
-
-    def items(self) -> Any:
-        """See `dict.items`."""
-        self._note(*super().keys())
-        return super().items()
-
-    def values(self) -> Any:
-        """See `dict.values`."""
-        self._note(*super().keys())
-        return super().values()
-
-    def copy(self) -> dict[str, Any]:
-        """A copy that watches on."""
-        return Reading(dict(super().items()), self._read, self._path)
-
-
-def _reading(value: Any, read: set[str], path: str) -> Any:
-    if isinstance(value, Mapping):
-        return Reading(value, read, f"{path}.")
-    return [_reading(each, read, path) for each in value] if isinstance(value, list) else value
 
 
 class _Watched(SkillContext):
