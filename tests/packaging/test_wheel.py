@@ -8,7 +8,14 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"solward", "solward_plugins", "solward_server", "solward_mcp", "solward_cli"}
+PACKAGES = {
+    "solward",
+    "solward_plugins",
+    "solward_server",
+    "solward_mcp",
+    "solward_dashboard",
+    "solward_cli",
+}
 
 
 def test_the_wheel_is_whole(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ import pytest
 from tests.e2e.plugin_author.environments import Environment
 from tests.e2e.service_process import Service, funded_wallet
 
+# pip and a service's start, several times over: minutes on a busy machine.
+pytestmark = pytest.mark.timeout(600)
+
 MAINNET = {"SOLANA_NETWORK": "mainnet-beta", "SOLANA_RPC_URL": "http://127.0.0.1:1"}
 
 
@@ -76,7 +79,6 @@ def test_on_mainnet_plugins_must_be_named(
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.timeout(300)
 def test_a_plugin_comes_and_goes_with_a_restart_and_its_agents_say_so(
     projects: Path, environment: Environment, services: Callable[..., Service]
 ) -> None:
