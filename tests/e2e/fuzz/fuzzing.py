@@ -42,7 +42,7 @@ def rich_service(home: Path) -> Iterator[tuple[Service, dict[str, Any]]]:
     """A service whose limits let much succeed, with the rule-based provider, and its facts."""
     service = Service(home, **RICH)
     # Only the demo has a provider that thinks without a vendor.
-    service.starting = ("up", "--demo", "--no-rpc")
+    service.starting = ("up", "--demo", "--no-rpc", "--no-dashboard")
     service.start()
     try:
         yield service, _facts(service)
