@@ -30,8 +30,9 @@ SHOWN = 12
 def page() -> None:
     """Built once a visitor; what changes is changed in place."""
     with frame("/agents") as freshness:
-        place = ui.element("div")
-        chat = Chat()
+        # Dialogs stand here, so that they outlive the card that opened them.
+        with ui.element("div").classes("hidden") as place:
+            chat = Chat()
         seen: list[Agents] = []
 
         async def again() -> None:

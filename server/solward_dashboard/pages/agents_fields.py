@@ -25,7 +25,6 @@ STRATEGY: Mapping[str, Any] = {
     "properties": {
         "strategy": {
             "type": "string",
-            "description": "What it is to do, in your own words.",
             "minLength": 1,
             "maxLength": 20_000,
         },
@@ -79,9 +78,10 @@ BUDGET: Mapping[str, Any] = {
     },
 }
 _RULES = (
-    "This provider is no language model: the strategy is rules, one a line, and the first that"
+    "This provider is no language model: its strategy is rules, one a line, and the first that"
     " matches is taken. For example: when balance.SOL < 0.5 do airdrop amount=1"
 )
+_MODEL = "The strategy tells the model what to do, in your own words."
 
 
 def provider_choices(providers: Mapping[str, Plugin]) -> dict[str, str]:
@@ -107,7 +107,7 @@ def about(provider: Plugin) -> str:
             f"Set {provider.secret_env} and restart the service before an agent of this provider"
             " can be started."
         )
-    return _RULES if provider.name == "rules" else ""
+    return _RULES if provider.name == "rules" else _MODEL if provider.is_llm else ""
 
 
 def milliseconds(seconds: Any) -> int | None:

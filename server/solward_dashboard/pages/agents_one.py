@@ -53,8 +53,8 @@ def page(agent_id: str) -> None:
         ui.link("All agents", "/agents").classes("sw-back")
         missing = ui.label("There is no such agent.").classes("sw-empty")
         missing.set_visibility(False)
-        place = ui.element("div")
-        chat = Chat()
+        with ui.element("div").classes("hidden") as place:
+            chat = Chat()
 
         async def again() -> None:
             await feed.refresh()

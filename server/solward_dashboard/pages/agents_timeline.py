@@ -7,16 +7,17 @@ from typing import Any
 
 from nicegui import ui
 
-from solward import jsontext
 from solward.client import Decision
 from solward.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.pages.agents_answer import action_text, usage_text
-from solward_dashboard.words import ago, plain
+from solward_dashboard.words import ago, plain, short, told
 
 NEWEST = 20
 _OLDER = 50
 _CUT = 240
+_LONG_DETAIL = 30
+_WRAPPED_SOL = "So11111111111111111111111111111111111111112"
 
 
 class Timeline:
@@ -113,13 +114,20 @@ def observation_text(seen: Mapping[str, Any]) -> str:
         f"{plain(seen['solBalance'])} SOL",
     ]
     for each in seen["tokenBalances"]:
-        lines.append(f"{plain(each['uiBalance'])} {each.get('symbol') or each['mint']}")
+        named = "wSOL" if each["mint"] == _WRAPPED_SOL else each.get("symbol") or each["mint"]
+        lines.append(f"{plain(each['uiBalance'])} {named}")
     if seen["recentTransactions"]:
         lines.append("Last transactions:")
     for each in seen["recentTransactions"]:
-        details = jsontext.dumps(each.get("details", {}))
-        lines.append(f"  {each['type'].replace('_', ' ')} {each['status']} {_cut(details)}")
+        said = [f"{name} {_detail(value)}" for name, value in each.get("details", {}).items()]
+        kind = each["type"].replace("_", " ")
+        lines.append(f"- {kind} {each['status']}: {_cut(', '.join(said))}")
     return "\n".join(lines)
+
+
+def _detail(value: Any) -> str:
+    text = told(value)
+    return short(text) if len(text) > _LONG_DETAIL else text
 
 
 def _fact(name: str, text: str, *, mono: bool = False) -> None:

@@ -1,0 +1,132 @@
+"""What makes an agent: as it is asked for, and as the API takes it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from solward.client import Agent, Plugin
+from solward_dashboard.pages import agents_fields as fields
+
+
+def provider(name: str, **more: Any) -> Plugin:
+    return Plugin.of(
+        {"kind": "provider", "name": name, "distribution": "solward", "version": "1"} | more
+    )
+
+
+OPENAI = provider("openai", secretEnv="OPENAI_API_KEY", configured=False)
+GROK = provider("grok", secretEnv="XAI_API_KEY", configured=True)
+RULES = provider("rules", isLlm=False)
+
+VALUES = {
+    "name": "saver",
+    "strategy": "save",
+    "milliseconds": 5_000,
+    "provider": "openai",
+    "model": "gpt-5.2",
+    "options": {"temperature": Decimal("0.2")},
+    "budget": {"maxTokensPerDay": 1_000},
+    "guardrails": {
+        "maxSolPerTransaction": Decimal("0.5"),
+        "maxTransactionsPerMinute": 2,
+        "dailySpendingLimitSol": 3,
+    },
+}
+
+
+def test_a_provider_without_its_key_is_offered_and_says_what_is_missing() -> None:
+    offered = fields.provider_choices({each.name: each for each in (OPENAI, GROK, RULES)})
+    assert offered == {
+        "openai": "openai (no key set)",
+        "grok": "grok",
+        "rules": "rules (not a language model)",
+    }
+    assert fields.about(OPENAI).startswith("Set OPENAI_API_KEY")
+    assert "first that matches" in fields.about(RULES)
+    assert "your own words" in fields.about(GROK)
+
+
+@pytest.mark.parametrize(
+    ("installed", "first"),
+    [
+        ((OPENAI, RULES, GROK), "grok"),
+        ((OPENAI, RULES), "rules"),
+        ((OPENAI,), "openai"),
+        ((), None),
+    ],
+)
+def test_what_can_be_started_is_offered_first(
+    installed: tuple[Plugin, ...], first: str | None
+) -> None:
+    assert fields.first_choice({each.name: each for each in installed}) == first
+
+
+@pytest.mark.parametrize(
+    ("seconds", "milliseconds"),
+    [(60, 60_000), (Decimal("1.5"), 1_500), (Decimal("1.001"), 1_001), (Decimal("1.0001"), None)],
+)
+def test_seconds_are_whole_milliseconds(seconds: Any, milliseconds: int | None) -> None:
+    assert fields.milliseconds(seconds) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "seconds"), [(5_000, "5"), (1_500, "1.5"), (1_001, "1.001"), (10_000, "10")]
+)
+def test_an_interval_comes_back_as_it_was_typed(milliseconds: int, seconds: str) -> None:
+    agent = Agent.of(
+        {
+            "id": "a1",
+            "name": "saver",
+            "walletId": "w1",
+            "status": "idle",
+            "llmProvider": "rules",
+            "llmModel": "rules",
+            "strategy": "always do wait",
+            "loopIntervalMs": milliseconds,
+            "guardrails": {},
+            "createdAt": "2026-11-21T10:00:00.000Z",
+        }
+    )
+    assert fields.known(agent) == {"strategy": "always do wait", "seconds": seconds}
+    assert fields.milliseconds(Decimal(seconds)) == milliseconds
+
+
+def test_guardrails_begin_with_what_the_service_allows() -> None:
+    limits = {
+        "maxSolPerTransaction": {"limit": Decimal("0.7")},
+        "maxTransactionsPerMinute": {"limit": 9, "used": 1, "left": 8},
+        "dailySpendingLimitSol": {"limit": None},
+    }
+    assert fields.limits_now(limits) == {
+        "maxSolPerTransaction": Decimal("0.7"),
+        "maxTransactionsPerMinute": 9,
+        "dailySpendingLimitSol": 10,
+    }
+
+
+def test_a_new_agent_is_sent_with_all_that_was_filled_in() -> None:
+    assert fields.created(VALUES, None) == {
+        "name": "saver",
+        "wallet_id": None,
+        "strategy": "save",
+        "llm_provider": "openai",
+        "llm_model": "gpt-5.2",
+        "llm_options": {"temperature": Decimal("0.2")},
+        "llm_budget": {"maxTokensPerDay": 1_000},
+        "loop_interval_ms": 5_000,
+        "max_sol_per_transaction": Decimal("0.5"),
+        "max_transactions_per_minute": 2,
+        "daily_spending_limit_sol": 3,
+    }
+    assert fields.created(VALUES, "w1")["wallet_id"] == "w1"
+
+
+def test_a_limit_that_was_emptied_is_taken_away() -> None:
+    assert fields.changed(VALUES)["llm_budget"] == {
+        "maxTokensPerCycle": None,
+        "maxTokensPerDay": 1_000,
+        "maxUsdPerDay": None,
+    }
