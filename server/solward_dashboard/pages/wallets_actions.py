@@ -11,6 +11,7 @@ from nicegui import ui
 
 from solward.client import ClientError, Skill, Transaction, Wallet
 from solward.errors import SolwardError
+from solward.jsontext import dumps
 from solward_dashboard.api import api
 from solward_dashboard.forms import FormError, schema_form
 from solward_dashboard.pages.wallets_asking import confirmed
@@ -171,7 +172,7 @@ class ActionPanel:
             f"{self._action.verb} {self._action.name} on {wallet.name}?"
             if self._action.verb == "Run"
             else f"{self._action.verb} from {wallet.name}?",
-            [f"{name}: {told(value)}" for name, value in values.items()],
+            [f"{name}: {_said(value)}" for name, value in values.items()],
             self._action.verb,
         ):
             return
@@ -238,6 +239,10 @@ class SkillChooser:
         if skill is not None:
             with self._place:
                 ActionPanel(of_skill(skill), self._wallet, self._done)
+
+
+def _said(value: Any) -> str:
+    return dumps(value) if isinstance(value, list | dict) else told(value)
 
 
 def _ended(record: Transaction) -> str:

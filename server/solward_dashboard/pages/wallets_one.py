@@ -109,7 +109,7 @@ def page(wallet_id: str) -> None:
                 chart = ui.echart({}).classes("sw-chart")
                 chart.props('role=img aria-label="SOL balance over time" data-testid="chart"')
                 what = ui.label().classes("sw-dim")
-            with ui.element("div").classes("sw-wide"):
+            with ui.element("div").classes("sw-wide sw-top"):
                 stakes = Stakes(wallet, again)
                 recent = Recent()
         content.set_visibility(False)

@@ -43,7 +43,7 @@ class Head:
                 self._badge = ui.badge("frozen", color="blue-8")
                 ui.space()
                 self._switch = ui.button("Freeze", icon="ac_unit", color=None, on_click=self._turn)
-                self._switch.props('outline dense no-caps data-testid="freeze"')
+                self._switch.props('outline no-caps padding="4px 12px" data-testid="freeze"')
             self._place = ui.element("div").classes("sw-row")
             with ui.element("div").classes("sw-row"):
                 self._tags = ui.element("div").classes("sw-row")
@@ -224,7 +224,7 @@ class Stakes:
                 stake.state
             )
             if verb is not None:
-                button = ui.button(verb, color=None).props("outline dense no-caps")
+                button = ui.button(verb, color=None).props('outline no-caps padding="2px 10px"')
                 button.props["aria-label"] = f"{verb} {short(stake.address)}"
                 button.on_click(lambda: self._do(stake, verb, button))
 
