@@ -18,7 +18,7 @@ from typing import Any
 from solward.client import Decision, Transaction
 
 _KEPT = 2_000
-_WALLETS = 500
+_WALLETS = 50
 _LINE = "#0d9488"
 # Readable on light and on dark.
 _INK = "#7d8694"

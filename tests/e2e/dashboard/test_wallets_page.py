@@ -317,6 +317,8 @@ def test_a_wallet_that_is_not_there_is_said_to_be_missing(browser: Browser) -> N
     browser.wait_for("There is no such wallet.")
 
 
+# The client asks for half a minute before it gives up.
+@pytest.mark.timeout(240)
 def test_a_payment_whose_answer_was_lost_is_paid_once(
     shown: Browser, api: httpx.Client, wallet: str, service: Service
 ) -> None:
