@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nicegui import events, ui
+from nicegui import ui
 
 from solward.client import ClientError, Transaction, Wallet
 from solward.ledger.token_list import token_list
@@ -69,6 +69,8 @@ class Table:
         self._network = ""
         self._filter = Filter()
         self._ended = False
+        # Where older ones begin, in the service's own order.
+        self._oldest = ""
         with ui.element("div").classes("sw-row sw-filters"):
             self._wallet = _select("Wallet", {"": "All wallets"})
             kinds = {"": "All types"} | {each: each.replace("_", " ") for each in _TYPES}
@@ -98,7 +100,7 @@ class Table:
             auto_size_columns=False,
         )
         self._grid.classes("sw-table").props('data-testid="transactions"')
-        self._grid.on("rowSelected", self._selected)
+        self._grid.on("selectionChanged", self._selected, [])
         with ui.element("div").classes("sw-row"):
             self._count = ui.label().classes("sw-dim").props('data-testid="count" role=status')
             ui.space()
@@ -131,6 +133,7 @@ class Table:
         self._known |= {each.id: each for each in (*new, *other)}
         if first:
             self._ended = len(answer.records) < LIMIT
+            self._oldest = answer.records[-1].id if answer.records else ""
             self._rows_anew()
         elif new or other:
             self._apply(new, other)
@@ -166,18 +169,16 @@ class Table:
         self._tell()
 
     async def _load_older(self) -> None:
-        if not self._known:
-            return
-        oldest = min(self._known.values(), key=lambda each: (each.timestamp, each.id))
         self._older.disable()
         try:
-            older = await api().transactions.list(limit=MORE, before=oldest.id)
+            older = await api().transactions.list(limit=MORE, before=self._oldest)
         except ClientError as error:
             ui.notify(str(error), type="negative", multi_line=True)
             return
         finally:
             self._older.enable()
         self._ended = len(older) < MORE
+        self._oldest = older[-1].id if older else self._oldest
         new, _ = changed(self._known, older)
         self._known |= {each.id: each for each in new}
         self._apply(new, [])
@@ -197,10 +198,11 @@ class Table:
         else:
             self._empty.set_text("No transaction yet. Airdrop some SOL on the Wallets page.")
 
-    async def _selected(self, event: events.GenericEventArguments) -> None:
-        given = event.args
-        record = self._known.get(str((given.get("data") or {}).get("id")))
-        if record is None or not given.get("selected"):
+    async def _selected(self) -> None:
+        # Chosen by a click, or by the space bar.
+        chosen = await self._grid.get_selected_row()
+        record = self._known.get(str((chosen or {}).get("id")))
+        if record is None:
             return
         await show_one(record, self._wallets.get(record.wallet_id, record.wallet_id), self._network)
         self._grid.run_grid_method("deselectAll")

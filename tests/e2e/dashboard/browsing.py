@@ -193,7 +193,9 @@ class Browser:
 
     def choose(self, label: str, option: str, *, within: str = "body") -> None:
         """Pick an option of a select."""
-        self.one(f"{within} [aria-label={json.dumps(label)}]").click()
+        # What has the label is an input of no size; a person presses the field around it.
+        css = f"{within} .q-field:has([aria-label={json.dumps(label)}]) .q-field__control"
+        self.one(css).click()
         self.click(option, within=".q-menu")
 
     def errors(self) -> list[str]:
