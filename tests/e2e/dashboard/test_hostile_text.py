@@ -49,16 +49,17 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def crew(api: httpx.Client) -> dict[str, str]:
     """A hostile wallet, token, key and agents, which have decided."""
-    wallet = funded_wallet(api, f"wallet {EVIL}"[:100], 4)
+    assert api.post("/wallets", json={"name": "plain"}).status_code == 200
+    wallet = funded_wallet(api, f"wallet {EVIL_NAME}", 4)
     token = {"name": EVIL_NAME, "symbol": EVIL_SYMBOL}
     launched = api.post(f"/wallets/{wallet}/launch-token", json=token)
     assert launched.status_code == 200, launched.text
     api.post(f"/wallets/{wallet}/transfer", json={"to": EVIL, "amount": 1})
-    api.post("/keys", json={"name": f"key {EVIL}"[:100]})
+    api.post("/keys", json={"name": f"key {EVIL_NAME}"})
     agents = {}
     for provider in ("openai", "anthropic"):
         body = {
-            "name": f"{provider} {EVIL}"[:100],
+            "name": f"{provider} {EVIL_NAME}",
             "walletId": wallet,
             "llmProvider": provider,
             "llmModel": "m",
@@ -79,7 +80,7 @@ def crew(api: httpx.Client) -> dict[str, str]:
 
 def harmless(browser: Browser) -> None:
     """Nothing was run, and nothing of it became an element."""
-    assert browser.script("return window.hacked") is None
+    assert browser.script("return window.hacked ?? null") is None
     assert browser.script("return document.querySelectorAll('img[src=x]').length") == 0
     assert browser.script("return document.querySelectorAll('b').length") == 0
     # A script that the policy stopped would be told here.
@@ -99,11 +100,11 @@ def test_it_is_shown_as_text(browser: Browser, crew: dict[str, str], path: str, 
     browser.size(*(PHONE if size == "phone" else (1280, 900)))
     browser.open(path)
     expected = {
-        "/": "transfer(" if size == "phone" else f"openai {EVIL}"[:60],
-        "/agents": f"openai {EVIL}"[:60],
-        "/wallets": f"wallet {EVIL}"[:60],
-        "/transactions": "token_launch",
-        "/api-keys": f"key {EVIL}"[:60],
+        "/": "transfer(" if size == "phone" else f"openai {EVIL_NAME}",
+        "/agents": f"openai {EVIL_NAME}",
+        "/wallets": f"wallet {EVIL_NAME}",
+        "/transactions": "token launch",
+        "/api-keys": f"key {EVIL_NAME}",
         "/plugins": EVIL[:36],
     }[path]
     browser.wait_for(expected)
@@ -114,8 +115,7 @@ def test_it_is_shown_as_text(browser: Browser, crew: dict[str, str], path: str, 
 def test_a_wallets_own_page_and_its_forms(browser: Browser, crew: dict[str, str]) -> None:
     browser.size(1280, 900)
     browser.open(f"/wallets/{crew['wallet']}")
-    browser.wait_for(f"wallet {EVIL}"[:60])
-    browser.wait_for(EVIL_SYMBOL)
+    browser.wait_for(f"wallet {EVIL_NAME}")
     browser.fill("To", EVIL)
     browser.fill("Amount", "0.1")
     browser.marked("run-transfer").click()
@@ -129,9 +129,9 @@ def test_a_wallets_own_page_and_its_forms(browser: Browser, crew: dict[str, str]
 def test_a_transactions_details(browser: Browser, crew: dict[str, str]) -> None:
     browser.open("/transactions")
     browser.until(
-        lambda: any("token_launch" in each.text for each in browser.all(".ag-row")), "the launch"
+        lambda: any("token launch" in each.text for each in browser.all(".ag-row")), "the launch"
     )
-    row = next(each for each in browser.all(".ag-row") if "token_launch" in each.text)
+    row = next(each for each in browser.all(".ag-row") if "token launch" in each.text)
     row.find_element("css selector", ".ag-cell").click()
     browser.wait_for(EVIL_NAME)
     harmless(browser)
