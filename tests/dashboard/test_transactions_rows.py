@@ -1,0 +1,94 @@
+"""Records as rows of the table."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from solward.client import Transaction
+from solward.ledger.token_list import token_list
+from solward_dashboard.pages.transactions_rows import Filter, amount, changed, explorer, row
+
+TOKENS = token_list("localnet")
+USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
+SOL = "So11111111111111111111111111111111111111112"
+
+
+def record(**given: Any) -> Transaction:
+    fields: dict[str, Any] = {
+        "id": "r1",
+        "wallet_id": "w1",
+        "type": "transfer",
+        "status": "confirmed",
+        "signature": "5" * 88,
+        "agent_id": None,
+        "details": {"amount": Decimal("0.5"), "to": "x"},
+        "guardrails_applied": (),
+        "timestamp": datetime(2026, 11, 21, 12, tzinfo=UTC),
+        "error": None,
+        "raw": {},
+    }
+    return Transaction(**(fields | given))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "0.5 SOL"),
+        ({"type": "swap", "details": {"inputToken": SOL, "inputAmount": 2}}, "2 SOL"),
+        ({"type": "burn", "details": {"mint": USDC, "amount": Decimal("1.5")}}, "1.5 USDC"),
+        ({"type": "burn", "details": {"mint": "A" * 44, "amount": 1}}, "1 AAAA…AAAA"),
+        ({"type": "token_launch", "details": {"symbol": "BEAN", "supply": 1000}}, "1,000 BEAN"),
+        ({"type": "close_account", "details": {"reclaimed": Decimal("0.002")}}, "0.002"),
+        ({"type": "unstake", "details": {}}, ""),
+        ({"type": "other", "details": {"note": "x"}}, ""),
+    ],
+)
+def test_an_amount_has_its_unit(given: dict[str, Any], expected: str) -> None:
+    assert amount(record(**given), TOKENS) == expected
+
+
+def test_a_row_is_flat_text() -> None:
+    made = row(record(details={":evil": {"a": 1}, "amount": 1}), "<b>mine</b>", TOKENS)
+    assert all(isinstance(value, str) and name.isalpha() for name, value in made.items())
+    assert (made["wallet"], made["signature"]) == ("<b>mine</b>", "555555…555555")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "shown"),
+    [
+        (Filter(), True),
+        (Filter(wallet_id="w1", type="transfer", status="confirmed"), True),
+        (Filter(wallet_id="w2"), False),
+        (Filter(type="swap"), False),
+        (Filter(status="blocked"), False),
+        (Filter(text=" PAYROLL "), True),
+        (Filter(text="0.5"), True),
+        (Filter(text="nothing"), False),
+    ],
+)
+def test_a_filter_lets_through_what_fits_all_of_it(chosen: Filter, shown: bool) -> None:
+    assert chosen.lets(record(), "payroll") is shown
+
+
+def test_only_public_networks_have_an_explorer() -> None:
+    signature = "5" * 88
+    address = f"https://explorer.solana.com/tx/{signature}"
+    assert explorer(record(), "localnet") is None
+    assert explorer(record(), "devnet") == f"{address}?cluster=devnet"
+    assert explorer(record(), "mainnet-beta") == address
+    assert explorer(record(signature=None), "devnet") is None
+
+
+def test_what_is_new_is_told_from_what_changed() -> None:
+    known = {"a": record(id="a", raw={"status": "pending"}), "b": record(id="b", raw={"s": 1})}
+    answered = [
+        record(id="c", raw={"s": 2}),
+        record(id="a", raw={"status": "confirmed"}),
+        record(id="b", raw={"s": 1}),
+    ]
+    new, other = changed(known, answered)
+    assert ([each.id for each in new], [each.id for each in other]) == (["c"], ["a"])

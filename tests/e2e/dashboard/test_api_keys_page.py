@@ -1,0 +1,62 @@
+"""The API keys page in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+from tests.e2e.dashboard.browsing import Browser
+from tests.e2e.service_process import Service, funded_wallet
+
+
+def test_a_key_is_shown_once_works_and_is_revoked(
+    browser: Browser, service: Service, api: httpx.Client
+) -> None:
+    browser.open("/api-keys")
+    browser.wait_for("No key yet")
+    browser.click("New key")
+    browser.fill("Name", "shop")
+    browser.marked("create").click()
+    key = browser.marked("key").text
+    assert re.fullmatch(r"sk-[0-9a-f]{32}", key)
+    browser.click("Copy key")
+    browser.click("I have it")
+    browser.wait_gone(key)
+    # Not in the page's source either, once it was shown.
+    browser.until(lambda: key not in browser.driver.page_source, "the key to leave the page")
+    browser.wait_for("never used")
+    with service.client(key) as program:
+        assert program.get("/wallets").status_code == 200
+        browser.open("/api-keys")
+        browser.wait_for("used ")
+        browser.click("Revoke shop")
+        browser.wait_for("Programs that use it are refused from now on")
+        browser.marked("confirm").click()
+        browser.wait_for("No key yet")
+        assert program.get("/wallets").status_code == 401
+    assert browser.errors() == []
+
+
+def test_a_key_can_be_confined_to_one_wallet(
+    browser: Browser, service: Service, api: httpx.Client
+) -> None:
+    wallet = funded_wallet(api, "till", 0)
+    funded_wallet(api, "vault", 0)
+    browser.open("/api-keys")
+    browser.click("New key")
+    browser.fill("Name", "cashier")
+    browser.choose("May use", "till")
+    browser.marked("create").click()
+    key = browser.marked("key").text
+    browser.click("I have it")
+    browser.wait_for("till, made")
+    with service.client(key) as program:
+        assert [each["id"] for each in program.get("/wallets").json()["wallets"]] == [wallet]
+
+
+def test_what_is_missing_is_said_at_its_field(browser: Browser) -> None:
+    browser.open("/api-keys")
+    browser.click("New key")
+    browser.marked("create").click()
+    browser.wait_for("Name is required")
+    browser.click("Cancel")

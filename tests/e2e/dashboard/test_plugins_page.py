@@ -1,0 +1,19 @@
+"""The plugins page in a real browser."""
+
+from __future__ import annotations
+
+from tests.e2e.dashboard.browsing import Browser
+
+
+def test_every_skill_and_provider_is_there_with_what_it_takes(browser: Browser) -> None:
+    browser.open("/plugins")
+    browser.wait_for("Skills (17)")
+    assert "Everything that is installed could be loaded." in browser.text()
+    assert browser.marked("providers").text.count("solward ") == 4
+    transfer = browser.script(
+        "return [...document.querySelectorAll('[data-testid=skills] .sw-list > div')]"
+        ".find(each => each.innerText.startsWith('transfer'))"
+    )
+    transfer.find_element("css selector", ".q-expansion-item .q-item").click()
+    browser.wait_for('"additionalProperties": false')
+    assert browser.errors() == []

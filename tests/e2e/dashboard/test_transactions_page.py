@@ -1,0 +1,177 @@
+"""The transactions page in a real browser."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import insert, select
+from tests.e2e.dashboard.browsing import Browser, Pages
+from tests.e2e.service_process import Service, funded_wallet
+
+from solward.clock import now_ms
+from solward.store.database import Database
+from solward.store.tables import transactions, wallets
+
+MANY = 1_000
+LONG_TASK_MS = 200
+WATCH = """
+window.longTasks = [];
+new PerformanceObserver(list => {
+  for (const each of list.getEntries()) window.longTasks.push(each.duration);
+}).observe({type: "longtask"});
+"""
+
+
+def rows(browser: Browser) -> list[str]:
+    found: list[str] = browser.script(
+        "return [...document.querySelectorAll('.ag-center-cols-container .ag-row')]"
+        ".sort((a, b) => a.getAttribute('row-index') - b.getAttribute('row-index'))"
+        ".map(row => row.innerText)"
+    )
+    return found
+
+
+def first_row(browser: Browser, text: str) -> None:
+    browser.until(lambda: (rows(browser) or [""])[0].find(text) >= 0, f"a first row with {text}")
+
+
+def work_ms(browser: Browser) -> float:
+    """Milliseconds the page's main thread has worked so far, waiting for a processor left out."""
+    metrics = browser.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+    return 1_000 * float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
+
+
+def longest_task_ms(browser: Browser) -> float:
+    """The longest task since the last call, in time that the page had a processor for.
+
+    A task is measured by the clock, which goes on while other processes of the machine have the
+    processor; how much that is, a loop tells that does nothing else.
+    """
+    longest = float(browser.script("return Math.max(0, ...window.longTasks.splice(0))"))
+    before = work_ms(browser)
+    clock = browser.script(
+        "const start = performance.now(); while (performance.now() - start < 300);"
+        "return performance.now() - start"
+    )
+    browser.script("window.longTasks.length = 0")
+    return longest * min(1.0, (work_ms(browser) - before) / clock)
+
+
+def test_what_is_done_and_refused_appears_by_itself(browser: Browser, api: httpx.Client) -> None:
+    browser.open("/transactions")
+    browser.wait_for("No transaction yet")
+    wallet = funded_wallet(api, "payroll", 2)
+    to = api.get(f"/wallets/{funded_wallet(api, 'shop', 0)}").json()["publicKey"]
+    first_row(browser, "airdrop")
+    api.post(f"/wallets/{wallet}/transfer", json={"to": to, "amount": 0.25})
+    first_row(browser, "0.25 SOL")
+    assert api.post(f"/wallets/{wallet}/transfer", json={"to": to, "amount": 5}).status_code == 500
+    first_row(browser, "blocked")
+    assert "5 SOL is more than the 2 SOL allowed" in rows(browser)[0]
+    browser.wait_for("3 transactions")
+    assert browser.errors() == []
+
+
+def test_a_filter_shows_what_fits_and_says_when_nothing_does(browser: Browser) -> None:
+    browser.open("/transactions")
+    browser.wait_for("3 transactions")
+    browser.choose("Status", "blocked")
+    browser.wait_for("1 of 3 transactions")
+    assert len(rows(browser)) == 1
+    browser.choose("Type", "swap")
+    browser.wait_for("Nothing fits this filter")
+    browser.choose("Type", "All types")
+    browser.choose("Status", "Any status")
+    browser.fill("Search", "payroll")
+    browser.wait_for("3 transactions")
+
+
+def test_one_of_them_tells_everything(browser: Browser, api: httpx.Client) -> None:
+    browser.open("/transactions")
+    browser.wait_for("3 transactions")
+    [blocked, sent, _] = api.get("/transactions").json()["transactions"]
+    browser.one(f'.ag-row[row-id="{blocked["id"]}"]').click()
+    browser.wait_for("max_per_tx refused")
+    browser.wait_for(blocked["error"])
+    browser.click("Close")
+    browser.wait_gone("max_per_tx refused")
+    browser.one(f'.ag-row[row-id="{sent["id"]}"]').click()
+    assert browser.marked("signature").text == sent["signature"]
+    # Nobody else can look up what is on this machine's own ledger.
+    assert "explorer" not in browser.text()
+    browser.click("Copy signature")
+    browser.wait_for("Signature copied")
+    browser.click("Close")
+
+
+@pytest.fixture
+def long_history(tmp_path: Path) -> Iterator[Service]:
+    """A service whose one wallet has a thousand records."""
+    service = Service(tmp_path / "s" / "home")
+    service.home.parent.mkdir()
+    service.start()
+    with service.client() as api:
+        funded_wallet(api, "busy", 0)
+    service.stop()
+    asyncio.run(fill(service.home))
+    yield service.start()
+    service.stop(signal.SIGKILL)
+
+
+async def fill(home: Path) -> None:
+    database = await Database.open(None, home)
+    now = now_ms()
+    try:
+        async with database.write() as connection:
+            wallet_id = (await connection.execute(select(wallets.c.id))).scalar_one()
+            await connection.execute(
+                insert(transactions),
+                [
+                    {
+                        "id": f"{number:032x}",
+                        "wallet_id": wallet_id,
+                        "principal": "admin",
+                        "type": "transfer",
+                        "status": "confirmed",
+                        "signature": f"{number:088x}",
+                        "details": json.dumps({"to": "b" * 44, "amount": 0.001}),
+                        "guardrails_applied": ["max_per_tx"],
+                        "held_lamports": 0,
+                        "created_ms": now - 1_000 * (MANY - number),
+                    }
+                    for number in range(MANY)
+                ],
+            )
+    finally:
+        await database.close()
+
+
+def test_a_thousand_are_listed_without_the_page_standing_still(
+    long_history: Service, tmp_path: Path
+) -> None:
+    pages = Pages(f"http://127.0.0.1:{long_history.port}", tmp_path / "pages").start()
+    browser = Browser(pages.url)
+    try:
+        browser.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+        browser.open("/transactions")
+        browser.wait_for("50 transactions")
+        longest_ms = []
+        browser.script(WATCH)
+        for loaded in (300, 550, 800, MANY):
+            browser.click("Load older")
+            browser.wait_for(f"{loaded:,} transactions")
+            longest_ms.append(longest_task_ms(browser))
+        browser.script("document.querySelector('.ag-body-viewport').scrollTop = 20000")
+        browser.until(lambda: rows(browser), "rows")
+        longest_ms.append(longest_task_ms(browser))
+        assert max(longest_ms) < LONG_TASK_MS, f"longest task of each step: {longest_ms}"
+        assert len(rows(browser)) < 100
+    finally:
+        browser.quit()
+        pages.stop(signal.SIGKILL)
