@@ -44,7 +44,6 @@ async def create(
 
     Without --wallet it gets a new wallet, and --max-sol must be given.
     """
-    from solward.settings import Settings
     from solward_cli.agent import agent_shown
 
     if strategy_file is not None:
@@ -56,13 +55,12 @@ async def create(
     if wallet is None and max_sol is None:
         raise click.UsageError("Give --wallet, or --max-sol for an agent with a wallet of its own.")
     wallet_id = None if wallet is None else (await call.wallet(wallet)).id
-    settings = Settings()
     made = await call.client.agents.create(
         name=name,
         strategy=strategy,
         wallet_id=wallet_id,
-        llm_provider=provider or settings.default_llm_provider,
-        llm_model=model or settings.default_llm_model,
+        llm_provider=provider or call.settings.default_llm_provider,
+        llm_model=model or call.settings.default_llm_model,
         loop_interval_ms=interval_ms,
         max_sol_per_transaction=max_sol,
         max_transactions_per_minute=max_per_minute,

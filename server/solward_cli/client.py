@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from solward.client import Agent, Event, SolwardClient, Wallet
+    from solward.settings import Settings
     from solward_cli.answers import Answers
 
 EXIT_FAILED = 1
@@ -34,11 +35,13 @@ class Call:
     """One command's call of the service.
 
     Attributes:
+        settings: the command's own, not the service's.
         as_json: whether JSON goes to standard output, and nothing else.
         exit_code: what the command ends with once its answer is shown.
     """
 
     client: SolwardClient
+    settings: Settings
     as_json: bool
     _answers: Answers
     exit_code: int = 0
@@ -111,7 +114,7 @@ def service_call(function: Command) -> Callable[..., None]:
             address = settings.client_url if url is None else url
         forget_secrets(Settings)
         try:
-            code = asyncio.run(_run(function, address, settings.client_token, as_json, parameters))
+            code = asyncio.run(_run(function, address, settings, as_json, parameters))
         except SolwardError as error:
             fail(_explained(error))
         except KeyboardInterrupt:
@@ -184,15 +187,15 @@ limit_option = click.option(
 
 
 async def _run(
-    function: Command, url: str, token: str, as_json: bool, parameters: Mapping[str, Any]
+    function: Command, url: str, settings: Settings, as_json: bool, parameters: Mapping[str, Any]
 ) -> int:
     from solward.client import SolwardClient
     from solward_cli.answers import Answers
     from solward_cli.shown import show
 
     answers = Answers()
-    async with SolwardClient(url, token, transport=answers) as client:
-        call = Call(client, as_json, answers)
+    async with SolwardClient(url, settings.client_token, transport=answers) as client:
+        call = Call(client, settings, as_json, answers)
         what = await function(call, **parameters)
     if what is not None:
         if as_json:

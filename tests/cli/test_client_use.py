@@ -318,7 +318,13 @@ def test_a_strategy_comes_from_a_file_and_defaults_from_the_settings(
     file = tmp_path / "strategy.txt"
     file.write_text("always do wait\n")
     command = ("agent", "create", "filed", "--max-sol", "1", "--strategy-file", str(file))
-    defaults = {"DEFAULT_LLM_PROVIDER": "rules", "DEFAULT_LLM_MODEL": "rules"}
+    defaults = {
+        "DEFAULT_LLM_PROVIDER": "rules",
+        "DEFAULT_LLM_MODEL": "rules",
+        # A secret, and what is wrong without it.
+        "SOLANA_RPC_URL": "http://127.0.0.1:1",
+        "SOLANA_NETWORK": "mainnet-beta",
+    }
     assert "always do wait" in live.run(*command, **defaults)
     for wrong in (
         ("agent", "create", "x", "--max-sol", "1"),
