@@ -77,7 +77,9 @@ class _Entry:
         self._decision = decision
         self._built = False
         with ui.element("div").props("role=listitem") as self.row:
-            self._expansion = ui.expansion(on_value_change=self._build).classes("sw-decision")
+            self._expansion = ui.expansion(
+                f"Cycle {decision.cycle:,}", on_value_change=self._build
+            ).classes("sw-decision")
             self._expansion.props["data-testid"] = f"decision-{decision.cycle}"
             with self._expansion.add_slot("header"), ui.element("div").classes("sw-grow"):
                 with ui.element("div").classes("sw-row sw-nowrap"):
