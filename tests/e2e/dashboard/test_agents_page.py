@@ -1,0 +1,333 @@
+"""The agents' pages in a real browser, before agents whose models are scripted."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pytest
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from tests.e2e.dashboard.browsing import DESKTOP, PHONE, Browser
+from tests.e2e.service_process import Service, funded_wallet
+from tests.vendors.process import vendor_process
+
+from solward.jsontext import loads
+
+SAID = "All is well; nothing to do."
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Openai waits and talks, anthropic talks slowly, grok fails, gemini has no key."""
+    with vendor_process() as vendor:
+        service = Service(
+            tmp_path_factory.mktemp("service") / "home",
+            OPENAI_API_KEY="k",
+            ANTHROPIC_API_KEY="k~drip",
+            XAI_API_KEY="k~400",
+            **{name: url for name, url in vendor.base_urls.items() if name != "GEMINI_API_BASE"},
+        ).start()
+        yield service
+        service.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def wide(browser: Browser) -> Browser:
+    """The browser at a desktop's size."""
+    browser.size(*DESKTOP)
+    return browser
+
+
+def _agents(api: httpx.Client) -> dict[str, Any]:
+    return {each["name"]: each for each in loads(api.get("/agents").content)["agents"]}
+
+
+def _made(api: httpx.Client, name: str, provider: str = "openai", **fields: Any) -> str:
+    """An agent of the test's own, which runs unless its provider cannot."""
+    body = {
+        "name": name,
+        "llmProvider": provider,
+        "llmModel": "m",
+        "strategy": "be calm",
+        "loopIntervalMs": 1000,
+        "maxSolPerTransaction": 1,
+    }
+    made = api.post("/agents", json=body | fields)
+    assert made.status_code == 200, made.text
+    agent = str(made.json()["id"])
+    if provider != "gemini":
+        assert api.post(f"/agents/{agent}/start").status_code == 200
+    return agent
+
+
+def _card(browser: Browser, name: str) -> WebElement:
+    return browser.marked(f"agent-{name}")
+
+
+def _in(name: str) -> str:
+    return f'[data-testid="agent-{name}"]'
+
+
+def _shows(browser: Browser, name: str, text: str) -> None:
+    browser.until(lambda: text in _card(browser, name).text, f"{text!r} on the card of {name}", 40)
+
+
+def test_the_first_agent_is_made_and_started_on_an_empty_page(
+    wide: Browser, api: httpx.Client
+) -> None:
+    wide.open("/agents")
+    wide.wait_for("No agent yet. Make one")
+    wide.click("New agent")
+    wide.wait_for("Guardrails")
+    wide.marked("create").click()
+    wide.wait_for("is required")
+    assert _agents(api) == {}
+    wide.fill("Name", "first")
+    wide.choose("Provider", "openai")
+    wide.fill("Model", "m-1")
+    wide.fill("Strategy", "be calm")
+    wide.fill("Seconds between cycles", "1.5")
+    wide.fill("Most SOL in a transaction", "0.000000001")
+    wide.click('Expand "What the model is asked with"')
+    wide.fill("Temperature (optional)", "3")
+    wide.click('Expand "What the model may cost"')
+    wide.fill("Most tokens in a day (optional)", "1000000")
+    wide.marked("create").click()
+    wide.wait_for("must be at most 2 (got 3)")
+    wide.fill("Temperature (optional)", "0.25")
+    wide.marked("create").click()
+    wide.wait_for("first is made and runs")
+    _shows(wide, "first", "running")
+    _shows(wide, "first", "Waited")
+    _shows(wide, "first", "of 1,000,000")
+    _shows(wide, "first", "0 of 10 SOL")
+    made = _agents(api)["first"]
+    assert made["llmOptions"]["temperature"] == Decimal("0.25")
+    assert made["llmBudget"] == {"maxTokensPerDay": 1_000_000}
+    assert made["loopIntervalMs"] == 1500
+    assert made["guardrails"]["maxSolPerTransaction"] == Decimal("0.000000001")
+    assert api.get(f"/wallets/{made['walletId']}").json()["name"] == "first-wallet"
+    assert wide.errors() == []
+
+
+def test_an_agent_is_given_a_wallet_that_is_there(wide: Browser, api: httpx.Client) -> None:
+    wallet = funded_wallet(api, "savings", 0)
+    wide.open("/agents")
+    wide.click("New agent")
+    wide.fill("Name", "tenant")
+    wide.choose("Wallet", "savings")
+    wide.fill("Strategy", "be calm")
+    wide.marked("start-at-once").click()
+    wide.marked("create").click()
+    _shows(wide, "tenant", "idle")
+    assert _agents(api)["tenant"]["walletId"] == wallet
+    wide.click("savings", within=_in("tenant"))
+    wide.until(lambda: wide.driver.current_url.endswith(wallet), "the wallet's page")
+
+
+def test_what_the_service_refuses_is_told_in_the_dialog(wide: Browser, api: httpx.Client) -> None:
+    wide.open("/agents")
+    wide.click("New agent")
+    wide.fill("Name", "zero\u200bwidth")
+    wide.fill("Strategy", "be calm")
+    wide.marked("create").click()
+    wide.wait_for("name must have printable characters only")
+    wide.fill("Name", "cancelled")
+    wide.click("Cancel")
+    wide.wait_gone("Guardrails")
+    assert "cancelled" not in _agents(api)
+
+
+def test_a_provider_without_its_key_says_which_variable_is_missing(
+    wide: Browser, api: httpx.Client
+) -> None:
+    wide.open("/agents")
+    wide.click("New agent")
+    wide.choose("Provider", "gemini (no key set)")
+    wide.wait_for("Set GEMINI_API_KEY and restart the service")
+    wide.click("Cancel")
+    _made(api, "keyless", "gemini")
+    wide.open("/agents")
+    _shows(wide, "keyless", "idle")
+    wide.click("Start keyless")
+    wide.wait_for("Set GEMINI_API_KEY to start an agent of the provider 'gemini'")
+    assert _agents(api)["keyless"]["status"] == "idle"
+
+
+def test_an_agent_is_paused_started_and_stopped(wide: Browser, api: httpx.Client) -> None:
+    _made(api, "switched")
+    wide.open("/agents")
+    _shows(wide, "switched", "running")
+    for verb, status in (
+        ("Pause", "paused"),
+        ("Start", "running"),
+        ("Stop", "stopped"),
+        ("Start", "running"),
+    ):
+        wide.click(f"{verb} switched")
+        _shows(wide, "switched", status)
+        assert _agents(api)["switched"]["status"] == status
+    labels = [each.get_attribute("aria-label") for each in wide.all(f"{_in('switched')} button")]
+    assert "Start switched" not in labels
+
+
+def test_an_agent_is_deleted_only_when_confirmed(wide: Browser, api: httpx.Client) -> None:
+    _made(api, "doomed")
+    wide.open("/agents")
+    _shows(wide, "doomed", "running")
+    wide.click("Delete doomed")
+    wide.wait_for("Its decisions and its memory go")
+    wide.click("Cancel")
+    wide.wait_gone("Its decisions and its memory go")
+    assert "doomed" in _agents(api)
+    wide.click("Delete doomed")
+    wide.marked("confirm").click()
+    wide.until(lambda: not wide.all(_in("doomed")), "its card to go")
+    assert "doomed" not in _agents(api)
+    assert wide.errors() == []
+
+
+def test_an_agent_that_fails_says_why(wide: Browser, api: httpx.Client) -> None:
+    _made(api, "failing", "grok")
+    wide.open("/agents")
+    _shows(wide, "failing", "error")
+    reason = str(_agents(api)["failing"]["error"])
+    _shows(wide, "failing", reason[:40])
+
+
+def test_a_chat_stays_while_the_page_is_open(wide: Browser, api: httpx.Client) -> None:
+    _made(api, "talker")
+    wide.open("/agents")
+    _shows(wide, "talker", "running")
+    wide.click("Chat with talker")
+    wide.fill("Message", "how <b>are</b> you?")
+    field = wide.one('input[aria-label="Message"]')
+    field.send_keys(Keys.ENTER)
+    wide.wait_for(SAID)
+    assert wide.marked("said").text == "how <b>are</b> you?"
+    wide.click("Close")
+    wide.wait_gone(SAID)
+    wide.click("Chat with talker")
+    wide.wait_for(SAID)
+    api.post(f"/agents/{_agents(api)['talker']['id']}/stop")
+    wide.wait_for("It is not running. Start it to write with it.")
+    assert not next(each for each in wide.all("button") if each.text == "SEND").is_enabled()
+
+
+def test_an_answer_comes_piece_by_piece_and_is_stopped(wide: Browser, api: httpx.Client) -> None:
+    _made(api, "slow", "anthropic", loopIntervalMs=60_000)
+    wide.open("/agents")
+    _shows(wide, "slow", "running")
+    wide.click("Chat with slow")
+    wide.fill("Message", "tell me")
+    wide.click("Send")
+
+    def partial() -> bool:
+        said = wide.marked("answer").text
+        return said != "…" and SAID.startswith(said) and said != SAID
+
+    wide.until(partial, "a part of the answer")
+    wide.click("Stop the answer")
+    wide.wait_for("(stopped)")
+    assert SAID not in wide.marked("answer").text
+    wide.fill("Message", "and now all of it")
+    wide.click("Send")
+    wide.wait_for(SAID, 60)
+
+
+def test_decisions_are_opened_and_stay_open_while_others_come(
+    wide: Browser, api: httpx.Client
+) -> None:
+    agent = _made(api, "veteran")
+    deadline = time.monotonic() + 120
+    while len(api.get(f"/agents/{agent}/decisions").json()["decisions"]) < 24:
+        assert time.monotonic() < deadline, "too few decisions"
+        time.sleep(0.2)
+    wide.open("/agents")
+    _shows(wide, "veteran", "running")
+    wide.click("Decisions of veteran")
+    newest = wide.one(".sw-decision")
+    name = str(newest.get_attribute("data-testid"))
+    newest.find_element("css selector", ".q-item").click()
+    wide.wait_for("Observation")
+    wide.wait_for("veteran-wallet")
+    assert "Reasoning" in wide.marked(name).text
+    wide.until(
+        lambda: wide.all(".sw-decision")[0].get_attribute("data-testid") != name, "a newer decision"
+    )
+    assert "Reasoning" in wide.marked(name).text
+    assert "Cycle 1\n" not in wide.text()
+    wide.click("Older decisions")
+    wide.until(lambda: wide.all('[data-testid="decision-1"]'), "the first decision")
+    shown = [str(each.get_attribute("data-testid")) for each in wide.all(".sw-decision")]
+    numbers = [int(each.removeprefix("decision-")) for each in shown]
+    assert numbers == list(range(numbers[0], 0, -1))
+    assert wide.errors() == []
+
+
+def test_an_agent_is_changed(wide: Browser, api: httpx.Client) -> None:
+    agent = _made(api, "draft", llmBudget={"maxTokensPerDay": 500_000})
+    wide.open(f"/agents/{agent}")
+    wide.wait_for("of 500,000")
+    wide.click("Change")
+    wide.wait_for("Change draft")
+    wide.fill("Name", "final")
+    wide.fill("Strategy", "be very calm")
+    wide.fill("Most SOL in 24 hours", "2.5")
+    wide.click('Expand "What the model may cost"')
+    wide.fill("Most tokens in a day (optional)", "")
+    wide.marked("save").click()
+    wide.wait_for("be very calm")
+    wide.wait_for("0 of 2.5 SOL")
+    wide.wait_gone("of 500,000")
+    changed = _agents(api)["final"]
+    assert (changed["strategy"], changed["llmBudget"]) == ("be very calm", {})
+    assert changed["guardrails"]["dailySpendingLimitSol"] == Decimal("2.5")
+    assert changed["llmModel"] == "m"
+
+
+def test_a_card_keeps_the_focus_while_others_come_and_go(wide: Browser, api: httpx.Client) -> None:
+    _made(api, "steady")
+    wide.open("/agents")
+    _shows(wide, "steady", "running")
+    link = wide.one(f"{_in('steady')} a")
+    wide.script("arguments[0].focus(); arguments[0].kept = true", link)
+    other = _made(api, "passing")
+    wide.until(lambda: wide.all(_in("passing")), "the other's card")
+    api.delete(f"/agents/{other}")
+    wide.until(lambda: not wide.all(_in("passing")), "the other's card to go")
+    assert wide.script("return document.activeElement.kept") is True
+
+
+def test_agents_are_searched(wide: Browser, api: httpx.Client) -> None:
+    _made(api, "needle", "gemini")
+    total = len(_agents(api))
+    wide.open("/agents")
+    wide.wait_for(f"{total} in all")
+    wide.fill("Search by name, status, wallet or model", "needle GEMINI")
+    wide.wait_for(f"1 of {total}")
+    wide.until(lambda: len(wide.all("article")) == 1, "its card alone")
+    wide.fill("Search by name, status, wallet or model", "nobody")
+    wide.wait_for("No agent fits the search.")
+
+
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(
+    browser: Browser, api: httpx.Client, request: pytest.FixtureRequest
+) -> None:
+    agent = _made(api, "pocket")
+    request.addfinalizer(lambda: browser.size(*DESKTOP))
+    browser.size(*PHONE)
+    for path in ("/agents", f"/agents/{agent}"):
+        browser.open(path)
+        browser.wait_for("pocket")
+        assert browser.script("return document.documentElement.scrollWidth") == PHONE[0]
+
+
+def test_an_agent_that_is_not_there_is_said_to_be_missing(wide: Browser) -> None:
+    wide.open("/agents/nobody")
+    wide.wait_for("There is no such agent.")
