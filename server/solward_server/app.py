@@ -19,6 +19,7 @@ from solward_server.errors import handle_errors
 from solward_server.json_provider import ExactJSON
 from solward_server.keys import KeyStore
 from solward_server.mcp import mount_mcp
+from solward_server.rebinding import host_guard
 from solward_server.routes import BLUEPRINTS, PREFIX, docs
 
 # The longest a key's last use may be lost when the process is killed.
@@ -39,6 +40,15 @@ def create_app(service: Solward) -> Quart:
 
     edge = Edge(service, key_store(service))
     allow_origins(app, service.settings.cors_origins)
+    if service.settings.development_secret:
+        # Everybody knows it, so a page of another site that has its own name point here (DNS
+        # rebinding) could call every route.
+        check_host = host_guard(service.settings)
+
+        @app.before_request
+        async def by_an_own_name() -> None:
+            check_host()
+
     authenticate(app, edge.keys, service.settings.api_secret.get_secret_value())
     handle_errors(app)
     for blueprint in BLUEPRINTS:

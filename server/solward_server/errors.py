@@ -22,6 +22,7 @@ from solward.scrub import scrub_text
 from solward_server.auth import Unauthorized
 from solward_server.json_provider import json_response
 from solward_server.ratelimit import TooManyRequests
+from solward_server.rebinding import ForeignOrigin, Misdirected
 
 _log = structlog.get_logger(__name__)
 
@@ -85,6 +86,14 @@ def handle_errors(app: Quart) -> None:
 
     @app.errorhandler(Forbidden)
     async def forbidden(error: Forbidden) -> Response:
+        return error_response(str(error), 403)
+
+    @app.errorhandler(Misdirected)
+    async def misdirected(error: Misdirected) -> Response:
+        return error_response(str(error), 421)
+
+    @app.errorhandler(ForeignOrigin)
+    async def foreign_origin(error: ForeignOrigin) -> Response:
         return error_response(str(error), 403)
 
     @app.errorhandler(TooManyRequests)

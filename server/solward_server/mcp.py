@@ -15,8 +15,7 @@ from quart import Quart, Response, request
 from solward.settings import Settings
 from solward_server.auth import bearer, caller, keyed
 from solward_server.body import MAX_BODY_BYTES
-from solward_server.errors import error_response
-from solward_server.rebinding import ForeignOrigin, Misdirected, rebinding_guard
+from solward_server.rebinding import rebinding_guard
 
 PATH = "/mcp"
 
@@ -30,12 +29,7 @@ def mount_mcp(app: Quart, settings: Settings) -> None:
     @app.post(PATH)
     @keyed
     async def mcp() -> Response:
-        try:
-            check()
-        except Misdirected as error:
-            return error_response(str(error), 421)
-        except ForeignOrigin as error:
-            return error_response(str(error), 403)
+        check()
         body: str | bytes = await request.get_data(cache=False, as_text=False)
         assert isinstance(body, bytes)
         if _SDK not in sys.modules:

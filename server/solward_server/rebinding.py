@@ -20,26 +20,37 @@ class ForeignOrigin(Exception):
     """The Origin is no page that may call this service."""
 
 
-def rebinding_guard(settings: Settings) -> Callable[[], None]:
-    """A check of the request at hand by its Host and Origin.
+def host_guard(settings: Settings) -> Callable[[], None]:
+    """A check of the request at hand by its Host; it raises `Misdirected`.
 
     On a loopback address the Host must be a loopback name, or that of a page in CORS_ORIGINS
-    (behind a proxy that passes the name on). Elsewhere the service cannot know its names; there
-    the Origin alone is checked, and the development secret is not accepted anyway. An Origin,
-    which browsers send, must be in CORS_ORIGINS, or be this service's own.
-
-    The check raises `Misdirected` or `ForeignOrigin`.
+    (behind a proxy that passes the name on). Elsewhere the service cannot know its names.
     """
-    own = _LOOPBACK | {settings.api_host.strip("[]")}
-    names = own | {_name(origin) for origin in settings.cors_origins}
+    names = _own(settings) | {_name(origin) for origin in settings.cors_origins}
 
     def check() -> None:
-        host = request.headers.get("Host", "")
-        if settings.loopback and _name(f"//{host}") not in names:
+        if settings.loopback and _name(f"//{request.headers.get('Host', '')}") not in names:
             raise Misdirected(
                 "This Host is no name of the service; one that a proxy passes on goes into "
                 "CORS_ORIGINS"
             )
+
+    return check
+
+
+def rebinding_guard(settings: Settings) -> Callable[[], None]:
+    """A check of the request at hand by its Host, and by its Origin, which browsers send.
+
+    An Origin must be in CORS_ORIGINS, or be this service's own.
+
+    The check raises `Misdirected` or `ForeignOrigin`.
+    """
+    own = _own(settings)
+    check_host = host_guard(settings)
+
+    def check() -> None:
+        check_host()
+        host = request.headers.get("Host", "")
         origin = request.headers.get("Origin")
         if origin is None or origin in settings.cors_origins:
             return
@@ -47,6 +58,10 @@ def rebinding_guard(settings: Settings) -> Callable[[], None]:
             raise ForeignOrigin("This Origin may not call the service; CORS_ORIGINS lists who may")
 
     return check
+
+
+def _own(settings: Settings) -> frozenset[str]:
+    return _LOOPBACK | {settings.api_host.strip("[]")}
 
 
 def _name(address: str) -> str:
