@@ -30,11 +30,12 @@ RICH = {
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a run: its exit code, what it printed, and its counts."""
+    """What came of a run: its exit code, what it printed, and requests an operation."""
 
     code: int
     output: str
     report: Any
+    counts: dict[str, int]
 
 
 @contextmanager
@@ -111,7 +112,7 @@ def fuzz(
 ) -> Run:
     """Run schemathesis as `admin`, with a `key`, or with `none`."""
     folder.mkdir(parents=True, exist_ok=True)
-    report = folder / "report.json"
+    report, counts = folder / "report.json", folder / "counts.json"
     root = service.url.removesuffix("/api/v1")
     token = {"admin": facts["secret"], "key": facts["key"], "none": None}[caller]
     auth = [] if token is None else ["--header", f"Authorization:Bearer {token}"]
@@ -125,7 +126,7 @@ def fuzz(
     ]  # fmt: skip
     environment = os.environ | {
         "SCHEMATHESIS_HOOKS": str(HERE / "hooks.py"),
-        "FUZZ": json.dumps(facts | {"as": caller}),
+        "FUZZ": json.dumps(facts | {"as": caller, "counts": str(counts)}),
     }
     done = subprocess.run(
         command, env=environment, cwd=folder, capture_output=True, text=True, check=False
@@ -133,4 +134,5 @@ def fuzz(
     output = done.stdout + done.stderr
     (folder / "output.txt").write_text(output)
     found = json.loads(report.read_text()) if report.exists() else {}
-    return Run(done.returncode, output, found)
+    counted = json.loads(counts.read_text()) if counts.exists() else {}
+    return Run(done.returncode, output, found, counted)

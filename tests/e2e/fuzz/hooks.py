@@ -5,11 +5,14 @@ Loaded by schemathesis in its own process; `FUZZ` has the facts as JSON (see fuz
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -25,6 +28,7 @@ UNAUTHORIZED = {
 _POOR = (b"insufficient", b"too little SOL")
 # Ids that answers gave: what leads from one operation to the next is left as it is.
 GIVEN: set[str] = set()
+COUNTS: Counter[str] = Counter()
 _ADMIN = threading.local()
 
 
@@ -41,6 +45,12 @@ def chosen(value: object, choices: list[Any]) -> Any:
     """One of some values, for three in four of the values generated, always the same one."""
     number = zlib.crc32(repr(value).encode())
     return value if number % 4 == 0 else choices[number // 4 % len(choices)]
+
+
+@atexit.register
+def tell_counts() -> None:
+    """How many requests each operation got."""
+    Path(FACTS["counts"]).write_text(json.dumps(COUNTS))
 
 
 @schemathesis.hook
@@ -74,6 +84,7 @@ def _sensible(field: str, value: Any, path: str, own: dict[str, list[str]]) -> A
 @schemathesis.hook
 def after_call(context: Any, case: Any, response: Any) -> None:
     """Remember ids, fund wallets, and lift a freeze: else little more would be tried."""
+    COUNTS[case.operation.label] += 1
     asked = case.method.lower() == case.operation.method.lower()
     if response.status_code == 500 and any(sign in response.content for sign in _POOR):
         _fund((case.path_parameters or {}).get("walletId"), 10)
