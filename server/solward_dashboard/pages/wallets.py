@@ -12,7 +12,8 @@ from solward.client import Balance, TokenBalance, Wallet
 from solward_dashboard.api import api
 from solward_dashboard.feed import Feed
 from solward_dashboard.frame import frame
-from solward_dashboard.pages.wallets_asking import CreateDialog, copy_button
+from solward_dashboard.pages.wallets_asking import CreateDialog
+from solward_dashboard.parts import copy_button
 from solward_dashboard.words import plain, short, sol
 
 EVERY_S = 10.0

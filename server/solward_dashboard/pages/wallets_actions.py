@@ -14,7 +14,7 @@ from solward.errors import SolwardError
 from solward.jsontext import dumps
 from solward_dashboard.api import api
 from solward_dashboard.forms import FormError, schema_form
-from solward_dashboard.pages.wallets_asking import confirmed
+from solward_dashboard.parts import confirmed
 from solward_dashboard.words import told
 
 _WHICH = "Mint address, or a symbol known on this network such as SOL or USDC."

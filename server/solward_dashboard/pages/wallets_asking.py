@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 
 from nicegui import ui
@@ -24,22 +23,6 @@ _NEW_WALLET = {
     "additionalProperties": False,
 }
 _TAGS_ALONE = {"type": "object", "properties": {"tags": _TAGS}, "additionalProperties": False}
-
-
-async def confirmed(question: str, details: Sequence[str], verb: str) -> bool:
-    """Ask whether it is meant; what is not answered is not meant."""
-    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
-        ui.label(question).classes("sw-card-title")
-        for each in details:
-            ui.label(each).classes("sw-mono")
-        with ui.element("div").classes("sw-row sw-end"):
-            ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat no-caps")
-            yes = ui.button(verb, on_click=lambda: dialog.submit(True))
-            yes.props('no-caps unelevated data-testid="confirm"')
-    try:
-        return bool(await dialog)
-    finally:
-        dialog.delete()
 
 
 async def asked_reason(name: str) -> str | None:
@@ -96,18 +79,6 @@ def show_qr(wallet: Wallet) -> None:
             ui.button("Close", on_click=dialog.close).props("flat no-caps")
     dialog.on("hide", dialog.delete)
     dialog.open()
-
-
-def copy_button(text: str, what: str) -> ui.button:
-    """A button that puts a text on the clipboard."""
-
-    def copy() -> None:
-        ui.clipboard.write(text)
-        ui.notify(f"{what} copied", type="positive")
-
-    button = ui.button(icon="content_copy", color=None, on_click=copy)
-    button.props("flat round dense size=sm").props["aria-label"] = f"Copy {what.lower()}"
-    return button
 
 
 class CreateDialog:

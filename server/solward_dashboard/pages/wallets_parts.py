@@ -12,13 +12,8 @@ from solward.client import Balance, Stake, TokenBalance, Transaction, Wallet
 from solward.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.pages.wallets import token_name
-from solward_dashboard.pages.wallets_asking import (
-    asked_reason,
-    asked_tags,
-    confirmed,
-    copy_button,
-    show_qr,
-)
+from solward_dashboard.pages.wallets_asking import asked_reason, asked_tags, show_qr
+from solward_dashboard.parts import confirmed, copy_button
 from solward_dashboard.words import ago, plain, short, sol, told
 
 _RECENT = 8
