@@ -35,7 +35,8 @@ class Chat:
                 self._input = ui.input("Message").props("outlined dense autofocus")
                 self._input.props(f"maxlength={_LONGEST} autocomplete=off").classes("sw-grow")
                 self._input.on("keydown.enter", self._send)
-                self._button = ui.button("Send", on_click=self._send).props("no-caps unelevated")
+                self._button = ui.button("Send", on_click=self._send)
+                self._button.props('no-caps unelevated data-testid="send"')
                 self._halt = ui.button("Stop", color=None, on_click=self._stop)
                 self._halt.props('outline no-caps aria-label="Stop the answer"')
 
