@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nicegui import ui
 
-from solward.client import ApiKey, Wallet
+from solward.client import ApiKey, CreatedKey, Wallet
 from solward.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.feed import Feed
@@ -167,24 +167,26 @@ async def _create(wallets: dict[str, str], feed: Feed[Answer]) -> None:
             return
         finally:
             make.enable()
-        dialog.close()
-        await feed.refresh()
-        await _show_once(made.name, made.api_key)
+        dialog.submit(made)
 
     make.on_click(create)
     try:
-        await dialog
+        made = await dialog
     finally:
         dialog.delete()
+    # Out here, and not in the dialog's own button: what it would open goes with the dialog.
+    if made is not None:
+        await feed.refresh()
+        await _show_once(made.name, made.api_key)
 
 
-async def _show_once(name: str, key: str) -> None:
+async def _show_once(made: CreatedKey) -> None:
     with ui.dialog().props("persistent") as dialog, ui.card().classes("sw-dialog"):
-        ui.label(f"The key of {name}").classes("sw-card-title")
+        ui.label(f"The key of {made.name}").classes("sw-card-title")
         ui.label("Copy it now: it is shown this once and kept nowhere.").classes("sw-text")
         with ui.element("div").classes("sw-row"):
-            ui.label(key).classes("sw-mono").props('data-testid="key"')
-            copy_button(key, "Key")
+            ui.label(made.api_key).classes("sw-mono").props('data-testid="key"')
+            copy_button(made.api_key, "Key")
         with ui.element("div").classes("sw-row sw-end"):
             ui.button("I have it", on_click=dialog.close).props("no-caps unelevated")
     try:

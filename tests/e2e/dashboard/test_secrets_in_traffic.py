@@ -19,6 +19,7 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from tests.e2e.dashboard.browsing import Browser, Pages
 from tests.e2e.service_process import SECRET, Service, funded_wallet
+from tests.vendors.process import vendor_process
 
 from solward.access import DEVELOPMENT_SECRET
 
@@ -37,7 +38,18 @@ def pair() -> Keypair:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory, pair: Keypair) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
-    service = Service(folder / "home", KEYSTORE_PASSPHRASE=PASSPHRASE, OPENAI_API_KEY=VENDOR_KEY)
+    with vendor_process() as vendor:
+        yield from _served(folder, pair, vendor.base_urls)
+
+
+def _served(folder: Path, pair: Keypair, vendors: dict[str, str]) -> Iterator[Service]:
+    service = Service(
+        folder / "home",
+        KEYSTORE_PASSPHRASE=PASSPHRASE,
+        # Its vendor refuses the key, so what is told of that is shown.
+        OPENAI_API_KEY=f"{VENDOR_KEY}~401",
+        **vendors,
+    )
     file = folder / "id.json"
     file.write_text(json.dumps(list(bytes(pair))))
     command = [sys.executable, "-m", "solward_cli", "wallet", "import", str(file)]
@@ -187,10 +199,12 @@ def test_no_secret_reaches_the_browser(
     browser.until(lambda: any("limit" in e.text for e in browser.all(".sw-outcome")), "a refusal")
     received.collect()
 
-    # The service has no vendor to call here, so the cycle fails and its error is shown.
     api.post(f"/agents/{agent}/start")
     browser.open("/agents")
-    browser.until(lambda: api.get(f"/agents/{agent}/decisions").json()["decisions"], "a decision")
+    browser.until(
+        lambda: api.get(f"/agents/{agent}/decisions").json()["decisions"], "a decision", 60
+    )
+    browser.wait_gone("No decision yet")
     received.collect()
 
     browser.open("/api-keys")
