@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nicegui import ui
@@ -15,6 +15,8 @@ from solward_dashboard.words import ago, plain, short, told
 
 NEWEST = 20
 _OLDER = 50
+# So many stay on a page that is left open; older ones that were asked for are more.
+_MOST = 500
 _CUT = 240
 _LONG_DETAIL = 30
 _WRAPPED_SOL = "So11111111111111111111111111111111111111112"
@@ -26,6 +28,7 @@ class Timeline:
     def __init__(self, agent_id: str) -> None:
         self._agent_id = agent_id
         self._entries: dict[int, _Entry] = {}
+        self._most = _MOST
         with ui.element("section").classes("sw-card").props('data-testid="timeline"'):
             ui.label("Decisions").classes("sw-card-title").props("role=heading aria-level=2")
             self._empty = ui.label("It has not decided anything yet. Start it.")
@@ -45,6 +48,9 @@ class Timeline:
             self._more.set_visibility(len(newest) == NEWEST)
         for decision in reversed(fresh):
             self._add(decision).row.move(target_index=0)
+        for cycle in beyond(self._entries, self._most):
+            self._entries.pop(cycle).row.delete()
+            self._more.set_visibility(True)
         self._empty.set_visibility(not self._entries)
         for entry in self._entries.values():
             entry.age()
@@ -69,6 +75,7 @@ class Timeline:
         for decision in found:
             if decision.cycle not in self._entries:
                 self._add(decision).age()
+        self._most += len(found)
         self._more.set_visibility(len(found) == _OLDER)
 
 
@@ -105,6 +112,11 @@ class _Entry:
             if used := usage_text(decision.usage):
                 _fact("Model", used)
             _fact("Time", decision.timestamp.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"))
+
+
+def beyond(cycles: Collection[int], most: int) -> list[int]:
+    """The oldest cycles, where there are more than `most`."""
+    return sorted(cycles)[: max(0, len(cycles) - most)]
 
 
 def observation_text(seen: Mapping[str, Any]) -> str:
