@@ -177,7 +177,7 @@ async def _create(wallets: dict[str, str], feed: Feed[Answer]) -> None:
     # Out here, and not in the dialog's own button: what it would open goes with the dialog.
     if made is not None:
         await feed.refresh()
-        await _show_once(made.name, made.api_key)
+        await _show_once(made)
 
 
 async def _show_once(made: CreatedKey) -> None:
