@@ -58,5 +58,5 @@ def test_what_is_missing_is_said_at_its_field(browser: Browser) -> None:
     browser.open("/api-keys")
     browser.click("New key")
     browser.marked("create").click()
-    browser.wait_for("Name is required")
+    browser.wait_for("is required")
     browser.click("Cancel")
