@@ -1,0 +1,77 @@
+"""What the overview makes of the API's answers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from solward_dashboard.pages.overview_answer import (
+    WALLETS,
+    Budget,
+    Overview,
+    foremost,
+    latest,
+    most_active,
+)
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def wallet(number: int) -> Any:
+    made = NOW + timedelta(minutes=number)
+    return SimpleNamespace(id=f"w{number}", name=f"wallet {number}", created_at=made)
+
+
+def budget(spent: str, limit: str, reserved: str = "0") -> Budget:
+    day = {"spent": Decimal(spent), "reserved": Decimal(reserved), "limit": Decimal(limit)}
+    return Budget.of(wallet(1), {"dailySpendingLimitSol": day, "frozen": False})
+
+
+@pytest.mark.parametrize(
+    ("spent", "limit", "share"), [("5", "10", 0.5), ("12", "10", 1.0), ("0", "0", 1.0)]
+)
+def test_a_bar_is_full_at_its_limit(spent: str, limit: str, share: float) -> None:
+    assert budget(spent, limit).share == share
+
+
+def test_what_is_reserved_counts_as_spent() -> None:
+    assert budget("1.000000001", "10", "0.5").used == Decimal("1.500000001")
+
+
+def test_of_many_wallets_the_active_ones_are_shown_by_age() -> None:
+    wallets = [wallet(number) for number in range(30)]
+    moved = [SimpleNamespace(wallet_id=f"w{number}") for number in (29, 3, 29, 17)]
+    chosen = [each.id for each in most_active(wallets, moved)]
+    assert len(chosen) == WALLETS
+    assert {"w3", "w17", "w29"} <= set(chosen)
+    assert chosen == sorted(chosen, key=lambda each: int(each[1:]))
+
+
+def test_running_agents_come_first() -> None:
+    agents: Any = [SimpleNamespace(status=each) for each in ("stopped", "running", "error")]
+    assert foremost(agents)[0].status == "running"
+
+
+def test_the_newest_decisions_of_all_agents_bear_their_names() -> None:
+    one, two = SimpleNamespace(name="one"), SimpleNamespace(name="two")
+    at: Any = [SimpleNamespace(timestamp=NOW + timedelta(seconds=each)) for each in range(6)]
+    decided: Any = [(one, (at[4], at[1])), (two, (at[5], at[0]))]
+    found = latest(decided, 3)
+    assert [each.agent for each in found] == ["two", "one", "one"]
+    assert [each.decision for each in found] == [at[5], at[4], at[1]]
+
+
+@pytest.mark.parametrize(
+    ("wallets", "said"),
+    [(1, "by 1 wallet"), (2, "by 2 wallets"), (1200, "by the 2 most active of 1,200 wallets")],
+)
+def test_the_sum_says_whose_it_is(wallets: int, said: str) -> None:
+    nothing: Any = None
+    budgets = (budget("1", "10"), budget("0.5", "10"))[: min(wallets, 2)]
+    seen = Overview(nothing, wallets, budgets, (), (), nothing)
+    assert seen.spent_by == said
+    assert seen.spent == sum(each.used for each in budgets)
