@@ -185,7 +185,8 @@ class _Card:
         self._strategy.show(agent.strategy)
         self._switches.show(agent)
         self._error.set_text(agent.error or "")
-        self._error.set_visibility(agent.error is not None)
+        told = doing is not None and doing.last is not None and doing.last.outcome == agent.error
+        self._error.set_visibility(agent.error is not None and not told)
         if doing is not None:
             self._bars.show(bars(doing.limits))
             self._decided(doing)
