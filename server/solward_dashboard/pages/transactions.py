@@ -30,16 +30,16 @@ _STATUSES = ("pending", "confirmed", "failed", "blocked")
 _STATUS_CLASS = {f"sw-text-{status}": f"x == '{status}'" for status in _STATUSES}
 _COLUMNS = [
     {"field": "at", "hide": True, "sort": "desc"},
-    {"headerName": "Time", "field": "time", "minWidth": 150, "sortable": False},
-    {"headerName": "Wallet", "field": "wallet", "minWidth": 110},
-    {"headerName": "Type", "field": "type", "minWidth": 110},
-    {"headerName": "Amount", "field": "amount", "minWidth": 150, "sortable": False},
+    {"headerName": "Time", "field": "time", "minWidth": 140, "sortable": False},
+    {"headerName": "Type", "field": "type", "minWidth": 100},
+    {"headerName": "Amount", "field": "amount", "minWidth": 130, "sortable": False},
     {
         "headerName": "Status",
         "field": "status",
         "minWidth": 100,
         "cellClassRules": _STATUS_CLASS,
     },
+    {"headerName": "Wallet", "field": "wallet", "minWidth": 110},
     {"headerName": "Why", "field": "why", "minWidth": 180, "flex": 2, "sortable": False},
     {"headerName": "Signature", "field": "signature", "minWidth": 150, "sortable": False},
 ]
