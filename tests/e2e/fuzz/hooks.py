@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import threading
 import zlib
 from collections import Counter
@@ -25,6 +26,7 @@ UNAUTHORIZED = {
     "Invalid API key",
     "Unauthorized — admin API secret required",
 }
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _POOR = (b"insufficient", b"too little SOL")
 # Ids that answers gave: what leads from one operation to the next is left as it is.
 GIVEN: set[str] = set()
@@ -59,7 +61,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     parameters = case.path_parameters or {}
     for name in ("walletId", "agentId"):
         value = parameters.get(name)
-        if value is not None and value not in GIVEN:
+        # A malformed one is there to be refused.
+        if value is not None and value not in GIVEN and _UUID.fullmatch(str(value)):
             parameters[name] = chosen(value, FACTS[name])
     if isinstance(case.body, dict) and case.operation.path != "/mcp":
         own = FACTS["own"].get(parameters.get("walletId"), {})
