@@ -126,6 +126,22 @@ def test_a_wallets_own_page_and_its_forms(browser: Browser, crew: dict[str, str]
     harmless(browser)
 
 
+def test_an_agents_own_page_and_what_its_model_says(browser: Browser, crew: dict[str, str]) -> None:
+    browser.size(1280, 900)
+    browser.open(f"/agents/{crew['openai']}")
+    browser.wait_for(f"openai {EVIL_NAME}")
+    browser.wait_for("Cycle 1")
+    opened(browser)
+    browser.wait_for(f"strategy {EVIL}"[:60])
+    harmless(browser)
+    browser.click(f"Chat with openai {EVIL_NAME}")
+    browser.fill("Message", EVIL)
+    browser.click("Send")
+    browser.until(lambda: browser.text().count(EVIL[:40]) > 2, "question and answer")
+    browser.wait_for(MODEL[:40])
+    harmless(browser)
+
+
 def test_a_transactions_details(browser: Browser, crew: dict[str, str]) -> None:
     browser.open("/transactions")
     browser.until(

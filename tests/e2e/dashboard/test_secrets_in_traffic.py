@@ -199,12 +199,43 @@ def test_no_secret_reaches_the_browser(
     browser.until(lambda: any("limit" in e.text for e in browser.all(".sw-outcome")), "a refusal")
     received.collect()
 
+    browser.click("Swap")
+    swap = '.q-tab-panel:has([data-testid="run-swap"])'
+    browser.fill("Buy", "USDC", within=swap)
+    browser.fill("Amount", "0.1", within=swap)
+    browser.marked("run-swap").click()
+    browser.wait_for("Swap confirmed")
+    for says in ("Unfreeze", "Freeze"):
+        browser.marked("freeze").click()
+        browser.marked("confirm").click()
+        browser.until(
+            lambda says=says: (
+                browser.marked("freeze").text.endswith(says.upper())
+                or browser.marked("freeze").text.endswith(says)
+            ),
+            says,
+        )
+    received.collect()
+
     api.post(f"/agents/{agent}/start")
     browser.open("/agents")
     browser.until(
         lambda: api.get(f"/agents/{agent}/decisions").json()["decisions"], "a decision", 60
     )
     browser.wait_gone("No decision yet")
+    # Its vendor refuses the key here, too.
+    browser.click("Chat with thinker")
+    browser.fill("Message", "what is your key?")
+    browser.click("Send")
+    browser.until(lambda: browser.marked("send").is_enabled(), "the end of the answer", 60)
+    browser.click("Close")
+    browser.click("Decisions of thinker")
+    browser.wait_for("Cycle 1")
+    received.collect()
+    browser.open("/agents")
+    browser.click("Delete thinker")
+    browser.marked("confirm").click()
+    browser.wait_gone("thinker")
     received.collect()
 
     browser.open("/api-keys")
