@@ -228,7 +228,8 @@ async def test_lamports_sent_to_the_receivers_account_before_do_not_stop_it(
         assert before - await tokens.lamports() == RENT - 1_000_000 + FEE
 
 
-KEY = bytes(Keypair().pubkey())
+# Always the same, so that both processes of a parallel run name the test alike.
+KEY = bytes(Keypair.from_seed(bytes(range(32))).pubkey())
 
 
 @pytest.mark.parametrize(
@@ -238,6 +239,7 @@ KEY = bytes(Keypair().pubkey())
         ("tokens that cannot be transferred", b"\x20", 0),
         ("a transfer hook", b"\x24\x00" + KEY + bytes(32), 64),
     ],
+    ids=["fee", "non-transferable", "hook"],
 )
 async def test_a_mint_whose_tokens_move_otherwise_is_refused_by_name(
     tmp_path: Path, name: str, data: bytes, size: int
