@@ -77,6 +77,11 @@ class Host:
             default_llm_provider="scripted",
             default_llm_model="model-2",
             lend=lambda spec: self.lent,
+            configured=lambda spec: (
+                spec.secret_env is None
+                or self.lent.secret is not None
+                or self.lent.base_url is not None
+            ),
         )
         self.lent = ProviderContext("key")
         self.phase_hook = no_hook
