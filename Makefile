@@ -19,11 +19,11 @@ up: install
 	$(BIN)/solward up --demo
 
 test: install
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not long and not llm'
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not long and not llm'
 
 # Crash loops, races and differentials at full size; run before a change to the money path is done.
 test-long: install
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not llm' --timeout 1800
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not llm' --timeout 1800
 
 # Ten cycles with a small real model on this machine (196 MB): that the plumbing holds, not its wisdom.
 test-llm: install
