@@ -230,6 +230,7 @@ def process(live: Live, *arguments: str, **files: Any) -> Iterator[subprocess.Po
         env=os.environ | {"SOLWARD_API_URL": live.url, "SOLWARD_API_KEY": SECRET, "TERM": "xterm"},
         cwd=live.home.parent,
         text=True,
+        preexec_fn=_heeds_interrupts,
         **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | files,
     )
     with started:
@@ -237,6 +238,11 @@ def process(live: Live, *arguments: str, **files: Any) -> Iterator[subprocess.Po
             yield started
         finally:
             started.kill()
+
+
+def _heeds_interrupts() -> None:
+    # What a shell starts in the background ignores them, and so do its children: these tests too.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_transactions_are_watched_as_they_happen(live: Live) -> None:
