@@ -274,7 +274,8 @@ def test_decisions_are_opened_and_stay_open_while_others_come(
     newest.find_element("css selector", ".q-item").click()
     wide.wait_for("Observation")
     wide.wait_for("veteran-wallet")
-    assert "Reasoning" in wide.marked(name).text
+    # It slides open; until then what is in it is not displayed.
+    wide.until(lambda: "Reasoning" in wide.marked(name).text, "the whole decision")
     wide.until(
         lambda: wide.all(".sw-decision")[0].get_attribute("data-testid") != name, "a newer decision"
     )
