@@ -46,9 +46,7 @@ class AccessSettings(BaseSettings):
             return self.solward_api_url.rstrip("/")
         if self.api_port == 0:
             raise ConfigError("SOLWARD_API_URL must be set where API_PORT is 0")
-        plain = self.api_host.strip("[]")
-        host = _EVERY_ADDRESS.get(plain, plain)
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.api_port}"
+        return reached(self.api_host.strip("[]"), self.api_port)
 
     @property
     def client_token(self) -> str:
@@ -70,6 +68,12 @@ class AccessSettings(BaseSettings):
     def development_secret(self) -> bool:
         """Whether API_SECRET is the one everybody knows."""
         return self.api_secret.get_secret_value() == DEVELOPMENT_SECRET
+
+
+def reached(host: str, port: int) -> str:
+    """The address at which this machine calls what listens on `host` and `port`."""
+    host = _EVERY_ADDRESS.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def service_address(value: str) -> str:

@@ -54,7 +54,7 @@ def up(
     """Start ledger, API and dashboard, and with --demo an agent; Ctrl-C stops all of it."""
     from solward.demo import seed_demo
     from solward.service import Solward
-    from solward_cli.pages import dashboard_process
+    from solward_cli.dashboard_process import dashboard_process
     from solward_cli.running import overridden, refusals, run, spare_what_started
     from solward_cli.screen import Screen, show
     from solward_server.serve import Address, listen, serve, stop_on_signals

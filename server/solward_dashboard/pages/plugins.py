@@ -96,19 +96,16 @@ def _plugin(plugin: Plugin, skill: Skill | None) -> None:
                 ui.badge("spends" if skill.effects == "spend" else "reads").props(
                     "outline"
                 ).classes("sw-tag")
-            configured = plugin.raw.get("configured")
-            if configured is False:
+            if plugin.configured is False:
                 ui.badge("no key set").props("outline").classes("sw-tag")
             ui.space()
             ui.label(f"{plugin.distribution} {plugin.version}").classes("sw-dim")
         if skill is not None:
             ui.label(skill.description).classes("sw-dim sw-text")
             _schema("Parameters", skill.parameters)
-        options = plugin.raw.get("options")
-        if isinstance(options, Mapping):
-            if model := plugin.raw.get("defaultModel"):
-                ui.label(f"Model by default: {model}").classes("sw-dim sw-text")
-            _schema("Options", options)
+        if plugin.options is not None:
+            ui.label(f"Model by default: {plugin.default_model}").classes("sw-dim sw-text")
+            _schema("Options", plugin.options)
 
 
 def _schema(title: str, schema: Mapping[str, Any]) -> None:

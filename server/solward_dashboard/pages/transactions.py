@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from nicegui import ui
 
+from solward import TransactionStatus, TransactionType
 from solward.client import ClientError, Transaction, Wallet
 from solward.ledger.token_list import token_list
 from solward_dashboard.api import api
-from solward_dashboard.feed import Feed
+from solward_dashboard.feed import Feed, Freshness
 from solward_dashboard.frame import frame
 from solward_dashboard.pages.transactions_one import show_one
 from solward_dashboard.pages.transactions_rows import Filter, changed, row
@@ -21,13 +21,7 @@ EVERY_S = 3.0
 LIMIT = 50
 # So much is asked at once where more has happened than one answer holds, and for older ones.
 MORE = 250
-_TYPES = (
-    "transfer", "swap", "airdrop", "token_transfer", "token_launch", "mint_supply",
-    "revoke_authority", "stake", "unstake", "withdraw_stake", "burn", "close_account", "wrap_sol",
-    "unwrap_sol", "other",
-)  # fmt: skip
-_STATUSES = ("pending", "confirmed", "failed", "blocked")
-_STATUS_CLASS = {f"sw-text-{status}": f"x == '{status}'" for status in _STATUSES}
+_STATUS_CLASS = {f"sw-text-{status}": f"x == '{status}'" for status in TransactionStatus}
 _COLUMNS = [
     {"field": "at", "hide": True, "sort": "desc"},
     {"headerName": "Time", "field": "time", "minWidth": 140, "sortable": False},
@@ -63,7 +57,7 @@ def page() -> None:
 class Table:
     """The records of one visitor's page: those known, and those the filter lets through."""
 
-    def __init__(self, freshness: Any) -> None:
+    def __init__(self, freshness: Freshness) -> None:
         self._known: dict[str, Transaction] = {}
         self._wallets: dict[str, str] = {}
         self._network = ""
@@ -73,10 +67,13 @@ class Table:
         self._oldest = ""
         with ui.element("div").classes("sw-row sw-filters"):
             self._wallet = _select("Wallet", {"": "All wallets"})
-            kinds = {"": "All types"} | {each: each.replace("_", " ") for each in _TYPES}
+            kinds = {"": "All types"} | {
+                each.value: each.replace("_", " ") for each in TransactionType
+            }
             self._type = _select("Type", kinds)
             self._status = _select(
-                "Status", {"": "Any status"} | {each: each for each in _STATUSES}
+                "Status",
+                {"": "Any status"} | {each.value: each.value for each in TransactionStatus},
             )
             self._text = ui.input("Search").props("outlined dense clearable debounce=300")
             self._text.classes("sw-search")
@@ -191,7 +188,7 @@ class Table:
         self._older.set_visibility(bool(self._known) and not self._ended)
         self._grid.set_visibility(shown > 0)
         self._empty.set_visibility(shown == 0)
-        if self._filter != replace(Filter()):
+        if self._filter != Filter():
             self._empty.set_text(
                 "Nothing fits this filter. Older ones may: load them, or change it."
             )

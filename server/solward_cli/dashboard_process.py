@@ -31,6 +31,7 @@ async def dashboard_process(
         api: the service's listening socket.
         port: of the pages; None serves none.
     """
+    from solward.access import reached
     from solward.errors import ConfigError
     from solward_dashboard.options import Options
     from solward_server.serve import listen
@@ -51,7 +52,7 @@ async def dashboard_process(
                 settings,
                 settings.dashboard_host,
                 listening.getsockname()[1],
-                api_url=_reached(api),
+                api_url=reached(*api.getsockname()[:2]),
             )
         except ConfigError as error:
             yield None, f"The dashboard is not served. {error}"
@@ -65,13 +66,6 @@ async def dashboard_process(
         assert process.stdin is not None
         process.stdin.close()
         await asyncio.to_thread(_ended, process)
-
-
-def _reached(api: socket.socket) -> str:
-    host, port = api.getsockname()[:2]
-    # What listens everywhere is called by the name of this machine for itself.
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - called, not served
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _start(settings: Settings, api_url: str, listening: socket.socket) -> subprocess.Popen[bytes]:
