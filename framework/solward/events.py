@@ -51,6 +51,8 @@ class EventKind(StrEnum):
     """New transactions of a wallet, or of all, were stopped."""
     SWITCH_THAWED = "switch:thawed"
     """They were allowed again."""
+    ALERT_RAISED = "alert:raised"
+    """Somebody should look: `solward.store.alerts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,14 @@ class Event:
         seq: its number in the audit log, counted from 1; None for what is not kept there.
         ms: when, in Unix milliseconds.
         event: an `EventKind`, or what only this process tells, such as `skill:executed`.
+        trace: what asked for it, for logs alone: a request's id, or `agent:<id>:<cycle>`.
     """
 
     seq: int | None
     ms: int
     event: str
     data: Any
+    trace: str | None = None
 
 
 class Subscription:

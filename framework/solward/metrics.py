@@ -1,0 +1,174 @@
+"""What a process counts and measures, for Prometheus; docs/metrics.md has the list.
+
+Labels are few and of small sets: never an id, an address or free text, since each value is a
+series that Prometheus keeps. Times are seconds. Everything is in a registry of its own, so that a
+program that embeds Solward shows its metrics, or not, as it likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+REGISTRY = CollectorRegistry(auto_describe=True)
+ProcessCollector(registry=REGISTRY)
+
+# A scrape that waits longer shows what it last knew.
+SCRAPE_WAIT_S = 2.0
+
+# From a read of SQLite to a commit that waits for a disk.
+_FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+# From a local answer to a model that thinks.
+_SLOW = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0)
+# A blockhash lives about 60 to 90 s.
+_CONFIRMATION = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 45.0, 90.0, 180.0)
+
+_log = structlog.get_logger(__name__)
+
+
+def _counter(name: str, text: str, *labels: str) -> Counter:
+    return Counter(f"solward_{name}", text, labels, registry=REGISTRY)
+
+
+def _gauge(name: str, text: str, *labels: str) -> Gauge:
+    return Gauge(f"solward_{name}", text, labels, registry=REGISTRY)
+
+
+def _histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+    return Histogram(f"solward_{name}", text, labels, buckets=buckets, registry=REGISTRY)
+
+
+TRANSACTIONS = _counter(
+    "transactions", "Transactions that got a status, by type and status.", "type", "status"
+)
+GUARDRAIL_BLOCKS = _counter(
+    "guardrail_blocks", "Transactions refused by a guardrail, by rule.", "rule"
+)
+ATTEMPTS = _gauge(
+    "attempts", "Signed transactions whose end is not known, in the database, by state.", "state"
+)
+ATTEMPTS_UNKNOWN = _gauge(
+    "attempts_unknown", "Attempts whose fate cannot be told; their money stays reserved."
+)
+ATTEMPTS_ENDED = _counter("attempts_ended", "Signed transactions that ended, by state.", "state")
+IN_FLIGHT = _gauge("transactions_in_flight", "Transactions this process watches.")
+CONFIRMATION = _histogram(
+    "confirmation_seconds", "From the first send to the stored end.", _CONFIRMATION
+)
+RESENDS = _counter("resends", "Signed bytes sent again.")
+RELEASED = _counter("reservations_released", "Reservations given back unspent.")
+TAKEOVERS = _counter("takeovers", "Transactions taken over from a process that went away.")
+
+CYCLES = _counter("agent_cycles", "Agents' cycles, by how they ended.", "outcome")
+CYCLE = _histogram("agent_cycle_seconds", "From entering a cycle to leaving it.", _SLOW)
+CYCLE_LAG = _histogram("agent_cycle_lag_seconds", "From when a cycle was due to its begin.", _SLOW)
+AGENTS = _gauge("agents", "Agents in the database, by status.", "status")
+PROVIDER_CALLS = _counter(
+    "provider_calls", "Completions asked of a provider, by outcome.", "provider", "outcome"
+)
+PROVIDER_CALL = _histogram(
+    "provider_call_seconds", "How long a completion took.", _SLOW, "provider"
+)
+PROVIDER_TOKENS = _counter(
+    "provider_tokens", "Tokens as the vendor counted them.", "provider", "direction"
+)
+PROVIDER_COST = _counter(
+    "provider_cost_usd", "Estimated price of completions, where it is known.", "provider"
+)
+SKILLS = _counter("skill_executions", "Runs of skills, by outcome.", "skill", "outcome")
+SKILL = _histogram("skill_execution_seconds", "How long a skill ran.", _SLOW, "skill")
+
+RPC_CALLS = _counter("rpc_calls", "Calls of the ledger's RPC, by outcome.", "method", "outcome")
+RPC_CALL = _histogram("rpc_call_seconds", "How long the RPC took to answer.", _SLOW, "method")
+RPC_FAILOVERS = _counter("rpc_failovers", "Calls given to another RPC of the list.")
+LEDGER_HEALTHY = _gauge("ledger_healthy", "1 while the ledger answers, else 0.")
+LEDGER_SLOT = _gauge("ledger_slot", "The ledger's slot as last seen.")
+
+HTTP_REQUESTS = _counter(
+    "http_requests", "Requests answered, by route template.", "route", "method", "status"
+)
+HTTP_REQUEST = _histogram(
+    "http_request_seconds", "Until the answer began.", _SLOW, "route", "method"
+)
+RATE_LIMITED = _counter("rate_limited", "Requests refused by a key's rate limit.")
+
+DATABASE_TRANSACTION = _histogram(
+    "database_transaction_seconds", "Database transactions, waiting included.", _FAST, "kind"
+)
+AUDIT_EVENTS = _counter("audit_events", "Events written to the audit log, by kind.", "event")
+ALERTS = _counter("alerts", "Alerts raised.", "alert")
+
+JOBS = _gauge("jobs", "Jobs of agents' cycles in the queue, by status.", "status")
+PROCESSES = _gauge("processes", "Processes with a live lease on the database, by kind.", "kind")
+PROCESS_INFO = _gauge("process_info", "Always 1.", "version", "network", "kind")
+START_TIME = _gauge("start_time_seconds", "When the process began to serve, in Unix seconds.")
+
+DATABASE_READ = DATABASE_TRANSACTION.labels("read")
+DATABASE_WRITE = DATABASE_TRANSACTION.labels("write")
+
+
+def describe_process(version: str, network: str, kind: str) -> None:
+    """Say once what this process is; `kind` is `api` or `worker`."""
+    PROCESS_INFO.labels(version, network, kind).set(1)
+    START_TIME.set(time.time())
+
+
+@contextmanager
+def timed(histogram: Histogram) -> Iterator[None]:
+    """Observe how long the block takes, however it ends."""
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        histogram.observe(time.perf_counter() - began)
+
+
+Filler = Callable[[], Awaitable[None]]
+_fillers: list[Filler] = []
+
+
+@contextmanager
+def at_scrape(filler: Filler) -> Iterator[None]:
+    """Inside the block, have `filler` set gauges before each scrape.
+
+    One that raises or takes longer than `SCRAPE_WAIT_S` is passed over, with a line in the log.
+    """
+    _fillers.append(filler)
+    try:
+        yield
+    finally:
+        _fillers.remove(filler)
+
+
+async def scrape(accept: str = "") -> tuple[bytes, str]:
+    """Fill the gauges and write everything down.
+
+    Args:
+        accept: the scraper's `Accept` header.
+
+    Returns:
+        The body and its content type, OpenMetrics where that is asked for.
+    """
+    await asyncio.gather(*map(_filled, list(_fillers)))
+    return render(accept)
+
+
+def render(accept: str = "") -> tuple[bytes, str]:
+    """As `scrape`, with the gauges as they were last filled."""
+    encode, content_type = choose_encoder(accept)
+    return encode(REGISTRY), content_type
+
+
+async def _filled(filler: Filler) -> None:
+    try:
+        async with asyncio.timeout(SCRAPE_WAIT_S):
+            await filler()
+    except Exception as error:
+        # A scrape that fails hides everything else that is wrong as well.
+        _log.warning("metric_not_filled", error=type(error).__name__)
