@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from solward.errors import AuditBroken
 from solward.store import audit as store
 from solward.store import outbox
-from solward.store.audit import AuditEntry, Chain
+from solward.store.audit import AuditEntry, Head, Log
 from solward.store.database import Database
 
 
@@ -41,22 +42,35 @@ class AuditLog:
             return await store.after(connection, seq, limit)
 
     async def end(self) -> int:
-        """The newest entry's number, 0 when there is none."""
+        """The newest entry's `seq`, 0 when there is none."""
         async with self._database.read() as connection:
-            return (await store.head(connection))[0]
+            return await store.end(connection)
 
-    async def verify(self, earlier: str | None = None) -> Chain:
-        """Check the whole chain, and that it continues the one that ended with `earlier`.
+    async def verify(
+        self, earlier: str | None = None, heads: Mapping[str, Head] | None = None
+    ) -> Log:
+        """Check every chain, and that they continue those seen earlier.
+
+        Args:
+            earlier: the hash of an entry that must still be there.
+            heads: where chains ended earlier.
 
         Raises:
             AuditBroken: naming the first entry that was changed, is missing or does not belong.
         """
         async with self._database.read() as connection:
-            chain = await store.verify(connection)
-            if earlier is None or earlier == store.GENESIS_HASH:
-                return chain
-            if await store.seq_of(connection, earlier) is None:
-                raise AuditBroken(
-                    f"The audit log has no entry with the hash {earlier}: it was cut or rewritten"
-                )
-            return chain
+            log = await store.verify(connection)
+            if earlier not in (None, store.GENESIS_HASH):
+                assert earlier is not None
+                if await store.find(connection, earlier) is None:
+                    raise AuditBroken(
+                        f"The audit log has no entry with the hash {earlier}: it was cut or "
+                        "rewritten"
+                    )
+            for chain, head in (heads or {}).items():
+                if not await store.continues(connection, log, chain, head):
+                    raise AuditBroken(
+                        f"The audit log does not continue chain {chain!r} as it was at entry "
+                        f"{head.number}: it was cut or rewritten"
+                    )
+            return log

@@ -11,7 +11,7 @@ from solward_cli.events import audit_list
 
 if TYPE_CHECKING:
     from solward.settings import Settings
-    from solward.store.audit import Chain
+    from solward.store.audit import Log as Chain
 
 _EXIT_BROKEN = 1
 

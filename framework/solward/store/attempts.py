@@ -117,6 +117,18 @@ async def mark_sent(connection: AsyncConnection, signatures: Collection[str]) ->
     )
 
 
+async def mark_unknown(connection: AsyncConnection, signatures: Collection[str]) -> None:
+    """Note that nobody can tell what became of these; their money stays reserved."""
+    await connection.execute(
+        update(attempts)
+        .where(
+            attempts.c.signature.in_(signatures),
+            attempts.c.state.in_((AttemptState.SIGNED.value, AttemptState.SENT.value)),
+        )
+        .values(state=AttemptState.UNKNOWN.value)
+    )
+
+
 _SETTLE = (
     update(transactions)
     .where(

@@ -23,10 +23,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from solward.errors import ConfigError, StoreError
 from solward.events import Event
-from solward.store import outbox, sqlite
+from solward.store import locks, outbox, sqlite
 from solward.store.schema import upgrade
 
 _READERS = 8
+# Connections of one process to PostgreSQL; it has a few hundred for all of them.
+_POOL = 10
+_POOL_OVERFLOW = 10
 
 Kind = Literal["read", "write"]
 
@@ -42,7 +45,7 @@ class Database:
     def __init__(self, readers: AsyncEngine, writer: AsyncEngine) -> None:
         self._readers = readers
         self._writer = writer
-        self._lock = asyncio.Lock() if writer is not readers else None
+        self._lock = asyncio.Lock() if writer.dialect.name == "sqlite" else None
         self.on_transaction: Callable[[Kind], object] | None = None
         self.on_recorded: Callable[[Sequence[Event]], object] | None = None
 
@@ -57,6 +60,8 @@ class Database:
         database = cls(*_engines(_parse(url, home)))
         try:
             async with database.write() as connection:
+                # Processes that start together bring it there one after the other.
+                await locks.exclusive(connection, "schema")
                 await upgrade(connection)
         except BaseException:
             await database.close()
@@ -138,6 +143,11 @@ class Database:
         except DatabaseError as error:
             raise _translated(error) from error
 
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may work on it at the same time: PostgreSQL."""
+        return self._lock is None
+
     async def close(self) -> None:
         """Close every connection; transactions still open are rolled back."""
         await self._readers.dispose()
@@ -218,13 +228,25 @@ def _parse(url: str | SecretStr | None, home: Path) -> URL:
 
 
 def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
-    """Reader and writer; the same engine where the database itself orders the writers."""
+    """Reader and writer."""
     if url.get_backend_name() != "sqlite":
         try:
-            engine = create_async_engine(url, pool_pre_ping=True, hide_parameters=True)
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"DATABASE_URL: {error.name} must be installed for it") from None
-        return engine, engine
+            engine = create_async_engine(
+                url,
+                pool_pre_ping=True,
+                pool_size=_POOL,
+                max_overflow=_POOL_OVERFLOW,
+                hide_parameters=True,
+            )
+        except ModuleNotFoundError:
+            raise ConfigError(
+                "DATABASE_URL: PostgreSQL needs the extra: pip install 'solward[postgres]'"
+            ) from None
+        # Of the same pool; a read sees one state throughout, as it does on SQLite.
+        readers = engine.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
+        return readers, engine
     # The write-ahead files get the mode of the database, and all of them hold sealed keys. What is
     # wrong with the path is for SQLite to say.
     with contextlib.suppress(OSError):

@@ -42,14 +42,26 @@ def record(connection: AsyncConnection, event: str, data: Any) -> None:
 async def append(connection: AsyncConnection) -> list[Event]:
     """Append what was recorded to the audit log: the transaction's last statements.
 
-    Last, because on PostgreSQL appenders wait for each other from here to their commit.
+    Last, because on PostgreSQL appenders to one chain wait for each other from here to their
+    commit.
     """
     recorded = _recorded(connection)
     if not recorded:
         return []
     ms = now_ms()
-    seqs = await audit.append_many(connection, ms, recorded)
+    told = [(chain_of(event, data), event, data) for event, data in recorded]
+    seqs = await audit.append_many(connection, ms, told)
     return [Event(seq, ms, *each) for seq, each in zip(seqs, recorded, strict=True)]
+
+
+def chain_of(event: str, data: Any) -> str:
+    """Which chain of the audit log an event belongs to: its wallet's, its agent's or the common."""
+    kind = event.partition(":")[0]
+    if kind == "transaction":
+        return f"wallet:{data['walletId']}"
+    if kind == "agent":
+        return f"agent:{data['agentId']}"
+    return audit.SERVICE_CHAIN
 
 
 def _recorded(connection: AsyncConnection) -> list[tuple[str, Any]] | None:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import Column, Connection, MetaData, Table, Text, inspect, select
+from sqlalchemy import Column, Connection, MetaData, Table, Text, inspect, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.errors import StoreError
 
 # The newest revision in migrations/versions (tested): a database that is there already is not
 # worth importing alembic for at every start.
-HEAD = "0002"
+HEAD = "0003"
 
 MIGRATIONS = Path(__file__).with_name("migrations")
+
+# Events are numbered by transaction ids, which begin low again where a dump is restored into
+# another cluster; what is added to them then makes up for it.
+_NEVER_BACK = text(
+    "UPDATE audit_offset SET value = value + last.seq + 1 - (value + (last.xid << 16)) "
+    "FROM (SELECT max(seq) AS seq, pg_current_xact_id()::text::bigint AS xid FROM audit) AS last "
+    "WHERE last.seq >= value + (last.xid << 16)"
+)
 
 _VERSIONS = Table("alembic_version", MetaData(), Column("version_num", Text))
 
@@ -25,6 +33,8 @@ async def upgrade(connection: AsyncConnection) -> None:
         StoreError: the database belongs to a newer version of Solward, or is another program's.
     """
     await connection.run_sync(_upgrade)
+    if connection.dialect.name != "sqlite":
+        await connection.execute(_NEVER_BACK)
 
 
 async def revision(connection: AsyncConnection) -> str | None:

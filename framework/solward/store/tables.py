@@ -20,6 +20,7 @@ from sqlalchemy import (
     Text,
     text,
 )
+from sqlalchemy.dialects import postgresql
 
 metadata = MetaData(
     naming_convention={
@@ -32,6 +33,20 @@ metadata = MetaData(
 
 # SQLite only numbers rows by itself for INTEGER PRIMARY KEY; PostgreSQL gets a bigint identity.
 _Sequence = BigInteger().with_variant(Integer, "sqlite")
+# Ordered by its bytes in every database: cycles find their actions by a range of the prefix.
+_Bytewise = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+
+# Who works on this database. On SQLite there is one at a time, as the home's lock proves; on
+# PostgreSQL each says every few seconds that it lives, by the database's clock.
+processes = Table(
+    "processes",
+    metadata,
+    Column("id", Text, primary_key=True),  # new at each start: a process is never taken for another
+    Column("kind", Text, nullable=False),  # api, worker
+    Column("host", Text, nullable=False),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("lease_until_ms", BigInteger, nullable=False),
+)
 
 wallets = Table(
     "wallets",
@@ -74,7 +89,7 @@ transactions = Table(
     Column("wallet_id", Text, ForeignKey("wallets.id"), nullable=False),
     Column("agent_id", Text),
     Column("principal", Text, nullable=False),
-    Column("action_key", Text, unique=True),
+    Column("action_key", _Bytewise, unique=True),
     Column("type", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("signature", Text),
@@ -84,6 +99,8 @@ transactions = Table(
     Column("fee_lamports", BigInteger),
     Column("held_lamports", BigInteger, nullable=False),  # amount + fees + rent, then the debit
     Column("created_ms", BigInteger, nullable=False),
+    Column("owner", Text),  # the process that drives it while it is pending
+    Column("trace", Text),  # what asked for it: a request's id, or `agent:<id>:<cycle>`
     Index(None, "wallet_id", "seq"),
     # Reconciliation reads the unfinished only, however long the history is.
     Index(
@@ -140,6 +157,7 @@ idempotency = Table(
     Column("status_code", Integer),
     Column("body", Text),
     Column("created_ms", BigInteger, nullable=False),
+    Column("owner", Text),  # the process that runs a skill call of this key
 )
 
 api_keys = Table(
@@ -154,6 +172,16 @@ api_keys = Table(
     Column("spending_limit_lamports", BigInteger, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("last_used_ms", BigInteger),
+)
+
+# Transaction requests of keys in the last minute, where several processes count them together.
+key_requests = Table(
+    "key_requests",
+    metadata,
+    Column("id", _Sequence, primary_key=True, autoincrement=True),
+    Column("key_id", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Index(None, "key_id", "created_ms"),
 )
 
 agents = Table(
@@ -177,6 +205,8 @@ agents = Table(
     Column("fence", BigInteger, nullable=False),
     Column("failures", Integer, nullable=False),  # cycles in a row that raised
     Column("error", Text),
+    Column("entered_ms", BigInteger),  # when its cycle was entered; None while none runs
+    Column("deferred_cycle", BigInteger),  # the newest cycle a worker's job was made for
     Index("ix_agents_due", "desired_state", "next_run_ms"),
 )
 
@@ -193,6 +223,7 @@ decisions = Table(
     Column("input_tokens", BigInteger),  # None: no model was asked, or it did not say
     Column("output_tokens", BigInteger),
     Column("cost_nanousd", BigInteger),
+    Index(None, "created_ms"),
 )
 
 # What agents used of their models, by the hour since the epoch, chats included.
@@ -217,22 +248,38 @@ memory = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
+# `seq` orders all of it; `number` counts within a chain, and the hashes run along the chain.
 audit = Table(
     "audit",
     metadata,
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("chain", Text, nullable=False, server_default=""),
+    Column("number", BigInteger, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("event", Text, nullable=False),
     Column("data", Text, nullable=False),
     Column("previous_hash", Text, nullable=False),
     Column("hash", Text, nullable=False, unique=True),
+    Index(None, "chain", "number", unique=True),
 )
 
-# One row: where the audit chain ends. Appending locks it, and a chain cut short no longer fits it.
-audit_head = Table(
-    "audit_head",
+# Where each chain ends, and what retention has cut from its beginning. Appending locks the row,
+# and a chain cut short no longer fits it.
+audit_heads = Table(
+    "audit_heads",
+    metadata,
+    Column("chain", Text, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("pruned_number", BigInteger, nullable=False, server_default="0"),
+    Column("pruned_hash", Text),
+)
+
+# One row: what PostgreSQL adds to its transaction ids so that `seq` never goes back, not even
+# where a dump was restored into another cluster.
+audit_offset = Table(
+    "audit_offset",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("seq", BigInteger, nullable=False),
-    Column("hash", Text, nullable=False),
+    Column("value", BigInteger, nullable=False),
 )

@@ -49,9 +49,16 @@ async def insert_record(
     principal: str,
     action_key: str | None,
     held_lamports: int = 0,
+    owner: str | None = None,
+    trace: str | None = None,
 ) -> None:
-    """Store a new record and tell of it; a pending one holds `held_lamports` (amount + fees +
-    rent)."""
+    """Store a new record and tell of it.
+
+    Args:
+        held_lamports: what a pending one holds (amount + fees + rent).
+        owner: the process that drives a pending one.
+        trace: what asked for it, to follow it through the logs.
+    """
     await connection.execute(
         _INSERT,
         {
@@ -69,6 +76,8 @@ async def insert_record(
             "fee_lamports": record.fee_lamports,
             "held_lamports": held_lamports,
             "created_ms": record.created_ms,
+            "owner": owner,
+            "trace": trace,
         },
     )
     tell(connection, record)

@@ -1,0 +1,27 @@
+"""Named locks of a transaction on PostgreSQL, where there is no row to lock.
+
+On SQLite the one writer at a time is all of them, and each of these does nothing.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+# PostgreSQL's advisory locks have two numbers: whose they are, and which. Two names of the same
+# hash only wait for each other without need.
+_OURS = 0x534F4C57  # "SOLW"
+_EXCLUSIVE = text(f"SELECT pg_advisory_xact_lock({_OURS}, hashtext(:name))")
+_SHARED = text(f"SELECT pg_advisory_xact_lock_shared({_OURS}, hashtext(:name))")
+
+
+async def exclusive(connection: AsyncConnection, name: str) -> None:
+    """Hold a lock alone until the transaction ends."""
+    if connection.dialect.name != "sqlite":
+        await connection.execute(_EXCLUSIVE, {"name": name})
+
+
+async def shared(connection: AsyncConnection, name: str) -> None:
+    """Hold a lock beside others who share it until the transaction ends."""
+    if connection.dialect.name != "sqlite":
+        await connection.execute(_SHARED, {"name": name})

