@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from urllib.parse import urlsplit
 
 import httpx
 
 from solward.errors import ConfigError, LedgerError, LedgerRejected, LedgerUnavailable
 from solward.ledger.client import RpcLedger
+from solward.ledger.failover import FailoverTransport, Node
 from solward.ledger.protocol import Ledger
 from solward.ledger.transport import HttpTransport, InProcessTransport
 from solward.localnet.errors import RpcError
@@ -34,6 +36,8 @@ GENESIS = {
 JUPITER_API_URL = "https://api.jup.ag"
 
 _VENUE_TIMEOUT_S = 15.0
+# Of one node of several.
+_NODE_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,8 @@ async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
         localnet: Localnet | None = None
         verify: Callable[[], Awaitable[None]] = trusted
-        if settings.solana_rpc_url is None:
+        urls = settings.rpc_urls
+        if not urls:
             localnet = await Localnet.open(settings.localnet_path, localnet_options(settings))
             stack.push_async_callback(localnet.close)
             ledger = RpcLedger(InProcessTransport(localnet.call, _rejection))
@@ -73,8 +78,11 @@ async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
                 timeout=_VENUE_TIMEOUT_S,
             )
         else:
-            ledger = RpcLedger(HttpTransport(settings.solana_rpc_url.get_secret_value()))
-            stack.push_async_callback(ledger.close)
+            transport = _transport(urls, settings.solana_network)
+            stack.push_async_callback(transport.close)
+            if isinstance(transport, FailoverTransport):
+                await transport.check()
+            ledger = RpcLedger(transport)
             verify = partial(_check_genesis, ledger, settings.solana_network)
             # A ledger that is away now is asked again before the first transaction is built.
             with contextlib.suppress(LedgerUnavailable):
@@ -101,8 +109,8 @@ def _venue_url(settings: Settings) -> str:
     """Configured, or for a localnet elsewhere the localnet itself, which serves its venue."""
     if settings.jupiter_api_url:
         return settings.jupiter_api_url
-    if settings.solana_network == "localnet" and settings.solana_rpc_url is not None:
-        return settings.solana_rpc_url.get_secret_value()
+    if settings.solana_network == "localnet" and settings.rpc_urls:
+        return settings.rpc_urls[0]
     return JUPITER_API_URL
 
 
@@ -111,8 +119,39 @@ def _venue_headers(settings: Settings) -> dict[str, str]:
     return {} if key is None else {"x-api-key": key.get_secret_value()}
 
 
+def _transport(urls: Sequence[str], network: str) -> HttpTransport | FailoverTransport:
+    if len(urls) == 1:
+        return HttpTransport(urls[0])
+    seen: list[str] = []
+
+    def judge(genesis: str) -> None:
+        _judge_genesis(genesis, network)
+        # A local cluster's hash is its own; all that can be held is that it is one cluster's.
+        if not seen:
+            seen.append(genesis)
+        if genesis != seen[0]:
+            raise WrongCluster(
+                f"SOLANA_RPC_URL names nodes of different clusters ({seen[0]} and {genesis})"
+            )
+
+    return FailoverTransport(
+        [
+            Node(
+                urlsplit(url).netloc.rpartition("@")[2],
+                # The next node is the second try.
+                HttpTransport(url, _NODE_TIMEOUT_S, retries=0),
+                judge,
+            )
+            for url in urls
+        ]
+    )
+
+
 async def _check_genesis(ledger: Ledger, network: str) -> None:
-    genesis = await ledger.genesis_hash()
+    _judge_genesis(await ledger.genesis_hash(), network)
+
+
+def _judge_genesis(genesis: str, network: str) -> None:
     expected = GENESIS.get(network)
     known = {value: name for name, value in GENESIS.items()}
     if expected is not None and genesis != expected:

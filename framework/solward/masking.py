@@ -18,15 +18,27 @@ def shown(name: str, value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, SecretStr):
-        parts = urlsplit(value.get_secret_value()) if name.endswith("_url") else None
-        if parts is not None and parts.scheme and parts.hostname:
-            return f"{parts.scheme}://{parts.hostname}/{_MASK}"
-        return _MASK
+        text = value.get_secret_value()
+        if name == "solana_rpc_url":
+            return ",".join(map(_host_of, addresses_of(text)))
+        return _host_of(text) if name.endswith("_url") else _MASK
     if isinstance(value, Mapping):
         return ",".join(f"{mint}={units}" for mint, units in sorted(value.items()))
     if isinstance(value, frozenset):
         return ",".join(sorted(value))
     return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def addresses_of(text: str) -> tuple[str, ...]:
+    """The addresses of a list separated by commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _host_of(url: str) -> str:
+    parts = urlsplit(url)
+    return (
+        f"{parts.scheme}://{parts.hostname}/{_MASK}" if parts.scheme and parts.hostname else _MASK
+    )
 
 
 def secret_fields(settings: type[BaseSettings]) -> frozenset[str]:

@@ -19,7 +19,7 @@ from solders.pubkey import Pubkey
 
 from solward.dashboard import DashboardSettings
 from solward.errors import ConfigError, InvalidRequest
-from solward.masking import secret_fields, shown
+from solward.masking import addresses_of, secret_fields, shown
 from solward.money import U64_MAX, sol_to_lamports
 from solward.scrub import conceal, secrets_of_url
 from solward.vendors import VendorSettings, http_address
@@ -63,7 +63,8 @@ class Settings(DashboardSettings, VendorSettings):
     api_key_store: Literal["memory", "database"] = "memory"
     cors_origins: Annotated[tuple[str, ...], NoDecode] = DASHBOARD_ORIGINS
 
-    # Providers put their API key into the URL, which makes all of it a secret.
+    # One address or several, separated by commas. Providers put their API key into the URL, which
+    # makes all of it a secret.
     solana_rpc_url: SecretStr | None = None
     solana_network: Network = Field(default_factory=_network_of)
     jupiter_api_url: str | None = None
@@ -103,7 +104,11 @@ class Settings(DashboardSettings, VendorSettings):
             if value is None or (name == "api_secret" and self.development_secret):
                 continue
             text = value.get_secret_value()
-            yield from secrets_of_url(text) if name.endswith("_url") else (text,)
+            if not name.endswith("_url"):
+                yield text
+                continue
+            for url in self.rpc_urls if name == "solana_rpc_url" else (text,):
+                yield from secrets_of_url(url)
 
     @field_validator("cors_origins", "solward_plugins", "blocked_addresses", mode="before")
     @classmethod
@@ -133,8 +138,15 @@ class Settings(DashboardSettings, VendorSettings):
     @field_validator("solana_rpc_url")
     @classmethod
     def _rpc_address(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None:
-            http_address(value.get_secret_value())
+        if value is None:
+            return None
+        urls = addresses_of(value.get_secret_value())
+        if not urls:
+            raise ValueError("expected an http:// or https:// address")
+        for url in urls:
+            http_address(url)
+        if len(set(urls)) < len(urls):
+            raise ValueError("an address is given twice")
         return value
 
     @field_validator("jupiter_api_url")
@@ -197,6 +209,13 @@ class Settings(DashboardSettings, VendorSettings):
         if self.keystore_passphrase is not None and self.keystore_key_file is not None:
             raise ValueError("set KEYSTORE_PASSPHRASE or KEYSTORE_KEY_FILE, not both")
         return self
+
+    @property
+    def rpc_urls(self) -> tuple[str, ...]:
+        """The addresses of SOLANA_RPC_URL, the preferred one first; empty: the embedded ledger.
+        Each may hold a provider's key."""
+        url = self.solana_rpc_url
+        return () if url is None else addresses_of(url.get_secret_value())
 
     @property
     def max_lamports_per_transaction(self) -> int:

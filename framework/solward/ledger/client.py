@@ -14,10 +14,11 @@ from solward.ledger.protocol import (
     Blockhash,
     SignatureStatus,
     SimulationResult,
+    Tip,
     TokenHolding,
     VoteAccount,
 )
-from solward.ledger.transport import Transport
+from solward.ledger.transport import ManyNodes, Transport
 
 _CONFIRMED = {"commitment": "confirmed"}
 _BASE64 = {"commitment": "confirmed", "encoding": "base64"}
@@ -30,9 +31,15 @@ class RpcLedger:
     """`Ledger` over a transport. Every method may raise `LedgerUnavailable` or `LedgerRejected`;
     an answer of the wrong shape counts as no answer."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, rent: dict[int, int] | None = None) -> None:
         self._transport = transport
-        self._rent: dict[int, int] = {}
+        self._rent = {} if rent is None else rent
+
+    def nodes(self) -> tuple[RpcLedger, ...]:
+        """This ledger as each usable node has it; itself where one node is all there is."""
+        if not isinstance(self._transport, ManyNodes):
+            return (self,)
+        return tuple(RpcLedger(node, self._rent) for node in self._transport.nodes())
 
     async def balance(self, address: str) -> int:
         """Lamports of an address, 0 when it does not exist."""
@@ -132,6 +139,18 @@ class RpcLedger:
         """The current block height at `confirmed`."""
         return _int(await self._call("getBlockHeight", _CONFIRMED))
 
+    async def tip(self) -> Tip:
+        """How far the ledger is at `confirmed`: slot and block height of one block."""
+        answer = await self._call("getEpochInfo", _CONFIRMED)
+        try:
+            return Tip(_int(answer["absoluteSlot"]), _int(answer["blockHeight"]))
+        except (KeyError, TypeError):
+            raise _malformed("getEpochInfo") from None
+
+    async def first_slot(self) -> int:
+        """The first slot the node's history still has."""
+        return _int(await self._call("getFirstAvailableBlock"))
+
     async def latest_blockhash(self) -> Blockhash:
         """A blockhash at `confirmed`."""
         answer = await self._call("getLatestBlockhash", _CONFIRMED)
@@ -189,16 +208,20 @@ class RpcLedger:
         )
 
     async def statuses(
-        self, signatures: Sequence[str], *, search_history: bool = False
+        self, signatures: Sequence[str], *, search_history: bool = False, min_slot: int = 0
     ) -> list[SignatureStatus | None]:
-        """Statuses of signatures in their order, None where unknown; 256 a call."""
+        """Statuses of signatures in their order, None where unknown; 256 a call. An answer from
+        before `min_slot` counts as none."""
         found: list[SignatureStatus | None] = []
         for start in range(0, len(signatures), _MAX_STATUSES):
             chunk = list(signatures[start : start + _MAX_STATUSES])
             options = {"searchTransactionHistory": search_history}
-            values = _value(await self._call("getSignatureStatuses", chunk, options))
+            answer = await self._call("getSignatureStatuses", chunk, options)
+            values = _value(answer)
             if not isinstance(values, list) or len(values) != len(chunk):
                 raise _malformed("getSignatureStatuses")
+            if min_slot and _context_slot(answer) < min_slot:
+                raise LedgerUnavailable("The ledger node is behind what the ledger said before")
             found += [_status(value) for value in values]
         return found
 
@@ -234,6 +257,13 @@ def _value(answer: Any) -> Any:
     if not isinstance(answer, Mapping) or "value" not in answer:
         raise LedgerUnavailable("The ledger's answer has an unexpected shape")
     return answer["value"]
+
+
+def _context_slot(answer: Any) -> int:
+    try:
+        return _int(answer["context"]["slot"])
+    except (KeyError, TypeError):
+        raise LedgerUnavailable("The ledger's answer has an unexpected shape") from None
 
 
 def _int(value: Any) -> int:

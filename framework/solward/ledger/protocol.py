@@ -31,6 +31,14 @@ class Blockhash:
 
 
 @dataclass(frozen=True, slots=True)
+class Tip:
+    """How far a node is: the slot and the block height of one block."""
+
+    slot: int
+    block_height: int
+
+
+@dataclass(frozen=True, slots=True)
 class SimulationResult:
     """What `simulateTransaction` answered.
 
@@ -119,6 +127,19 @@ class Ledger(ReadLedger, Protocol):
     async def block_height(self) -> int:
         """The current block height at `confirmed`."""
 
+    async def tip(self) -> Tip:
+        """How far the ledger is at `confirmed`."""
+
+    async def first_slot(self) -> int:
+        """The first slot the node's history still has: of older ones it knows nothing."""
+
+    def nodes(self) -> Sequence[Ledger]:
+        """The same ledger as each usable node has it, the one now in use first.
+
+        What only holds where two answers come from one node is asked of these: none of them
+        switches to another node.
+        """
+
     async def latest_blockhash(self) -> Blockhash:
         """A blockhash at `confirmed`."""
 
@@ -132,9 +153,12 @@ class Ledger(ReadLedger, Protocol):
         """
 
     async def statuses(
-        self, signatures: Sequence[str], *, search_history: bool = False
+        self, signatures: Sequence[str], *, search_history: bool = False, min_slot: int = 0
     ) -> list[SignatureStatus | None]:
-        """Statuses of up to 256 signatures, None where unknown."""
+        """Statuses of signatures, in as many calls of 256 as it takes, None where unknown.
+
+        A node that has not reached `min_slot` counts as no answer: it may not know them yet.
+        """
 
     async def transaction(self, signature: str) -> dict[str, Any] | None:
         """A landed transaction with its meta in the RPC's JSON shape, None when unknown."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from solana.exceptions import SolanaRpcException
 from solana.rpc.async_http_provider import AsyncHTTPProvider
@@ -27,11 +27,22 @@ class Transport(Protocol):
         """Release connections."""
 
 
+@runtime_checkable
+class ManyNodes(Protocol):
+    """A transport with several nodes behind it."""
+
+    def nodes(self) -> Sequence[Transport]:
+        """Each usable node's own transport, which never switches; the one now in use first."""
+
+
 class HttpTransport:
     """A cluster behind a URL. The URL may hold a provider's key, so no error shows it."""
 
-    def __init__(self, url: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
-        self._provider = AsyncHTTPProvider(url, timeout=timeout_s, http2=False)
+    def __init__(self, url: str, timeout_s: float = REQUEST_TIMEOUT_S, *, retries: int = 1) -> None:
+        """`retries` are of a request that was cut off; its bytes are the same each time."""
+        self._provider = AsyncHTTPProvider(
+            url, timeout=timeout_s, http2=False, max_transport_retries=retries
+        )
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
         """See `Transport.call`."""
@@ -46,10 +57,11 @@ class HttpTransport:
             raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON-RPC response")
         error_object = answer.get("error")
         if error_object is not None:
-            if not isinstance(error_object, dict):
+            code = error_object.get("code", 0) if isinstance(error_object, dict) else None
+            if not isinstance(code, int):
                 raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON-RPC response")
             raise LedgerRejected(
-                int(error_object.get("code", 0)),
+                code,
                 # A provider may quote the address it was asked at, and its key with it.
                 scrub_text(str(error_object.get("message", ""))),
                 error_object.get("data"),

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from solward.errors import LedgerUnavailable
+from solward.errors import LedgerError, LedgerUnavailable
 from solward.ledger.protocol import Blockhash, Ledger
 
 # A blockhash lives 150 slots (about a minute); ten seconds of age leave most of it for landing.
@@ -54,13 +54,21 @@ class BlockhashSource:
             if not self._verified:
                 await self._verify()
                 self._verified = True
-            blockhash, height = await asyncio.gather(
-                self._ledger.latest_blockhash(), self._ledger.block_height()
-            )
+            blockhash, height = await self._of_one_node()
             if blockhash.last_valid_block_height > height + MAX_VALID_BLOCKS:
                 raise LedgerUnavailable("The ledger gave an impossible last valid block height")
             self._cached = (time.monotonic(), blockhash)
             return blockhash
+
+    async def _of_one_node(self) -> tuple[Blockhash, int]:
+        # A node that lags behind another one makes an honest expiry look impossible.
+        unanswered: LedgerError = LedgerUnavailable("The ledger has no node to ask")
+        for node in self._ledger.nodes():
+            try:
+                return await asyncio.gather(node.latest_blockhash(), node.block_height())
+            except LedgerError as error:
+                unanswered = error
+        raise unanswered
 
     def forget(self) -> None:
         """Drop the cached one: the ledger does not know it any more."""

@@ -83,6 +83,7 @@ def _in_flight(attempt: Attempt, held: int) -> InFlight:
         attempt.last_valid_block_height,
         fee_lamports=network_fee(message),
         held_lamports=held,
+        context_slot=attempt.context_slot,
     )
 
 

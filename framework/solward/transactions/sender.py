@@ -1,8 +1,7 @@
 """Watches what was sent until its fate is known: polls in batches, resends, settles.
 
-The only terminal facts are the ledger's: a status, or a block height past the last valid one and
-*afterwards* no status even in the history (reference/reliability.md, 5 and 6). The wall clock
-never decides.
+The only terminal facts are the ledger's: a status, or what `fates` counts as a proof that there
+never will be one (reference/reliability.md, 5 and 6). The wall clock never decides.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from solward.store import attempts as store
 from solward.store.attempts import AttemptState, Settlement
 from solward.store.database import Database
 from solward.transactions.explain import explain
+from solward.transactions.fates import tell_fates
 from solward.transactions.steps import Step, StepHook, no_hook
 
 # The reference's numbers: identical bytes about every 2 s; statuses at the pace of slots.
@@ -41,6 +41,9 @@ class InFlight:
         fee_lamports: what landing costs the wallet, whatever comes of it.
         held_lamports: the debit if it lands without error.
         details: the record's full details if it lands, None to leave them.
+        context_slot: the slot its blockhash was read at, before which it cannot have landed; None
+            where that is not known.
+        unknown: whether it was told that nobody knows its fate.
         done: the settled status and error, once stored.
     """
 
@@ -51,6 +54,8 @@ class InFlight:
     fee_lamports: int
     held_lamports: int
     details: Mapping[str, Any] | None = None
+    context_slot: int | None = None
+    unknown: bool = False
     done: asyncio.Future[Settlement] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -149,20 +154,36 @@ class Sender:
         height = await self._ledger.block_height()
         expired = [item for item in late if height > item.last_valid_block_height]
         alive = [item for item in late if height <= item.last_valid_block_height]
-        if expired:
-            # Asked after the height passed, and in the whole history: only this null is final.
-            found = await self._ledger.statuses(
-                [item.signature for item in expired], search_history=True
-            )
-            pairs = list(zip(expired, found, strict=True))
-            await self._settle(
-                [_landed(item, status) for item, status in pairs if status is not None]
-                + [_dead(item) for item, status in pairs if status is None]
-            )
         if alive:
             async with self._database.write() as connection:
                 await store.mark_sent(connection, [item.signature for item in alive])
             await asyncio.gather(*(self._hand_over(item) for item in alive))
+        if expired:
+            await self._end(expired)
+
+    async def _end(self, expired: Sequence[InFlight]) -> None:
+        now = time.monotonic()
+        for item in expired:
+            item.sent_at = now
+        told = await tell_fates(self._ledger, expired)
+        ended = [_landed(item, told.landed[item.signature]) for item in expired
+                 if item.signature in told.landed]  # fmt: skip
+        ended += [_dead(item) for item in expired if item.signature in told.dead]
+        if ended:
+            await self._settle(ended)
+        await self._hold([item for item in expired if item.signature in told.unknown])
+
+    async def _hold(self, untold: Sequence[InFlight]) -> None:
+        new = [item for item in untold if not item.unknown]
+        if not new:
+            return
+        async with self._database.write() as connection:
+            await store.mark_unknown(connection, [item.signature for item in new])
+        for item in new:
+            item.unknown = True
+            _log.error(
+                "attempt_unknown", signature=item.signature, transaction_id=item.transaction_id
+            )
 
     async def _hand_over(self, item: InFlight) -> None:
         if item.wire is not None:

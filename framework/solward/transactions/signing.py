@@ -94,4 +94,5 @@ class Signing:
             fee_lamports=effects.fee_lamports,
             held_lamports=debit,
             details={**record.details, **settled} if settled else None,
+            context_slot=attempt.context_slot,
         )
