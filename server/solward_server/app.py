@@ -19,6 +19,7 @@ from solward_server.errors import handle_errors
 from solward_server.json_provider import ExactJSON
 from solward_server.keys import KeyStore
 from solward_server.mcp import mount_mcp
+from solward_server.observing import ObservedQuart
 from solward_server.rebinding import host_guard
 from solward_server.routes import BLUEPRINTS, PREFIX, docs
 
@@ -30,7 +31,7 @@ _log = structlog.get_logger(__name__)
 
 def create_app(service: Solward) -> Quart:
     """The REST application over an open service; it neither opens nor closes the service."""
-    app = Quart("solward_server", static_folder=None)
+    app = ObservedQuart("solward_server", static_folder=None)
     app.json = ExactJSON(app)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = True

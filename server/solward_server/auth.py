@@ -15,6 +15,7 @@ from solward.errors import WalletNotFound
 from solward.guardrails import ScopeLimits
 from solward.transactions.request import Actor
 from solward_server.keys import ApiKey, KeyStore, hash_of
+from solward_server.observing import request_id
 
 if TYPE_CHECKING:
     from typing import Any
@@ -60,9 +61,9 @@ class Caller:
     def actor(self) -> Actor:
         """The caller as the engine judges it, with its key's daily limit."""
         if self.key is None:
-            return Actor(self.principal)
+            return Actor(self.principal, trace=request_id())
         limits = ScopeLimits(daily_lamports=self.key.spending_limit_lamports)
-        return Actor(self.principal, limits=((self.principal, limits),))
+        return Actor(self.principal, limits=((self.principal, limits),), trace=request_id())
 
 
 def public(view: View) -> View:

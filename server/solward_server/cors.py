@@ -8,10 +8,18 @@ from quart import Quart, Response, request
 from quart_cors import cors
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-_ALLOWED = ("Authorization", "Content-Type", "Idempotency-Key", "Cache-Control", "Last-Event-ID")
+_ALLOWED = (
+    "Authorization",
+    "Content-Type",
+    "Idempotency-Key",
+    "Cache-Control",
+    "Last-Event-ID",
+    "X-Request-Id",
+    "Traceparent",
+)
 # What MCP clients in a browser send beside it.
 _MCP = ("Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name")
-_EXPOSED = ("Retry-After", "Idempotent-Replayed")
+_EXPOSED = ("Retry-After", "Idempotent-Replayed", "X-Request-Id")
 _MAX_AGE_S = 600
 
 

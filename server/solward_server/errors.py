@@ -6,6 +6,7 @@ import structlog
 from quart import Quart, Response
 from werkzeug.exceptions import HTTPException
 
+from solward import metrics
 from solward.errors import (
     IdempotencyInFlight,
     IdempotencyMismatch,
@@ -98,6 +99,7 @@ def handle_errors(app: Quart) -> None:
 
     @app.errorhandler(TooManyRequests)
     async def too_many(error: TooManyRequests) -> Response:
+        metrics.RATE_LIMITED.inc()
         response = error_response(str(error), 429)
         response.headers["Retry-After"] = str(error.retry_after)
         return response

@@ -35,6 +35,8 @@ class Actor:
         action_key: names one logical action for ever; a second request with it returns the
             first one's record and sends nothing.
         idempotency: the HTTP caller's Idempotency-Key, when given.
+        trace: what asked, for the logs of every process that works on the transaction: a request's
+            id, or `agent:<id>:<cycle>`.
         dry_run: everything is judged and nothing is sent: the engine raises `TrialEnded` where it
             would answer with a record.
     """
@@ -45,6 +47,7 @@ class Actor:
     action_key: str | None = None
     idempotency: IdempotencyKey | None = None
     dry_run: bool = False
+    trace: str | None = None
 
 
 ADMIN = Actor("admin")
