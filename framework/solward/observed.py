@@ -36,7 +36,7 @@ def committed(events: Sequence[Event]) -> None:
             _log.info(line, **_fields(event))
         elif event.event == EventKind.ALERT_RAISED:
             metrics.ALERTS.labels(event.data["alert"]).inc()
-            _log.error("alert_raised", **event.data)
+            _log.error("alert_raised", **event.data, trace=event.trace)
 
 
 def _fields(event: Event) -> dict[str, Any]:

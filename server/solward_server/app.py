@@ -10,6 +10,7 @@ import structlog
 from quart import Quart, Response, request
 
 from solward.errors import StoreError
+from solward.scraping import filling_gauges
 from solward.service import Solward
 from solward_server.auth import authenticate
 from solward_server.body import MAX_BODY_BYTES
@@ -21,7 +22,7 @@ from solward_server.keys import KeyStore
 from solward_server.mcp import mount_mcp
 from solward_server.observing import ObservedQuart
 from solward_server.rebinding import host_guard
-from solward_server.routes import BLUEPRINTS, PREFIX, docs
+from solward_server.routes import BLUEPRINTS, PREFIX, docs, metrics
 
 # The longest a key's last use may be lost when the process is killed.
 KEY_USES_FLUSH_S = 5.0
@@ -57,13 +58,15 @@ def create_app(service: Solward) -> Quart:
         app.register_blueprint(made, url_prefix=PREFIX + (made.url_prefix or ""))
     app.register_blueprint(docs.description(edge, PREFIX), url_prefix=PREFIX)
     app.register_blueprint(docs.page())
+    app.register_blueprint(metrics.page())
     mount_mcp(app, service.settings)
     _protect_answers(app)
 
     @app.while_serving
     async def key_uses() -> AsyncGenerator[None, None]:
         task = asyncio.create_task(_flush_regularly(edge.keys))
-        yield
+        with filling_gauges(service, "api"):
+            yield
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task

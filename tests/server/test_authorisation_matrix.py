@@ -26,6 +26,7 @@ ADMIN = {
     "POST /unfreeze",
     "GET /events",
     "GET /audit",
+    "GET /metrics",
 }
 KEY = {
     "POST /wallets",
@@ -62,7 +63,7 @@ KEY = {
     "POST /agents/<id>/chat",
     "POST /mcp",
 }
-BESIDE = ("/docs", "/mcp")
+BESIDE = ("/docs", "/mcp", "/metrics")
 
 
 def routes(api: Api) -> set[str]:

@@ -38,17 +38,16 @@ class Alert(StrEnum):
 
 
 def attempt_unknown(
-    connection: AsyncConnection, wallet_id: str, transaction_id: str, detail: str
+    connection: AsyncConnection, record: TransactionRecord, trace: str | None
 ) -> None:
-    """Tell that a transaction's fate became unknown, in the transaction that notes it.
-
-    Args:
-        detail: why, for a person; without secrets.
-    """
-    _raise(connection, Alert.ATTEMPT_UNKNOWN, wallet_id, transaction_id, detail)
+    """Tell that a transaction's fate became unknown, in the transaction that notes it."""
+    detail = f"No RPC node can tell whether {record.signature} landed; its money stays reserved"
+    _raise(connection, Alert.ATTEMPT_UNKNOWN, record, detail, trace)
 
 
-async def blocked(connection: AsyncConnection, record: TransactionRecord) -> None:
+async def blocked(
+    connection: AsyncConnection, record: TransactionRecord, trace: str | None
+) -> None:
     """Tell of repeated blocks, right after a blocked record was stored.
 
     Told once in a row of blocks: again only after `BLOCKS_WITHIN_MS` without one.
@@ -64,7 +63,7 @@ async def blocked(connection: AsyncConnection, record: TransactionRecord) -> Non
     if reaches_threshold(times):
         minutes = BLOCKS_WITHIN_MS // MINUTE_MS
         detail = f"{BLOCKS} transactions blocked within {minutes} minutes; the last: {record.error}"
-        _raise(connection, Alert.REPEATED_BLOCKS, record.wallet_id, record.id, detail)
+        _raise(connection, Alert.REPEATED_BLOCKS, record, detail, trace)
 
 
 def reaches_threshold(times: Sequence[int]) -> bool:
@@ -86,12 +85,16 @@ def reaches_threshold(times: Sequence[int]) -> bool:
 
 
 def _raise(
-    connection: AsyncConnection, alert: Alert, wallet_id: str, transaction_id: str, detail: str
+    connection: AsyncConnection,
+    alert: Alert,
+    record: TransactionRecord,
+    detail: str,
+    trace: str | None,
 ) -> None:
     told = {
         "alert": alert.value,
-        "walletId": wallet_id,
-        "transactionId": transaction_id,
+        "walletId": record.wallet_id,
+        "transactionId": record.id,
         "detail": detail,
     }
-    outbox.record(connection, EventKind.ALERT_RAISED, told)
+    outbox.record(connection, EventKind.ALERT_RAISED, told, trace)

@@ -21,6 +21,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from solward import metrics, observed
 from solward.errors import ConfigError, StoreError
 from solward.events import Event
 from solward.store import locks, outbox, sqlite
@@ -96,14 +97,15 @@ class Database:
         """
         if self.on_transaction is not None:
             self.on_transaction("read")
-        try:
-            connection = await self._readers.connect()
+        with metrics.timed(metrics.DATABASE_READ):
             try:
-                yield connection
-            finally:
-                await self._end(connection.close())
-        except DatabaseError as error:
-            raise _translated(error) from error
+                connection = await self._readers.connect()
+                try:
+                    yield connection
+                finally:
+                    await self._end(connection.close())
+            except DatabaseError as error:
+                raise _translated(error) from error
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
@@ -117,12 +119,13 @@ class Database:
             StoreError: the database refused; nothing was written.
             sqlalchemy.exc.IntegrityError: a constraint refused; nothing was written.
         """
-        if self._lock is None:
-            async with self._transaction() as connection:
+        with metrics.timed(metrics.DATABASE_WRITE):
+            if self._lock is None:
+                async with self._transaction() as connection:
+                    yield connection
+                return
+            async with self._lock, self._transaction() as connection:
                 yield connection
-            return
-        async with self._lock, self._transaction() as connection:
-            yield connection
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncConnection]:
@@ -168,8 +171,10 @@ class Database:
 
     async def _commit_and_tell(self, connection: AsyncConnection, events: Sequence[Event]) -> None:
         await connection.commit()
-        if events and self.on_recorded is not None:
-            self.on_recorded(events)
+        if events:
+            observed.committed(events)
+            if self.on_recorded is not None:
+                self.on_recorded(events)
 
     async def _end(self, work: Coroutine[Any, Any, None]) -> None:
         # SQLite's commit waits out a cancellation itself, and nothing else of it ever waits.

@@ -23,12 +23,13 @@ def gather(connection: AsyncConnection) -> None:
     connection.sync_connection.execution_options(**{_KEY: []})
 
 
-def record(connection: AsyncConnection, event: str, data: Any) -> None:
+def record(connection: AsyncConnection, event: str, data: Any, trace: str | None = None) -> None:
     """Tell of something this write transaction makes true.
 
     Args:
         event: one of `solward.events.EventKind`.
         data: JSON-able, without secrets; must not be changed afterwards.
+        trace: what asked for it, for the log of this process alone.
 
     Raises:
         RuntimeError: the connection is not inside `Database.write`.
@@ -36,7 +37,7 @@ def record(connection: AsyncConnection, event: str, data: Any) -> None:
     recorded = _recorded(connection)
     if recorded is None:
         raise RuntimeError(f"{event} was recorded outside a write transaction")
-    recorded.append((event, data))
+    recorded.append((event, data, trace))
 
 
 async def append(connection: AsyncConnection) -> list[Event]:
@@ -49,7 +50,7 @@ async def append(connection: AsyncConnection) -> list[Event]:
     if not recorded:
         return []
     ms = now_ms()
-    told = [(chain_of(event, data), event, data) for event, data in recorded]
+    told = [(chain_of(event, data), event, data) for event, data, _trace in recorded]
     seqs = await audit.append_many(connection, ms, told)
     return [Event(seq, ms, *each) for seq, each in zip(seqs, recorded, strict=True)]
 
@@ -64,9 +65,9 @@ def chain_of(event: str, data: Any) -> str:
     return audit.SERVICE_CHAIN
 
 
-def _recorded(connection: AsyncConnection) -> list[tuple[str, Any]] | None:
+def _recorded(connection: AsyncConnection) -> list[tuple[str, Any, str | None]] | None:
     assert connection.sync_connection is not None
-    found: list[tuple[str, Any]] | None = connection.sync_connection.get_execution_options().get(
-        _KEY
+    found: list[tuple[str, Any, str | None]] | None = (
+        connection.sync_connection.get_execution_options().get(_KEY)
     )
     return found

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.record import TransactionRecord, TransactionStatus
-from solward.store import outbox
+from solward.store import alerts, outbox
 from solward.store.tables import transactions, wallets
 
 _NEWEST = 2**62
@@ -80,12 +80,14 @@ async def insert_record(
             "trace": trace,
         },
     )
-    tell(connection, record)
+    tell(connection, record, trace)
+    if record.status is TransactionStatus.BLOCKED:
+        await alerts.blocked(connection, record, trace)
 
 
-def tell(connection: AsyncConnection, record: TransactionRecord) -> None:
+def tell(connection: AsyncConnection, record: TransactionRecord, trace: str | None = None) -> None:
     """Record the event of a transaction that just got its status."""
-    outbox.record(connection, f"transaction:{record.status.value}", record.to_json())
+    outbox.record(connection, f"transaction:{record.status.value}", record.to_json(), trace)
 
 
 async def set_signature(connection: AsyncConnection, transaction_id: str, signature: str) -> None:

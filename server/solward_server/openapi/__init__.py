@@ -19,6 +19,7 @@ from solward_server.openapi.paths import (
     health,
     keys,
     mcp,
+    metrics,
     operations,
     plugins,
     staking,
@@ -53,6 +54,7 @@ _TAGS = {
     "events": "What happened, live and on record.",
     "mcp": "The same skills for MCP clients.",
     "docs": "This description to read.",
+    "metrics": "For Prometheus; the admin's alone.",
 }
 
 
@@ -75,7 +77,7 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
         | events.PATHS
     )
     # What stands beside the API, not under its prefix.
-    beside = mcp.ROOT_PATHS | docs.ROOT_PATHS
+    beside = mcp.ROOT_PATHS | docs.ROOT_PATHS | metrics.ROOT_PATHS
     paths = {prefix + path: operations for path, operations in described.items()} | beside
     document: dict[str, Any] = {
         "openapi": "3.1.0",

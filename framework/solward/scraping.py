@@ -1,0 +1,66 @@
+"""Gauges that are read when somebody scrapes: what the database and the ledger say just then.
+
+Every process that serves metrics shows them; of those that speak of the whole database a query
+takes the maximum, never the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import func, select, text
+
+from solward import __version__, metrics
+from solward.agents.model import AgentStatus
+from solward.clock import now_ms
+from solward.service import Solward
+from solward.store import agents
+from solward.store.attempts import AttemptState
+from solward.store.database import Database
+from solward.store.tables import attempts, processes
+
+_KINDS = ("api", "worker")
+# Worded as the partial index is, so that both databases see that it serves.
+_LIVE = (
+    select(attempts.c.state, func.count())
+    .where(text("attempts.state IN ('signed', 'sent', 'unknown')"))
+    .group_by(attempts.c.state)
+)
+
+
+@contextmanager
+def filling_gauges(service: Solward, kind: str) -> Iterator[None]:
+    """Inside the block, scrapes of this process show the state of this service; `kind` is what the
+    process is, `api` or `worker`."""
+
+    async def ledger() -> None:
+        health = await service.ledger_health()
+        metrics.LEDGER_HEALTHY.set(health["healthy"])
+        if health["healthy"]:
+            metrics.LEDGER_SLOT.set(health["slot"])
+
+    async def database() -> None:
+        await fill(service.database)
+
+    metrics.describe_process(__version__, service.network, kind)
+    with metrics.at_scrape(ledger), metrics.at_scrape(database):
+        yield
+
+
+async def fill(database: Database) -> None:
+    """Set the gauges of what the database holds."""
+    async with database.read() as connection:
+        counts = await agents.count_by_status(connection)
+        states = {state: int(count) for state, count in await connection.execute(_LIVE)}
+        alive = select(processes.c.kind, func.count()).group_by(processes.c.kind)
+        if connection.dialect.name != "sqlite":
+            alive = alive.where(processes.c.lease_until_ms > now_ms())
+        kinds = {kind: int(count) for kind, count in await connection.execute(alive)}
+    for status in AgentStatus:
+        metrics.AGENTS.labels(status.value).set(counts.get(status.value, 0))
+    for state in (AttemptState.SIGNED, AttemptState.SENT, AttemptState.UNKNOWN):
+        metrics.ATTEMPTS.labels(state.value).set(states.get(state.value, 0))
+    metrics.ATTEMPTS_UNKNOWN.set(states.get(AttemptState.UNKNOWN.value, 0))
+    for kind in _KINDS:
+        metrics.PROCESSES.labels(kind).set(kinds.get(kind, 0))
