@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from tests import homes
 from tests import postgres as servers
 
 # A busy machine is no failure; pytest-timeout ends what hangs.
@@ -26,3 +27,30 @@ def postgres_url(postgres: servers.Postgres) -> Iterator[str]:
     url = postgres.fresh()
     yield url
     postgres.drop(url)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what is SQLite's own where the tests run on PostgreSQL."""
+    if homes.ON_POSTGRES:
+        for item in items:
+            own = item.get_closest_marker("sqlite")
+            if own is not None:
+                item.add_marker(pytest.mark.skip(f"SQLite's own: {own.args[0]}"))
+
+
+if homes.ON_POSTGRES:
+
+    @pytest.fixture(scope="session", autouse=True)
+    def _databases(postgres: servers.Postgres) -> Iterator[homes.Homes]:
+        with homes.on_postgres(postgres) as given:
+            yield given
+
+    @pytest.fixture(scope="module", autouse=True)
+    def _of_a_module(_databases: homes.Homes) -> Iterator[None]:
+        with _databases.scope():
+            yield
+
+    @pytest.fixture(autouse=True)
+    def _of_a_test(_databases: homes.Homes) -> Iterator[None]:
+        with _databases.scope():
+            yield

@@ -23,21 +23,21 @@ class Postgres:
     def __init__(self, uri: str) -> None:
         self._uri = uri
 
-    def fresh(self) -> str:
-        """The URL of a new, empty database."""
+    def fresh(self, like: str | None = None) -> str:
+        """The URL of a new database, empty or with what another of `fresh` holds."""
         name = f"solward_{os.getpid()}_{next(_numbers)}"
-        create = sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name))
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+            sql.Identifier(name), sql.Identifier("template0" if like is None else _name(like))
+        )
         with psycopg.connect(self._uri, autocommit=True) as connection:
             connection.execute(create)
         return self.url(name)
 
     def drop(self, url: str) -> None:
         """Remove a database of `fresh`, whoever is connected to it."""
-        name = url.partition("?")[0].rpartition("/")[2]
+        drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
         with psycopg.connect(self._uri, autocommit=True) as connection:
-            connection.execute(
-                sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
-            )
+            connection.execute(drop.format(sql.Identifier(_name(url))))
 
     def url(self, name: str) -> str:
         """The URL of a database of this server, as DATABASE_URL takes it."""
@@ -46,6 +46,10 @@ class Postgres:
 
 
 DRIVER = "postgresql+psycopg:"
+
+
+def _name(url: str) -> str:
+    return url.partition("?")[0].rpartition("/")[2]
 
 
 @contextmanager
