@@ -72,3 +72,21 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         Home.locked(tmp_path / "file" / "home"),
     ):
         pass
+
+
+def test_a_shared_home_is_made_private_and_used_by_several(tmp_path: Path) -> None:
+    path = tmp_path / "home"
+    with Home.opened(path, shared=True) as first, Home.opened(path, shared=True) as second:
+        assert first.path == second.path == path
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    with Home.opened(path, shared=False), pytest.raises(HomeLocked), Home.locked(path):
+        pass
+
+
+def test_a_shared_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(ConfigError, match="cannot be used: Not a directory"),
+        Home.opened(tmp_path / "file" / "home", shared=True),
+    ):
+        pass

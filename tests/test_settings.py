@@ -14,6 +14,7 @@ from solward.errors import ConfigError
 from solward.masking import forget_secrets
 from solward.provider import ProviderContext, ProviderSpec
 from solward.settings import Settings, default_home, lent_to_providers
+from solward.store.database import database_file
 
 CANARY = "canary-4f1d0c9e7b-do-not-show-me-anywhere"
 MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
@@ -121,6 +122,44 @@ def test_every_wrong_variable_is_named_at_once_and_nothing_else() -> None:
 def test_a_passphrase_and_a_key_file_exclude_each_other() -> None:
     with pytest.raises(ConfigError, match="not both"):
         Settings(keystore_passphrase=CANARY, keystore_key_file="/tmp/key")
+
+
+@pytest.mark.parametrize(
+    ("url", "shared"),
+    [
+        (None, False),
+        ("sqlite:////var/lib/solward/solward.db", False),
+        ("postgresql://solward:secret@db/solward", True),
+        ("postgresql+psycopg://solward:secret@db/solward", True),
+    ],
+)
+def test_a_database_of_several_processes_is_postgresql_and_keeps_the_keys(
+    url: str | None, shared: bool, tmp_path: Path
+) -> None:
+    settings = Settings(database_url=url)
+    assert settings.shared_database is shared
+    assert (database_file(url, tmp_path) is None) is shared
+    assert settings.api_key_store == ("database" if shared else "memory")
+    assert settings.masked()["API_KEY_STORE"] == settings.api_key_store
+    assert Settings(database_url=url, api_key_store="database").api_key_store == "database"
+
+
+def test_keys_of_one_process_are_refused_where_several_serve(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://solward:{CANARY}@db/solward")
+    monkeypatch.setenv("API_KEY_STORE", "memory")
+    with pytest.raises(ConfigError, match="API_KEY_STORE is memory, and DATABASE_URL") as caught:
+        Settings()
+    assert CANARY not in str(caught.value)
+
+
+def test_an_embedded_ledger_is_refused_where_several_processes_would_each_have_one() -> None:
+    url = "postgresql://solward@db/solward"
+    with pytest.raises(ConfigError, match="SOLANA_RPC_URL must be set"):
+        Settings(database_url=url).check_shared_ledger()
+    Settings(database_url=url, solana_rpc_url="http://127.0.0.1:8899").check_shared_ledger()
+    Settings().check_shared_ledger()
 
 
 MAINNET = {"solana_network": "mainnet", "solana_rpc_url": "https://rpc.example"}

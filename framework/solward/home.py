@@ -1,4 +1,5 @@
-"""SOLWARD_HOME: one folder, owned by one process at a time."""
+"""SOLWARD_HOME: one folder, owned by one process at a time, or shared where nothing in it is
+written to: with PostgreSQL it holds a key file at most."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ LOCK_NAME = "solward.lock"
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A SOLWARD_HOME this process owns."""
+    """A SOLWARD_HOME this process owns, or shares."""
 
     path: Path
 
@@ -32,17 +33,43 @@ class Home:
             HomeLocked: naming the path and the process that owns it.
             ConfigError: the folder cannot be made or written.
         """
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.chmod(0o700)
+        with _usable(path):
+            _make(path)
             descriptor = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise ConfigError(f"SOLWARD_HOME {path} cannot be used: {error.strerror}") from None
         try:
             _take(descriptor, path)
             yield cls(path)
         finally:
             os.close(descriptor)
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path, *, shared: bool) -> Iterator[Home]:
+        """As `locked`, or only made where other processes may work in it too.
+
+        Raises:
+            HomeLocked, ConfigError: as `locked`.
+        """
+        if not shared:
+            with cls.locked(path) as home:
+                yield home
+            return
+        with _usable(path):
+            _make(path)
+        yield cls(path)
+
+
+@contextmanager
+def _usable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"SOLWARD_HOME {path} cannot be used: {error.strerror}") from None
+
+
+def _make(path: Path) -> None:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.chmod(0o700)
 
 
 def _take(descriptor: int, path: Path) -> None:

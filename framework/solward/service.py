@@ -102,7 +102,9 @@ class Solward:
             PluginError: a built-in plugin is broken.
         """
         async with AsyncExitStack() as stack:
-            home = stack.enter_context(Home.locked(settings.solward_home))
+            home = stack.enter_context(
+                Home.opened(settings.solward_home, shared=settings.shared_database)
+            )
             registry = load_registry(settings.plugins, demo=demo)
             for problem in registry.problems:
                 _log.warning("plugin_problem", problem=str(problem))

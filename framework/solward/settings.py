@@ -33,6 +33,7 @@ DASHBOARD_ORIGINS = ("http://localhost:3000", "http://127.0.0.1:3000")
 _DEPENDENT = "default_factory_not_called"
 
 Network = Literal["localnet", "devnet", "testnet", "mainnet-beta"]
+KeyStoreKind = Literal["memory", "database"]
 
 
 def default_home() -> Path:
@@ -42,6 +43,16 @@ def default_home() -> Path:
 
 def _network_of(data: dict[str, Any]) -> Network:
     return "localnet" if data.get("solana_rpc_url") is None else "devnet"
+
+
+def _key_store_of(data: dict[str, Any]) -> KeyStoreKind:
+    return "database" if _shared(data.get("database_url")) else "memory"
+
+
+def _shared(url: SecretStr | None) -> bool:
+    """Whether a DATABASE_URL is PostgreSQL's, with or without a driver's name."""
+    scheme = "" if url is None else url.get_secret_value().partition("://")[0]
+    return scheme.partition("+")[0] == "postgresql"
 
 
 class Settings(DashboardSettings, VendorSettings):
@@ -60,7 +71,6 @@ class Settings(DashboardSettings, VendorSettings):
         hide_input_in_errors=True,
     )
 
-    api_key_store: Literal["memory", "database"] = "memory"
     cors_origins: Annotated[tuple[str, ...], NoDecode] = DASHBOARD_ORIGINS
 
     # One address or several, separated by commas. Providers put their API key into the URL, which
@@ -72,6 +82,8 @@ class Settings(DashboardSettings, VendorSettings):
 
     solward_home: Path = Field(default_factory=default_home)
     database_url: SecretStr | None = None
+    # In one process's memory, a key would be unknown to the others.
+    api_key_store: KeyStoreKind = Field(default_factory=_key_store_of)
     keystore_passphrase: SecretStr | None = None
     keystore_key_file: Path | None = None
 
@@ -208,7 +220,18 @@ class Settings(DashboardSettings, VendorSettings):
             raise ValueError(f"SOLANA_NETWORK is {self.solana_network}: set SOLANA_RPC_URL to it")
         if self.keystore_passphrase is not None and self.keystore_key_file is not None:
             raise ValueError("set KEYSTORE_PASSPHRASE or KEYSTORE_KEY_FILE, not both")
+        if self.shared_database and self.api_key_store == "memory":
+            raise ValueError(
+                "API_KEY_STORE is memory, and DATABASE_URL is PostgreSQL, where several processes"
+                " serve and each would know its own keys only: leave it unset, or set it to"
+                " database"
+            )
         return self
+
+    @property
+    def shared_database(self) -> bool:
+        """Whether several processes may work on the database at the same time: PostgreSQL."""
+        return _shared(self.database_url)
 
     @property
     def rpc_urls(self) -> tuple[str, ...]:
@@ -264,6 +287,18 @@ class Settings(DashboardSettings, VendorSettings):
             raise ConfigError(
                 "SOLWARD_PLUGINS must name the distributions that may load on mainnet, "
                 "or `solward` for the built-in ones only"
+            )
+
+    def check_shared_ledger(self) -> None:
+        """Refuse a ledger of this process's own beside a database of several processes.
+
+        Raises:
+            ConfigError: DATABASE_URL is PostgreSQL, and SOLANA_RPC_URL is not set.
+        """
+        if self.shared_database and not self.rpc_urls:
+            raise ConfigError(
+                "SOLANA_RPC_URL must be set where DATABASE_URL is PostgreSQL: each process would"
+                " have an embedded ledger of its own; `solward localnet` serves one to all"
             )
 
     def masked(self) -> dict[str, str]:

@@ -28,6 +28,7 @@ def start(host: str | None, port: int | None, log_level: str) -> None:
 
     with refusals():
         settings = overridden(host, port)
+        settings.check_shared_ledger()
         listening = listen(settings.api_host, settings.api_port)
 
     async def work() -> None:
