@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
 import structlog
 
+from solward.agents.asked import asking, count_usage
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.decisions import MemoryEntry
 from solward.agents.model import Agent
@@ -69,16 +70,21 @@ async def pieces(
     source = stream(request)
     deadline = asyncio.get_running_loop().time() + timeout_s
     try:
-        while True:
-            # Only the provider is waited for under the deadline: a timeout around the `yield`
-            # would cancel whoever reads slowly.
-            async with asyncio.timeout_at(deadline):
-                piece = await anext(source, _END)
-            if piece is _END:
-                return
-            if not isinstance(piece, str | Usage):
-                raise ProviderError(f"Provider {name!r} streamed something that is no text")
-            yield piece if isinstance(piece, Usage) else _utf8(piece)
+        with asking(name):
+            while True:
+                # Only the provider is waited for under the deadline: a timeout around the `yield`
+                # would cancel whoever reads slowly.
+                async with asyncio.timeout_at(deadline):
+                    piece = await anext(source, _END)
+                if piece is _END:
+                    return
+                if not isinstance(piece, str | Usage):
+                    raise ProviderError(f"Provider {name!r} streamed something that is no text")
+                if isinstance(piece, Usage):
+                    count_usage(name, piece)
+                    yield piece
+                else:
+                    yield _utf8(piece)
     except ProviderError as error:
         raise without_secrets(error) from None
     except SolwardError:

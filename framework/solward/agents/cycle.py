@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
+from solward import metrics, telemetry
 from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, finished, resumed
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.decisions import Decision, MemoryEntry
@@ -131,10 +133,22 @@ async def run_cycle(agent_id: str, cycle: int, parts: CycleParts) -> Next | None
     Raises:
         StoreError: the store failed; the cycle is not left and must be run again.
     """
-    entered = await parts.journal.enter(agent_id, cycle)
-    if entered is None:
-        return None
+    with (
+        bound_contextvars(agent_id=agent_id, cycle=cycle),
+        telemetry.span("agent.cycle", agent_id=agent_id, cycle=cycle),
+    ):
+        entered = await parts.journal.enter(agent_id, cycle)
+        if entered is None:
+            metrics.CYCLES.labels("fenced").inc()
+            return None
+        with metrics.timed(metrics.CYCLE):
+            return await _run(entered, agent_id, cycle, parts)
+
+
+async def _run(entered: Entered, agent_id: str, cycle: int, parts: CycleParts) -> Next | None:
     began_ms = parts.clock()
+    if entered.agent.next_run_ms is not None:
+        metrics.CYCLE_LAG.observe(max(0, began_ms - entered.agent.next_run_ms) / 1000)
     parts.hook(agent_id, Phase.ENTERED)
     progress = _Progress({"cycle": cycle})
     try:
@@ -162,7 +176,8 @@ async def run_cycle(agent_id: str, cycle: int, parts: CycleParts) -> Next | None
     parts.hook(agent_id, Phase.ACTED)
     standing = _standing(entered.agent, progress.failure, began_ms, parts.clock())
     leaving = parts.journal.leave(decision, entered.agent.fence, standing)
-    goes_on, cancelled = await finished(leaving)
+    with telemetry.span("agent.remember"):
+        goes_on, cancelled = await finished(leaving)
     parts.hook(agent_id, Phase.REMEMBERED)
     if cancelled or done.cancelled:
         raise asyncio.CancelledError
@@ -173,24 +188,27 @@ async def _decide_and_act(
     entered: Entered, cycle: int, parts: CycleParts, progress: _Progress
 ) -> Act:
     agent = entered.agent
-    progress.observation = await observe(agent, cycle, parts, parts.clock())
+    with telemetry.span("agent.observe"):
+        progress.observation = await observe(agent, cycle, parts, parts.clock())
     parts.hook(agent.id, Phase.OBSERVED)
     if entered.taken is not None:
         progress.reasoning = RESUMED_REASONING
         return resumed(*entered.taken)
-    thought = await think(
-        agent,
-        progress.observation,
-        entered.memory,
-        network=parts.network,
-        tools=parts.tools(),
-        complete=parts.provider(agent),
-        used=entered.used,
-    )
+    with telemetry.span("agent.think"):
+        thought = await think(
+            agent,
+            progress.observation,
+            entered.memory,
+            network=parts.network,
+            tools=parts.tools(),
+            complete=parts.provider(agent),
+            used=entered.used,
+        )
     progress.reasoning, progress.usage = thought.reasoning, thought.usage
     parts.hook(agent.id, Phase.THOUGHT)
     spends = thought.call is not None and parts.spends(thought.call.name)
-    return await act(agent, cycle, thought.call, run_skill=parts.run_skill, spends=spends)
+    with telemetry.span("agent.act"):
+        return await act(agent, cycle, thought.call, run_skill=parts.run_skill, spends=spends)
 
 
 def _standing(agent: Agent, failure: str | None, began_ms: int, ended_ms: int) -> Standing:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward import metrics
 from solward.agents.batch import Batcher
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.cycle import Entered, Standing
@@ -92,6 +93,7 @@ class Journal:
                     )
             await agent_store.add_usage(connection, used)
         for each, was in zip(leaving, left, strict=True):
+            metrics.CYCLES.labels(_outcome(each, was)).inc()
             if was is not None:
                 self._recent.left(each.decision, each.fence)
         running = DesiredState.RUNNING.value
@@ -140,6 +142,15 @@ def _row(leaving: _Leaving) -> store.LeavingCycle:
         error=standing.error,
         decision=leaving.decision.to_row(),
     )
+
+
+def _outcome(leaving: _Leaving, was: store.LeftCycle | None) -> str:
+    if was is None:
+        return "fenced"
+    if leaving.standing.error is not None:
+        return "failed"
+    action = leaving.decision.action
+    return "waited" if action is None or action.startswith("wait(") else "acted"
 
 
 def _turned_error(leaving: _Leaving, was: store.LeftCycle) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 
 import structlog
 
+from solward import telemetry
+from solward.agents.asked import asking, count_usage
 from solward.agents.budget import NOTHING_USED, UNLIMITED, TokensUsed, output_allowance
 from solward.agents.decisions import MemoryEntry
 from solward.agents.model import Agent
@@ -99,8 +101,9 @@ async def ask(
     """One call of the provider; whatever goes wrong inside it is a `ProviderError`."""
     name = agent.llm_provider
     try:
-        async with asyncio.timeout(timeout_s):
-            completion = await complete(request)
+        with asking(name), telemetry.span("provider.complete", provider=name, model=request.model):
+            async with asyncio.timeout(timeout_s):
+                completion = await complete(request)
     except ProviderError as error:
         raise without_secrets(error) from None
     except SolwardError:
@@ -114,6 +117,7 @@ async def ask(
         raise ProviderError(f"Provider {name!r} failed with an internal error") from error
     if not isinstance(completion, Completion):
         raise ProviderError(f"Provider {name!r} did not answer with a Completion")
+    count_usage(name, completion.usage)
     return completion
 
 

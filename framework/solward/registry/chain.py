@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from solward import metrics, telemetry
 from solward.errors import SkillError, SkillTimeout, SolwardError
 from solward.registry.contain import PluginCrash
 from solward.registry.loaded import LoadedSkill
@@ -25,6 +26,16 @@ if TYPE_CHECKING:
 # What a skill gets to clean up once it is cancelled; then nobody waits for it any more.
 GRACE_S = 2.0
 EVENT = "skill:executed"
+# A skill's own error codes are free text; anything but these is a refusal that was meant.
+_OUTCOMES = {
+    None: "ok",
+    "cancelled": "cancelled",
+    "internal_error": "crashed",
+    "bad_outcome": "crashed",
+    "timeout": "timeout",
+    "TransactionFailed": "failed",
+    "GuardrailBlocked": "blocked",
+}
 
 _log = structlog.get_logger(__name__)
 _abandoned: set[asyncio.Future[str]] = set()
@@ -69,23 +80,28 @@ async def report(emit: Emit, call: Call, handler: Handler) -> str:
     """Tell of the run however it ends."""
     started = time.monotonic()
     code: str | None = "cancelled"
+    name = call.skill.spec.name
     try:
-        outcome = await handler(call)
+        with telemetry.span("skill", skill=name):
+            outcome = await handler(call)
         code = None
     except SolwardError as error:
         code = error.code if isinstance(error, SkillError) else type(error).__name__
         raise
     finally:
         agent = call.context.agent
+        took_s = time.monotonic() - started
+        metrics.SKILLS.labels(name, _OUTCOMES.get(code, "refused")).inc()
+        metrics.SKILL.labels(name).observe(took_s)
         emit(
             EVENT,
             {
-                "skill": call.skill.spec.name,
+                "skill": name,
                 "walletId": call.context.wallet.id,
                 "agentId": agent.id if agent is not None else None,
                 "ok": code is None,
                 "error": code,
-                "durationMs": round((time.monotonic() - started) * 1000),
+                "durationMs": round(took_s * 1000),
             },
         )
     return outcome
