@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from solward.errors import LedgerUnavailable
+from solward import metrics, telemetry
+from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.ledger.mints import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
 from solward.ledger.protocol import (
     Account,
@@ -246,7 +248,23 @@ class RpcLedger:
         await self._transport.close()
 
     async def _call(self, method: str, *params: Any) -> Any:
-        return await self._transport.call(method, params)
+        outcome = "unavailable"
+        try:
+            with (
+                metrics.timed(metrics.RPC_CALL.labels(method)),
+                telemetry.child_span("rpc", method=method),
+            ):
+                answer = await self._transport.call(method, params)
+            outcome = "ok"
+            return answer
+        except LedgerRejected:
+            outcome = "rejected"
+            raise
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        finally:
+            metrics.RPC_CALLS.labels(method, outcome).inc()
 
 
 def _malformed(method: str) -> LedgerUnavailable:

@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from solward import metrics
 from solward.errors import ConfigError, LedgerError, LedgerRejected, LedgerUnavailable
 from solward.ledger.transport import Transport
 
@@ -177,7 +178,9 @@ class FailoverTransport:
             ConfigError: every node is of another cluster.
         """
         unanswered: LedgerUnavailable | None = None
-        for node in self.nodes():
+        for place, node in enumerate(self.nodes()):
+            if place:
+                metrics.RPC_FAILOVERS.inc()
             try:
                 answer = await node.call(method, params)
             except LedgerUnavailable as error:
