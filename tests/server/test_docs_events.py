@@ -12,6 +12,7 @@ from tests.server.api import SECRET, STRANGER, Api, serving_api
 from solward.agents.model import AgentStatus
 from solward.agents.remember import tell
 from solward.events import EventKind
+from solward.store.alerts import BLOCKS
 from solward.wallets import KeySource
 from solward.wallets.export import export_wallet, newest_keystore
 from solward.wallets.service import KEY_FILE
@@ -44,7 +45,7 @@ async def everything(api: Api) -> None:
     )
     paths = {"transfer": {"to": STRANGER, "amount": 1}}
     for path, body in paths.items():
-        for amount in (1, 2, 3):
+        for amount in (1, 2, *[3] * BLOCKS):
             await api.post(f"/wallets/{wallet}/{path}", body | {"amount": amount})
     for path in ("freeze", "unfreeze"):
         await api.post(f"/{path}", {"walletId": wallet})
