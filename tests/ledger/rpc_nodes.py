@@ -1,0 +1,112 @@
+"""RPC nodes on loopback that really listen, and can be made to fail in each way a node does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from aiohttp import web
+
+from solward.localnet.errors import RpcError
+from solward.localnet.node import Localnet
+
+Answers = Callable[[str, Sequence[Any]], Awaitable[Any]]
+
+GENESIS = "4sGjMW1sUnHzSxGspuhpqLDx6wiyjNtZAMdL4VZHirAn"
+
+
+class RpcNode:
+    """One node.
+
+    `faults` by method (`*` for every one): an HTTP status, a JSON-RPC error code below zero,
+    `garbage`, `no json-rpc`, `hang`, `cut`, or a function in place of the node's own answers.
+    """
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self._runner: web.AppRunner | None = None
+        self.faults: dict[str, Any] = {}
+        self.calls: Counter[str] = Counter()
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        """Listen, on the port of before where there was one."""
+        app = web.Application()
+        app.router.add_post("/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Refuse connections from now on."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _handle(self, http: web.Request) -> web.StreamResponse:
+        request = await http.json()
+        method, params = request["method"], request.get("params", [])
+        self.calls[method] += 1
+        fault = self.faults.get(method, self.faults.get("*"))
+        answers = self._answers
+        if fault == "hang":
+            await asyncio.sleep(60)
+        elif fault == "cut":
+            assert http.transport is not None
+            http.transport.abort()
+        elif fault == "garbage":
+            return web.Response(text="<html>busy</html>")
+        elif fault == "no json-rpc":
+            return web.json_response({"error": {"code": "busy"}})
+        elif isinstance(fault, int) and fault > 0:
+            return web.json_response({"error": "busy"}, status=fault)
+        elif isinstance(fault, int):
+            return _answer(request, error={"code": fault, "message": f"code {fault}"})
+        elif fault is not None:
+            answers = fault
+        try:
+            return _answer(request, result=await answers(method, params))
+        except RpcError as error:
+            return _answer(request, error=error.to_json())
+
+
+def _answer(request: Any, **outcome: Any) -> web.Response:
+    body = {"jsonrpc": "2.0", "id": request.get("id"), **outcome}
+    return web.Response(text=json.dumps(body), content_type="application/json")
+
+
+def named(name: str, genesis: str = GENESIS) -> Answers:
+    """A node that answers every call with its own name."""
+
+    async def answers(method: str, _params: Sequence[Any]) -> Any:
+        return genesis if method == "getGenesisHash" else name
+
+    return answers
+
+
+def of(localnet: Localnet) -> Answers:
+    """A node of a real ledger."""
+    return localnet.call
+
+
+@asynccontextmanager
+async def listening(*answers: Answers) -> AsyncIterator[tuple[RpcNode, ...]]:
+    """Nodes that listen until left."""
+    nodes = tuple(map(RpcNode, answers))
+    try:
+        for node in nodes:
+            await node.start()
+        yield nodes
+    finally:
+        for node in nodes:
+            with suppress(RuntimeError):
+                await node.stop()
