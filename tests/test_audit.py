@@ -44,7 +44,7 @@ async def test_what_is_appended_is_stored_then_published_with_its_number(
     (entry,) = await log.latest()
     assert (entry.seq, entry.event, entry.data) == (1, "freeze", '{"reason":"test"}')
     assert entry.created_ms == event.ms
-    assert (await log.verify()).length == 1
+    assert (await log.verify()).entries == 1
 
 
 async def test_the_events_of_a_transaction_are_one_run_in_their_order(
@@ -62,7 +62,7 @@ async def test_the_events_of_a_transaction_are_one_run_in_their_order(
         assert (await early) is not None
         bus.close()
         assert [(each.seq, each.data) async for each in heard] == [(3, 1), (4, 2)]
-    assert (await log.verify()).length == 4
+    assert (await log.verify()).entries == 4
 
 
 async def test_what_is_rolled_back_is_neither_kept_nor_told(
@@ -116,7 +116,7 @@ async def test_a_caller_cancelled_in_the_commit_has_told(
         event = await early
     assert event is not None
     assert event.seq == 1
-    assert (await AuditLog(database).verify()).length == 1
+    assert (await AuditLog(database).verify()).entries == 1
     await database.close()
 
 
@@ -133,7 +133,7 @@ async def test_what_is_not_committed_is_not_told(
         bus.close()
         assert [event async for event in heard] == []
     monkeypatch.undo()
-    assert (await AuditLog(database).verify()).length == 0
+    assert (await AuditLog(database).verify()).entries == 0
 
 
 async def test_concurrent_appends_make_one_chain(database: Database, bus: EventBus) -> None:
@@ -142,7 +142,7 @@ async def test_concurrent_appends_make_one_chain(database: Database, bus: EventB
         await asyncio.gather(*(log.append("x", {"n": n}) for n in range(20)))
         bus.close()
         assert [event.seq async for event in heard] == list(range(1, 21))
-    assert (await log.verify()).length == 20
+    assert (await log.verify()).entries == 20
 
 
 async def test_what_cannot_be_stored_is_not_published(database: Database, bus: EventBus) -> None:
@@ -163,6 +163,6 @@ async def test_a_chain_is_held_to_a_head_copied_earlier(database: Database) -> N
     one = await log.verify()
     await log.append("x", 2)
     for earlier in (nothing, one):
-        assert (await log.verify(earlier.hash)).length == 2
+        assert (await log.verify(earlier.hash)).entries == 2
     with pytest.raises(AuditBroken, match="no entry with the hash f00d"):
         await log.verify("f00d")

@@ -7,8 +7,10 @@ from typing import Any
 
 from solward.errors import AuditBroken
 from solward.store import audit as store
+from solward.store import audit_check as check
 from solward.store import outbox
-from solward.store.audit import AuditEntry, Head, Log
+from solward.store.audit import AuditEntry
+from solward.store.audit_check import Head, Log
 from solward.store.database import Database
 
 
@@ -59,16 +61,15 @@ class AuditLog:
             AuditBroken: naming the first entry that was changed, is missing or does not belong.
         """
         async with self._database.read() as connection:
-            log = await store.verify(connection)
-            if earlier not in (None, store.GENESIS_HASH):
-                assert earlier is not None
-                if await store.find(connection, earlier) is None:
-                    raise AuditBroken(
-                        f"The audit log has no entry with the hash {earlier}: it was cut or "
-                        "rewritten"
-                    )
+            log = await check.verify(connection)
+            named = earlier is not None and earlier != store.GENESIS_HASH
+            if named and await check.find(connection, str(earlier)) is None:
+                raise AuditBroken(
+                    f"The audit log has no entry with the hash {earlier}: it was cut or "
+                    "rewritten, or the entry is older than EVENT_RETENTION_DAYS"
+                )
             for chain, head in (heads or {}).items():
-                if not await store.continues(connection, log, chain, head):
+                if not await check.continues(connection, log, chain, head):
                     raise AuditBroken(
                         f"The audit log does not continue chain {chain!r} as it was at entry "
                         f"{head.number}: it was cut or rewritten"

@@ -97,7 +97,7 @@ async def test_the_demo_agent_acts_by_itself_and_survives_a_restart(tmp_path: Pa
         assert record.agent_id == seed.agent.id
         assert await on_ledger(service, seed.wallet.address) == 2 * SOL
         assert (await service.agents.get(seed.agent.id)).to_json()["isLlm"] is False
-        assert (await service.audit.verify()).length >= 1
+        assert (await service.audit.verify()).entries >= 1
     async with opened(tmp_path) as service:
         again = await seed_demo(service)
         assert again.agent.id == seed.agent.id
@@ -175,6 +175,9 @@ class Dying:
             self.died = True
             raise StoreError("killed here")
         return await self.real.leave(decision, fence, standing)
+
+    async def abandon(self, agent_id: str, fence: int) -> None:
+        await self.real.abandon(agent_id, fence)
 
 
 @pytest.mark.parametrize("second_thought", ["transfer", "airdrop"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
@@ -15,8 +16,11 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine, text
 
+from solward import jsontext
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.model import Agent
+from solward.audit import AuditLog
+from solward.errors import AuditBroken
 from solward.record import TransactionRecord
 from solward.service import Solward
 from solward.settings import Settings
@@ -27,6 +31,7 @@ from solward.transactions.request import ADMIN
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 STRATEGY = f"always do transfer to={RECIPIENT} amount=0.01"
 FIRST = "0001"
+OLD_AUDIT = "seq, created_ms, event, data, previous_hash, hash"
 
 Rows = Mapping[str, list[dict[str, Any]]]
 
@@ -61,17 +66,32 @@ def taken_back(home: Path, revision: str) -> None:
     with closing(sqlite3.connect(new)) as source, closing(sqlite3.connect(old)) as target:
         known = columns(source)
         for table, names in columns(target).items():
+            if table.startswith("audit"):
+                continue
             assert set(names) <= set(known[table])
             marks = ", ".join("?" * len(names))
             rows = source.execute(f"SELECT {', '.join(names)} FROM {table}")
             listed = ", ".join(names)
             target.executemany(f"INSERT INTO {table} ({listed}) VALUES ({marks})", rows)
+        one_chain(source, target)
         target.commit()
         assert set(columns(target)["agents"]) < set(known["agents"])
     for file in home.glob("solward.db*"):
         file.unlink()
     old.chmod(0o600)
     old.rename(new)
+
+
+def one_chain(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
+    """The audit log as the first releases wrote it: one chain of all, whose numbers are hashed."""
+    seq, previous = 0, "0" * 64
+    for ms, event, data in source.execute("SELECT created_ms, event, data FROM audit ORDER BY seq"):
+        seq += 1
+        hashed = jsontext.dumps([seq, ms, event, data, previous], canonical=True)
+        row = (seq, ms, event, data, previous, hashlib.sha256(hashed.encode()).hexdigest())
+        target.execute(f"INSERT INTO audit ({OLD_AUDIT}) VALUES (?, ?, ?, ?, ?, ?)", row)
+        previous = row[-1]
+    target.execute("INSERT INTO audit_head (id, seq, hash) VALUES (1, ?, ?)", (seq, previous))
 
 
 async def lived(service: Solward, cycles: int) -> tuple[Agent, tuple[Decision, ...]]:
@@ -123,6 +143,7 @@ async def test_a_life_under_the_first_revision_goes_on_under_this_one(tmp_path: 
     with closing(sqlite3.connect(tmp_path / "solward.db")) as connection:
         [cycle_no] = connection.execute("SELECT cycle_no FROM agents").fetchone()
         records = connection.execute("SELECT id FROM transactions ORDER BY seq DESC").fetchall()
+        audit = connection.execute(f"SELECT {OLD_AUDIT} FROM audit ORDER BY seq").fetchall()
     assert cycle_no >= 3
 
     async with Solward.open(settings(tmp_path), demo=True) as service:
@@ -150,11 +171,46 @@ async def test_a_life_under_the_first_revision_goes_on_under_this_one(tmp_path: 
         assert left == 2 * 10**9 - paid * (10_000_000 + 5_000)
         spent = (await service.agent_limits(agent.id))["dailySpendingLimitSol"]
         assert (spent["spent"], spent["reserved"]) == (paid * Decimal("0.01"), 0)
-        await service.audit.verify()
+        log = await service.audit.verify(earlier=audit[-1][-1])
+        assert {chain.partition(":")[0] for chain in log.heads} == {"", "agent", "wallet"}
 
     with closing(sqlite3.connect(tmp_path / "solward.db")) as connection:
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+        kept = f"SELECT {OLD_AUDIT} FROM audit WHERE chain = '' AND number = seq ORDER BY seq"
+        assert connection.execute(kept).fetchmany(len(audit)) == audit
+
+
+@pytest.mark.parametrize("revision", ["0001", "0002"])
+async def test_the_one_audit_chain_of_earlier_releases_goes_on(
+    tmp_path: Path, revision: str
+) -> None:
+    database = await Database.open(None, tmp_path)
+    for number in range(3):
+        await AuditLog(database).append("agent:stopped", {"agentId": "a", "number": number})
+    await database.close()
+    taken_back(tmp_path, revision)
+    database = await Database.open(None, tmp_path)
+    upgraded = await AuditLog(database).verify()
+    assert {chain: head.number for chain, head in upgraded.heads.items()} == {"": 3}
+    await AuditLog(database).append("key:created", {"keyId": "k"})
+    await AuditLog(database).append("agent:stopped", {"agentId": "a"})
+    log = await AuditLog(database).verify(upgraded.hash, upgraded.heads)
+    assert {chain: head.number for chain, head in log.heads.items()} == {"": 4, "agent:a": 1}
+    assert [entry.seq for entry in await AuditLog(database).latest()] == [5, 4, 3, 2, 1]
+    async with database.write() as connection:
+        await connection.execute(text("UPDATE audit SET data = '{}' WHERE seq = 2"))
+    with pytest.raises(AuditBroken, match=r"broken at entry 2\b"):
+        await AuditLog(database).verify()
+    await database.close()
+
+
+async def test_an_empty_log_of_an_earlier_release_goes_on(tmp_path: Path) -> None:
+    make_at(tmp_path / "solward.db", "0002")
+    database = await Database.open(None, tmp_path)
+    await AuditLog(database).append("key:created", {"keyId": "k"})
+    assert (await AuditLog(database).verify()).heads[""].number == 1
+    await database.close()
 
 
 async def test_an_upgraded_agent_can_be_given_what_is_new(tmp_path: Path) -> None:

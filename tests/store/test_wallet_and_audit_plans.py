@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.store import audit, switches, wallets
+from solward.store import audit, audit_check, switches, wallets
 from solward.store.database import Database
 
 
@@ -21,13 +21,14 @@ async def everything(connection: AsyncConnection) -> None:
     await wallets.rewrap(connection, 1, 2, [("w", b"")])
     await switches.frozen(connection, ["service", "wallet:w"])
     await switches.set_frozen(connection, "wallet:w", True)
-    await audit.append(connection, 1, "x", {})
-    await audit.append(connection, 2, "x", {})
+    events = [("", "x", {}), ("wallet:w", "x", {})]
+    await audit.append_many(connection, 1, events)
+    await audit.append_many(connection, 2, events)
     await audit.latest(connection, 10)
     await audit.latest(connection, 10, before=5)
     await audit.after(connection, 0, 10)
-    await audit.head(connection)
-    await audit.seq_of(connection, "x")
+    await audit.end(connection)
+    await audit_check.find(connection, "x")
 
 
 async def test_no_statement_walks_a_table(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ Whoever can rewrite all tables can rewrite history: copy the heads elsewhere to 
 
 `seq` puts all rows into one order, in which a reader that has seen one row will see none before it
 appear. On SQLite, which has one writer, it counts. On PostgreSQL it is made of the transaction's
-id, and readers stop before the oldest transaction that is still open.
+id, and readers stop before the oldest transaction that is still open; there the rows of
+transactions that ran at the same time may have another order than in the chain they share.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,6 @@ from sqlalchemy import (
     literal_column,
     select,
     true,
-    tuple_,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -35,7 +35,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.clock import iso
-from solward.errors import AuditBroken, StoreError
+from solward.errors import StoreError
 from solward.store.tables import audit, audit_heads, audit_offset
 
 # The chain of what belongs to no wallet or agent; it goes on from the time of one chain for all.
@@ -45,11 +45,12 @@ GENESIS_HASH = "0" * 64
 
 # Events of one transaction on PostgreSQL: the bits of `seq` below its id.
 _EVENT_BITS = 16
-_PAGE = 1000
 
 _OFFSET = select(audit_offset.c.value).where(audit_offset.c.id == 1).scalar_subquery()
 _XID: ColumnElement[int] = literal_column("pg_current_xact_id()::text::bigint")
-_OLDEST_OPEN: ColumnElement[int] = literal_column("pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+_OLDEST_OPEN: ColumnElement[int] = literal_column(
+    "pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+)
 _NEWEST = select(func.coalesce(func.max(audit.c.seq), 0)).scalar_subquery()
 
 
@@ -105,14 +106,6 @@ _MOVE_HEAD = (
     .where(audit_heads.c.chain == bindparam("b_chain"))
     .values(number=bindparam("b_number"), hash=bindparam("b_hash"))
 )
-_BY_CHAIN = (
-    select(audit)
-    .where(
-        tuple_(audit.c.chain, audit.c.number) > tuple_(bindparam("b_chain"), bindparam("b_number"))
-    )
-    .order_by(audit.c.chain, audit.c.number)
-    .limit(_PAGE)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,38 +140,6 @@ class AuditEntry:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """Where a chain ends, and after which entry it begins now that retention cut the rest.
-
-    Attributes:
-        number: of its last entry; 0 when it has none.
-        pruned_hash: the hash of entry `pruned_number`, None while nothing was cut.
-    """
-
-    number: int
-    hash: str
-    pruned_number: int = 0
-    pruned_hash: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Log:
-    """A checked log: its entries, its chains' ends, and when it was written.
-
-    Attributes:
-        entries: how many there are.
-        heads: chain -> where it ends.
-        first_ms: when its oldest entry was written, in Unix milliseconds; None when it is empty.
-        last_ms: when its newest entry was.
-    """
-
-    entries: int
-    heads: Mapping[str, Head]
-    first_ms: int | None
-    last_ms: int | None
-
-
 def genesis(chain: str) -> str:
     """What a chain's first entry carries as the hash before it: no chain passes for another."""
     if chain == SERVICE_CHAIN:
@@ -210,7 +171,7 @@ async def append_many(
     for seq, (chain, event, data) in enumerate(events, base + 1):
         number, previous = ends[chain]
         text = jsontext.dumps(data, canonical=True)
-        digest = entry_hash(number + 1, ms, event, text, previous)
+        digest = entry_hash(seq, ms, event, text, previous)
         ends[chain] = (number + 1, digest)
         rows.append(
             {
@@ -250,96 +211,31 @@ async def _lock(
     return {chain: (int(number), hash_) for chain, number, hash_, _base in rows}, int(rows[0][3])
 
 
-async def verify(connection: AsyncConnection) -> Log:
-    """Check every chain, in the one state of the database that `connection` sees.
-
-    Raises:
-        AuditBroken: naming the first row that was changed, is missing or does not belong.
-    """
-    ends = await heads(connection)
-    at = {chain: _beginning(chain, head) for chain, head in ends.items()}
-    entries, first_ms, last_ms = 0, None, None
-    place = {"b_chain": "", "b_number": -1}
-    while page := [_entry(row) for row in (await connection.execute(_BY_CHAIN, place)).mappings()]:
-        for entry in page:
-            if entry.chain not in at:
-                raise AuditBroken(f"The audit log has a chain without a head: {entry.chain!r}")
-            number, previous = at[entry.chain]
-            expected = entry_hash(entry.number, entry.created_ms, entry.event, entry.data, previous)
-            genuine = (entry.number, entry.previous_hash, entry.hash)
-            if genuine != (number + 1, previous, expected):
-                raise AuditBroken(_broken(entry.chain, number + 1))
-            at[entry.chain] = (entry.number, entry.hash)
-            entries += 1
-            first_ms = entry.created_ms if first_ms is None else min(first_ms, entry.created_ms)
-            last_ms = entry.created_ms if last_ms is None else max(last_ms, entry.created_ms)
-        place = {"b_chain": page[-1].chain, "b_number": page[-1].number}
-    for chain, head in ends.items():
-        if at[chain] != (head.number, head.hash):
-            raise AuditBroken(f"{_broken(chain, at[chain][0] + 1)}: its end was cut or moved")
-    return Log(entries, ends, first_ms, last_ms)
-
-
-def _beginning(chain: str, head: Head) -> tuple[int, str]:
-    if head.pruned_hash is None:
-        return 0, genesis(chain)
-    return head.pruned_number, head.pruned_hash
-
-
-def _broken(chain: str, number: int) -> str:
-    of = f" of {chain}" if chain else ""
-    return f"The audit log is broken at entry {number}{of}"
-
-
-async def heads(connection: AsyncConnection) -> dict[str, Head]:
-    """chain -> where it ends, of every chain."""
-    rows = (await connection.execute(select(audit_heads).order_by(audit_heads.c.chain))).all()
-    return {row.chain: Head(row.number, row.hash, row.pruned_number, row.pruned_hash)
-            for row in rows}  # fmt: skip
-
-
 async def end(connection: AsyncConnection) -> int:
     """The `seq` of the newest entry before which none can appear any more; 0 when empty."""
     return int((await connection.execute(_END[connection.dialect.name])).scalar_one())
-
-
-async def find(connection: AsyncConnection, hash_: str) -> AuditEntry | None:
-    """The entry with this hash, None when there is none."""
-    row = (await connection.execute(select(audit).where(audit.c.hash == hash_))).mappings().first()
-    return None if row is None else _entry(row)
-
-
-async def continues(connection: AsyncConnection, log: Log, chain: str, head: Head) -> bool:
-    """Whether a checked log still holds a chain as it once ended; what retention cut, it does."""
-    now = log.heads.get(chain)
-    if now is None or now.number < head.number:
-        return False
-    if head.number == 0 or head.number < now.pruned_number:
-        return True
-    if head.number == now.pruned_number:
-        return head.hash == now.pruned_hash
-    entry = await find(connection, head.hash)
-    return entry is not None and (entry.chain, entry.number) == (chain, head.number)
 
 
 async def after(connection: AsyncConnection, seq: int, limit: int) -> list[AuditEntry]:
     """Up to `limit` entries, oldest first, of those above `seq`, without gaps."""
     statement = _AFTER[connection.dialect.name]
     rows = await connection.execute(statement, {"after": seq, "at_most": limit})
-    return [_entry(row) for row in rows.mappings()]
+    return [entry_of(row) for row in rows.mappings()]
 
 
 async def latest(
     connection: AsyncConnection, limit: int, before: int | None = None
 ) -> list[AuditEntry]:
-    """Up to `limit` entries, newest first, of those below `before`."""
-    statement = select(audit).order_by(audit.c.seq.desc()).limit(limit)
+    """Up to `limit` entries, newest first, of those below `before` that `after` gives too."""
+    settled = _settled(connection.dialect.name)
+    statement = select(audit).where(settled).order_by(audit.c.seq.desc()).limit(limit)
     if before is not None:
         statement = statement.where(audit.c.seq < before)
-    return [_entry(row) for row in (await connection.execute(statement)).mappings()]
+    return [entry_of(row) for row in (await connection.execute(statement)).mappings()]
 
 
-def _entry(row: Any) -> AuditEntry:
+def entry_of(row: Any) -> AuditEntry:
+    """A row of the table by its columns' names."""
     return AuditEntry(
         int(row["seq"]),
         row["chain"],
@@ -352,7 +248,10 @@ def _entry(row: Any) -> AuditEntry:
     )
 
 
-def entry_hash(number: int, ms: int, event: str, data: str, previous: str) -> str:
-    """The hash of an entry. A JSON list keeps the parts apart whatever they hold."""
-    text = jsontext.dumps([number, ms, event, data, previous], canonical=True)
+def entry_hash(seq: int, ms: int, event: str, data: str, previous: str) -> str:
+    """The hash of an entry. A JSON list keeps the parts apart whatever they hold.
+
+    Its chain and its number are held by what comes before it: counted from the chain's genesis.
+    """
+    text = jsontext.dumps([seq, ms, event, data, previous], canonical=True)
     return hashlib.sha256(text.encode()).hexdigest()

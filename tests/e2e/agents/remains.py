@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from solward import jsontext
-from solward.store import audit
+from solward.store import audit_check
 from solward.store.agents import MEMORY_KEPT
 from solward.store.database import Database
 
@@ -134,6 +134,6 @@ async def _chain_is_whole(home: Path) -> None:
     database = await Database.open(None, home)
     try:
         async with database.read() as reading:
-            await audit.verify(reading)
+            await audit_check.verify(reading)
     finally:
         await database.close()
