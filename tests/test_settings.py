@@ -86,6 +86,9 @@ def test_a_dotenv_file_is_read_and_the_environment_wins(
         ("CORS_ORIGINS", "*", "CORS_ORIGINS: expected origins like http://localhost:3000"),
         ("CORS_ORIGINS", "http://a.example/path", "CORS_ORIGINS: expected origins"),
         ("SOLANA_RPC_URL", "ftp://rpc", "SOLANA_RPC_URL: expected an http:// or https://"),
+        ("SOLANA_RPC_URL", "https://a.example,b.example", "SOLANA_RPC_URL: expected an http://"),
+        ("SOLANA_RPC_URL", " , ", "SOLANA_RPC_URL: expected an http:// or https:// address"),
+        ("SOLANA_RPC_URL", "http://a,http://b,http://a", "SOLANA_RPC_URL: an address is given tw"),
         ("SOLANA_NETWORK", "moonnet", "SOLANA_NETWORK: Input should be 'localnet'"),
         ("SOLANA_NETWORK", "mainnet", "SOLANA_NETWORK is mainnet-beta: set SOLANA_RPC_URL"),
         ("MAX_SOL_PER_TRANSACTION", "0", "MAX_SOL_PER_TRANSACTION: expected an amount of SOL"),
@@ -220,6 +223,19 @@ def test_secrets_are_in_no_text_of_the_settings(monkeypatch: pytest.MonkeyPatch)
     assert shown["API_SECRET"] == "********"
     assert shown["SOLANA_RPC_URL"] == "https://rpc.example/********"
     assert settings.api_secret.get_secret_value() == CANARY
+
+
+def test_several_ledger_addresses_keep_their_order_and_their_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = f"https://a.example/?api-key={CANARY}", f"http://user:{CANARY}@b.example:8899"
+    monkeypatch.setenv("SOLANA_RPC_URL", f" {first} ,{second},")
+    settings = Settings()
+    assert settings.rpc_urls == (first, second)
+    shown = settings.masked()["SOLANA_RPC_URL"]
+    assert shown == "https://a.example/********,http://b.example/********"
+    assert CANARY not in repr(settings)
+    assert Settings(solana_rpc_url=None).rpc_urls == ()
 
 
 @pytest.mark.parametrize("name", SECRETS)
