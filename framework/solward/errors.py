@@ -14,6 +14,7 @@
     │   ├── GuardrailBlocked       a rule refused it: `rule`, `reason`
     │   └── TransactionFailed      the ledger refused it, or it cannot land
     ├── ProviderError              a model vendor's failure
+    ├── TakenOver                  another process does now what this one was doing
     ├── TokenBudgetReached         an agent's token budget has no room               (HTTP 429)
     ├── LedgerError
     │   ├── LedgerUnavailable      no answer; says nothing about a transaction's fate
@@ -119,6 +120,13 @@ class GuardrailBlocked(TransactionError):
 
 class TransactionFailed(TransactionError):
     """It cannot succeed or did not: refused in simulation, failed on the ledger, or expired."""
+
+
+class TakenOver(SolwardError):
+    """Another process has taken over a transaction or a cycle; this one may do nothing more."""
+
+    def __init__(self) -> None:
+        super().__init__("Another process has taken this over; nothing was done here")
 
 
 class TokenBudgetReached(SolwardError):

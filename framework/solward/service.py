@@ -42,7 +42,7 @@ from solward.store import outbox, switches
 from solward.store import transactions as transaction_store
 from solward.store.database import Database
 from solward.transactions.engine import Engine, EngineOptions
-from solward.transactions.reconcile import reconcile
+from solward.transactions.process import Process, registered
 from solward.transactions.request import Actor
 from solward.transactions.steps import StepHook, no_hook
 from solward.venue import VenueContext
@@ -86,6 +86,7 @@ class Solward:
         cls,
         settings: Settings,
         *,
+        kind: str = "api",
         demo: bool = False,
         step_hook: StepHook = no_hook,
         phase_hook: PhaseHook = no_phase_hook,
@@ -93,6 +94,7 @@ class Solward:
         """Open every part, reconcile, resume the agents; close all of it at the end.
 
         Args:
+            kind: what this process is to the others on its database: `api` or `worker`.
             demo: load demo providers too.
             step_hook: called at each point of the money path (tests kill the process there).
             phase_hook: called after each phase of an agent's cycle (likewise).
@@ -119,8 +121,9 @@ class Solward:
             tokens = token_list(cluster.network)
             engine = Engine(
                 cluster.ledger, database, wallets, _engine_options(settings, registry),
-                verify_cluster=cluster.verify, hook=step_hook,
+                verify_cluster=cluster.verify, hook=step_hook, process=Process.new(kind),
             )  # fmt: skip
+            await stack.enter_async_context(registered(database, engine.process, engine.reconcile))
             stack.push_async_callback(engine.close)
             venue_context = VenueContext(cluster.venue_http)
             service = cls(
@@ -147,10 +150,15 @@ class Solward:
                 phase_hook=phase_hook,
             )
             engine.sender.start()
-            await reconcile(cluster.ledger, database, engine.sender, wait_s=RECONCILE_WAIT_S)
+            await engine.reconcile(RECONCILE_WAIT_S)
             stack.push_async_callback(service.agents.close)
             await service.agents.resume()
             yield service
+
+    @property
+    def process(self) -> Process:
+        """Who this process is to the others on its database."""
+        return self.engine.process
 
     async def run_skill(
         self,

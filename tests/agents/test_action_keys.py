@@ -73,7 +73,9 @@ async def agent_in(service: Solward) -> Agent:
 async def run(
     service: Solward, agent: Agent, cycle: int, skill: str, params: Mapping[str, Any]
 ) -> str:
-    """A skill as a cycle of the agent runs it."""
+    """A skill as a cycle of the agent runs it, which is the agent's."""
+    async with service.database.write() as connection:
+        await agent_store.update_agent(connection, agent.id, {"cycle_no": cycle})
     actor = actor_of(agent, cycle, skill)
     view = AgentView(agent.id, agent.name)
     return await service.run_skill(skill, params, agent.wallet_id, actor, view)

@@ -10,8 +10,9 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.errors import TakenOver
 from solward.record import TransactionRecord, TransactionStatus
-from solward.store import attempts, budgets, idempotency, transactions
+from solward.store import attempts, budgets, idempotency, processes, transactions
 from solward.store.attempts import Attempt, AttemptState, Settlement
 from solward.store.database import Database
 
@@ -25,7 +26,11 @@ def record(number: int) -> TransactionRecord:
 async def everything(connection: AsyncConnection) -> None:
     """Each statement of a transfer, of a listing and of a restart, once."""
     scopes = ["wallet:w", "agent:a", "key:k"]
-    await budgets.lock_wallet(connection, "w")
+    await budgets.freeze_reason(connection, "w")
+    with pytest.raises(TakenOver):
+        await budgets.lock(connection, "w", ["key:k"], ("a", 1, 1))
+    await processes.register(connection, "p", "api", "host", 10)
+    await processes.take_over(connection, "p", 10)
     await budgets.usage(connection, scopes, ["mint"], 10)
     await budgets.next_tx_ms(connection, "wallet:w", 5, 10)
     await budgets.reserved(connection, "wallet:w")
@@ -41,7 +46,7 @@ async def everything(connection: AsyncConnection) -> None:
             Settlement("t2", TransactionStatus.FAILED, AttemptState.DEAD, 0, 0, "x"),
         ],
     )
-    await attempts.pending(connection)
+    await attempts.pending(connection, [1, 2])
     await transactions.get(connection, "t1")
     await transactions.by_action_key(connection, "a")
     await transactions.history(connection, None, 50, None)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import structlog
@@ -322,12 +323,12 @@ async def test_an_unknown_one_is_taken_up_by_the_next_start(tmp_path: Path) -> N
         bench.wire.faults["getSignatureStatuses"] = refused
         sender = Sender(bench.ledger, bench.database, poll_s=0.02, resend_s=0.02)
         sender.start()
-        await reconcile(bench.ledger, bench.database, sender, wait_s=0.01)
+        await reconcile(bench.ledger, bench.database, sender, str(uuid4()), wait_s=0.01)
         await until_state(bench, "unknown")
         await sender.close()
         bench.wire.faults.clear()
         sender = Sender(bench.ledger, bench.database)
         sender.start()
-        await reconcile(bench.ledger, bench.database, sender, wait_s=10)
+        await reconcile(bench.ledger, bench.database, sender, str(uuid4()), wait_s=10)
         await sender.close()
         await until_state(bench, "landed_ok")

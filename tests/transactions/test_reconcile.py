@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.transactions.engine_bench import LIMITS, Bench, open_bench
@@ -52,7 +53,7 @@ async def restarted(bench: Bench, wait_s: float = 10) -> Reconciliation:
     sender = Sender(bench.ledger, bench.database)
     sender.start()
     try:
-        return await reconcile(bench.ledger, bench.database, sender, wait_s=wait_s)
+        return await reconcile(bench.ledger, bench.database, sender, str(uuid4()), wait_s=wait_s)
     finally:
         await sender.close()
 

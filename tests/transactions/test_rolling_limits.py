@@ -13,7 +13,7 @@ from tests.transactions.engine_bench import LIMITS, Bench, open_bench
 
 from solward.clock import DAY_MS, MINUTE_MS
 from solward.errors import GuardrailBlocked
-from solward.store import budgets
+from solward.store import budgets, processes
 from solward.transactions import reservation
 from solward.transactions.request import ADMIN
 
@@ -36,6 +36,7 @@ def clock() -> Iterator[Clock]:
     made = Clock()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reservation, "now_ms", made)
+        patch.setattr(processes, "now_ms", made)
         yield made
 
 

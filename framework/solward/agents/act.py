@@ -17,7 +17,7 @@ from solward.provider import ToolCall
 from solward.record import TransactionRecord, TransactionStatus
 from solward.scrub import concealed, scrub_text
 from solward.transactions.outcome import refusal
-from solward.transactions.request import Actor
+from solward.transactions.request import Actor, AgentRun
 
 NO_ACTION = "No action was taken."
 RESUMED_REASONING = (
@@ -67,6 +67,8 @@ def actor_of(agent: Agent, cycle: int, skill: str) -> Actor:
         agent_id=agent.id,
         limits=((scope, agent.limits),),
         action_key=f"{agent.id}:{cycle}:{skill}",
+        trace=f"{scope}:{cycle}",
+        run=AgentRun(agent.id, cycle, agent.fence),
     )
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import and_, bindparam, delete, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
+from solward.errors import TakenOver
 from solward.record import TransactionRecord, TransactionStatus
+from solward.store import alerts
 from solward.store.tables import attempts, reservations, transactions
 from solward.store.transactions import RECORD, UNFINISHED, record_of, tell
 
@@ -60,6 +62,8 @@ class Settlement:
         attempt: final attempt state, None where no attempt was ever written.
         held_lamports: the actual debit, which replaces the reserved one.
         details: the record's details in full, None to leave them.
+        owner: who releases what was never written ahead. How an attempt ended is a fact of the
+            ledger, which anybody may settle.
     """
 
     transaction_id: str
@@ -69,23 +73,38 @@ class Settlement:
     held_lamports: int
     error: str | None = None
     details: Mapping[str, Any] | None = None
+    owner: str | None = None
 
 
 _INSERT = insert(attempts)
 _SIGNED = (
     update(transactions)
-    .where(transactions.c.id == bindparam("b_id"))
+    .where(
+        transactions.c.id == bindparam("b_id"),
+        UNFINISHED,
+        transactions.c.owner.is_not_distinct_from(bindparam("b_owner")),
+    )
     .values(signature=bindparam("b_signature"))
 )
 
 
-async def write_ahead(connection: AsyncConnection, attempt: Attempt, now_ms: int) -> None:
+async def write_ahead(
+    connection: AsyncConnection, attempt: Attempt, now_ms: int, *, owner: str | None = None
+) -> None:
     """Make signed bytes durable before they leave the process.
 
     Raises:
+        TakenOver: the transaction is no longer `owner`'s: these bytes must never be sent.
         sqlalchemy.exc.IntegrityError: the signature exists already, or the transaction has a
             live attempt.
     """
+    signed = {
+        "b_id": attempt.transaction_id,
+        "b_signature": attempt.signature,
+        "b_owner": owner,
+    }
+    if (await connection.execute(_SIGNED, signed)).rowcount != 1:
+        raise TakenOver
     await connection.execute(
         _INSERT,
         {
@@ -101,8 +120,6 @@ async def write_ahead(connection: AsyncConnection, attempt: Attempt, now_ms: int
             "created_ms": now_ms,
         },
     )
-    signed = {"b_id": attempt.transaction_id, "b_signature": attempt.signature}
-    await connection.execute(_SIGNED, signed)
 
 
 async def mark_sent(connection: AsyncConnection, signatures: Collection[str]) -> None:
@@ -118,15 +135,22 @@ async def mark_sent(connection: AsyncConnection, signatures: Collection[str]) ->
 
 
 async def mark_unknown(connection: AsyncConnection, signatures: Collection[str]) -> None:
-    """Note that nobody can tell what became of these; their money stays reserved."""
-    await connection.execute(
+    """Note that nobody can tell what became of these; their money stays reserved.
+
+    An alert is raised for each of which this was not known before.
+    """
+    noted = await connection.execute(
         update(attempts)
         .where(
             attempts.c.signature.in_(signatures),
             attempts.c.state.in_((AttemptState.SIGNED.value, AttemptState.SENT.value)),
         )
         .values(state=AttemptState.UNKNOWN.value)
+        .returning(attempts.c.transaction_id)
     )
+    ids = list(noted.scalars())
+    for each in (await _locked(connection, ids)).values():
+        alerts.attempt_unknown(connection, each.record, each.trace)
 
 
 _SETTLE = (
@@ -154,16 +178,23 @@ _SETTLE_ATTEMPT = (
 )
 
 
-async def settle(connection: AsyncConnection, settlements: Sequence[Settlement]) -> None:
+async def settle(
+    connection: AsyncConnection, settlements: Sequence[Settlement]
+) -> dict[str, TransactionRecord]:
     """End transactions: their status and cost, and what still counts against the limits.
 
     A dead one gives everything back, its rate slot too; one that landed with an error keeps its
-    rate slot and gives its amount back. One that has ended already is left as it is.
+    rate slot and gives its amount back. One that has ended already is left as it is, and so is
+    one that is to be released and is another process's now.
+
+    Returns:
+        The records as they are then.
     """
-    unfinished = await _open(connection, [item.transaction_id for item in settlements])
-    settlements = [item for item in settlements if item.transaction_id in unfinished]
+    found = await _locked(connection, [item.transaction_id for item in settlements])
+    stored = {record_id: each.record for record_id, each in found.items()}
+    settlements = [item for item in settlements if _may_end(item, found.get(item.transaction_id))]
     if not settlements:
-        return
+        return stored
     await connection.execute(
         _SETTLE,
         [
@@ -201,29 +232,42 @@ async def settle(connection: AsyncConnection, settlements: Sequence[Settlement])
             delete(reservations).where(reservations.c.transaction_id.in_(never_landed))
         )
     for item in settlements:
-        record = unfinished[item.transaction_id]
-        after = replace(
+        record = stored[item.transaction_id]
+        after = stored[item.transaction_id] = replace(
             record,
             status=item.status,
             error=item.error,
             fee_lamports=item.fee_lamports,
             details=record.details if item.details is None else item.details,
         )
-        tell(connection, after)
+        tell(connection, after, found[item.transaction_id].trace)
+    return stored
 
 
 _RECORDS = (
-    select(*RECORD)
+    select(*RECORD, transactions.c.owner, transactions.c.trace)
     .where(transactions.c.id.in_(bindparam("of_ids", expanding=True)))
     .order_by(transactions.c.seq)
     .with_for_update()
 )
 
 
-async def _open(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, TransactionRecord]:
+class _Stored(NamedTuple):
+    record: TransactionRecord
+    owner: str | None
+    trace: str | None
+
+
+async def _locked(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, _Stored]:
     rows = await connection.execute(_RECORDS, {"of_ids": list(ids)})
-    records = map(record_of, rows.all())
-    return {item.id: item for item in records if item.status is TransactionStatus.PENDING}
+    found = [_Stored(record_of(values), owner, trace) for *values, owner, trace in rows]
+    return {each.record.id: each for each in found}
+
+
+def _may_end(item: Settlement, stored: _Stored | None) -> bool:
+    if stored is None or stored.record.status is not TransactionStatus.PENDING:
+        return False
+    return item.attempt is not None or item.owner == stored.owner
 
 
 _ATTEMPT = (
@@ -239,9 +283,9 @@ _ATTEMPT = (
 
 
 async def pending(
-    connection: AsyncConnection,
+    connection: AsyncConnection, seqs: Sequence[int]
 ) -> list[tuple[TransactionRecord, int, Attempt | None]]:
-    """Every unfinished transaction with what it holds and its live attempt, oldest first."""
+    """Unfinished transactions with what each holds and its live attempt, oldest first."""
     statement = (
         select(*RECORD, transactions.c.held_lamports, *_ATTEMPT)
         .select_from(
@@ -249,7 +293,7 @@ async def pending(
                 attempts, and_(attempts.c.transaction_id == transactions.c.id, _LIVE)
             )
         )
-        .where(UNFINISHED)
+        .where(UNFINISHED, transactions.c.seq.in_(seqs))
         .order_by(transactions.c.seq)
     )
     found = []

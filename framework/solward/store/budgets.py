@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Select, bindparam, case, func, insert, select
+from sqlalchemy import bindparam, case, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import DAY_MS, MINUTE_MS
-from solward.store.tables import reservations, switches, transactions, wallets
+from solward.errors import TakenOver
+from solward.store import locks
+from solward.store.tables import agents, reservations, switches, transactions, wallets
 from solward.store.transactions import UNFINISHED
 
 SOL_ASSET = "SOL"
+# The freeze of everything, and the lock that every reservation shares against it.
+SERVICE_SCOPE = "service"
 # Columns are signed 64-bit while a mint's units are unsigned; no limit reaches this far.
 _MAX_UNITS = 2**63 - 1
 
@@ -27,40 +30,64 @@ class Spent:
 
 
 # Built once: making a statement costs more than running it on SQLite.
-_FREEZE_REASON = (
-    select(
-        select(func.max(func.coalesce(switches.c.reason, "")))
-        .where(
-            switches.c.frozen.is_(True),
-            switches.c.scope.in_(bindparam("switches", expanding=True)),
-        )
-        .scalar_subquery()
-        .label("reason")
-    )
-    .select_from(wallets)
-    .where(wallets.c.id == bindparam("wallet_id"))
+_FREEZE_REASON = select(func.max(func.coalesce(switches.c.reason, ""))).where(
+    switches.c.frozen.is_(True),
+    switches.c.scope.in_(bindparam("switches", expanding=True)),
 )
-_LOCK_WALLET = _FREEZE_REASON.with_for_update(of=wallets)
+_LOCK_WALLET = (
+    select(wallets.c.id)
+    .where(wallets.c.id == bindparam("wallet_id"))
+    .with_for_update(key_share=True)
+)
+_LOCK_AGENT = (
+    select(agents.c.cycle_no, agents.c.fence)
+    .where(agents.c.id == bindparam("agent_id"))
+    .with_for_update(key_share=True)
+)
 
 
-async def lock_wallet(connection: AsyncConnection, wallet_id: str) -> str | None:
-    """Take the wallet's row lock (the whole database on SQLite) and return the freeze's reason.
+async def lock(
+    connection: AsyncConnection,
+    wallet_id: str,
+    keys: Sequence[str] = (),
+    run: tuple[str, int, int] | None = None,
+) -> None:
+    """Let nobody else reserve in these scopes until the transaction ends.
 
-    None means not frozen; a freeze without a reason is "".
+    On PostgreSQL in the order service (shared, against a freeze), keys, agent, wallet, which every
+    caller keeps to, so that none waits for ever; on SQLite the one writer holds all of them.
+
+    Args:
+        keys: scopes of API keys.
+        run: agent, cycle and fence of the cycle that asks.
+
+    Raises:
+        TakenOver: another run took the agent's fence, or the agent is gone.
     """
-    return await _freeze_reason(connection, _LOCK_WALLET, wallet_id)
+    await locks.shared(connection, SERVICE_SCOPE)
+    for scope in sorted(keys):
+        await locks.exclusive(connection, scope)
+    if run is not None:
+        agent_id, cycle, fence = run
+        row = (await connection.execute(_LOCK_AGENT, {"agent_id": agent_id})).first()
+        if row is None or tuple(row) != (cycle, fence):
+            raise TakenOver
+    await lock_wallet(connection, wallet_id)
+
+
+async def lock_wallet(connection: AsyncConnection, wallet_id: str) -> None:
+    """Lock a wallet's row until the transaction ends; nothing on SQLite, which has one writer."""
+    if connection.dialect.name != "sqlite":
+        await connection.execute(_LOCK_WALLET, {"wallet_id": wallet_id})
 
 
 async def freeze_reason(connection: AsyncConnection, wallet_id: str) -> str | None:
-    """As `lock_wallet` answers, without the lock: what is read may be old when it is used."""
-    return await _freeze_reason(connection, _FREEZE_REASON, wallet_id)
+    """Why a wallet's transactions are frozen, "" without a reason; None where they are not.
 
-
-async def _freeze_reason(
-    connection: AsyncConnection, statement: Select[tuple[Any]], wallet_id: str
-) -> str | None:
-    asked = {"wallet_id": wallet_id, "switches": ["service", f"wallet:{wallet_id}"]}
-    found = (await connection.execute(statement, asked)).scalar_one_or_none()
+    Ask after `lock`, where it must still hold when the transaction ends.
+    """
+    asked = {"switches": [SERVICE_SCOPE, f"wallet:{wallet_id}"]}
+    found = (await connection.execute(_FREEZE_REASON, asked)).scalar_one_or_none()
     return None if found is None else str(found)
 
 

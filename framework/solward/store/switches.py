@@ -8,6 +8,7 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import now_ms
+from solward.store import budgets, locks
 from solward.store.tables import switches
 
 
@@ -24,7 +25,16 @@ async def frozen(connection: AsyncConnection, scopes: Collection[str]) -> bool:
 async def set_frozen(
     connection: AsyncConnection, scope: str, is_frozen: bool, reason: str | None = None
 ) -> None:
-    """Set one scope's switch; `reason` is shown to whoever is refused."""
+    """Set one scope's switch; `reason` is shown to whoever is refused.
+
+    Reservations that were judged before it are waited for: when this is committed, every later one
+    is judged by it.
+    """
+    if scope == budgets.SERVICE_SCOPE:
+        await locks.exclusive(connection, scope)
+    else:
+        await locks.shared(connection, budgets.SERVICE_SCOPE)
+        await budgets.lock_wallet(connection, scope.removeprefix("wallet:"))
     await connection.execute(delete(switches).where(switches.c.scope == scope))
     await connection.execute(
         insert(switches).values(scope=scope, frozen=is_frozen, reason=reason, changed_ms=now_ms())

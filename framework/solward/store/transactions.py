@@ -90,11 +90,24 @@ def tell(connection: AsyncConnection, record: TransactionRecord, trace: str | No
     outbox.record(connection, f"transaction:{record.status.value}", record.to_json(), trace)
 
 
-async def set_signature(connection: AsyncConnection, transaction_id: str, signature: str) -> None:
-    """Note a signature of a transaction this service did not sign (the faucet's)."""
-    await connection.execute(
-        update(transactions).where(transactions.c.id == transaction_id).values(signature=signature)
+async def set_signature(
+    connection: AsyncConnection, transaction_id: str, signature: str, *, owner: str | None = None
+) -> bool:
+    """Note a signature of a transaction this service did not sign (the faucet's).
+
+    Returns:
+        Whether the transaction was still `owner`'s; nothing is noted otherwise.
+    """
+    statement = (
+        update(transactions)
+        .where(
+            transactions.c.id == transaction_id,
+            UNFINISHED,
+            transactions.c.owner.is_not_distinct_from(owner),
+        )
+        .values(signature=signature)
     )
+    return (await connection.execute(statement)).rowcount == 1
 
 
 async def get(connection: AsyncConnection, transaction_id: str) -> TransactionRecord | None:

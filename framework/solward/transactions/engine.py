@@ -22,7 +22,13 @@ from solward.store.database import Database
 from solward.transactions.assess import Assessor
 from solward.transactions.blockhashes import trusted
 from solward.transactions.outcome import refusal
-from solward.transactions.reconcile import faucet_effects, faucet_in_flight
+from solward.transactions.process import Process
+from solward.transactions.reconcile import (
+    Reconciliation,
+    faucet_effects,
+    faucet_in_flight,
+    reconcile,
+)
 from solward.transactions.request import Actor, Draft
 from solward.transactions.reservation import Reservation, Reserver
 from solward.transactions.sender import InFlight, Sender
@@ -66,7 +72,10 @@ class Engine:
         *,
         verify_cluster: Callable[[], Awaitable[None]] = trusted,
         hook: StepHook = no_hook,
+        process: Process | None = None,
     ) -> None:
+        self.process = Process.new() if process is None else process
+        owner = self.process.id
         self._ledger = ledger
         self._database = database
         self._wallets = wallets
@@ -74,9 +83,9 @@ class Engine:
         self._hook = hook
         self._assessor = Assessor(ledger, verify_cluster, hook)
         self._reserver = Reserver(
-            database, options.policy, options.wallet_limits, options.extra_rules
+            database, options.policy, options.wallet_limits, options.extra_rules, owner
         )
-        self._signing = Signing(database, wallets, self._assessor, self._reserver, hook)
+        self._signing = Signing(database, wallets, self._assessor, self._reserver, hook, owner)
         self._trials = Trials(self._assessor, self._reserver)
         self.sender = Sender(ledger, database, hook=hook)
         self._running: set[asyncio.Task[TransactionRecord]] = set()
@@ -94,6 +103,7 @@ class Engine:
             InvalidRequest: the draft makes no transaction this wallet alone can sign.
             GuardrailBlocked: a rule refused it; the record is stored.
             TransactionFailed: it cannot succeed or did not; the record is stored.
+            TakenOver: another process runs the agent's cycle now; nothing was stored.
             IdempotencyInFlight, IdempotencyMismatch: the key was claimed by another request.
         """
         if actor.dry_run:
@@ -131,6 +141,12 @@ class Engine:
         record = self._record(wallet, actor, intent)
         stored = await self._reserver.fail(record, actor, intent, None, error)
         return refusal(stored)
+
+    async def reconcile(self, wait_s: float = 0) -> Reconciliation:
+        """Take over what processes that are gone left open; see `reconcile`."""
+        return await reconcile(
+            self._ledger, self._database, self.sender, self.process.id, wait_s=wait_s
+        )
 
     async def close(self) -> None:
         """Let running transactions reach their end for a while, then stop watching.
@@ -199,7 +215,12 @@ class Engine:
                 text, await self._reserver.release(reservation.record, text)
             ) from None
         async with self._database.write() as connection:
-            await store.set_signature(connection, record.id, signature)
+            ours = await store.set_signature(
+                connection, record.id, signature, owner=self.process.id
+            )
+        if not ours:
+            text = "Another process has taken this over; the faucet may have paid all the same"
+            raise TransactionFailed(text, await self._reserver.release(reservation.record, text))
         item = faucet_in_flight(record.id, signature, height)
         self.sender.watch(item)
         return await self._outcome(reservation.record, item)

@@ -1,4 +1,8 @@
-"""What a restarted service does before it serves: finish what the last process left open."""
+"""Finishing what processes that are gone left open: before a service serves, and while it does.
+
+Each unfinished transaction has an owner; whoever finds its owner gone takes it over
+(`solward.store.processes`), so that one process finishes it and no two do.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,16 @@ from solward.guardrails import Effects, network_fee
 from solward.ledger.protocol import Ledger
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.store import attempts as store
+from solward.store import processes
 from solward.store.attempts import Attempt, Settlement
 from solward.store.database import Database
 from solward.transactions.blockhashes import MAX_VALID_BLOCKS
 from solward.transactions.sender import InFlight, Sender
 
 _log = structlog.get_logger(__name__)
+
+# Bounds how long one transaction holds rows of the store.
+_BATCH = 200
 
 _RELEASED = "The service stopped before this was signed; nothing was sent"
 # Whether the faucet got the request is not known; its coins show in the balance if it did.
@@ -34,22 +42,22 @@ class Reconciliation:
 
 
 async def reconcile(
-    ledger: Ledger, database: Database, sender: Sender, *, wait_s: float
+    ledger: Ledger, database: Database, sender: Sender, me: str, *, wait_s: float
 ) -> Reconciliation:
-    """Release what was never signed, resume what was, and wait up to `wait_s` for its end.
+    """Take over what the dead left: release what was never signed, resume what was, and wait up
+    to `wait_s` for its end.
 
     A reservation without an attempt row had no signed bytes, so it can be given back. Anything
     else may have landed: its stored bytes are watched and sent again until the ledger decides;
     what is still open after `wait_s` stays reserved and watched while the service serves.
+
+    Args:
+        me: the id of the process that takes over.
     """
-    async with database.read() as connection:
-        open_items = await store.pending(connection)
+    open_items = await _taken_over(database, me)
     if not open_items:
         return Reconciliation(0, 0)
     never_signed = [record for record, _, attempt in open_items if _untouched(record, attempt)]
-    if never_signed:
-        async with database.write() as connection:
-            await store.settle(connection, [_released(record) for record in never_signed])
     resumed = []
     for record, held, attempt in open_items:
         if attempt is not None:
@@ -65,13 +73,30 @@ async def reconcile(
     return found
 
 
+async def _taken_over(
+    database: Database, me: str
+) -> list[tuple[TransactionRecord, int, Attempt | None]]:
+    taken: list[tuple[TransactionRecord, int, Attempt | None]] = []
+    while True:
+        async with database.write() as connection:
+            seqs = await processes.take_over(connection, me, _BATCH)
+            items = await store.pending(connection, seqs)
+            released = [_released(record, me) for record, _, each in items
+                        if _untouched(record, each)]  # fmt: skip
+            if released:
+                await store.settle(connection, released)
+        taken += items
+        if len(seqs) < _BATCH:
+            return taken
+
+
 def _untouched(record: TransactionRecord, attempt: Attempt | None) -> bool:
     return attempt is None and record.signature is None
 
 
-def _released(record: TransactionRecord) -> Settlement:
+def _released(record: TransactionRecord, me: str) -> Settlement:
     error = _RELEASED_AIRDROP if record.type == TransactionType.AIRDROP else _RELEASED
-    return Settlement(record.id, TransactionStatus.FAILED, None, 0, 0, error=error)
+    return Settlement(record.id, TransactionStatus.FAILED, None, 0, 0, error=error, owner=me)
 
 
 def _in_flight(attempt: Attempt, held: int) -> InFlight:

@@ -25,6 +25,15 @@ class IdempotencyKey:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentRun:
+    """The run of an agent's cycle that spends, while nobody else has taken the agent's fence."""
+
+    agent_id: str
+    cycle: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
 class Actor:
     """Who asks for a transaction, and the limits that come with them.
 
@@ -35,6 +44,7 @@ class Actor:
         action_key: names one logical action for ever; a second request with it returns the
             first one's record and sends nothing.
         idempotency: the HTTP caller's Idempotency-Key, when given.
+        run: the agent's cycle that asks; a run that lost its fence is refused.
         trace: what asked, for the logs of every process that works on the transaction: a request's
             id, or `agent:<id>:<cycle>`.
         dry_run: everything is judged and nothing is sent: the engine raises `TrialEnded` where it
@@ -47,6 +57,7 @@ class Actor:
     action_key: str | None = None
     idempotency: IdempotencyKey | None = None
     dry_run: bool = False
+    run: AgentRun | None = None
     trace: str | None = None
 
 

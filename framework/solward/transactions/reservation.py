@@ -25,7 +25,7 @@ from solward.guardrails import (
 )
 from solward.record import TransactionRecord, TransactionStatus
 from solward.store import attempts as attempt_store
-from solward.store import budgets, idempotency
+from solward.store import budgets, idempotency, processes
 from solward.store import transactions as store
 from solward.store.attempts import Settlement
 from solward.store.database import Database
@@ -53,8 +53,10 @@ class Reserver:
         policy: Policy,
         wallet_limits: ScopeLimits,
         extra_rules: Sequence[ExtraRule] = (),
+        owner: str | None = None,
     ) -> None:
         self._database = database
+        self._owner = owner
         self._policy = policy
         self._wallet_limits = wallet_limits
         self._extra_rules = tuple(extra_rules)
@@ -66,11 +68,12 @@ class Reserver:
 
         Raises:
             IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
+            TakenOver: another run of the agent's cycle took its fence.
         """
         scopes = self._scopes(record.wallet_id, actor)
         held = max_debit(intent, effects)
         async with self._database.write() as connection:
-            judged = await self._judge(connection, record, scopes, intent, effects)
+            judged = await self._judge(connection, record, actor, scopes, intent, effects)
             await self._claim(connection, actor, judged)
             allowed = judged.status is TransactionStatus.PENDING
             await store.insert_record(
@@ -79,6 +82,8 @@ class Reserver:
                 principal=actor.principal,
                 action_key=actor.action_key,
                 held_lamports=held if allowed else 0,
+                owner=self._owner if allowed else None,
+                trace=actor.trace,
             )
             if allowed:
                 units = {budgets.SOL_ASSET: counted_lamports(intent, effects)}
@@ -100,12 +105,16 @@ class Reserver:
         failed otherwise. Nothing is reserved."""
         scopes = self._scopes(record.wallet_id, actor)
         async with self._database.write() as connection:
-            judged = await self._judge(connection, record, scopes, intent, effects)
+            judged = await self._judge(connection, record, actor, scopes, intent, effects)
             if judged.status is TransactionStatus.PENDING:
                 judged = replace(judged, status=TransactionStatus.FAILED, error=error)
             await self._claim(connection, actor, judged)
             await store.insert_record(
-                connection, judged, principal=actor.principal, action_key=actor.action_key
+                connection,
+                judged,
+                principal=actor.principal,
+                action_key=actor.action_key,
+                trace=actor.trace,
             )
         return judged
 
@@ -119,11 +128,17 @@ class Reserver:
             return await self._verdict(connection, frozen, scopes, intent, effects, now_ms())
 
     async def release(self, record: TransactionRecord, error: str) -> TransactionRecord:
-        """Give a reservation back: no bytes were ever written ahead."""
-        settlement = Settlement(record.id, TransactionStatus.FAILED, None, 0, 0, error=error)
+        """Give a reservation back: no bytes were ever written ahead.
+
+        Returns:
+            The record as it is then; where another process took it over, what that one made of it.
+        """
+        settlement = Settlement(
+            record.id, TransactionStatus.FAILED, None, 0, 0, error=error, owner=self._owner
+        )
         async with self._database.write() as connection:
-            await attempt_store.settle(connection, [settlement])
-        return replace(record, status=TransactionStatus.FAILED, error=error, fee_lamports=0)
+            stored = await attempt_store.settle(connection, [settlement])
+        return stored[record.id]
 
     def recheck(self, intent: Intent, effects: Effects | None, reservation: Reservation) -> None:
         """Judge rebuilt bytes of an intent whose limits are reserved already.
@@ -146,13 +161,21 @@ class Reserver:
         self,
         connection: AsyncConnection,
         record: TransactionRecord,
+        actor: Actor,
         scopes: tuple[tuple[str, ScopeLimits], ...],
         intent: Intent,
         effects: Effects | None,
     ) -> TransactionRecord:
-        frozen = await budgets.lock_wallet(connection, record.wallet_id)
+        run = actor.run
+        await budgets.lock(
+            connection,
+            record.wallet_id,
+            [scope for scope, _ in actor.limits if scope.startswith("key:")],
+            None if run is None else (run.agent_id, run.cycle, run.fence),
+        )
+        frozen = await budgets.freeze_reason(connection, record.wallet_id)
         # Read under the lock, so that records and rate windows follow the order of judgement.
-        now = now_ms()
+        now = await processes.clock(connection)
         record = replace(record, created_ms=now)
         return _judged(
             record, await self._verdict(connection, frozen, scopes, intent, effects, now)

@@ -10,14 +10,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
 
 from solward.errors import LedgerError
 from solward.ledger.protocol import Ledger, SignatureStatus
-from solward.record import TransactionStatus
+from solward.record import TransactionRecord, TransactionStatus
 from solward.store import attempts as store
 from solward.store.attempts import AttemptState, Settlement
 from solward.store.database import Database
@@ -196,9 +196,12 @@ class Sender:
 
     async def _settle(self, settlements: list[Settlement]) -> None:
         async with self._database.write() as connection:
-            await store.settle(connection, settlements)
+            stored = await store.settle(connection, settlements)
         self._hook(Step.SETTLED)
-        ended = {settlement.transaction_id: settlement for settlement in settlements}
+        ended = {
+            item.transaction_id: _as_stored(item, stored[item.transaction_id])
+            for item in settlements
+        }
         for signature, item in list(self._open.items()):
             settlement = ended.get(item.transaction_id)
             if settlement is not None:
@@ -206,6 +209,17 @@ class Sender:
                 self._on_settled(settlement)
                 if not item.done.done():
                     item.done.set_result(settlement)
+
+
+def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
+    """What callers are told: another process may have ended it first, and that is on record."""
+    return replace(
+        settlement,
+        status=record.status,
+        error=record.error,
+        fee_lamports=record.fee_lamports or 0,
+        details=record.details,
+    )
 
 
 def _landed(item: InFlight, status: SignatureStatus) -> Settlement:

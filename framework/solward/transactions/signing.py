@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy.exc import IntegrityError
 
 from solward.clock import now_ms
-from solward.errors import TransactionFailed
+from solward.errors import TakenOver, TransactionFailed
 from solward.guardrails import max_debit
 from solward.store import attempts as store
 from solward.store.attempts import Attempt
@@ -29,12 +29,14 @@ class Signing:
         assessor: Assessor,
         reserver: Reserver,
         hook: StepHook,
+        owner: str | None = None,
     ) -> None:
         self._database = database
         self._wallets = wallets
         self._assessor = assessor
         self._reserver = reserver
         self._hook = hook
+        self._owner = owner
 
     async def sign_and_write(
         self, wallet_id: str, draft: Draft, assessment: Assessment, reservation: Reservation
@@ -58,6 +60,8 @@ class Signing:
             text = "The transaction could not be signed; nothing was sent"
             if isinstance(error, IntegrityError):
                 text = "An identical transaction was already sent; nothing was sent"
+            elif isinstance(error, TakenOver):
+                text = "Another process has taken this transaction over; nothing was sent here"
             failed = await self._reserver.release(record, text)
             raise TransactionFailed(text, failed) from error
 
@@ -83,7 +87,7 @@ class Signing:
             max_debit=debit,
         )
         async with self._database.write() as connection:
-            await store.write_ahead(connection, attempt, now_ms())
+            await store.write_ahead(connection, attempt, now_ms(), owner=self._owner)
         self._hook(Step.WRITTEN_AHEAD)
         settled = draft.settled_details(effects)
         return InFlight(
