@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import and_, bindparam, delete, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward import jsontext
+from solward import jsontext, metrics
 from solward.errors import TakenOver
 from solward.record import TransactionRecord, TransactionStatus
 from solward.store import alerts
@@ -241,6 +241,10 @@ async def settle(
             details=record.details if item.details is None else item.details,
         )
         tell(connection, after, found[item.transaction_id].trace)
+        if item.attempt is None:
+            metrics.RELEASED.inc()
+        else:
+            metrics.ATTEMPTS_ENDED.labels(item.attempt.value).inc()
     return stored
 
 

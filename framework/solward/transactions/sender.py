@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from solward import metrics
 from solward.errors import LedgerError
 from solward.ledger.protocol import Ledger, SignatureStatus
 from solward.record import TransactionRecord, TransactionStatus
@@ -44,6 +45,7 @@ class InFlight:
         context_slot: the slot its blockhash was read at, before which it cannot have landed; None
             where that is not known.
         unknown: whether it was told that nobody knows its fate.
+        first_sent: when this process sent it first, in monotonic seconds; None where another did.
         done: the settled status and error, once stored.
     """
 
@@ -60,6 +62,7 @@ class InFlight:
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
     polled: bool = False
+    first_sent: float | None = None
     sent_at: float = 0.0
 
 
@@ -99,6 +102,7 @@ class Sender:
 
     async def send(self, item: InFlight) -> None:
         """Send the written-ahead bytes once and watch them; never raises for the ledger."""
+        item.first_sent = time.monotonic()
         await self._hand_over(item)
         self._hook(Step.SENT)
         self.watch(item)
@@ -106,6 +110,7 @@ class Sender:
     def watch(self, item: InFlight) -> None:
         """Take up something that may have been sent already."""
         self._open[item.signature] = item
+        metrics.IN_FLIGHT.set(len(self._open))
         self._wake.set()
 
     async def _run(self) -> None:
@@ -158,6 +163,7 @@ class Sender:
             async with self._database.write() as connection:
                 await store.mark_sent(connection, [item.signature for item in alive])
             await asyncio.gather(*(self._hand_over(item) for item in alive))
+            metrics.RESENDS.inc(sum(item.wire is not None for item in alive))
         if expired:
             await self._end(expired)
 
@@ -206,6 +212,9 @@ class Sender:
             settlement = ended.get(item.transaction_id)
             if settlement is not None:
                 del self._open[signature]
+                metrics.IN_FLIGHT.set(len(self._open))
+                if item.first_sent is not None:
+                    metrics.CONFIRMATION.observe(time.monotonic() - item.first_sent)
                 self._on_settled(settlement)
                 if not item.done.done():
                     item.done.set_result(settlement)
