@@ -21,6 +21,8 @@ from solward.store.database import Database
 
 ON_POSTGRES = os.environ.get("SOLWARD_TEST_DATABASE", "sqlite") == "postgresql"
 
+_PACE = {"LOCALNET_SLOT_MS": "--slot-ms", "LOCALNET_SLOTS_PER_EPOCH": "--slots-per-epoch"}
+
 _parse = database._parse
 
 
@@ -93,17 +95,19 @@ def on_postgres(server: Postgres) -> Iterator[Homes]:
     _homes = None
 
 
+def database_of(home: Path) -> dict[str, str]:
+    """The environment by which another process opens the database of `home`."""
+    return {} if _homes is None else {"DATABASE_URL": _homes.url(home)}
+
+
 def environment(home: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """What a process serving `home` needs beyond `given` for the database the tests run on."""
+    """What a process serving `home` needs beyond `given`: on PostgreSQL its database, and a ledger
+    that is not the process's own."""
     if _homes is None or "DATABASE_URL" in given:
         return {}
-    added = {"DATABASE_URL": _homes.url(home)}
+    added = database_of(home)
     if "SOLANA_RPC_URL" not in given:
-        pace = {
-            "LOCALNET_SLOT_MS": "--slot-ms",
-            "LOCALNET_SLOTS_PER_EPOCH": "--slots-per-epoch",
-        }
-        options = [part for name in pace if name in given for part in (pace[name], given[name])]
+        options = [part for name in _PACE if name in given for part in (_PACE[name], given[name])]
         added["SOLANA_RPC_URL"] = _homes.ledger(home, *options)
         added["SOLANA_NETWORK"] = "localnet"
     return added

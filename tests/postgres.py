@@ -26,7 +26,7 @@ class Postgres:
     def fresh(self, like: str | None = None) -> str:
         """The URL of a new database, empty or with what another of `fresh` holds."""
         name = f"solward_{os.getpid()}_{next(_numbers)}"
-        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(
             sql.Identifier(name), sql.Identifier("template0" if like is None else _name(like))
         )
         with psycopg.connect(self._uri, autocommit=True) as connection:

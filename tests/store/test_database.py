@@ -1,4 +1,4 @@
-"""Transactions on a real SQLite file: all or nothing, one writer, nothing left half done."""
+"""Transactions on a real database: all or nothing, one writer, nothing left half done."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ async def scopes(database: Database) -> set[str]:
         return set(await connection.scalars(select(switches.c.scope)))
 
 
+@pytest.mark.sqlite("the file")
 async def test_a_written_transaction_is_on_disk_for_any_other_reader(
     database: Database, tmp_path: Path
 ) -> None:
@@ -53,6 +54,7 @@ async def test_a_written_transaction_is_on_disk_for_any_other_reader(
     other.close()
 
 
+@pytest.mark.sqlite("pragmas")
 async def test_every_connection_is_durable_and_strict(database: Database) -> None:
     for begin in (database.read, database.write):
         async with begin() as connection:
@@ -81,6 +83,7 @@ async def test_a_constraint_is_reported_as_such_and_rolls_back(database: Databas
     assert await scopes(database) == set()
 
 
+@pytest.mark.sqlite("one writer at a time")
 async def test_writers_take_turns_and_none_fails(database: Database) -> None:
     async def count_up() -> None:
         async with database.write() as connection:
@@ -145,6 +148,7 @@ def slow_commits(monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, thread
     return committing, go_on
 
 
+@pytest.mark.sqlite("its committing thread; see test_database_postgres.py")
 async def test_cancelled_during_its_commit_the_next_writer_finds_it_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +171,7 @@ async def test_cancelled_during_its_commit_the_next_writer_finds_it_ended(
     await database.close()
 
 
+@pytest.mark.sqlite("its committing thread; see test_database_postgres.py")
 async def test_a_timeout_during_the_commit_is_one_and_hits_nothing_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +203,7 @@ async def test_transactions_can_be_counted(database: Database) -> None:
     assert counted == {"write": 1, "read": 2}
 
 
+@pytest.mark.sqlite("its lock")
 async def test_another_process_holding_the_lock_is_waited_for(
     database: Database, tmp_path: Path
 ) -> None:
@@ -218,6 +224,7 @@ async def test_another_process_holding_the_lock_is_waited_for(
     assert await scopes(database) == {"one"}
 
 
+@pytest.mark.sqlite("its lock")
 async def test_a_lock_never_given_up_is_a_store_error(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +239,7 @@ async def test_a_lock_never_given_up_is_a_store_error(
         await put(connection, "one")
 
 
+@pytest.mark.sqlite("pragmas")
 async def test_a_full_disk_is_a_store_error_and_writes_nothing(database: Database) -> None:
     async with database.write() as connection:
         pages = (await connection.execute(text("PRAGMA page_count"))).scalar_one()
@@ -241,6 +249,7 @@ async def test_a_full_disk_is_a_store_error_and_writes_nothing(database: Databas
     assert await scopes(database) == set()
 
 
+@pytest.mark.sqlite("the file")
 async def test_after_a_close_and_open_everything_is_there(tmp_path: Path) -> None:
     first = await Database.open(None, tmp_path)
     async with first.write() as connection:
@@ -268,17 +277,20 @@ async def test_an_unusable_url_is_refused_without_showing_it(
     assert "canary" not in str(caught.value)
 
 
+@pytest.mark.sqlite("the file")
 async def test_a_file_that_is_no_database_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "solward.db").write_bytes(b"no database at all, but long enough" * 100)
     with pytest.raises(StoreError, match="not a database"):
         await Database.open(None, tmp_path)
 
 
+@pytest.mark.sqlite("the file")
 async def test_a_folder_that_is_missing_is_a_store_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="unable to open"):
         await Database.open(None, tmp_path / "missing")
 
 
+@pytest.mark.sqlite("the file")
 async def test_the_file_is_its_owners(database: Database, tmp_path: Path) -> None:
     for path in tmp_path.glob("solward.db*"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600

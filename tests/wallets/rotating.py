@@ -51,8 +51,9 @@ def dying_after(function: Callable[..., Any], nth: int = 0) -> Callable[..., Any
 async def main(home: Path, point: str, kind: str) -> None:
     """Open, arm, rotate."""
     keystore._BATCH = 2
-    database = await Database.open(None, home)
-    wallets = await Wallets.open(database, Settings(), home)
+    settings = Settings()
+    database = await Database.open(settings.database_url, home)
+    wallets = await Wallets.open(database, settings, home)
     name, _, nth = point.partition(":")
     if name == "begun":
         wallets._keystore._finish_rotation = die  # type: ignore[assignment, method-assign]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select, text
+from tests import homes
 
 from solward.errors import KeystoreError
 from solward.settings import Settings
@@ -254,7 +255,9 @@ async def test_a_rotation_killed_anywhere_is_finished_by_the_next_start(
     await database.close()
 
     killed = subprocess.run(
-        [sys.executable, str(ROTATING), str(tmp_path), point, kind], capture_output=True
+        [sys.executable, str(ROTATING), str(tmp_path), point, kind],
+        capture_output=True,
+        env=os.environ | homes.database_of(tmp_path),
     )
     if kind == "passphrase" and point == "file_replaced":
         assert killed.returncode == 0  # there is no file to replace
@@ -281,10 +284,9 @@ async def test_a_tampered_wallet_stops_a_rotation_without_losing_the_others(
     broken, whole = await wallets.create(), await wallets.create()
     async with database.write() as connection:
         await connection.execute(
-            text("UPDATE wallets SET sealed_key = zeroblob(60), wrapped_data_key = zeroblob(60)"
-                 " WHERE id = :id"),
-            {"id": broken.id},
-        )  # fmt: skip
+            text("UPDATE wallets SET sealed_key = :none, wrapped_data_key = :none WHERE id = :id"),
+            {"id": broken.id, "none": bytes(60)},
+        )
     for _ in range(2):
         with pytest.raises(KeystoreError, match=broken.id):
             await wallets.rotate(by_file(tmp_path))

@@ -17,8 +17,9 @@ from typing import Any, Literal
 
 from pydantic import SecretStr
 from sqlalchemy import event
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
+from sqlalchemy.engine import URL, ExceptionContext, make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError, InternalError, OperationalError
+from sqlalchemy.exc import TimeoutError as Exhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from solward import metrics, observed
@@ -31,6 +32,8 @@ _READERS = 8
 # Connections of one process to PostgreSQL; it has a few hundred for all of them.
 _POOL = 10
 _POOL_OVERFLOW = 10
+# For one of them, where all are at work.
+_POOL_WAIT_S = 30.0
 
 Kind = Literal["read", "write"]
 
@@ -104,7 +107,7 @@ class Database:
                     yield connection
                 finally:
                     await self._end(connection.close())
-            except DatabaseError as error:
+            except (DatabaseError, Exhausted) as error:
                 raise _translated(error) from error
 
     @asynccontextmanager
@@ -143,13 +146,19 @@ class Database:
                 raise
             finally:
                 await self._end(connection.close())
-        except DatabaseError as error:
+        except (DatabaseError, Exhausted) as error:
             raise _translated(error) from error
 
     @property
     def shared(self) -> bool:
         """Whether other processes may work on it at the same time: PostgreSQL."""
         return self._lock is None
+
+    @property
+    def conninfo(self) -> str:
+        """The address of a PostgreSQL database as libpq takes it; it may hold the password."""
+        url = self._writer.url.set(drivername="postgresql")
+        return url.render_as_string(hide_password=False)
 
     async def close(self) -> None:
         """Close every connection; transactions still open are rolled back."""
@@ -181,10 +190,13 @@ class Database:
         await (_finish(work) if self._lock is None else work)
 
 
-def _translated(error: DatabaseError) -> Exception:
+def _translated(error: DatabaseError | Exhausted) -> Exception:
     """`StoreError` for what the database could not do, the error itself for what was asked wrong
     of it, such as `IntegrityError`."""
-    if type(error) not in (DatabaseError, OperationalError):
+    if isinstance(error, Exhausted):
+        return StoreError(f"The database refused: {error.args[0]}")
+    # Internal is what PostgreSQL calls, among others, a server that may only be read.
+    if type(error) not in (DatabaseError, InternalError, OperationalError):
         return error
     return StoreError(f"The database refused: {error.orig}")
 
@@ -241,12 +253,14 @@ def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
                 pool_pre_ping=True,
                 pool_size=_POOL,
                 max_overflow=_POOL_OVERFLOW,
+                pool_timeout=_POOL_WAIT_S,
                 hide_parameters=True,
             )
         except ModuleNotFoundError:
             raise ConfigError(
                 "DATABASE_URL: PostgreSQL needs the extra: pip install 'solward[postgres]'"
             ) from None
+        event.listen(engine.sync_engine, "handle_error", _without_values)
         # Of the same pool; a read sees one state throughout, as it does on SQLite.
         readers = engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -277,6 +291,15 @@ def _sqlite_engine(url: URL, size: int, *, writer: bool) -> AsyncEngine:
         dialect.committer = ThreadPoolExecutor(1, "solward-commit")
     event.listen(engine.sync_engine, "connect", partial(_connected, writer=writer))
     return engine
+
+
+def _without_values(context: ExceptionContext) -> None:
+    """Leave out of an error what PostgreSQL quotes of the row, as SQLite never does."""
+    cause, shown = context.original_exception, context.sqlalchemy_exception
+    said = getattr(getattr(cause, "diag", None), "message_primary", None)
+    if said is not None and shown is not None:
+        cause.args = (said,)
+        shown.args = (f"({type(cause).__module__}.{type(cause).__name__}) {said}",)
 
 
 def _only_read(connection: Any, _record: object) -> None:

@@ -1,0 +1,128 @@
+"""What of the store's promises PostgreSQL keeps in its own way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, insert, select, text
+from sqlalchemy.exc import IntegrityError
+
+from solward.errors import StoreError
+from solward.store import database as module
+from solward.store.database import Database
+from solward.store.tables import switches
+
+# Held by another connection, a commit waits for it: the trigger runs at the commit.
+SLOW_COMMIT = """
+CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NEW; END $$;
+CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON switches DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION wait();
+"""
+
+
+@pytest.fixture
+async def database(postgres_url: str, tmp_path: Path) -> AsyncIterator[Database]:
+    opened = await Database.open(postgres_url, tmp_path)
+    yield opened
+    await opened.close()
+
+
+async def put(database: Database, *scopes: str) -> None:
+    async with database.write() as connection:
+        for scope in scopes:
+            row = {"scope": scope, "frozen": True, "changed_ms": 1}
+            await connection.execute(insert(switches).values(row))
+
+
+async def scopes(database: Database) -> set[str]:
+    async with database.read() as connection:
+        return set(await connection.scalars(select(switches.c.scope)))
+
+
+async def waiting_at_commit(database: Database) -> None:
+    waiting = text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+    async with asyncio.timeout(10):
+        while True:
+            async with database.read() as connection:
+                if (await connection.execute(waiting)).scalar_one():
+                    return
+
+
+async def test_cancelled_during_its_commit_the_caller_hears_of_it_when_that_has_ended(
+    database: Database,
+) -> None:
+    async with database.write() as connection:
+        await connection.exec_driver_sql(SLOW_COMMIT)
+    async with database.write() as holder:
+        await holder.execute(text("SELECT pg_advisory_xact_lock(7)"))
+        writer = asyncio.create_task(put(database, "one"))
+        await waiting_at_commit(database)
+        for _ in range(3):
+            writer.cancel()
+            await asyncio.sleep(0)
+        assert not writer.done()
+    with pytest.raises(asyncio.CancelledError):
+        await writer
+    assert await scopes(database) == {"one"}
+
+
+async def test_an_error_quotes_nothing_of_the_row(database: Database) -> None:
+    with pytest.raises(IntegrityError) as caught:
+        await put(database, "canary", "canary")
+    assert "uq_" in str(caught.value) or "pk_switches" in str(caught.value)
+    assert "canary" not in str(caught.value) + str(caught.value.orig) + repr(caught.value)
+
+
+async def test_a_reader_writes_nothing(database: Database) -> None:
+    async def write() -> None:
+        async with database.read() as connection:
+            await connection.execute(delete(switches))
+
+    with pytest.raises(StoreError, match="read-only"):
+        await write()
+    assert await scopes(database) == set()
+
+
+async def test_many_writers_at_once_all_get_their_turn(database: Database) -> None:
+    names = {f"s{number}" for number in range(60)}
+    await asyncio.gather(*(put(database, name) for name in names))
+    assert await scopes(database) == names
+
+
+async def test_no_connection_left_in_time_is_a_store_error(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_POOL", 1)
+    monkeypatch.setattr(module, "_POOL_OVERFLOW", 0)
+    monkeypatch.setattr(module, "_POOL_WAIT_S", 0.05)
+    database = await Database.open(postgres_url, tmp_path)
+    async with database.write():
+        with pytest.raises(StoreError, match="limit of size 1"):
+            await scopes(database)
+    assert await scopes(database) == set()
+    await database.close()
+
+
+async def test_a_server_that_went_away_is_a_store_error_and_then_back_again(
+    database: Database,
+) -> None:
+    ended = text(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+
+    async def cut_off() -> None:
+        async with database.write() as victim:
+            await victim.execute(text("SELECT 1"))
+            async with database.write() as connection:
+                await connection.execute(ended)
+            await victim.execute(text("SELECT 1"))
+
+    with pytest.raises(StoreError):
+        await cut_off()
+    await put(database, "one")
+    assert await scopes(database) == {"one"}
