@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,9 +12,10 @@ from solward_cli.events import audit_list
 
 if TYPE_CHECKING:
     from solward.settings import Settings
-    from solward.store.audit import Log as Chain
+    from solward.store.audit_check import Log
 
 _EXIT_BROKEN = 1
+_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.group()
@@ -26,16 +28,17 @@ audit.add_command(audit_list)
 
 @audit.command()
 @click.option("--head", help="A hash this printed earlier: it must still be in the log.")
-def verify(head: str | None) -> None:
+@click.option("--against", type=_FILE, help="A file of --save: every chain must still continue.")
+@click.option("--save", type=_FILE, help="Write where every chain ends to this file (0600).")
+def verify(head: str | None, against: Path | None, save: Path | None) -> None:
     """Check every entry of the audit log, also while the service runs.
 
     Reads the database of SOLWARD_HOME, or DATABASE_URL. Exits with 1 and names the first entry
-    that was changed or is missing. Keep the head's hash elsewhere: whoever can rewrite the whole
-    database cannot make an earlier head fit.
+    that was changed or is missing, and its chain. Keep the head's hash or the saved ends
+    elsewhere: whoever can rewrite the whole database cannot make earlier ends fit.
     """
     import asyncio
 
-    from solward.clock import iso
     from solward.errors import AuditBroken
     from solward.masking import forget_secrets
     from solward.settings import Settings
@@ -45,23 +48,39 @@ def verify(head: str | None) -> None:
         settings = Settings()
         forget_secrets(Settings)
         try:
-            chain = asyncio.run(_verify(settings, head))
+            log = asyncio.run(_verify(settings, head, against, save))
         except AuditBroken as error:
             click.echo(f"Error: {error}", err=True)
             sys.exit(_EXIT_BROKEN)
-    click.echo(f"Entries: {chain.length}")
-    if chain.first_ms is not None and chain.last_ms is not None:
-        click.echo(f"First:   {iso(chain.first_ms)}")
-        click.echo(f"Last:    {iso(chain.last_ms)}")
-    click.echo(f"Head:    {chain.hash}")
+    _tell(log)
 
 
-async def _verify(settings: Settings, head: str | None) -> Chain:
+def _tell(log: Log) -> None:
+    from solward.clock import iso
+
+    click.echo(f"Entries: {log.entries}")
+    click.echo(f"Chains:  {len(log.heads)}")
+    if log.pruned:
+        click.echo(f"Cut:     {log.pruned} older entries, by retention")
+    if log.first_ms is not None and log.last_ms is not None:
+        click.echo(f"First:   {iso(log.first_ms)}")
+        click.echo(f"Last:    {iso(log.last_ms)}")
+    click.echo(f"Head:    {log.hash}")
+
+
+async def _verify(
+    settings: Settings, head: str | None, against: Path | None, save: Path | None
+) -> Log:
+    from solward import audit_ends
     from solward.audit import AuditLog
     from solward.store.database import Database
 
+    earlier = None if against is None else audit_ends.read(against)
     database = Database.inspect(settings.database_url, settings.solward_home)
     try:
-        return await AuditLog(database).verify(head)
+        log = await AuditLog(database).verify(head, earlier)
     finally:
         await database.close()
+    if save is not None:
+        audit_ends.write(save, log.heads)
+    return log

@@ -8,10 +8,13 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import text as sql
 
 from solward import jsontext
 from solward.audit import AuditLog
@@ -44,8 +47,9 @@ def connection(home: Path) -> Iterator[sqlite3.Connection]:
     opened.close()
 
 
-def verify(home: Path, *options: str) -> Result:
-    given = {"SOLWARD_HOME": str(home)}
+def verify(home: Path, *options: str, url: str | None = None) -> Result:
+    # A test run on PostgreSQL may have one in its environment.
+    given = {"SOLWARD_HOME": str(home), "DATABASE_URL": url}
     return CliRunner(env=given).invoke(main, ["audit", "verify", *options])
 
 
@@ -58,11 +62,12 @@ def test_a_whole_log_is_told_with_its_times_and_its_head(
 ) -> None:
     result = verify(home)
     assert result.exit_code == 0, result.output
-    (hash_,) = connection.execute("SELECT hash FROM audit_head").fetchone()
+    (hash_,) = connection.execute("SELECT hash FROM audit_heads WHERE chain = ''").fetchone()
     lines = result.output.splitlines()
     assert lines[0] == f"Entries: {ENTRIES}"
-    assert [line.split(":")[0] for line in lines[1:3]] == ["First", "Last"]
-    assert lines[3] == f"Head:    {hash_}"
+    assert lines[1] == "Chains:  1"
+    assert [line.split(":")[0] for line in lines[2:4]] == ["First", "Last"]
+    assert lines[4] == f"Head:    {hash_}"
 
 
 def test_an_empty_log_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +110,7 @@ def rewrite(connection: sqlite3.Connection) -> None:
             "UPDATE audit SET data = ?, previous_hash = ?, hash = ? WHERE seq = ?", row
         )
         previous = hash_
-    connection.execute("UPDATE audit_head SET hash = ?", (previous,))
+    connection.execute("UPDATE audit_heads SET hash = ?", (previous,))
 
 
 def test_a_head_kept_elsewhere_shows_a_rewritten_and_a_cut_history(
@@ -121,6 +126,110 @@ def test_a_head_kept_elsewhere_shows_a_rewritten_and_a_cut_history(
     result = verify(home, "--head", head)
     assert result.exit_code == 1
     assert head in result.stderr
+
+
+async def fill(home: Path) -> None:
+    """Entries in chains of their own beside the common one."""
+    database = await Database.open(None, home)
+    for chain in ("a", "b", "a"):
+        await AuditLog(database).append("agent:stopped", {"agentId": chain})
+    await database.close()
+
+
+def test_saved_ends_are_continued_and_saved_again(home: Path, tmp_path: Path) -> None:
+    asyncio.run(fill(home))
+    file = tmp_path / "ends.json"
+    result = verify(home, "--save", str(file))
+    assert (result.exit_code, result.output.splitlines()[1]) == (0, "Chains:  3")
+    assert file.stat().st_mode & 0o777 == 0o600
+    ends = jsontext.loads(file.read_bytes())
+    assert ends == {"": [5, head_of(result)], "agent:a": [2, ANY], "agent:b": [1, ANY]}
+    asyncio.run(write(home, 1))
+    asyncio.run(fill(home))
+    again = verify(home, "--against", str(file), "--save", str(file))
+    assert again.exit_code == 0, again.output
+    assert {chain: end[0] for chain, end in jsontext.loads(file.read_bytes()).items()} == {
+        "": 6, "agent:a": 4, "agent:b": 2
+    }  # fmt: skip
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name != "home"] == [file.name]
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        ["DELETE FROM audit WHERE chain = 'agent:a'", "DELETE FROM audit_heads WHERE chain > ''"],
+        [
+            "DELETE FROM audit WHERE chain = 'agent:a' AND number = 2",
+            "UPDATE audit_heads SET number = 1, hash = "
+            "(SELECT hash FROM audit WHERE chain = 'agent:a') WHERE chain = 'agent:a'",
+        ],
+    ],
+    ids=["a chain removed with its head", "a chain cut with its head"],
+)
+def test_what_is_whole_in_itself_is_held_to_the_saved_ends(
+    home: Path, connection: sqlite3.Connection, tmp_path: Path, tampering: list[str]
+) -> None:
+    asyncio.run(fill(home))
+    connection.execute("DELETE FROM audit WHERE chain = 'agent:b'")
+    connection.execute("DELETE FROM audit_heads WHERE chain = 'agent:b'")
+    file = tmp_path / "ends.json"
+    assert verify(home, "--save", str(file)).exit_code == 0
+    saved = file.read_bytes()
+    for statement in tampering:
+        connection.execute(statement)
+    assert verify(home).exit_code == 0
+    result = verify(home, "--against", str(file), "--save", str(file))
+    assert result.exit_code == 1
+    assert re.search(r"^Error: .*does not continue chain 'agent:a'", result.stderr)
+    assert file.read_bytes() == saved
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"": 1}', '{"": [1]}', '{"": [-1, "%s"]}' % ("0" * 64), '{"": [true, "x"]}',
+     '{"": [1, "x"]}', '{"": ["1", "%s"]}' % ("0" * 64)],
+)  # fmt: skip
+def test_a_file_that_is_none_of_saved_ends_is_refused(
+    home: Path, tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "ends.json"
+    file.write_text(text)
+    result = verify(home, "--against", str(file))
+    assert result.exit_code == 2
+    assert "ends.json: expected what" in result.stderr
+
+
+def test_files_that_cannot_be_read_or_written_are_named(home: Path, tmp_path: Path) -> None:
+    for option, told in (("--against", "cannot be read"), ("--save", "cannot be written")):
+        result = verify(home, option, str(tmp_path / "nowhere" / "ends.json"))
+        assert result.exit_code == 2
+        assert re.search(rf"nowhere/ends\.json {told}: No such file", result.stderr)
+
+
+def test_a_log_on_postgresql_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_url: str
+) -> None:
+    async def tell(*statements: str) -> None:
+        database = await Database.open(postgres_url, tmp_path)
+        await AuditLog(database).append("key:created", {"keyId": "k"})
+        await AuditLog(database).append("agent:stopped", {"agentId": "a"})
+        async with database.write() as writing:
+            for statement in statements:
+                await writing.execute(sql(statement))
+        await database.close()
+
+    monkeypatch.chdir(tmp_path)
+    check = partial(verify, tmp_path, url=postgres_url)
+    file = tmp_path / "ends.json"
+    asyncio.run(tell())
+    assert check("--save", str(file)).output.startswith("Entries: 2\nChains:  2\n")
+    asyncio.run(tell())
+    again = check("--against", str(file))
+    assert again.exit_code == 0, again.output
+    asyncio.run(tell("UPDATE audit SET data = '{}' WHERE chain = 'agent:a' AND number = 2"))
+    result = check()
+    assert result.exit_code == 1
+    assert "broken at entry 2 of agent:a" in result.stderr
 
 
 def test_it_reads_while_a_service_owns_the_home_and_writes(home: Path) -> None:

@@ -102,6 +102,9 @@ async def test_lists_are_paged(client: SolwardClient) -> None:
     entries = await client.audit(limit=2)
     assert [entry.seq for entry in entries] == [entries[0].seq, entries[0].seq - 1]
     assert (await client.audit(limit=1, before=entries[1].seq))[0].seq == entries[1].seq - 1
+    assert [(entry.chain, entry.number) for entry in entries] == [
+        (f"wallet:{wallet.id}", number) for number in (6, 5)
+    ]
 
 
 async def test_a_dry_run_tells_and_sends_nothing(client: SolwardClient, carrier: Carrier) -> None:

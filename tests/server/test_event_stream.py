@@ -280,7 +280,7 @@ async def test_the_log_is_listed_newest_first_and_pages(served: Served) -> None:
     page = (await served.client.get("/audit?limit=2")).json()["entries"]
     rest = (await served.client.get(f"/audit?before={page[-1]['seq']}")).json()["entries"]
     assert [entry["seq"] for entry in page + rest] == [5, 4, 3, 2, 1]
-    assert rest[-1].keys() == {"seq", "timestamp", "event", "data", "hash"}
+    assert rest[-1].keys() == {"seq", "timestamp", "event", "data", "chain", "number", "hash"}
     assert rest[-1]["data"] == {"number": 0}
     refused = await served.client.get("/audit?before=x")
     assert (refused.status_code, "before" in refused.json()["error"]) == (400, True)

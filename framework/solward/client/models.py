@@ -219,12 +219,19 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An entry of the audit log; `timestamp` and `hash` only where it was read from the log."""
+    """An entry of the audit log; the stream has only `seq`, `kind` and `data` of it.
+
+    Attributes:
+        chain: the chain of hashes it belongs to: `wallet:<id>`, `agent:<id>`, "" for the rest.
+        number: its number in that chain, from 1.
+    """
 
     seq: int
     kind: str
     data: Mapping[str, Any]
     timestamp: datetime | None
+    chain: str | None
+    number: int | None
     hash: str | None
     raw: Raw = field(repr=False)
 
@@ -237,6 +244,8 @@ class Event:
             kind=raw["event"],
             data=raw["data"],
             timestamp=None if written is None else moment(written),
+            chain=raw.get("chain"),
+            number=raw.get("number"),
             hash=raw.get("hash"),
             raw=raw,
         )

@@ -205,11 +205,15 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "AuditEntry": closed(
         {
-            "seq": whole("Its number, from 1.", 1),
+            "seq": whole("Its number in the log, rising; in one process's log from 1.", 1),
             "timestamp": timestamp("When it was written."),
             "event": choice("Its kind.", *EventKind),
             "data": {"type": "object", "description": "By kind; see docs/events.md."},
-            "hash": text("SHA-256 of it and the hash before.", pattern="^[0-9a-f]{64}$"),
+            "chain": text("`wallet:<id>`, `agent:<id>`, or empty for what belongs to none."),
+            "number": whole("Its number in its chain, from 1.", 1),
+            "hash": text(
+                "SHA-256 of it and the hash before it in its chain.", pattern="^[0-9a-f]{64}$"
+            ),
         }
     ),
 }

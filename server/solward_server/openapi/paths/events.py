@@ -58,6 +58,8 @@ PATHS = {
                                 "name": "ada",
                                 "walletId": "e05136c2-0095-4472-9b84-19b9e354eeee",
                             },
+                            "chain": "",
+                            "number": 1,
                             "hash": "5f0c" * 16,
                         }
                     ]
