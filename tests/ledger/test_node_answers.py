@@ -1,0 +1,63 @@
+"""How far a node is and how far back it goes: an answer that cannot be is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from solward.errors import LedgerUnavailable
+from solward.ledger.client import RpcLedger
+from solward.ledger.protocol import Tip
+
+
+class Canned:
+    """A transport that answers everything alike."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+
+    async def call(self, method: str, _params: Sequence[Any]) -> Any:
+        self.asked.append(method)
+        return self.answer
+
+    async def close(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("answer", [None, [], {}, {"absoluteSlot": 1}, {"absoluteSlot": "1"}])
+async def test_a_tip_of_another_shape_is_no_answer(answer: Any) -> None:
+    with pytest.raises(LedgerUnavailable, match="unexpected shape"):
+        await RpcLedger(Canned(answer)).tip()
+
+
+async def test_a_tip_is_the_slot_and_the_height_of_one_block() -> None:
+    transport = Canned({"absoluteSlot": 9, "blockHeight": 7, "epoch": 0})
+    assert await RpcLedger(transport).tip() == Tip(slot=9, block_height=7)
+    assert transport.asked == ["getEpochInfo"]
+
+
+@pytest.mark.parametrize("answer", [None, "0", 1.5, True])
+async def test_a_first_slot_that_is_no_number_is_no_answer(answer: Any) -> None:
+    with pytest.raises(LedgerUnavailable, match="unexpected shape"):
+        await RpcLedger(Canned(answer)).first_slot()
+
+
+@pytest.mark.parametrize("context", [None, {}, {"slot": None}, {"slot": 4}])
+async def test_statuses_from_before_a_slot_are_no_answer(context: Any) -> None:
+    ledger = RpcLedger(Canned({"context": context, "value": [None]}))
+    with pytest.raises(LedgerUnavailable):
+        await ledger.statuses(["a"], min_slot=5)
+    assert await ledger.statuses(["a"]) == [None]
+
+
+async def test_statuses_at_the_slot_count() -> None:
+    ledger = RpcLedger(Canned({"context": {"slot": 5}, "value": [None]}))
+    assert await ledger.statuses(["a"], min_slot=5) == [None]
+
+
+def test_a_transport_of_one_node_is_that_node() -> None:
+    ledger = RpcLedger(Canned(None))
+    assert ledger.nodes() == (ledger,)
