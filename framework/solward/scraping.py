@@ -13,11 +13,11 @@ from sqlalchemy import func, select, text
 
 from solward import __version__, metrics
 from solward.agents.model import AgentStatus
-from solward.clock import now_ms
 from solward.service import Solward
 from solward.store import agents
 from solward.store.attempts import AttemptState
 from solward.store.database import Database
+from solward.store.processes import clock
 from solward.store.tables import attempts, processes
 
 _KINDS = ("api", "worker")
@@ -54,8 +54,8 @@ async def fill(database: Database) -> None:
         counts = await agents.count_by_status(connection)
         states = {state: int(count) for state, count in await connection.execute(_LIVE)}
         alive = select(processes.c.kind, func.count()).group_by(processes.c.kind)
-        if connection.dialect.name != "sqlite":
-            alive = alive.where(processes.c.lease_until_ms > now_ms())
+        if database.shared:
+            alive = alive.where(processes.c.lease_until_ms > await clock(connection))
         kinds = {kind: int(count) for kind, count in await connection.execute(alive)}
     for status in AgentStatus:
         metrics.AGENTS.labels(status.value).set(counts.get(status.value, 0))

@@ -115,6 +115,12 @@ async def get(connection: AsyncConnection, transaction_id: str) -> TransactionRe
     return await _first(connection, select(*RECORD).where(transactions.c.id == transaction_id))
 
 
+async def traces(connection: AsyncConnection, seqs: Sequence[int]) -> dict[str, str | None]:
+    """What asked for these transactions, by their ids."""
+    wanted = select(transactions.c.id, transactions.c.trace).where(transactions.c.seq.in_(seqs))
+    return {row.id: row.trace for row in await connection.execute(wanted)}
+
+
 async def by_action_key(connection: AsyncConnection, action_key: str) -> TransactionRecord | None:
     """The record of a logical action, None when it was never asked for."""
     return await _first(connection, select(*RECORD).where(transactions.c.action_key == action_key))

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from solward import telemetry
 from solward.clock import now_ms
 from solward.errors import LedgerError, TransactionError, TransactionFailed
 from solward.guardrails import Effects, ExtraRule, Intent, Policy, ScopeLimits
@@ -19,6 +20,7 @@ from solward.record import TransactionRecord, TransactionStatus
 from solward.store import transactions as store
 from solward.store.attempts import Settlement
 from solward.store.database import Database
+from solward.transactions import trail
 from solward.transactions.assess import Assessor
 from solward.transactions.blockhashes import trusted
 from solward.transactions.outcome import refusal
@@ -34,6 +36,7 @@ from solward.transactions.reservation import Reservation, Reserver
 from solward.transactions.sender import InFlight, Sender
 from solward.transactions.signing import Signing
 from solward.transactions.steps import Step, StepHook, no_hook
+from solward.transactions.trail import following
 from solward.transactions.trial import Trial, TrialEnded, Trials, would_fail
 from solward.wallets import Wallet, Wallets
 
@@ -173,8 +176,15 @@ class Engine:
         if known is not None:
             return known
         record = self._record(wallet, actor, draft.intent)
+        with following(record, actor):
+            return await self._carry_out(record, actor, draft)
+
+    async def _carry_out(
+        self, record: TransactionRecord, actor: Actor, draft: Draft
+    ) -> TransactionRecord:
         try:
-            assessment = await self._assessor.assess(draft, record.id)
+            with telemetry.span("transaction.assess"):
+                assessment = await self._assessor.assess(draft, record.id)
         except LedgerError as error:
             raise refusal(
                 await self._reserver.fail(record, actor, draft.intent, None, str(error))
@@ -185,14 +195,21 @@ class Engine:
             raise refusal(await self._reserver.fail(record, actor, draft.intent, None, text))
         reservation = await self._reserve(record, actor, draft.intent, assessment.effects)
         self._hook(Step.RESERVED)
-        item = await self._signing.sign_and_write(wallet.id, draft, assessment, reservation)
-        await self.sender.send(item)
+        with telemetry.span("transaction.sign"):
+            item = await self._signing.sign_and_write(
+                record.wallet_id, draft, assessment, reservation
+            )
+        trail.signed(item.signature)
+        with telemetry.span("transaction.send"):
+            await self.sender.send(item)
+        trail.sent(item.signature)
         return await self._outcome(reservation.record, item)
 
     async def _reserve(
         self, record: TransactionRecord, actor: Actor, intent: Intent, effects: Effects
     ) -> Reservation:
-        reservation = await self._reserver.reserve(record, actor, intent, effects)
+        with telemetry.span("transaction.reserve"):
+            reservation = await self._reserver.reserve(record, actor, intent, effects)
         if reservation.record.status is not TransactionStatus.PENDING:
             raise refusal(reservation.record)
         return reservation
@@ -204,11 +221,18 @@ class Engine:
         if known is not None:
             return known
         record = self._record(wallet, actor, intent)
-        reservation = await self._reserve(record, actor, intent, faucet_effects(wallet.address))
+        with following(record, actor):
+            return await self._ask_faucet(record, wallet.address, actor, intent, lamports)
+
+    async def _ask_faucet(
+        self, record: TransactionRecord, address: str, actor: Actor, intent: Intent, lamports: int
+    ) -> TransactionRecord:
+        reservation = await self._reserve(record, actor, intent, faucet_effects(address))
         self._hook(Step.RESERVED)
         try:
-            height = await self._ledger.block_height()
-            signature = await self._ledger.request_airdrop(wallet.address, lamports)
+            with telemetry.span("transaction.send"):
+                height = await self._ledger.block_height()
+                signature = await self._ledger.request_airdrop(address, lamports)
         except LedgerError as error:
             text = f"The faucet refused: {error}"
             raise TransactionFailed(
@@ -221,6 +245,7 @@ class Engine:
         if not ours:
             text = "Another process has taken this over; the faucet may have paid all the same"
             raise TransactionFailed(text, await self._reserver.release(reservation.record, text))
+        trail.sent(signature)
         item = faucet_in_flight(record.id, signature, height)
         self.sender.watch(item)
         return await self._outcome(reservation.record, item)
@@ -228,9 +253,10 @@ class Engine:
     async def _outcome(self, record: TransactionRecord, item: InFlight) -> TransactionRecord:
         record = replace(record, signature=item.signature)
         try:
-            settlement = await asyncio.wait_for(
-                asyncio.shield(item.done), self._options.confirm_wait_s
-            )
+            with telemetry.span("transaction.confirm", signature=item.signature):
+                settlement = await asyncio.wait_for(
+                    asyncio.shield(item.done), self._options.confirm_wait_s
+                )
         except TimeoutError:
             return record
         return _ended(record, settlement)

@@ -18,10 +18,12 @@ from solward.ledger.protocol import Ledger
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.store import attempts as store
 from solward.store import processes
+from solward.store import transactions as transaction_store
 from solward.store.attempts import Attempt, Settlement
 from solward.store.database import Database
 from solward.transactions.blockhashes import MAX_VALID_BLOCKS
 from solward.transactions.sender import InFlight, Sender
+from solward.transactions.trail import taken_over
 
 _log = structlog.get_logger(__name__)
 
@@ -81,10 +83,13 @@ async def _taken_over(
         async with database.write() as connection:
             seqs = await processes.take_over(connection, me, _BATCH)
             items = await store.pending(connection, seqs)
+            traces = await transaction_store.traces(connection, seqs) if seqs else {}
             released = [_released(record, me) for record, _, each in items
                         if _untouched(record, each)]  # fmt: skip
             if released:
                 await store.settle(connection, released)
+        for record, _, _ in items:
+            taken_over(record, traces[record.id], me)
         taken += items
         if len(seqs) < _BATCH:
             return taken
