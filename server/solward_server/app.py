@@ -15,7 +15,7 @@ from solward.service import Solward
 from solward_server.auth import authenticate
 from solward_server.body import MAX_BODY_BYTES
 from solward_server.cors import allow_origins
-from solward_server.edge import Edge, key_store
+from solward_server.edge import edge_of
 from solward_server.errors import handle_errors
 from solward_server.json_provider import ExactJSON
 from solward_server.keys import KeyStore
@@ -40,7 +40,7 @@ def create_app(service: Solward) -> Quart:
     app.url_map.strict_slashes = True
     app.url_map.merge_slashes = False
 
-    edge = Edge(service, key_store(service))
+    edge = edge_of(service)
     allow_origins(app, service.settings.cors_origins)
     if service.settings.development_secret:
         # Everybody knows it, so a page of another site that has its own name point here (DNS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from solward.agents.model import Agent
 from solward.errors import AgentNotFound
@@ -12,7 +12,7 @@ from solward_server.auth import caller, confined_to
 from solward_server.idempotency import SkillCalls
 from solward_server.keys import KeyStore, MemoryKeys
 from solward_server.keys_database import DatabaseKeys
-from solward_server.ratelimit import RateLimiter
+from solward_server.ratelimit import Limiter, RateLimiter, SharedRateLimiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class Edge:
 
     service: Solward
     keys: KeyStore
-    limiter: RateLimiter = field(default_factory=RateLimiter)
-    skill_calls: SkillCalls = field(default_factory=SkillCalls)
+    limiter: Limiter
+    skill_calls: SkillCalls
 
     async def wallet(self, wallet_id: str) -> Wallet:
         """A wallet the caller may use; raises `WalletNotFound` for any other."""
@@ -36,14 +36,21 @@ class Edge:
             raise AgentNotFound
         return agent
 
-    def count_request(self) -> None:
+    async def count_request(self) -> None:
         """Count a transaction-producing request; raises `TooManyRequests`."""
         key = caller().key
         if key is not None:
-            self.limiter.take(key.id, key.rate_limit)
+            await self.limiter.take(key.id, key.rate_limit)
 
 
-def key_store(service: Solward) -> KeyStore:
+def edge_of(service: Solward) -> Edge:
+    """What a service's settings and database ask for."""
+    database = service.database
+    limiter = SharedRateLimiter(database) if database.shared else RateLimiter()
+    return Edge(service, _key_store(service), limiter, SkillCalls(service.process.id))
+
+
+def _key_store(service: Solward) -> KeyStore:
     """The store that `API_KEY_STORE` names."""
     if service.settings.api_key_store == "database":
         return DatabaseKeys(service.database)

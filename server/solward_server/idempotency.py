@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from quart import Response, request
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.clock import now_ms
@@ -57,11 +57,16 @@ async def first_use(database: Database, key: IdempotencyKey) -> StoredResponse |
 
 
 async def finish(database: Database, key: IdempotencyKey, response: Response) -> Response:
-    """Keep the answer for replays, as the bytes that were sent first."""
+    """Keep the answer for replays, as the bytes that were sent first.
+
+    Where another process gave one meanwhile, that is the answer.
+    """
     body = await response.get_data(as_text=True)
     async with database.write() as connection:
-        await store.finish(connection, key.scope, response.status_code, body)
-    return response
+        if await store.finish(connection, key.scope, response.status_code, body):
+            return response
+        first = await store.lookup(connection, key.scope)
+    return response if first is None or first.body is None else replay(first)
 
 
 def replay(stored: StoredResponse) -> Response:
@@ -78,12 +83,17 @@ def replayed(response: Response) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class SkillCalls:
-    """Skill calls with an Idempotency-Key that run in this process now, by scope.
+    """Skill calls with an Idempotency-Key: each runs in one process at a time.
 
-    After a crash the same request runs the skill again; its money calls are numbered and named
-    after the key, so those that were made are not made twice.
+    After a crash the same request runs the skill again, in whichever process it reaches; its money
+    calls are numbered and named after the key, so those that were made are not made twice.
+
+    Attributes:
+        process_id: this process, as those that share its database know it.
     """
 
+    process_id: str
+    # Scopes of those that run in this process now.
     _running: set[str] = field(default_factory=set)
 
     @asynccontextmanager
@@ -100,19 +110,24 @@ class SkillCalls:
         self._running.add(key.scope)
         try:
             stored = await first_use(database, key)
-            if stored is None:
-                await _claim(database, key)
-            yield stored if stored is not None and stored.body is not None else None
+            if stored is None or stored.body is None:
+                async with database.write() as connection:
+                    stored = await self._claim(connection, key, stored)
+            yield stored
         finally:
             self._running.discard(key.scope)
 
-
-async def _claim(database: Database, key: IdempotencyKey) -> None:
-    try:
-        async with database.write() as connection:
-            await store.claim(connection, key.scope, key.fingerprint, _SKILL_CALL, now_ms())
-    except IntegrityError:
-        raise IdempotencyInFlight from None
+    async def _claim(
+        self, connection: AsyncConnection, key: IdempotencyKey, stored: StoredResponse | None
+    ) -> StoredResponse | None:
+        """Make the key this process's; returns an answer that was given meanwhile."""
+        if stored is None:
+            await store.claim(
+                connection, key.scope, key.fingerprint, _SKILL_CALL, now_ms(), owner=self.process_id
+            )
+            return None
+        stored = await store.take_over(connection, key.scope, self.process_id)
+        return None if stored.body is None else stored
 
 
 def action_key(key: IdempotencyKey) -> str:

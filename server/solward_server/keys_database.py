@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, insert, select, update
+from sqlalchemy import Row, bindparam, delete, func, insert, select, update
 
 from solward.store.database import Database
 from solward.store.tables import api_keys
@@ -75,10 +75,15 @@ class DatabaseKeys:
         uses, self._uses = self._uses, {}
         statement = (
             update(api_keys)
-            .where(api_keys.c.id == bindparam("key_id"))
+            .where(
+                api_keys.c.id == bindparam("key_id"),
+                # Another process may have noted a later one.
+                func.coalesce(api_keys.c.last_used_ms, 0) < bindparam("used_ms"),
+            )
             .values(last_used_ms=bindparam("used_ms"))
         )
-        rows = [{"key_id": key_id, "used_ms": ms} for key_id, ms in uses.items()]
+        # In one order, so that two processes never wait for each other's rows.
+        rows = [{"key_id": key_id, "used_ms": ms} for key_id, ms in sorted(uses.items())]
         try:
             async with self._database.write() as connection:
                 await connection.execute(statement, rows)
@@ -90,5 +95,5 @@ class DatabaseKeys:
         fields = dict(row._mapping)
         fields["permissions"] = tuple(fields["permissions"])
         key = ApiKey(**fields)
-        noted = self._uses.get(key.id)
-        return key if noted is None else replace(key, last_used_ms=noted)
+        noted = self._uses.get(key.id, 0)
+        return replace(key, last_used_ms=noted) if noted > (key.last_used_ms or 0) else key

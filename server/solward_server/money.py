@@ -43,7 +43,7 @@ async def money_response(
         stored = await first_use(database, key)
         if stored is not None:
             return await _again(edge, key, stored, shape)
-    edge.count_request()
+    await edge.count_request()
     actor = replace(caller().actor(), idempotency=key)
     try:
         response = _answer(await operation(actor), shape)

@@ -6,6 +6,10 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
+
+from solward.store import key_requests
+from solward.store.database import Database
 
 WINDOW_S = 60.0
 
@@ -21,6 +25,16 @@ class TooManyRequests(Exception):
         self.retry_after = retry_after
 
 
+class Limiter(Protocol):
+    """Counts the requests of keys: in this process, or in the database for all that share it."""
+
+    async def take(self, key_id: str, limit: int) -> None:
+        """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+
+    async def forget(self, key_id: str) -> None:
+        """Drop a revoked key's window."""
+
+
 class RateLimiter:
     """Sliding windows by key id, in this process; `clock` gives monotonic seconds."""
 
@@ -28,7 +42,7 @@ class RateLimiter:
         self._clock = clock
         self._taken: dict[str, deque[float]] = {}
 
-    def take(self, key_id: str, limit: int) -> None:
+    async def take(self, key_id: str, limit: int) -> None:
         """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
         now = self._clock()
         taken = self._taken.setdefault(key_id, deque())
@@ -37,9 +51,33 @@ class RateLimiter:
         if len(taken) >= limit:
             # Room comes when the oldest that fills the last place leaves the window.
             wait = taken[len(taken) - limit] + WINDOW_S - now
-            raise TooManyRequests(limit, max(1, math.ceil(wait)))
+            raise TooManyRequests(limit, _seconds(wait))
         taken.append(now)
 
-    def forget(self, key_id: str) -> None:
+    async def forget(self, key_id: str) -> None:
         """Drop a revoked key's window."""
         self._taken.pop(key_id, None)
+
+
+class SharedRateLimiter:
+    """The same windows in a database of several processes, by its clock."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def take(self, key_id: str, limit: int) -> None:
+        """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+        async with self._database.write() as connection:
+            wait_ms = await key_requests.take(connection, key_id, limit, int(WINDOW_S * 1000))
+        if wait_ms is not None:
+            raise TooManyRequests(limit, _seconds(wait_ms / 1000))
+
+    async def forget(self, key_id: str) -> None:
+        """Drop a revoked key's window."""
+        async with self._database.write() as connection:
+            await key_requests.forget(connection, key_id)
+
+
+def _seconds(wait_s: float) -> int:
+    """Whole seconds after which there is room for sure, at least 1."""
+    return max(1, math.ceil(wait_s))

@@ -8,38 +8,38 @@ from tests.server.api import Api
 from solward_server.ratelimit import RateLimiter, TooManyRequests
 
 
-def test_the_window_slides_and_says_when_there_is_room() -> None:
+async def test_the_window_slides_and_says_when_there_is_room() -> None:
     now = [100.0]
     limiter = RateLimiter(lambda: now[0])
-    limiter.take("a", 2)
+    await limiter.take("a", 2)
     now[0] = 130.0
-    limiter.take("a", 2)
-    limiter.take("b", 2)
+    await limiter.take("a", 2)
+    await limiter.take("b", 2)
     now[0] = 130.5
     with pytest.raises(TooManyRequests) as refused:
-        limiter.take("a", 2)
+        await limiter.take("a", 2)
     assert refused.value.retry_after == 30
     now[0] = 159.9
     with pytest.raises(TooManyRequests) as refused:
-        limiter.take("a", 2)
+        await limiter.take("a", 2)
     assert refused.value.retry_after == 1
     now[0] = 160.0
-    limiter.take("a", 2)
+    await limiter.take("a", 2)
     with pytest.raises(TooManyRequests) as refused:
-        limiter.take("a", 2)
+        await limiter.take("a", 2)
     assert refused.value.retry_after == 30
 
 
-def test_a_refused_request_takes_no_place() -> None:
+async def test_a_refused_request_takes_no_place() -> None:
     now = [0.0]
     limiter = RateLimiter(lambda: now[0])
-    limiter.take("a", 1)
+    await limiter.take("a", 1)
     for second in range(1, 60):
         now[0] = float(second)
         with pytest.raises(TooManyRequests):
-            limiter.take("a", 1)
+            await limiter.take("a", 1)
     now[0] = 60.0
-    limiter.take("a", 1)
+    await limiter.take("a", 1)
 
 
 async def test_over_the_limit_is_429_with_retry_after_and_cors(api: Api) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import now_ms
-from solward.errors import IdempotencyInFlight, IdempotencyMismatch
 from solward.guardrails import (
     Effects,
     ExtraRule,
@@ -207,17 +205,9 @@ class Reserver:
         key = actor.idempotency
         if key is None:
             return
-        try:
-            await idempotency.claim(
-                connection, key.scope, key.fingerprint, record.id, record.created_ms
-            )
-        except IntegrityError:
-            # Whoever claimed it committed first; a key names one body for ever.
-            async with self._database.read() as other:
-                claimed = await idempotency.lookup(other, key.scope)
-            if claimed is not None and claimed.fingerprint != key.fingerprint:
-                raise IdempotencyMismatch from None
-            raise IdempotencyInFlight from None
+        await idempotency.claim(
+            connection, key.scope, key.fingerprint, record.id, record.created_ms
+        )
 
 
 async def _usage(

@@ -32,7 +32,7 @@ def blueprint(edge: Edge) -> Blueprint:
     @routes.delete("/keys/<key_id>")
     async def revoke(key_id: str) -> dict[str, Any]:
         await edge.keys.revoke(key_id)
-        edge.limiter.forget(key_id)
+        await edge.limiter.forget(key_id)
         await edge.service.audit.append(EventKind.KEY_REVOKED, {"keyId": key_id})
         return {"id": key_id, "revoked": True}
 

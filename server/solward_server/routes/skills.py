@@ -56,13 +56,13 @@ def blueprint(edge: Edge) -> Blueprint:
             raise InvalidRequest("dryRun is for the money routes, not for skills; nothing was sent")
         key = idempotency_key(body)
         if key is None:
-            edge.count_request()
+            await edge.count_request()
             return await _run(edge, wallet_id, name, params, None)
         database = edge.service.database
         async with edge.skill_calls.claimed(database, key) as stored:
             if stored is not None:
                 return replay(stored)
-            edge.count_request()
+            await edge.count_request()
             try:
                 response = await _run(edge, wallet_id, name, params, action_key(key))
             except SolwardError as error:
