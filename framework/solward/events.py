@@ -84,6 +84,7 @@ class Subscription:
     def __init__(self, size: int) -> None:
         self._queue: deque[Event] = deque(maxlen=size)
         self._arrived = asyncio.Event()
+        self._woken = False
         self.ended = False
         self.lost = 0
 
@@ -91,6 +92,11 @@ class Subscription:
         """Queue an event, in place of the oldest when the queue is full."""
         self.lost += len(self._queue) == self._queue.maxlen
         self._queue.append(event)
+        self._arrived.set()
+
+    def wake(self) -> None:
+        """Let `news` return, though there is no event to take."""
+        self._woken = True
         self._arrived.set()
 
     def end(self) -> None:
@@ -106,6 +112,15 @@ class Subscription:
             self._arrived.clear()
             await self._arrived.wait()
         return self._queue.popleft()
+
+    async def news(self) -> None:
+        """Wait until something came since the last time, or the end did: for who reads the audit
+        log itself. Events not taken yet are dropped."""
+        while not (self._queue or self._woken or self.ended):
+            self._arrived.clear()
+            await self._arrived.wait()
+        self._queue.clear()
+        self._woken = False
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         while (event := await self.next()) is not None:
@@ -128,6 +143,11 @@ class EventBus:
         for subscription in self._subscriptions:
             for event in events:
                 subscription.put(event)
+
+    def wake(self) -> None:
+        """Tell every subscriber that the audit log may have grown, maybe by another process."""
+        for subscription in self._subscriptions:
+            subscription.wake()
 
     @contextmanager
     def subscribe(self, size: int = QUEUE_SIZE) -> Iterator[Subscription]:

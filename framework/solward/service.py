@@ -41,6 +41,7 @@ from solward.skill import SkillSpec
 from solward.store import outbox, switches
 from solward.store import transactions as transaction_store
 from solward.store.database import Database
+from solward.store.feed import feeding
 from solward.transactions.engine import Engine, EngineOptions
 from solward.transactions.process import Process, registered
 from solward.transactions.request import Actor
@@ -115,6 +116,7 @@ class Solward:
             events = EventBus()
             stack.callback(events.close)
             database.on_recorded = events.tell
+            await stack.enter_async_context(feeding(database, events))
             wallets = await Wallets.open(database, settings, home.path)
             cluster = await stack.enter_async_context(open_cluster(settings))
             http = await stack.enter_async_context(httpx.AsyncClient(timeout=15.0))

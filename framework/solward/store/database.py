@@ -160,6 +160,12 @@ class Database:
         url = self._writer.url.set(drivername="postgresql")
         return url.render_as_string(hide_password=False)
 
+    def connection_arguments(self) -> dict[str, Any]:
+        """What `psycopg.AsyncConnection.connect` takes, a password included, for a connection
+        beside the pool's; PostgreSQL only."""
+        _positional, arguments = self._writer.dialect.create_connect_args(self._writer.url)
+        return dict(arguments)
+
     async def close(self) -> None:
         """Close every connection; transactions still open are rolled back."""
         await self._readers.dispose()

@@ -52,22 +52,25 @@ async def _stream(edge: Edge, seq: int, kinds: frozenset[str]) -> AsyncGenerator
     """Everything above `seq`, read from the log; the bus only says when there is more.
 
     So a stream has neither gap nor duplicate, and a slow reader holds nothing up and loses
-    nothing: it is where it has read to. What another process appends on the same database comes
-    with the next heartbeat.
+    nothing: it is where it has read to.
     """
-    with edge.service.events.subscribe(size=1) as news:
+    loop = asyncio.get_running_loop()
+    with edge.service.events.subscribe(size=1) as told:
         yield f"retry: {RETRY_MS}\n\n".encode()
-        while not news.ended:
-            while not news.ended and (page := await edge.service.audit.after(seq, PAGE)):
+        silent_since = loop.time()
+        while not told.ended:
+            while not told.ended and (page := await edge.service.audit.after(seq, PAGE)):
                 text = "".join(_event(entry) for entry in page if entry.event in kinds)
                 if text:
                     yield text.encode()
+                    silent_since = loop.time()
                 seq = page[-1].seq
             try:
-                async with asyncio.timeout(HEARTBEAT_S):
-                    await news.next()
+                async with asyncio.timeout_at(silent_since + HEARTBEAT_S):
+                    await told.news()
             except TimeoutError:
                 yield b":\n\n"
+                silent_since = loop.time()
 
 
 def _event(entry: AuditEntry) -> str:
