@@ -66,6 +66,7 @@ class Notebook:
     decisions: list[Decision] = field(default_factory=list)
     standings: list[Standing] = field(default_factory=list)
     goes_on: bool = True
+    abandoned: list[int] = field(default_factory=list)
 
     async def enter(self, agent_id: str, cycle: int) -> Entered | None:
         return self.entered or Entered(self.agent, ())
@@ -75,6 +76,9 @@ class Notebook:
         self.decisions.append(decision)
         self.standings.append(standing)
         return self.goes_on
+
+    async def abandon(self, agent_id: str, fence: int) -> None:
+        self.abandoned.append(fence)
 
 
 @dataclass

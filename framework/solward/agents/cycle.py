@@ -22,7 +22,7 @@ from solward.agents.observe import WalletFacts, observe
 from solward.agents.phases import Phase, PhaseHook, no_hook
 from solward.agents.think import NO_REASONING, Complete, storable, think
 from solward.clock import now_ms
-from solward.errors import SolwardError, TokenBudgetReached
+from solward.errors import SolwardError, StoreError, TokenBudgetReached
 from solward.operations.balances import Balances
 from solward.provider import ToolDefinition, Usage
 from solward.record import TransactionRecord
@@ -70,6 +70,10 @@ class CycleJournal(Protocol):
 
     async def leave(self, decision: Decision, fence: int, standing: Standing) -> bool:
         """See `Journal.leave`."""
+        ...
+
+    async def abandon(self, agent_id: str, fence: int) -> None:
+        """See `Journal.abandon`."""
         ...
 
 
@@ -137,7 +141,11 @@ async def run_cycle(agent_id: str, cycle: int, parts: CycleParts) -> Next | None
         bound_contextvars(agent_id=agent_id, cycle=cycle),
         telemetry.span("agent.cycle", agent_id=agent_id, cycle=cycle),
     ):
-        entered = await parts.journal.enter(agent_id, cycle)
+        entered, cancelled = await finished(parts.journal.enter(agent_id, cycle))
+        if entered is not None and cancelled:
+            await _abandon(entered.agent, parts)
+        if cancelled:
+            raise asyncio.CancelledError
         if entered is None:
             metrics.CYCLES.labels("fenced").inc()
             return None
@@ -153,6 +161,9 @@ async def _run(entered: Entered, agent_id: str, cycle: int, parts: CycleParts) -
     progress = _Progress({"cycle": cycle})
     try:
         done = await _decide_and_act(entered, cycle, parts, progress)
+    except asyncio.CancelledError:
+        await _abandon(entered.agent, parts)
+        raise
     except TokenBudgetReached as error:
         done = Act(None, f"Waiting: {error}")
     except SolwardError as error:
@@ -182,6 +193,14 @@ async def _run(entered: Entered, agent_id: str, cycle: int, parts: CycleParts) -
     if cancelled or done.cancelled:
         raise asyncio.CancelledError
     return Next(cycle + 1, standing.next_run_ms) if goes_on else None
+
+
+async def _abandon(agent: Agent, parts: CycleParts) -> None:
+    try:
+        await finished(parts.journal.abandon(agent.id, agent.fence))
+    except StoreError as error:
+        # Whoever places cycles finds it by itself, only later.
+        _log.warning("cycle_not_abandoned", agent_id=agent.id, error=str(error))
 
 
 async def _decide_and_act(

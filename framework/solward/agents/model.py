@@ -151,9 +151,13 @@ class Agent:
         }
 
 
+# How its cycles are placed is not what the agent is.
+_PLACEMENT = frozenset({"entered_ms", "deferred_cycle"})
+
+
 def agent_of(row: Mapping[str, Any], *, is_llm: bool = True) -> Agent:
     """An agent from its row."""
-    fields = dict(row)
+    fields = {name: value for name, value in row.items() if name not in _PLACEMENT}
     fields["guardrails"] = _guardrails_of(fields["guardrails"])
     fields["llm_options"] = jsontext.loads(fields["llm_options"])
     fields["llm_budget"] = _budget_of(fields["llm_budget"])

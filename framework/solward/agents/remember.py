@@ -41,6 +41,7 @@ class Journal:
         self._recent = RecentMemory()
         self._entering: Batcher[tuple[str, int], Entered | None] = Batcher(self._enter)
         self._leaving: Batcher[_Leaving, bool] = Batcher(self._leave)
+        self._abandoning: Batcher[tuple[str, int], None] = Batcher(self._abandon)
 
     async def enter(self, agent_id: str, cycle: int) -> Entered | None:
         """Take the fence; None when the cycle is stale or the agent is no longer to run."""
@@ -52,6 +53,15 @@ class Journal:
         Nothing is recorded when another run has taken the fence.
         """
         return await self._leaving(_Leaving(decision, fence, standing))
+
+    async def abandon(self, agent_id: str, fence: int) -> None:
+        """Take back that a cycle was entered, so that it can be run again at once."""
+        await self._abandoning((agent_id, fence))
+
+    async def _abandon(self, runs: Sequence[tuple[str, int]]) -> list[None]:
+        async with self._database.write() as connection:
+            await store.abandon(connection, runs)
+        return [None] * len(runs)
 
     async def _enter(self, wanted: Sequence[tuple[str, int]]) -> list[Entered | None]:
         async with self._database.write() as connection:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import heapq
 from collections.abc import Awaitable, Callable
@@ -64,7 +65,11 @@ class Runner:
             return
         self._push(agent_id, Next(cycle, due_ms))
         if self._scheduler is None:
-            self._scheduler = asyncio.create_task(self._schedule(), name="agents")
+            # Whoever starts the first agent has nothing to do with what all of them do later: its
+            # request's id and span stay out of their logs and traces.
+            self._scheduler = asyncio.create_task(
+                self._schedule(), name="agents", context=contextvars.Context()
+            )
 
     async def halt(self, agent_id: str) -> None:
         """Take an agent off; returns when it does nothing more."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import uuid
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -11,9 +10,10 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
+from solward.agents import placement
 from solward.agents.budget import TokensUsed
 from solward.agents.chat import chat_request, pieces, reply
-from solward.agents.cycle import run_cycle
+from solward.agents.cycle import Next, run_cycle
 from solward.agents.decisions import Decision, MemoryEntry, decision_of, memory_of
 from solward.agents.fields import Defaults, read_create, read_update
 from solward.agents.host import (
@@ -33,8 +33,8 @@ from solward.agents.model import (
     DesiredState,
     agent_of,
 )
+from solward.agents.placement import Place
 from solward.agents.remember import tell, usage_row, used_of
-from solward.agents.runner import Runner
 from solward.clock import now_ms
 from solward.errors import AgentNotFound, InvalidRequest
 from solward.provider import CompletionRequest, Usage
@@ -46,26 +46,30 @@ _ACTIVE = (AgentStatus.RUNNING, AgentStatus.ERROR)
 
 
 class AgentService:
-    """Every method that names an agent raises `AgentNotFound` when there is none."""
+    """Every method that names an agent raises `AgentNotFound` when there is none.
 
-    def __init__(self, host: AgentHost) -> None:
+    Args:
+        place: says where cycles run; `placement.default` where it is None.
+    """
+
+    def __init__(self, host: AgentHost, place: Place | None = None) -> None:
         self._host = host
         self._database = host.database
         self._parts = parts_of(host)
-        self._runner = Runner(functools.partial(run_cycle, parts=self._parts))
+        self._placement = (place or placement.default)(host.database, self.run_cycle)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def resume(self) -> None:
         """Run again what should run, as it was when the last process ended."""
-        async with self._database.read() as connection:
-            waiting = await store.agents_to_run(connection)
-        now = now_ms()
-        for agent_id, cycle, due_ms in waiting:
-            self._runner.schedule(agent_id, cycle, now if due_ms is None else due_ms)
+        await self._placement.open()
 
     async def close(self) -> None:
         """End all cycles of this process; the agents' desired states stay."""
-        await self._runner.close()
+        await self._placement.close()
+
+    async def run_cycle(self, agent_id: str, cycle: int) -> Next | None:
+        """Run one cycle here and now: `solward.agents.cycle.run_cycle`."""
+        return await run_cycle(agent_id, cycle, self._parts)
 
     async def create(self, body: Mapping[str, Any]) -> Agent:
         """Make an agent from a create body (contract 4.4); the second form gets its own wallet.
@@ -122,7 +126,7 @@ class AgentService:
             InvalidRequest: naming the field.
         """
         async with self._database.write() as connection:
-            agent = self._agent(await store.get_agent(connection, agent_id))
+            agent = self._agent(await store.get_agent(connection, agent_id, lock=True))
             changed = read_update(body, self._host.registry.providers, agent)
             if not changed:
                 return agent
@@ -149,7 +153,7 @@ class AgentService:
         async with self._lock(agent_id):
             now = now_ms()
             async with self._database.write() as connection:
-                agent = self._agent(await store.get_agent(connection, agent_id))
+                agent = self._agent(await store.get_agent(connection, agent_id, lock=True))
                 if agent.status is AgentStatus.RUNNING:
                     return agent
                 check_startable(self._host, agent)
@@ -157,12 +161,13 @@ class AgentService:
                     "status": AgentStatus.RUNNING.value,
                     "desired_state": DesiredState.RUNNING.value,
                     "next_run_ms": now,
+                    "deferred_cycle": None,
                     "failures": 0,
                     "error": None,
                 }
                 agent = self._agent(await store.update_agent(connection, agent_id, fields))
                 tell(connection, agent.id, agent.name, agent.status)
-            self._runner.schedule(agent.id, agent.cycle_no, now)
+            await self._placement.begin(agent.id, agent.cycle_no, now)
             return agent
 
     async def stop(self, agent_id: str) -> Agent:
@@ -180,11 +185,6 @@ class AgentService:
             InvalidRequest: it is neither running nor paused.
         """
         async with self._lock(agent_id):
-            agent = await self.get(agent_id)
-            if agent.status is AgentStatus.PAUSED:
-                return agent
-            if agent.status not in _ACTIVE:
-                raise InvalidRequest("Agent is not running")
             return await self._end(agent_id, DesiredState.PAUSED)
 
     async def chat(self, agent_id: str, message: str) -> str:
@@ -270,12 +270,17 @@ class AgentService:
 
     async def _end(self, agent_id: str, desired: DesiredState) -> Agent:
         async with self._database.write() as connection:
-            was = self._agent(await store.get_agent(connection, agent_id))
+            was = self._agent(await store.get_agent(connection, agent_id, lock=True))
+            if desired is DesiredState.PAUSED:
+                if was.status is AgentStatus.PAUSED:
+                    return was
+                if was.status not in _ACTIVE:
+                    raise InvalidRequest("Agent is not running")
             fields = {"status": desired.value, "desired_state": desired.value}
             agent = self._agent(await store.update_agent(connection, agent_id, fields))
             if agent.status is not was.status:
                 tell(connection, agent.id, agent.name, agent.status)
-        await self._runner.halt(agent_id)
+        await self._placement.halt(agent_id)
         return agent
 
     def _agent(self, row: Mapping[str, Any] | None) -> Agent:

@@ -35,9 +35,14 @@ async def insert_agent(connection: AsyncConnection, fields: Mapping[str, Any]) -
     await connection.execute(insert(agents).values(**fields))
 
 
-async def get_agent(connection: AsyncConnection, agent_id: str) -> Fields | None:
-    """One agent, or None."""
-    return _one(await connection.execute(select(agents).where(agents.c.id == agent_id)))
+async def get_agent(
+    connection: AsyncConnection, agent_id: str, *, lock: bool = False
+) -> Fields | None:
+    """One agent, or None; with `lock` nobody else changes it until the transaction ends."""
+    statement = select(agents).where(agents.c.id == agent_id)
+    if lock:
+        statement = statement.with_for_update()
+    return _one(await connection.execute(statement))
 
 
 async def list_agents(connection: AsyncConnection) -> list[Fields]:
@@ -60,6 +65,28 @@ async def update_agent(
     """Change columns of an agent; returns it as it then is, None when there is none."""
     statement = update(agents).where(agents.c.id == agent_id).values(**fields).returning(agents)
     return _one(await connection.execute(statement))
+
+
+async def entered(connection: AsyncConnection, agent_id: str) -> tuple[int, int] | None:
+    """The fence of the cycle that runs, and when it was entered (ms); None while none does."""
+    statement = select(agents.c.fence, agents.c.entered_ms).where(
+        agents.c.id == agent_id, agents.c.entered_ms.is_not(None)
+    )
+    row = (await connection.execute(statement)).first()
+    return None if row is None else (row.fence, row.entered_ms)
+
+
+async def cut_off(connection: AsyncConnection, agent_id: str, fence: int) -> bool:
+    """Take the fence from a run whose process went away; False where it is no longer the run's.
+
+    Whatever that process still does, it can neither spend for the agent nor leave the cycle.
+    """
+    statement = (
+        update(agents)
+        .where(agents.c.id == agent_id, agents.c.fence == fence, agents.c.entered_ms.is_not(None))
+        .values(fence=agents.c.fence + 1, entered_ms=None, deferred_cycle=None)
+    )
+    return (await connection.execute(statement)).rowcount > 0
 
 
 async def delete_agent(connection: AsyncConnection, agent_id: str) -> bool:

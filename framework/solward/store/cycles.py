@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import BindParameter, Text, bindparam, cast, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.clock import now_ms
 from solward.record import TransactionRecord
 from solward.store.agents import MEMORY_KEPT, Fields
 from solward.store.tables import agents, decisions, memory, transactions
@@ -51,7 +52,17 @@ _STANDING = (
     .order_by(agents.c.id)
     .with_for_update()
 )
-_FENCE = update(agents).where(agents.c.id.in_(_IDS)).values(fence=agents.c.fence + 1)
+_FENCE = (
+    update(agents)
+    .where(agents.c.id.in_(_IDS))
+    .values(fence=agents.c.fence + 1, entered_ms=bindparam("at_ms"))
+)
+# Left unfinished: nothing of it is kept, so that it can be given to somebody else at once.
+_ABANDON = (
+    update(agents)
+    .where(agents.c.id == bindparam("of_agent"), agents.c.fence == bindparam("of_fence"))
+    .values(entered_ms=None, deferred_cycle=None)
+)
 # Every cycle that is left leaves exactly one entry, so cycle numbers count the entries.
 _REMEMBERED = select(memory.c.agent_id, *ENTRY).where(
     agents.c.id.in_(_IDS),
@@ -75,6 +86,7 @@ _LEAVE = (
         status=bindparam("to_status"),
         failures=bindparam("to_failures"),
         error=bindparam("to_error"),
+        entered_ms=None,
     )
 )
 _DECIDE = insert(decisions)
@@ -128,6 +140,7 @@ async def enter(
     Returns:
         The agents' rows as they then are, in the order asked.
     """
+    at_ms = now_ms()
     ids = {"of_agents": [agent_id for agent_id, _cycle in wanted]}
     rows = (await connection.execute(_LOCKED, ids)).all()
     agents_by_id = {row[0]: dict(zip(_AGENT, row, strict=True)) for row in rows}
@@ -137,13 +150,21 @@ async def enter(
         if agent is None or (agent["cycle_no"], agent["desired_state"]) != (cycle, _RUNNING):
             entered.append(None)
         else:
-            entered.append(agent | {"fence": agent["fence"] + 1})
+            entered.append(agent | {"fence": agent["fence"] + 1, "entered_ms": at_ms})
             # Asked for twice at once, it is entered once: two runs must never hold one fence.
             del agents_by_id[agent_id]
     taken = [agent["id"] for agent in entered if agent is not None]
     if taken:
-        await connection.execute(_FENCE, {"of_agents": taken})
+        await connection.execute(_FENCE, {"of_agents": taken, "at_ms": at_ms})
     return entered
+
+
+async def abandon(connection: AsyncConnection, runs: Sequence[tuple[str, int]]) -> None:
+    """Take back that cycles were entered, each as `(agent, fence)`; where another run has taken
+    the fence since, nothing changes."""
+    if runs:
+        given = [{"of_agent": agent_id, "of_fence": fence} for agent_id, fence in sorted(runs)]
+        await connection.execute(_ABANDON, given)
 
 
 async def recall(connection: AsyncConnection, agent_ids: Sequence[str]) -> dict[str, Recalled]:
