@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,26 @@ async def test_who_was_taken_over_before_signing_can_send_nothing(
         assert await bench.reserved_units() == 0
 
 
+async def test_what_another_has_taken_and_not_released_yet_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_bench(tmp_path, limits=LIMITS) as bench:
+        pause = pause_before_signing(bench, monkeypatch)
+        paying = asyncio.create_task(bench.transfer(HALF))
+        await pause.reached.wait()
+        async with bench.database.write() as connection:
+            assert len(await processes.take_over(connection, "another", 10)) == 1
+
+        pause.resumed.set()
+        with pytest.raises(TransactionFailed, match="taken this transaction over"):
+            await paying
+        [record] = await bench.history()
+        assert record.status is TransactionStatus.PENDING
+        assert await bench.reserved_units() == HALF_LAMPORTS
+        assert await count(bench, attempts) == 0
+        assert bench.wire.calls["sendTransaction"] == 0
+
+
 async def test_a_payment_that_two_finish_lands_once_and_both_say_so(tmp_path: Path) -> None:
     async with open_bench(tmp_path, limits=LIMITS) as bench, another(bench) as other:
         pause = Pause()
@@ -104,7 +125,9 @@ async def test_a_payment_that_two_finish_lands_once_and_both_say_so(tmp_path: Pa
             await pause()
 
         bench.wire.faults["sendTransaction"] = frozen
-        paying = asyncio.create_task(bench.transfer(HALF))
+        # What only the first one knows to add once it landed.
+        draft = replace(bench.draft(HALF), settled_details=lambda _effects: {"received": 1})
+        paying = asyncio.create_task(bench.engine.execute(bench.wallet.id, ADMIN, draft))
         await pause.reached.wait()
         assert await other.reconcile(10) == Reconciliation(released=0, resumed=1)
         assert await bench.lamports(bench.recipient) == HALF_LAMPORTS
@@ -117,7 +140,10 @@ async def test_a_payment_that_two_finish_lands_once_and_both_say_so(tmp_path: Pa
         assert await bench.lamports(bench.recipient) == HALF_LAMPORTS
 
 
-async def test_the_airdrop_of_who_was_taken_over_is_not_called_confirmed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("released", [True, False])
+async def test_the_airdrop_of_who_was_taken_over_is_not_called_confirmed(
+    tmp_path: Path, released: bool
+) -> None:
     async with open_bench(tmp_path, limits=LIMITS, sol=0) as bench, another(bench) as other:
         pause = Pause()
 
@@ -128,12 +154,17 @@ async def test_the_airdrop_of_who_was_taken_over_is_not_called_confirmed(tmp_pat
         intent, lamports = plan_airdrop(bench.wallet.address, "localnet", amount=1)
         asking = asyncio.create_task(bench.engine.airdrop(bench.wallet.id, ADMIN, intent, lamports))
         await pause.reached.wait()
-        assert await other.reconcile() == Reconciliation(released=1, resumed=0)
+        if released:
+            assert await other.reconcile() == Reconciliation(released=1, resumed=0)
+        else:
+            async with bench.database.write() as connection:
+                await processes.take_over(connection, "another", 10)
         pause.resumed.set()
         with pytest.raises(TransactionFailed, match="the faucet may have paid all the same"):
             await asking
         [record] = await bench.history()
-        assert (record.status, record.signature) == (TransactionStatus.FAILED, None)
+        status = TransactionStatus.FAILED if released else TransactionStatus.PENDING
+        assert (record.status, record.signature) == (status, None)
 
 
 async def test_who_lives_is_not_taken_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
