@@ -1,0 +1,222 @@
+"""A worker: runs the cycles that wait in the queue, and keeps the queue filled.
+
+Two of procrastinate's workers in one process. `agents` runs cycles. `control` runs what any one
+process does for all: `tick` makes jobs of what is due, `reap` gives on what dead workers held,
+`retain` deletes what is old. None of them holds a lock: a killed holder would halt every agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+from procrastinate import App, PsycopgConnector
+from procrastinate.exceptions import ConnectorException
+from procrastinate.worker import Worker as QueueWorker
+
+from solward import metrics
+from solward.agents.runner import RunCycle
+from solward.clock import now_ms
+from solward.errors import SolwardError, StoreError
+from solward.store import jobs as store
+from solward.store.database import Database
+
+# Most cycles wait for a model: reference/scale.md measured these.
+CONCURRENCY = 300
+CONTROL = "control"
+CONTROL_CONCURRENCY = 3  # a `retain` takes long, and must not keep the others waiting
+CONTROL_POLL_S = 0.2
+AGENTS_POLL_S = 1.0  # only where a notification was lost
+HEARTBEAT_S = 2.0
+PRUNE_S = 60.0
+# What runs when the worker is told to stop may take so long to end by itself; then it is cut off
+# before it acts, and what already pays is finished however long that takes.
+GRACE_S = 5.0
+
+SWEEPS = 5
+SWEEP_S = 0.2
+# A control job that waited longer than this has a younger one beside it.
+LATE_S = 3.0
+
+_EVERY_SECOND = "* * * * * */1"
+_HOURLY = "17 * * * *"
+_POOL = 8
+
+_log = structlog.get_logger(__name__)
+
+
+class WorkerLost(SolwardError):
+    """The queue gave up on this worker, or could not be reached: start another."""
+
+
+class Worker:
+    """Runs cycles until it is stopped.
+
+    Args:
+        run: runs one cycle of an agent here.
+        retain: deletes what is old, once an hour on one of all workers.
+        concurrency: cycles at one time.
+        grace_s: seconds for running cycles to end by themselves.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        run: RunCycle,
+        *,
+        retain: Callable[[], Awaitable[object]] | None = None,
+        concurrency: int = CONCURRENCY,
+        grace_s: float = GRACE_S,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self._database = database
+        self._run = run
+        self._retain = retain
+        self._clock = clock
+        self._stopping = asyncio.Event()
+        # It tells of every job, thrice.
+        logging.getLogger("procrastinate").setLevel(logging.WARNING)
+        connector = PsycopgConnector(conninfo=database.conninfo, min_size=1, max_size=_POOL)
+        self._app = App(connector=connector)
+        self._workers = [
+            self._queue_worker(
+                store.QUEUE,
+                concurrency=concurrency,
+                poll_s=AGENTS_POLL_S,
+                listen=True,
+                grace_s=grace_s,
+            ),
+            self._queue_worker(
+                CONTROL,
+                concurrency=CONTROL_CONCURRENCY,
+                poll_s=CONTROL_POLL_S,
+                listen=False,
+                grace_s=grace_s,
+            ),
+        ]
+        self._add_tasks()
+
+    async def run(self) -> None:
+        """Work until `stop`, then end as `GRACE_S` says.
+
+        Raises:
+            WorkerLost: it ended by itself. What it ran is given to others.
+            StoreError: the queue cannot be reached at the start.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._app.open_async())
+            except ConnectorException as error:
+                raise StoreError("The queue cannot be reached") from error
+            stack.enter_context(metrics.at_scrape(self._count_jobs))
+            running = [asyncio.create_task(worker.run()) for worker in self._workers]
+            stop = asyncio.create_task(self._stopping.wait())
+            await asyncio.wait([*running, stop], return_when=asyncio.FIRST_COMPLETED)
+            stop.cancel()
+            for worker in self._workers:
+                worker.stop()
+            ended = await asyncio.gather(*running, return_exceptions=True)
+        for how in ended:
+            if isinstance(how, BaseException):
+                _log.error("worker_lost", error=repr(how))
+                raise WorkerLost("The queue gave up on this worker") from how
+        if not self._stopping.is_set():
+            raise WorkerLost("The queue could not be reached any more")
+
+    def stop(self) -> None:
+        """Take no more jobs, and end."""
+        self._stopping.set()
+
+    async def ready(self) -> bool:
+        """Whether the queue sees both of its workers; raises `StoreError`."""
+        ids = [worker.worker_id for worker in self._workers if worker.worker_id is not None]
+        if self._stopping.is_set() or len(ids) < len(self._workers):
+            return False
+        async with self._database.read() as connection:
+            return await store.beating(connection, ids) == len(ids)
+
+    def _queue_worker(
+        self, queue: str, *, concurrency: int, poll_s: float, listen: bool, grace_s: float
+    ) -> QueueWorker:
+        return QueueWorker(
+            self._app,
+            queues=[queue],
+            name=queue,
+            concurrency=concurrency,
+            fetch_job_polling_interval=poll_s,
+            abort_job_polling_interval=1.0,
+            shutdown_graceful_timeout=grace_s,
+            listen_notify=listen,
+            delete_jobs="always",
+            install_signal_handlers=False,
+            update_heartbeat_interval=HEARTBEAT_S,
+            stalled_worker_timeout=PRUNE_S,
+        )
+
+    def _add_tasks(self) -> None:
+        self._app.task(name=store.TASK, queue=store.QUEUE)(self._cycle)
+        for name, cron, task in (
+            ("solward.tick", _EVERY_SECOND, self._tick),
+            ("solward.reap", _EVERY_SECOND, self._reap),
+            ("solward.retain", _HOURLY, self._retain_once),
+        ):
+            self._app.periodic(cron=cron)(self._app.task(name=name, queue=CONTROL)(task))
+
+    async def _cycle(self, agent_id: str, cycle: int) -> None:
+        try:
+            await self._run(agent_id, cycle)
+        except Exception:
+            # It is as if the worker had died in it: `reap` has it run again.
+            _log.exception("cycle_not_stored", agent_id=agent_id, cycle=cycle)
+
+    async def _tick(self, timestamp: int) -> None:
+        if time.time() - timestamp > LATE_S:
+            return
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        for sweep in range(1, SWEEPS + 1):
+            await self.sweep()
+            if self._stopping.is_set() or sweep == SWEEPS:
+                return
+            await asyncio.sleep(max(0.0, begun + sweep * SWEEP_S - loop.time()))
+
+    async def sweep(self) -> int:
+        """Make jobs of what is due now, as many as there is room for; how many were made."""
+        try:
+            async with self._database.write() as connection:
+                return await store.defer_due(connection, self._clock())
+        except StoreError as error:
+            _log.warning("agents_not_deferred", error=str(error))
+            return 0
+
+    async def _reap(self, timestamp: int) -> None:
+        if time.time() - timestamp <= LATE_S:
+            await self.reap()
+
+    async def reap(self) -> None:
+        """Drop the jobs of workers that went away, and let their agents be deferred again."""
+        try:
+            async with self._database.write() as connection:
+                dropped = await store.drop_stalled(connection)
+                await store.prune(connection, PRUNE_S)
+            async with self._database.write() as connection:
+                rearmed = await store.rearm(connection, self._clock())
+        except StoreError as error:
+            _log.warning("jobs_not_reaped", error=str(error))
+            return
+        if dropped or rearmed:
+            _log.warning("jobs_reaped", dropped=len(dropped), rearmed=len(rearmed))
+
+    async def _retain_once(self, timestamp: int) -> None:
+        if self._retain is not None:
+            await self._retain()
+
+    async def _count_jobs(self) -> None:
+        async with self._database.read() as connection:
+            counted = await store.count(connection)
+        for status in ("todo", "doing"):
+            metrics.JOBS.labels(status).set(counted.get(status, 0))
