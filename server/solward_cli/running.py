@@ -62,15 +62,28 @@ def overridden(host: str | None, port: int | None) -> Settings:
     return settings
 
 
-def run(work: Callable[[], Coroutine[Any, Any, None]], *, log_level: str = "INFO") -> None:
-    """Run a service's main coroutine to its end, on uvloop where there is one."""
-    from solward import logs
+def run(
+    work: Callable[[], Coroutine[Any, Any, None]],
+    *,
+    log_level: str = "INFO",
+    service: str = "solward-api",
+) -> None:
+    """Run a service's main coroutine to its end, on uvloop where there is one.
+
+    Args:
+        service: what its traces are filed under, where a collector is configured.
+    """
+    from solward import __version__, logs, telemetry
     from solward.wallets.hardening import forbid_core_dumps
 
     logs.configure(log_level)
     forbid_core_dumps()
-    with refusals(), asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(work())
+    stop_tracing = telemetry.start(service, __version__)
+    try:
+        with refusals(), asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(work())
+    finally:
+        stop_tracing()
 
 
 def spare_what_started() -> None:
