@@ -69,3 +69,42 @@ async def test_a_subscription_ends_with_its_block() -> None:
     assert await waiting is None
     bus.publish("x", None)
     assert [event async for event in subscription] == []
+
+
+async def test_who_reads_the_log_is_woken_by_events_by_others_and_by_the_end() -> None:
+    bus = EventBus()
+    with bus.subscribe(size=1) as told:
+        for something in (lambda: bus.publish("x", None), bus.wake, bus.close):
+            waiting = asyncio.create_task(told.news())
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            for _ in range(3):
+                something()
+            await waiting
+    await told.news()
+
+
+async def test_news_that_came_before_somebody_waits_is_not_missed() -> None:
+    bus = EventBus()
+    with bus.subscribe(size=1) as told:
+        bus.wake()
+        await told.news()
+        bus.publish("x", None)
+        await told.news()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await told.news()
+
+
+async def test_who_takes_events_is_not_troubled_by_being_woken() -> None:
+    bus = EventBus()
+    with bus.subscribe() as heard:
+        waiting = asyncio.create_task(heard.next())
+        await asyncio.sleep(0)
+        bus.wake()
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        bus.publish("x", 1)
+        event = await waiting
+    assert event is not None
+    assert event.data == 1

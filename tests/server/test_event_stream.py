@@ -5,90 +5,28 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
-from tests.server.api import NOBODY, SECRET, settings
+from tests.server.api import NOBODY, settings
+from tests.server.event_client import Served, serving_events
 
 from solward import jsontext
 from solward.events import EventKind
 from solward.service import Solward
 from solward_server.routes import events
-from solward_server.serve import Address, listen, serve
 
 ORIGIN = "http://localhost:3000"
 
 
-@dataclass(slots=True)
-class Served:
-    """A service behind a socket, and its admin."""
-
-    service: Solward
-    client: httpx.AsyncClient
-    stop: asyncio.Event
-    ended: asyncio.Task[None]
-
-    async def post(self, path: str, body: Any = None) -> Any:
-        answer = await self.client.post(path, content=jsontext.dumps(body or {}))
-        return jsontext.loads(answer.content)
-
-    async def append(self, count: int) -> None:
-        for number in range(count):
-            await self.service.audit.append(EventKind.KEY_CREATED, {"number": number})
-
-    @asynccontextmanager
-    async def listening(self, path: str = "/events", **headers: str) -> AsyncIterator[Heard]:
-        async with self.client.stream("GET", path, headers=headers) as response:
-            assert response.status_code == 200, await response.aread()
-            yield Heard(response, response.aiter_lines())
-
-
-@dataclass(slots=True)
-class Heard:
-    """What a client reads, a block at a time."""
-
-    response: httpx.Response
-    lines: AsyncIterator[str]
-
-    async def block(self) -> dict[str, str]:
-        """The fields of the next block; a comment's field has no name."""
-        fields: dict[str, str] = {}
-        async for line in self.lines:
-            if not line:
-                return fields
-            name, _, value = line.partition(":")
-            fields[name] = value.removeprefix(" ")
-        raise EOFError
-
-    async def event(self) -> tuple[int, str, Any]:
-        """Id, kind and data of the next event."""
-        async with asyncio.timeout(20):
-            while "event" not in (block := await self.block()):
-                pass
-        return int(block["id"]), block["event"], jsontext.loads(block["data"])
-
-    async def events(self, count: int) -> list[tuple[int, str, Any]]:
-        return [await self.event() for _ in range(count)]
-
-
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    stop = asyncio.Event()
-    address: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
-    async with Solward.open(settings(tmp_path / "home")) as service:
-        listening = listen("127.0.0.1", 0)
-        ended = asyncio.create_task(serve(service, listening, stop, ready=address.set_result))
-        base = f"{(await address).url}/api/v1"
-        headers = {"Authorization": f"Bearer {SECRET}"}
-        async with httpx.AsyncClient(base_url=base, headers=headers, timeout=30) as client:
-            yield Served(service, client, stop, ended)
-        stop.set()
-        await ended
+    async with (
+        Solward.open(settings(tmp_path / "home")) as service,
+        serving_events(service) as opened,
+    ):
+        yield opened
 
 
 async def until(condition: Callable[[], bool]) -> None:

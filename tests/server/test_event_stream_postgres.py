@@ -1,0 +1,184 @@
+"""The stream on PostgreSQL tells what every process does, quickly, and whatever connection dies."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import text
+from tests.server.api import settings
+from tests.server.event_client import Served, serving_events
+from tests.server.several import shared_ledger
+
+from solward.audit import AuditLog
+from solward.service import Solward
+from solward.store import feed
+from solward.store.audit import AuditEntry
+from solward.store.database import Database
+
+NEVER_S = 600.0
+FEEDS = "query IN ('LISTEN solward_events', 'NOTIFY solward_events')"
+
+
+@pytest.fixture
+async def two(tmp_path: Path, postgres_url: str) -> AsyncIterator[tuple[Served, Served]]:
+    """Two services of one database, each on a socket of its own."""
+    async with AsyncExitStack() as stack:
+        home = tmp_path / "home"
+        given: dict[str, Any] = {
+            "database_url": postgres_url,
+            "solana_rpc_url": await stack.enter_async_context(shared_ledger(home)),
+            "solana_network": "localnet",
+        }
+        served = []
+        for _ in range(2):
+            service = await stack.enter_async_context(Solward.open(settings(home, **given)))
+            served.append(await stack.enter_async_context(serving_events(service)))
+        yield served[0], served[1]
+
+
+@contextmanager
+def administrator(url: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        yield connection
+
+
+async def connected(admin: psycopg.Connection[Any], count: int = 4) -> None:
+    """Until each service listens and has told something."""
+    async with asyncio.timeout(20):
+        while len(admin.execute(f"SELECT FROM pg_stat_activity WHERE {FEEDS}").fetchall()) < count:
+            await asyncio.sleep(0.02)
+
+
+async def test_an_event_of_one_process_is_told_by_the_other_at_once(
+    two: tuple[Served, Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "POLL_S", NEVER_S)
+    one, other = two
+    loop = asyncio.get_running_loop()
+    took: list[float] = []
+    async with one.listening() as mine, other.listening() as heard:
+        await one.append(1)
+        assert await heard.event() == await mine.event()
+        for _ in range(10):
+            await one.append(1)
+            began = loop.time()
+            told = await heard.event()
+            took.append(loop.time() - began)
+            assert told == await mine.event()
+    assert sorted(took)[5] < 0.5
+
+
+async def test_a_whole_life_is_told_alike_by_every_process(two: tuple[Served, Served]) -> None:
+    one, other = two
+    async with one.listening() as mine, other.listening() as heard:
+        wallet = (await one.post("/wallets", {"name": "Ada"}))["walletId"]
+        await other.post(f"/wallets/{wallet}/airdrop", {"amount": 1})
+        await one.post("/freeze", {"walletId": wallet})
+        await other.post("/unfreeze", {"walletId": wallet})
+        told = await heard.events(5)
+        assert told == await mine.events(5)
+    assert [kind for _, kind, _ in told] == [
+        "wallet:created",
+        "transaction:pending",
+        "transaction:confirmed",
+        "switch:frozen",
+        "switch:thawed",
+    ]
+
+
+async def test_nothing_is_lost_or_told_twice_while_the_connections_are_killed(
+    two: tuple[Served, Served], postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "POLL_S", NEVER_S)
+    total, kills = 150, 0
+    with administrator(postgres_url) as admin:
+        async with two[0].listening() as first, two[1].listening() as second:
+            await asyncio.gather(*(served.append(1) for served in two))
+            told = [await stream.events(2) for stream in (first, second)]
+            await connected(admin)
+            writing = asyncio.gather(*(served.append(total) for served in two))
+            while not writing.done():
+                ended = admin.execute(
+                    f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {FEEDS}"
+                )
+                kills += len(ended.fetchall())
+                await asyncio.sleep(0.05)
+            await writing
+            told[0] += await first.events(2 * total)
+            told[1] += await second.events(2 * total)
+            await two[0].append(1)
+            assert await first.event() == await second.event()
+    assert kills > 4
+    assert told[0] == told[1]
+    seqs = [seq for seq, _, _ in told[0]]
+    assert seqs == sorted(set(seqs))
+    numbers = [data["number"] for _, _, data in told[0]]
+    assert sorted(numbers[2:]) == sorted([*range(total), *range(total)])
+
+
+async def test_what_a_process_could_not_tell_any_more_is_found_soon(
+    two: tuple[Served, Served], postgres_url: str, tmp_path: Path
+) -> None:
+    """As where it was killed between its commit and its NOTIFY."""
+    assert feed.POLL_S == 2
+    async with two[0].listening() as heard:
+        await heard.block()
+        silent = await Database.open(postgres_url, tmp_path)
+        await AuditLog(silent).append("key:revoked", {"keyId": "k"})
+        await silent.close()
+        async with asyncio.timeout(10):
+            assert (await heard.event())[1:] == ("key:revoked", {"keyId": "k"})
+
+
+async def test_what_an_open_transaction_held_up_is_told_once_that_ended(
+    two: tuple[Served, Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "POLL_S", NEVER_S)
+    # On a busy machine, too.
+    monkeypatch.setattr(feed, "AGAIN_S", (0.1,) * 100)
+    one, other = two
+    log = other.service.audit
+    pages: list[list[AuditEntry]] = []
+
+    async def after(seq: int, limit: int) -> list[AuditEntry]:
+        pages.append(await AuditLog.after(log, seq, limit))
+        return pages[-1]
+
+    async with other.listening() as heard:
+        await heard.block()
+        monkeypatch.setattr(log, "after", after)
+        async with one.service.database.write() as connection:
+            await connection.execute(text("SELECT pg_current_xact_id()"))
+            await one.append(1)
+            async with asyncio.timeout(20):
+                while not pages:
+                    await asyncio.sleep(0.01)
+            assert not any(pages)
+        assert (await heard.event())[2] == {"number": 0}
+
+
+def test_nothing_of_postgresql_is_imported_for_sqlite(tmp_path: Path) -> None:
+    program = f"""
+import asyncio, sys
+from pathlib import Path
+from solward.service import Solward
+from solward.settings import Settings
+
+async def main():
+    async with Solward.open(Settings(_env_file=None, solward_home=Path({str(tmp_path)!r}))):
+        print(sorted({{"psycopg", "procrastinate", "opentelemetry"}} & set(sys.modules)))
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env={}, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
