@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _COMMANDS = {
     "up": ("solward_cli.up:up", "Start everything: ledger, API, and with --demo an agent."),
     "server": ("solward_cli.server:server", "The REST server alone."),
+    "worker": ("solward_cli.worker:worker", "Runs agents, where PostgreSQL joins machines."),
     "dashboard": ("solward_cli.dashboard:dashboard", "The pages, as a client of the service."),
     "localnet": ("solward_cli.localnet:localnet", "A local Solana ledger for any client."),
     "mcp": ("solward_cli.mcp:mcp", "The skills as tools for MCP hosts, on stdio."),

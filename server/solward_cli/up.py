@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
@@ -82,7 +83,8 @@ def up(
                     show(Screen(service, address, rpc, pages, notices, seed))
 
                 spare_what_started()
-                await serve(service, listening, stop, ready=ready)
+                async with _agents(service, stop):
+                    await serve(service, listening, stop, ready=ready)
         click.echo("Solward has stopped; start it again and everything is as it was.")
 
     with listening:
@@ -115,6 +117,22 @@ async def _rpc(
             )
             return
         yield (addresses.http, addresses.ws), None
+
+
+@contextlib.asynccontextmanager
+async def _agents(service: Solward, stop: asyncio.Event) -> AsyncIterator[None]:
+    """With PostgreSQL, a worker of this process; otherwise the service runs its agents itself."""
+    if not service.database.shared:
+        yield
+        return
+    from solward_cli.working import kept_working
+
+    task = asyncio.create_task(kept_working(service, stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await task
 
 
 def _forget_ledger(settings: Settings) -> None:

@@ -86,7 +86,7 @@ async def serve(
     service.settings.check_serving()
     host, port = listening.getsockname()[:2]
     app = create_app(service)
-    config = _config(listening)
+    config = hypercorn_config(listening)
 
     async def stopping() -> None:
         await stop.wait()
@@ -129,7 +129,8 @@ async def stop_on_signals() -> AsyncIterator[asyncio.Event]:
     yield stop
 
 
-def _config(listening: socket.socket) -> Config:
+def hypercorn_config(listening: socket.socket) -> Config:
+    """How everything of ours is served over HTTP, on a socket that listens already."""
     config = Config()
     config.bind = [f"fd://{listening.detach()}"]
     config.accesslog = None

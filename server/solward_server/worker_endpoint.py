@@ -1,0 +1,69 @@
+"""What a worker shows of itself over HTTP: whether it lives, whether it works, and its metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import cast
+
+from hypercorn.asyncio import serve as serve_asgi
+from hypercorn.typing import Framework
+from quart import Quart
+
+from solward.agents.worker import Worker
+from solward.errors import StoreError
+from solward.scraping import filling_gauges
+from solward.service import Solward
+from solward_server.auth import authenticate, public
+from solward_server.errors import handle_errors
+from solward_server.keys import MemoryKeys
+from solward_server.observing import ObservedQuart
+from solward_server.routes import metrics
+from solward_server.serve import hypercorn_config
+
+READY_WAIT_S = 1.0
+
+
+def create_worker_app(service: Solward, worker: Worker) -> Quart:
+    """`/healthz` and `/readyz` for supervisors, public, and `/metrics` for the admin."""
+    app = ObservedQuart("solward_worker", static_folder=None)
+    authenticate(app, MemoryKeys(), service.settings.api_secret.get_secret_value())
+    handle_errors(app)
+    app.register_blueprint(metrics.page())
+
+    @app.get("/healthz")
+    @public
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    @public
+    async def readyz() -> tuple[dict[str, bool], int]:
+        ledger, queue = await asyncio.gather(service.ledger_health(), _works(worker))
+        # The queue is in the database, so its answer is the database's.
+        ready = {"ledger": bool(ledger["healthy"]), "queue": queue}
+        return ready, 200 if all(ready.values()) else 503
+
+    return app
+
+
+async def serve_worker(
+    service: Solward, worker: Worker, listening: socket.socket, stop: asyncio.Event
+) -> None:
+    """Serve the endpoint until `stop` is set."""
+    app = create_worker_app(service, worker)
+    with filling_gauges(service, "worker"):
+        await serve_asgi(
+            cast(Framework, app),
+            hypercorn_config(listening),
+            shutdown_trigger=stop.wait,
+            mode="asgi",
+        )
+
+
+async def _works(worker: Worker) -> bool:
+    try:
+        async with asyncio.timeout(READY_WAIT_S):
+            return await worker.ready()
+    except (TimeoutError, StoreError):
+        return False
