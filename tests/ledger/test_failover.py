@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from solward.ledger.failover import MAX_REST_S, FailoverTransport, Node
 from solward.ledger.transport import HttpTransport
 from solward.settings import Settings
 
+# Long enough for a busy machine; only nodes that hang take it.
+TIMEOUT_S = 1.0
 KEY = "canary-key-of-the-rpc-provider"
 
 
@@ -40,7 +43,7 @@ def failover(clock: Clock, *nodes: RpcNode) -> FailoverTransport:
         [
             Node(
                 f"node-{number}",
-                HttpTransport(f"{node.url}/{KEY}?api-key={KEY}", 0.3, retries=0),
+                HttpTransport(f"{node.url}/{KEY}?api-key={KEY}", TIMEOUT_S, retries=0),
                 judge,
                 clock,
             )
@@ -173,6 +176,19 @@ async def test_when_none_answers_the_error_says_so_and_shows_no_key(fault: Any) 
         await transport.close()
 
 
+async def test_a_node_that_hangs_keeps_many_callers_no_longer_than_one() -> None:
+    async with listening(named("a"), named("b")) as (a, b):
+        transport = failover(Clock(), a, b)
+        transport._nodes[0]._clock = time.monotonic
+        a.faults["*"] = "hang"
+        began = time.monotonic()
+        answers = await asyncio.gather(*(transport.call("getSlot", []) for _ in range(20)))
+        assert answers == ["b"] * 20
+        assert time.monotonic() - began < 10 * TIMEOUT_S
+        assert a.calls == {"getGenesisHash": 1}
+        await transport.close()
+
+
 async def test_a_caller_that_gave_up_on_a_slow_node_is_answered_by_the_next_one() -> None:
     async with listening(named("a"), named("b")) as (a, b):
         clock = Clock()
@@ -187,6 +203,7 @@ async def test_a_caller_that_gave_up_on_a_slow_node_is_answered_by_the_next_one(
         with pytest.raises(asyncio.CancelledError):
             await call
         assert await transport.call("getSlot", []) == "b"
+        assert a.calls["getSlot"] == 2, "it was not waited for again"
         await transport.close()
 
 

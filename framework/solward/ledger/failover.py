@@ -75,7 +75,7 @@ class Node:
         """
         began = self._clock()
         try:
-            await self.admit()
+            await self._admit(began)
             answer = await self._transport.call(method, params)
         except LedgerRejected as error:
             if error.code not in NODE_FAULTS or method in _ASKED_ONCE:
@@ -94,18 +94,17 @@ class Node:
         self._answered(began)
         return answer
 
-    async def admit(self) -> None:
-        """Have the node show its genesis hash, unless it has since it last failed.
-
-        Raises:
-            ConfigError: it is of another cluster, now or when it was last asked.
-            LedgerUnavailable: it did not say.
-        """
+    async def _admit(self, began: float) -> None:
+        # It shows its genesis hash, unless it has since it last failed.
+        if self._admitted:
+            return
         async with self._admitting:
             if self.wrong is not None:
                 raise self.wrong
             if self._admitted:
                 return
+            if began < self._failed_at:
+                raise LedgerUnavailable("The ledger node failed while others waited for it")
             try:
                 genesis = await self._transport.call("getGenesisHash", [])
             except LedgerRejected as error:
