@@ -13,10 +13,12 @@ from unittest import mock
 
 from pydantic import SecretStr
 from sqlalchemy.engine import URL, make_url
+from tests.beside import Beside
 from tests.e2e.localnet_process import localnet_process
 from tests.postgres import Postgres
 
-from solward.store import database
+from solward.agents import placement
+from solward.store import database, jobs
 from solward.store.database import Database
 
 ON_POSTGRES = os.environ.get("SOLWARD_TEST_DATABASE", "sqlite") == "postgresql"
@@ -58,7 +60,10 @@ class Homes:
         url = self._server.fresh()
 
         async def migrate() -> None:
-            await (await Database.open(url, Path())).close()
+            opened = await Database.open(url, Path())
+            async with opened.write() as connection:
+                await jobs.prepare(connection)
+            await opened.close()
 
         asyncio.run(migrate())
         self._template = url
@@ -90,7 +95,11 @@ def on_postgres(server: Postgres) -> Iterator[Homes]:
     global _homes
     _homes = Homes(server)
     _homes.prepare()
-    with _homes.scope(), mock.patch.object(database, "_parse", _homes.parse):
+    with (
+        _homes.scope(),
+        mock.patch.object(database, "_parse", _homes.parse),
+        mock.patch.object(placement, "default", Beside),
+    ):
         yield _homes
     _homes = None
 
@@ -98,6 +107,11 @@ def on_postgres(server: Postgres) -> Iterator[Homes]:
 def database_of(home: Path) -> dict[str, str]:
     """The environment by which another process opens the database of `home`."""
     return {} if _homes is None else {"DATABASE_URL": _homes.url(home)}
+
+
+def plain_url(home: Path) -> str:
+    """Where anything but Solward finds the database of `home`."""
+    return f"sqlite:///{home / 'solward.db'}" if _homes is None else _homes.url(home)
 
 
 def environment(home: Path, given: Mapping[str, str]) -> dict[str, str]:
