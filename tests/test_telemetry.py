@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -259,3 +260,17 @@ def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with capture_logs() as logs:
         telemetry.start("a", "1", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:1"})()
     assert "solward[otel]" in logs[0]["reason"]
+
+
+def test_a_collector_that_is_away_holds_up_no_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry, "STOP_WAIT_S", 0.05)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    stop = telemetry.start("a", "1")
+    with telemetry.span("t"):
+        pass
+    with capture_logs() as logs:
+        began = time.monotonic()
+        stop()
+        assert time.monotonic() - began < 1
+    assert [line["event"] for line in logs] == ["traces_lost"]
+    assert telemetry.span("a") is telemetry.span("b")

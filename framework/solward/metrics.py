@@ -119,14 +119,23 @@ def describe_process(version: str, network: str, kind: str) -> None:
     START_TIME.set(time.time())
 
 
-@contextmanager
-def timed(histogram: Histogram) -> Iterator[None]:
-    """Observe how long the block takes, however it ends."""
-    began = time.perf_counter()
-    try:
-        yield
-    finally:
-        histogram.observe(time.perf_counter() - began)
+def timed(histogram: Histogram) -> _Timed:
+    """Observe how long a block takes, however it ends: `with timed(CYCLE): ...`."""
+    return _Timed(histogram)
+
+
+class _Timed:
+    # Not `contextmanager`, which costs more than the observing: every query passes here.
+    __slots__ = ("_began", "_histogram")
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_error: object) -> None:
+        self._histogram.observe(time.perf_counter() - self._began)
 
 
 Filler = Callable[[], Awaitable[None]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import threading
 from collections.abc import Callable, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any, Protocol
@@ -22,6 +23,8 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 _HEADERS = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _PROTOCOL = "http/protobuf"
+# The longest a process that stops waits for the collector.
+STOP_WAIT_S = 2.0
 _PREFIX = "solward."
 _MAX_TEXT = 300
 
@@ -145,7 +148,8 @@ def _exporting(
     name = environ.get("OTEL_SERVICE_NAME") or service
     resource = Resource.create({"service.name": name, "service.version": version})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    exporter: Any = OTLPSpanExporter()
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     tracer = provider.get_tracer("solward", version)
     propagator = TraceContextTextMapPropagator()
 
@@ -187,7 +191,16 @@ def _exporting(
     def within() -> bool:
         return trace.get_current_span().get_span_context().is_valid
 
-    return Exported, within, provider.shutdown
+    def shutdown() -> None:
+        # A collector that is away is asked again for many seconds, which a stop cannot wait for.
+        sending = threading.Thread(target=provider.shutdown, name="solward-traces", daemon=True)
+        sending.start()
+        sending.join(STOP_WAIT_S)
+        if sending.is_alive():
+            _log.warning("traces_lost", reason="the collector did not take them in time")
+            exporter.shutdown()
+
+    return Exported, within, shutdown
 
 
 def _attributes(given: Mapping[str, Any]) -> dict[str, Any]:
