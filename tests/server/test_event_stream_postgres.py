@@ -22,6 +22,7 @@ from solward.service import Solward
 from solward.store import feed
 from solward.store.audit import AuditEntry
 from solward.store.database import Database
+from solward_server.routes import events
 
 NEVER_S = 600.0
 FEEDS = "query IN ('LISTEN solward_events', 'NOTIFY solward_events')"
@@ -44,6 +45,13 @@ async def two(tmp_path: Path, postgres_url: str) -> AsyncIterator[tuple[Served, 
         yield served[0], served[1]
 
 
+@pytest.fixture
+def told_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but NOTIFY lets a stream read the log: no poll, no heartbeat."""
+    monkeypatch.setattr(feed, "POLL_S", NEVER_S)
+    monkeypatch.setattr(events, "HEARTBEAT_S", NEVER_S)
+
+
 @contextmanager
 def administrator(url: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
@@ -57,10 +65,10 @@ async def connected(admin: psycopg.Connection[Any], count: int = 4) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.usefixtures("told_alone")
 async def test_an_event_of_one_process_is_told_by_the_other_at_once(
-    two: tuple[Served, Served], monkeypatch: pytest.MonkeyPatch
+    two: tuple[Served, Served],
 ) -> None:
-    monkeypatch.setattr(feed, "POLL_S", NEVER_S)
     one, other = two
     loop = asyncio.get_running_loop()
     took: list[float] = []
@@ -94,10 +102,10 @@ async def test_a_whole_life_is_told_alike_by_every_process(two: tuple[Served, Se
     ]
 
 
+@pytest.mark.usefixtures("told_alone")
 async def test_nothing_is_lost_or_told_twice_while_the_connections_are_killed(
-    two: tuple[Served, Served], postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    two: tuple[Served, Served], postgres_url: str
 ) -> None:
-    monkeypatch.setattr(feed, "POLL_S", NEVER_S)
     total, kills = 150, 0
     with administrator(postgres_url) as admin:
         async with two[0].listening() as first, two[1].listening() as second:
@@ -138,10 +146,10 @@ async def test_what_a_process_could_not_tell_any_more_is_found_soon(
             assert (await heard.event())[1:] == ("key:revoked", {"keyId": "k"})
 
 
+@pytest.mark.usefixtures("told_alone")
 async def test_what_an_open_transaction_held_up_is_told_once_that_ended(
     two: tuple[Served, Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "POLL_S", NEVER_S)
     # On a busy machine, too.
     monkeypatch.setattr(feed, "AGAIN_S", (0.1,) * 100)
     one, other = two
