@@ -56,17 +56,13 @@ def rotate(kind: str | None) -> None:
 
 
 async def _rotate(settings: Settings, passphrase: str | None) -> int:
-    from solward.home import Home
-    from solward.store.database import Database
     from solward.wallets import KeySource, Wallets
     from solward.wallets.service import KEY_FILE
+    from solward_cli.offline import stopped
 
-    with Home.locked(settings.solward_home) as home:
-        database = await Database.open(settings.database_url, home.path)
-        try:
-            wallets = await Wallets.open(database, settings, home.path)
-            file = settings.keystore_key_file or home.path / KEY_FILE
-            source = KeySource(file=file) if passphrase is None else KeySource(passphrase)
-            return await wallets.rotate(source)
-        finally:
-            await database.close()
+    home = settings.solward_home
+    async with stopped(settings) as database:
+        wallets = await Wallets.open(database, settings, home)
+        file = settings.keystore_key_file or home / KEY_FILE
+        source = KeySource(file=file) if passphrase is None else KeySource(passphrase)
+        return await wallets.rotate(source)

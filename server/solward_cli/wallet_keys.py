@@ -89,46 +89,36 @@ def _settings() -> Settings:
 
 
 async def _import(settings: Settings, file: Path, name: str) -> Wallet:
-    from solward.home import Home
-    from solward.store.database import Database
     from solward.wallets import Wallets
+    from solward_cli.offline import stopped
 
     with file.open("rb") as opened:
         text = opened.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
-    with Home.locked(settings.solward_home) as home:
-        database = await Database.open(settings.database_url, home.path)
-        try:
-            wallets = await Wallets.open(database, settings, home.path)
-            return await wallets.import_keypair(text, name)
-        finally:
-            await database.close()
+    async with stopped(settings) as database:
+        wallets = await Wallets.open(database, settings, settings.solward_home)
+        return await wallets.import_keypair(text, name)
 
 
 async def _export(settings: Settings, wanted: str, file: Path) -> Wallet:
     from solward.errors import KeystoreError
-    from solward.home import Home
     from solward.store import wallets as store
-    from solward.store.database import Database
     from solward.wallets.export import choose, export_wallet, newest_keystore
     from solward.wallets.model import wallet_of
+    from solward_cli.offline import stopped
 
-    with Home.locked(settings.solward_home):
-        database = await Database.open(settings.database_url, settings.solward_home)
+    async with stopped(settings) as database:
+        newest = await newest_keystore(database)
+        async with database.read() as connection:
+            rows = await store.list_wallets(connection)
+        wallet = choose([wallet_of(row) for row in rows], wanted)
+        click.echo(f"Wallet {wallet.id} ({wallet.name}), address {wallet.address}", err=True)
+        source = _proved(settings, newest, wallet)
         try:
-            newest = await newest_keystore(database)
-            async with database.read() as connection:
-                rows = await store.list_wallets(connection)
-            wallet = choose([wallet_of(row) for row in rows], wanted)
-            click.echo(f"Wallet {wallet.id} ({wallet.name}), address {wallet.address}", err=True)
-            source = _proved(settings, newest, wallet)
-            try:
-                await export_wallet(database, source, newest, wallet, file)
-            except KeystoreError as error:
-                raise KeystoreError(
-                    str(error).replace("KEYSTORE_PASSPHRASE", "What was typed")
-                ) from None
-        finally:
-            await database.close()
+            await export_wallet(database, source, newest, wallet, file)
+        except KeystoreError as error:
+            raise KeystoreError(
+                str(error).replace("KEYSTORE_PASSPHRASE", "What was typed")
+            ) from None
     return wallet
 
 

@@ -29,6 +29,11 @@ class Edge:
         confined_to(wallet_id)
         return await self.service.wallets.get(wallet_id)
 
+    async def shown(self, wallet_id: str) -> Wallet:
+        """As `wallet`, with its tags as they are now."""
+        confined_to(wallet_id)
+        return await self.service.wallets.shown(wallet_id)
+
     async def agent(self, agent_id: str) -> Agent:
         """An agent the caller may see; raises `AgentNotFound` for any other."""
         agent = await self.service.agents.get(agent_id)

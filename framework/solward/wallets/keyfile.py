@@ -47,9 +47,9 @@ def create_key(path: Path) -> bytes:
         KeystoreError: it exists already or cannot be written.
     """
     key = os.urandom(KEY_BYTES)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    # Processes of several machines that share the folder may have one number.
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.new")
     try:
-        temporary.unlink(missing_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(key)

@@ -69,7 +69,8 @@ class Keyring:
             return self._keks[version]
         except KeyError:
             raise KeystoreError(
-                f"Version {version} of the key-encryption key is not at hand"
+                f"Version {version} of the key-encryption key is not at hand; where the keystore"
+                " was rotated since this process started, start it again with the new secret"
             ) from None
 
     @property
@@ -156,18 +157,33 @@ async def _obtain(source: KeySource, row: KeystoreRow) -> bytes:
         raise KeystoreError(f"The keystore was made in a way this version does not know: {kind}")
     if source.file is None:
         raise KeystoreError("This keystore has a key file: unset KEYSTORE_PASSPHRASE")
-    following = next_file(source.file)
-    if source.file.exists() or not following.exists():
-        kek = keyfile.read_key(source.file)
+    # Of processes that start together after an interrupted rotation one puts the new file in its
+    # place, perhaps between this one's look there and its look beside it; then it is there now.
+    for _ in range(2):
+        found = _of_file(source.file, row)
+        if found is not None:
+            return found
+    raise KeystoreError(f"The key file {source.file} is not this keystore's key")
+
+
+def _of_file(path: Path, row: KeystoreRow) -> bytes | None:
+    following = next_file(path)
+    if path.exists() or not following.exists():
+        kek = keyfile.read_key(path)
         if _verifies(kek, row):
             return kek
+    if not following.exists():
+        return None
     # A rotation may have ended between storing the new version and putting its file in place.
-    if following.exists():
+    try:
         kek = keyfile.read_key(following)
         if _verifies(kek, row):
-            keyfile.replace_key(following, source.file)
+            keyfile.replace_key(following, path)
             return kek
-    raise KeystoreError(f"The key file {source.file} is not this keystore's key")
+    except (KeystoreError, FileNotFoundError):
+        if following.exists():
+            raise
+    return None
 
 
 async def _derive(passphrase: str, kdf: Mapping[str, Any]) -> bytes:

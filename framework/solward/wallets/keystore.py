@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import now_ms
 from solward.errors import KeystoreError
+from solward.store import locks
 from solward.store import wallets as store
 from solward.store.database import Database
 from solward.wallets import keyfile, keyring
@@ -16,6 +19,12 @@ from solward.wallets.envelope import Envelope, rewrap
 from solward.wallets.keyring import Keyring, KeySource, KeystoreRow
 
 _BATCH = 500
+
+# On a database of several processes: held shared by whoever seals a key under the newest version,
+# alone by whoever makes one.
+_VERSIONS = "keystore"
+# Held by a rotation from its beginning to its end.
+_ROTATION = "keystore-rotation"
 
 _log = structlog.get_logger(__name__)
 
@@ -38,17 +47,38 @@ class Keystore:
         """
         async with database.read() as connection:
             rows = await store.keystore_rows(connection)
-        if rows:
-            opened = cls(database, await keyring.unlock(source, keystore_row(rows[0])))
-            try:
-                await opened._finish_rotation()
-            except KeystoreError as error:
-                _log.error("keystore_rotation_unfinished", error=str(error))
-            return opened
-        ring, row = await keyring.create(source)
-        async with database.write() as connection:
-            await store.insert_keystore(connection, _fields(row))
-        return cls(database, ring)
+        if not rows:
+            async with database.write() as connection:
+                # Of processes that start together one makes it.
+                await locks.exclusive(connection, _VERSIONS)
+                rows = await store.keystore_rows(connection)
+                if not rows:
+                    ring, row = await keyring.create(source)
+                    await store.insert_keystore(connection, _fields(row))
+                    return cls(database, ring)
+        opened = cls(database, await keyring.unlock(source, keystore_row(rows[0])))
+        try:
+            await opened._finish_rotation()
+        except KeystoreError as error:
+            _log.error("keystore_rotation_unfinished", error=str(error))
+        return opened
+
+    async def newest(self, connection: AsyncConnection) -> Keyring:
+        """The keyring to seal a new key with, which stays the newest until the transaction ends.
+
+        Raises:
+            KeystoreError: another process rotated the keystore; a key sealed under the version
+                that was left could never be opened.
+        """
+        if self._database.shared:
+            await locks.shared(connection, _VERSIONS)
+            rows = await store.keystore_rows(connection)
+            if rows[0]["kek_version"] != self.keyring.version:
+                raise KeystoreError(
+                    "The keystore was rotated since this process started; start it again with the"
+                    " new secret"
+                )
+        return self.keyring
 
     async def rotate(self, new: KeySource) -> int:
         """Begin a new KEK version and move every wallet to it; returns how many moved.
@@ -56,6 +86,13 @@ class Keystore:
         Raises:
             KeystoreError: the new key file cannot be made, or a stored key was tampered with.
         """
+        async with self._database.write() if self._database.shared else nullcontext() as alone:
+            if alone is not None:
+                # Two at once would put one's file in the place of the other's.
+                await locks.exclusive(alone, _ROTATION)
+            return await self._rotate(new)
+
+    async def _rotate(self, new: KeySource) -> int:
         # One that a tampered wallet left unfinished still needs the KEK that this one would drop.
         await self._finish_rotation()
         version = self.keyring.version + 1
@@ -66,6 +103,9 @@ class Keystore:
             keyring.next_file(new.file).unlink(missing_ok=True)
         ring, row = await keyring.create(staged, version, self.keyring)
         async with self._database.write() as connection:
+            await locks.exclusive(connection, _VERSIONS)
+            if (await store.keystore_rows(connection))[0]["kek_version"] != self.keyring.version:
+                raise KeystoreError("Another process rotated the keystore meanwhile")
             await store.insert_keystore(connection, _fields(row))
         if new.file is not None:
             keyfile.replace_key(keyring.next_file(new.file), new.file)

@@ -103,8 +103,17 @@ class Wallets:
         return wallet
 
     async def get(self, wallet_id: str) -> Wallet:
-        """One wallet; raises `WalletNotFound`."""
+        """One wallet; raises `WalletNotFound`.
+
+        Its tags may be older than what another process set: see `shown`.
+        """
         return (await self._hold(wallet_id)).wallet
+
+    async def shown(self, wallet_id: str) -> Wallet:
+        """One wallet with its tags as they are now; raises `WalletNotFound`."""
+        if self._database.shared:
+            self._held.pop(wallet_id, None)
+        return await self.get(wallet_id)
 
     async def list(self) -> list[Wallet]:
         """Every wallet, oldest first."""
@@ -165,7 +174,7 @@ class Wallets:
         async with self._database.write() as connection:
             # Sealed inside the transaction: a rotation ends only after every key sealed under
             # the version it leaves.
-            ring = self._keystore.keyring
+            ring = await self._keystore.newest(connection)
             held = [
                 _Held(wallet, seal(ring.current, ring.version, wallet.id, keypair))
                 for wallet, keypair in created

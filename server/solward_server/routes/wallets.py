@@ -39,12 +39,12 @@ def blueprint(edge: Edge) -> Blueprint:
     @routes.get("/wallets/<wallet_id>")
     @keyed
     async def one(wallet_id: str) -> dict[str, Any]:
-        return (await edge.wallet(wallet_id)).to_json()
+        return (await edge.shown(wallet_id)).to_json()
 
     @routes.patch("/wallets/<wallet_id>")
     @keyed
     async def change(wallet_id: str) -> dict[str, Any]:
-        wallet = await edge.wallet(wallet_id)
+        wallet = await edge.shown(wallet_id)
         tags = texts(await read_body(), "tags", wallet.tags)
         return (await service.wallets.set_tags(wallet_id, tags)).to_json()
 
@@ -65,4 +65,4 @@ def blueprint(edge: Edge) -> Blueprint:
 
 
 async def _one(edge: Edge, wallet_id: str) -> list[Any]:
-    return [await edge.wallet(wallet_id)]
+    return [await edge.shown(wallet_id)]

@@ -1,0 +1,43 @@
+"""The database and keystore of a service that is stopped, for the commands that need it so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from solward.settings import Settings
+    from solward.store.database import Database
+
+
+@asynccontextmanager
+async def stopped(settings: Settings) -> AsyncIterator[Database]:
+    """Open the settings' database, on which no process works.
+
+    On SQLite the home's lock proves it; on PostgreSQL no lease of a process runs, and the lock
+    keeps two such commands of one home apart.
+
+    Raises:
+        HomeLocked: a process runs on this home, or on this database.
+        ConfigError, StoreError: home or database cannot be used.
+    """
+    from solward.errors import HomeLocked
+    from solward.home import Home
+    from solward.store import processes
+    from solward.store.database import Database
+
+    with Home.locked(settings.solward_home) as home:
+        database = await Database.open(settings.database_url, home.path)
+        try:
+            if database.shared:
+                async with database.read() as connection:
+                    living = await processes.living(connection)
+                if living:
+                    raise HomeLocked(
+                        f"The database is in use by {', '.join(living)}; stop every process of it"
+                        " first (one that was killed counts for 10 seconds more)"
+                    )
+            yield database
+        finally:
+            await database.close()
