@@ -40,14 +40,17 @@ class Service:
         } | environment
         self.process: subprocess.Popen[bytes] | None = None
         self.python = sys.executable
-        self.starting = ("server", "start")
+        self.program: tuple[str, ...] = ("-m", "solward_cli")
+        self.starting: tuple[str, ...] = ("server", "start")
+        self.alive = f"{self.url}/health"
+        self.log = home.parent / "service.log"
 
     def start(self, armed: str | None = None) -> Service:
         """Start and wait until it serves."""
-        command = [self.python, "-m", "solward_cli"]
+        command = [self.python, *self.program]
         if armed is not None:
             command = [self.python, str(ARMED), armed]
-        log = (self.home.parent / "service.log").open("ab")
+        log = self.log.open("ab")
         self.process = subprocess.Popen(
             [*command, *self.starting, "--port", str(self.port)],
             env=self.environment,
@@ -61,11 +64,12 @@ class Service:
             if self.process.poll() is not None:
                 break
             try:
-                if httpx.get(f"{self.url}/health", timeout=2).status_code == 200:
+                if httpx.get(self.alive, timeout=2).status_code == 200:
                     return self
             except httpx.TransportError:
-                time.sleep(0.02)
-        raise AssertionError((self.home.parent / "service.log").read_text()[-4000:])
+                pass
+            time.sleep(0.02)
+        raise AssertionError(self.log.read_text()[-4000:])
 
     def wait_killed(self) -> None:
         """Wait for the process to be gone by its own SIGKILL."""

@@ -1,0 +1,139 @@
+"""Agents on workers, as real processes: what is killed is taken over, what is stopped ends well."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from tests import postgres as servers
+from tests.e2e.scale.cluster import Cluster, running_cluster
+from tests.e2e.service_process import SECRET
+
+PAYERS = 4
+LAMPORTS = 1_000_000
+TAKEOVER_S = 15.0
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, postgres: servers.Postgres
+) -> Iterator[Cluster]:
+    """Two API processes and two workers for all tests, each of which leaves its agents stopped."""
+    url = postgres.fresh()
+    with running_cluster(tmp_path_factory.mktemp("scale") / "cluster", url, apis=2) as running:
+        yield running
+    postgres.drop(url)
+
+
+def hire(cluster: Cluster) -> dict[str, str]:
+    """Agents that pay in every cycle, each to a payee of its own; agent -> payee's address."""
+    payees = {}
+    for number in range(PAYERS):
+        wallet, _ = cluster.wallet(f"payer-{number}", 5)
+        _, payee = cluster.wallet(f"payee-{number}")
+        rule = f"always do transfer to={payee} amount=0.001"
+        payees[cluster.agent(f"payer-{number}", wallet, rule)] = payee
+    for agent in payees:
+        cluster.ask(agent, "start")
+    return payees
+
+
+def cycles(cluster: Cluster) -> dict[str, int]:
+    """Running agent -> the number of its next cycle."""
+    rows = cluster.rows("SELECT id, cycle_no FROM agents WHERE desired_state = 'running'")
+    return {agent: int(cycle) for agent, cycle in rows}
+
+
+def go_on(cluster: Cluster, by: int = 2) -> float:
+    """Wait until every agent has ended `by` more cycles; the seconds it took."""
+    before = cycles(cluster)
+
+    def moved() -> bool:
+        return all(now >= before[agent] + by for agent, now in cycles(cluster).items())
+
+    return cluster.until(moved, "every agent goes on")
+
+
+def paid_once_a_cycle(cluster: Cluster, payees: dict[str, str]) -> None:
+    """By the ledger, every cycle of an agent that was not refused paid exactly once."""
+    for agent, payee in payees.items():
+        landed = cluster.landed(payee)
+        stored = cluster.rows(
+            "SELECT signature, status, action_key FROM transactions WHERE agent_id = %s", agent
+        )
+        confirmed = {signature for signature, status, _ in stored if status == "confirmed"}
+        assert len(landed) == len(set(landed))
+        assert set(landed) == confirmed
+        assert cluster.lamports(payee) == LAMPORTS * len(landed)
+        # What was reserved and not yet signed by the killed is released: `failed`, and told so.
+        assert {status for _, status, _ in stored} <= {"confirmed", "failed"}
+        assert len({key.split(":")[1] for _, _, key in stored}) == len(stored)
+        [(next_cycle,)] = cluster.rows("SELECT cycle_no FROM agents WHERE id = %s", agent)
+        assert len(stored) == next_cycle - 1
+
+
+def test_the_cycles_of_a_killed_worker_are_taken_over_and_nothing_is_paid_twice(
+    cluster: Cluster,
+) -> None:
+    payees = hire(cluster)
+    go_on(cluster)
+    killed, other = cluster.workers
+    entered = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'doing' AND lock IS NOT NULL"
+    cluster.until(lambda: cluster.rows(entered) != [(0,)], "a cycle runs")
+    killed.kill()
+    took = go_on(cluster)
+    assert took < TAKEOVER_S, f"taken over after {took:.1f} s"
+    killed.start()
+    other.kill()
+    go_on(cluster)
+    for agent in payees:
+        cluster.ask(agent, "stop")
+    paid_once_a_cycle(cluster, payees)
+
+
+def test_a_worker_told_to_stop_loses_nothing_and_ends_with_0(cluster: Cluster) -> None:
+    payees = hire(cluster)
+    go_on(cluster)
+    for worker in cluster.workers:
+        assert worker.stop(signal.SIGTERM) == 0
+        worker.start()
+        go_on(cluster, 1)
+    for agent in payees:
+        cluster.ask(agent, "stop")
+    paid_once_a_cycle(cluster, payees)
+    unpaid = "SELECT error FROM transactions WHERE agent_id = ANY(%s) AND status <> 'confirmed'"
+    assert cluster.rows(unpaid, list(payees)) == []
+
+
+def test_a_worker_shows_that_it_lives_and_works_and_counts(cluster: Cluster) -> None:
+    url = cluster.workers[0].alive.removesuffix("/readyz")
+    assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
+    ready = httpx.get(f"{url}/readyz")
+    assert (ready.status_code, ready.json()) == (200, {"ledger": True, "queue": True})
+    assert httpx.get(f"{url}/metrics").status_code == 401
+    told = httpx.get(f"{url}/metrics", headers={"Authorization": f"Bearer {SECRET}"})
+    assert 'solward_process_info{kind="worker"' in told.text
+    assert 'solward_jobs{status="doing"}' in told.text
+
+
+def test_start_stop_pause_and_chat_work_from_any_api(cluster: Cluster) -> None:
+    wallet, _ = cluster.wallet("w", 5)
+    _, payee = cluster.wallet("payee")
+    agent = cluster.agent("a", wallet, f"always do transfer to={payee} amount=0.001")
+    for number, ending in enumerate(("stop", "pause")):
+        cluster.ask(agent, "start", number)
+        go_on(cluster, 1)
+        with cluster.client(1 - number) as client:
+            assert client.get("/health").json()["agents"]["running"] == 1
+            answer = client.post(f"/agents/{agent}/chat", json={"message": "hello"})
+            assert answer.status_code == 200, answer.text
+        cluster.ask(agent, ending, 1 - number)
+        standing = "SELECT cycle_no, entered_ms FROM agents WHERE id = %s"
+        [(decided, entered)] = cluster.rows(standing, agent)
+        assert entered is None
+        jobs = "SELECT status FROM procrastinate_jobs WHERE lock = %s AND status = 'todo'"
+        assert cluster.rows(jobs, agent) == []
+        paid_once_a_cycle(cluster, {agent: payee})
+        assert cluster.rows(standing, agent) == [(decided, None)]
