@@ -36,6 +36,7 @@ from solward.operations.swap import Venue
 from solward.record import TransactionRecord
 from solward.registry import Registry, load_registry, run_skill
 from solward.registry.discovery import BUILT_IN
+from solward.retention import retaining
 from solward.settings import Settings
 from solward.skill import SkillSpec
 from solward.store import outbox, switches
@@ -155,6 +156,7 @@ class Solward:
             await engine.reconcile(RECONCILE_WAIT_S)
             stack.push_async_callback(service.agents.close)
             await service.agents.resume()
+            await stack.enter_async_context(retaining(database, settings))
             yield service
 
     @property

@@ -27,6 +27,9 @@ from solward.vendors import VendorSettings, http_address
 # reference/reliability.md, API hardening.
 MIN_SECRET_BYTES = 32
 
+# A hundred years; what is to be kept for longer is kept for ever.
+MAX_DAYS = 36_500
+
 MAINNET = "mainnet-beta"
 DASHBOARD_ORIGINS = ("http://localhost:3000", "http://127.0.0.1:3000")
 
@@ -95,6 +98,10 @@ class Settings(DashboardSettings, VendorSettings):
     daily_spending_limit_sol: Decimal = Decimal(10)
     blocked_addresses: Annotated[frozenset[str], NoDecode] = frozenset()
     token_limits: Annotated[Mapping[str, int], NoDecode] = Field(default_factory=dict)
+
+    # None keeps for ever.
+    decision_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
+    event_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
 
     solward_plugins: Annotated[tuple[str, ...] | None, NoDecode] = None
 

@@ -18,7 +18,10 @@ from sqlalchemy import text as sql
 
 from solward import jsontext
 from solward.audit import AuditLog
+from solward.clock import DAY_MS, now_ms
 from solward.home import Home
+from solward.retention import retain
+from solward.settings import Settings
 from solward.store.database import Database
 from solward_cli import main
 
@@ -182,6 +185,29 @@ def test_what_is_whole_in_itself_is_held_to_the_saved_ends(
     assert result.exit_code == 1
     assert re.search(r"^Error: .*does not continue chain 'agent:a'", result.stderr)
     assert file.read_bytes() == saved
+
+
+def test_what_retention_cut_is_counted_and_saved_ends_are_still_continued(
+    home: Path, tmp_path: Path
+) -> None:
+    async def cut() -> None:
+        database = await Database.open(None, home)
+        in_a_week = now_ms() + 7 * DAY_MS
+        await retain(database, Settings(_env_file=None, event_retention_days=1), in_a_week)
+        await database.close()
+
+    file = tmp_path / "ends.json"
+    head = head_of(verify(home, "--save", str(file)))
+    asyncio.run(write(home, 2))
+    asyncio.run(cut())
+    result = verify(home, "--against", str(file))
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[:3] == [
+        "Entries: 1", "Chains:  1", "Cut:     6 older entries, by retention"
+    ]  # fmt: skip
+    gone = verify(home, "--head", head)
+    assert gone.exit_code == 1
+    assert "or the entry is older than EVENT_RETENTION_DAYS" in gone.stderr
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 # hash only wait for each other without need.
 _OURS = 0x534F4C57  # "SOLW"
 _EXCLUSIVE = text(f"SELECT pg_advisory_xact_lock({_OURS}, hashtext(:name))")
+_TRY = text(f"SELECT pg_try_advisory_xact_lock({_OURS}, hashtext(:name))")
 _SHARED = text(f"SELECT pg_advisory_xact_lock_shared({_OURS}, hashtext(:name))")
 
 
@@ -19,6 +20,13 @@ async def exclusive(connection: AsyncConnection, name: str) -> None:
     """Hold a lock alone until the transaction ends."""
     if connection.dialect.name != "sqlite":
         await connection.execute(_EXCLUSIVE, {"name": name})
+
+
+async def try_exclusive(connection: AsyncConnection, name: str) -> bool:
+    """Hold a lock alone until the transaction ends, unless somebody else has it: then False."""
+    if connection.dialect.name == "sqlite":
+        return True
+    return bool((await connection.execute(_TRY, {"name": name})).scalar_one())
 
 
 async def shared(connection: AsyncConnection, name: str) -> None:

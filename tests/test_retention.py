@@ -1,0 +1,285 @@
+"""Old events and decisions go, the rest stays, and the audit log stays whole throughout."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, insert, select, text
+from structlog.testing import capture_logs
+
+from solward import retention
+from solward.audit import AuditLog
+from solward.clock import DAY_MS
+from solward.errors import ConfigError, StoreError
+from solward.retention import Retained, retain, retaining
+from solward.service import Solward
+from solward.settings import Settings
+from solward.store import audit, locks
+from solward.store.audit_check import Log
+from solward.store.database import Database
+from solward.store.tables import audit as entries_table
+from solward.store.tables import decisions, memory
+
+NOW = 1000 * DAY_MS
+DAYS = 30
+OLD, YOUNG = NOW - DAYS * DAY_MS - 1, NOW - DAYS * DAY_MS
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
+    on_server = request.param == "postgresql"
+    url = request.getfixturevalue("postgres_url") if on_server else None
+    opened = await Database.open(url, tmp_path)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def keeping() -> Settings:
+    return settings(event_retention_days=DAYS, decision_retention_days=DAYS)
+
+
+def settings(**given: Any) -> Settings:
+    return Settings(_env_file=None, **given)
+
+
+async def append(database: Database, ms: int, *chains: str) -> None:
+    """An entry in each chain, each in a transaction of its own."""
+    for chain in chains:
+        async with database.write() as connection:
+            await audit.append_many(connection, ms, [(chain, "x", {"amount": 1})])
+
+
+async def left(database: Database) -> dict[str, list[int]]:
+    """The numbers of each chain's entries."""
+    found: dict[str, list[int]] = {}
+    for entry in await AuditLog(database).after(0, 10_000):
+        found.setdefault(entry.chain, []).append(entry.number)
+    return found
+
+
+async def count(database: Database) -> int:
+    async with database.read() as connection:
+        statement = select(func.count()).select_from(entries_table)
+        return int((await connection.execute(statement)).scalar_one())
+
+
+async def verify(database: Database, earlier: Log | None = None) -> Log:
+    return await AuditLog(database).verify(heads=None if earlier is None else earlier.heads)
+
+
+async def test_chains_lose_their_old_beginnings_and_the_log_stays_whole(
+    database: Database, keeping: Settings
+) -> None:
+    ends = [await verify(database)]
+    for ms in (1, OLD, OLD, YOUNG, NOW):
+        await append(database, ms, "", "wallet:a")
+        ends.append(await verify(database))
+    await append(database, OLD, "agent:still", "agent:still")
+    assert await retain(database, keeping, NOW) == Retained(decisions=0, events=7)
+    assert await left(database) == {"": [4, 5], "wallet:a": [4, 5], "agent:still": [2]}
+    log = await verify(database)
+    assert (log.entries, log.pruned) == (5, 7)
+    for earlier in ends:
+        await verify(database, earlier)
+    await append(database, NOW, "", "agent:still")
+    assert (await verify(database, log)).entries == 7
+    assert await retain(database, keeping, NOW) == Retained(events=1)
+    assert (await left(database))["agent:still"] == [3]
+    await verify(database, log)
+
+
+async def test_the_last_entry_of_each_chain_stays_and_numbers_go_on(
+    database: Database, keeping: Settings
+) -> None:
+    await append(database, 1, *["", "wallet:a", "wallet:b"] * 3)
+    newest = await AuditLog(database).end()
+    assert await retain(database, keeping, NOW) == Retained(events=6)
+    assert await left(database) == {"": [3], "wallet:a": [3], "wallet:b": [3]}
+    assert await retain(database, keeping, NOW) == Retained()
+    await append(database, NOW, "wallet:a")
+    end = await AuditLog(database).end()
+    assert end > newest
+    if not database.shared:
+        assert end == newest + 1
+    assert (await verify(database)).entries == 4
+
+
+async def test_what_follows_an_entry_that_stays_stays_too(
+    database: Database, keeping: Settings
+) -> None:
+    """As after a clock that was wrong for a while: a chain is only ever cut from its beginning."""
+    for ms in (OLD, YOUNG, OLD, YOUNG):
+        await append(database, ms, "wallet:a")
+    assert await retain(database, keeping, NOW) == Retained(events=1)
+    assert await left(database) == {"wallet:a": [2, 3, 4]}
+    await verify(database)
+
+
+async def test_what_was_tampered_with_before_is_still_found_after(
+    database: Database, keeping: Settings
+) -> None:
+    await append(database, OLD, *["wallet:a"] * 4)
+    await append(database, NOW, "wallet:a", "wallet:a")
+    async with database.write() as connection:
+        await connection.execute(text("UPDATE audit SET data = '{}' WHERE number = 5"))
+    await retain(database, keeping, NOW)
+    with pytest.raises(StoreError, match="broken at entry 5 of wallet:a"):
+        await verify(database)
+
+
+async def test_it_deletes_in_batches_and_goes_on_after_it_was_cut_off(
+    database: Database, keeping: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chains = ["", "wallet:a", "agent:a"]
+    await append(database, OLD, *chains * 8)
+    await append(database, NOW, *chains)
+    before = await verify(database)
+    monkeypatch.setattr(retention, "BATCH", 5)
+    monkeypatch.setattr(retention, "PAUSE_S", 600)
+    for stop in range(1, 4):
+        running = asyncio.create_task(retain(database, keeping, NOW))
+        async with asyncio.timeout(20):
+            while await count(database) > 27 - 5 * stop:
+                await asyncio.sleep(0.01)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        assert await count(database) == 27 - 5 * stop
+        await verify(database, before)
+    monkeypatch.setattr(retention, "PAUSE_S", 0)
+    assert await retain(database, keeping, NOW) == Retained(events=9)
+    assert await left(database) == {chain: [9] for chain in chains}
+    await verify(database, before)
+
+
+async def test_others_append_meanwhile(
+    database: Database, keeping: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chains = ["", "wallet:a", "agent:a"]
+    await append(database, OLD, *chains * 30)
+    monkeypatch.setattr(retention, "BATCH", 7)
+    monkeypatch.setattr(retention, "PAUSE_S", 0.001)
+
+    async def write(chain: str) -> None:
+        for _ in range(30):
+            await append(database, NOW, chain, "agent:new")
+
+    (deleted, *_) = await asyncio.gather(
+        retain(database, keeping, NOW), *(write(chain) for chain in chains)
+    )
+    log = await verify(database)
+    assert log.entries == 90 + 180 - deleted.events
+    again = await retain(database, keeping, NOW)
+    assert deleted.events + again.events == 90
+    assert (await verify(database, log)).entries == 180
+
+
+async def test_decisions_go_by_their_own_days_and_memory_stays(database: Database) -> None:
+    row = {"reasoning": "", "action": None, "outcome": ""}
+    rows = [
+        row | {"agent_id": agent, "cycle": cycle, "created_ms": ms}
+        for agent in ("a", "b")
+        for cycle, ms in enumerate((1, OLD, YOUNG, NOW), 1)
+    ]
+    async with database.write() as connection:
+        await connection.execute(insert(decisions), [each | {"observations": ""} for each in rows])
+        await connection.execute(insert(memory), rows)
+    await append(database, OLD, "", "")
+    keeping = settings(decision_retention_days=DAYS)
+    assert await retain(database, keeping, NOW) == Retained(decisions=4)
+    async with database.read() as connection:
+        kept = await connection.execute(select(decisions.c.agent_id, decisions.c.cycle))
+        assert sorted(tuple(each) for each in kept) == [("a", 3), ("a", 4), ("b", 3), ("b", 4)]
+        assert len((await connection.execute(select(memory))).all()) == 8
+    assert await count(database) == 2
+
+
+async def test_many_decisions_go_in_batches(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {"agent_id": "a", "observations": "", "reasoning": "", "outcome": "", "created_ms": OLD}
+    async with database.write() as connection:
+        await connection.execute(
+            insert(decisions), [row | {"cycle": number} for number in range(12)]
+        )
+    monkeypatch.setattr(retention, "BATCH", 5)
+    begun: list[str] = []
+    database.on_transaction = begun.append
+    keeping = settings(decision_retention_days=DAYS)
+    assert await retain(database, keeping, NOW) == Retained(decisions=12)
+    assert begun == ["write"] * 3
+
+
+async def test_without_days_everything_is_kept(database: Database) -> None:
+    await append(database, 1, "", "")
+    assert await retain(database, settings(), NOW) == Retained()
+    assert await count(database) == 2
+
+
+async def test_one_process_does_it_at_a_time(
+    postgres_url: str, tmp_path: Path, keeping: Settings
+) -> None:
+    database = await Database.open(postgres_url, tmp_path)
+    await append(database, OLD, "", "")
+    async with database.write() as connection:
+        assert await locks.try_exclusive(connection, "retention")
+        assert await retain(database, keeping, NOW) == Retained()
+    assert await retain(database, keeping, NOW) == Retained(events=1)
+    async with retaining(database, keeping):
+        # That is for a worker.
+        assert len(asyncio.all_tasks()) == 1
+    await database.close()
+
+
+async def test_a_service_on_sqlite_does_it_every_hour_and_survives_a_refusal(
+    tmp_path: Path, keeping: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert retention.EVERY_S == 3600
+    database = await Database.open(None, tmp_path)
+    runs: list[int] = []
+    done = asyncio.Event()
+
+    async def run(opened: Database, given: Settings, now_ms: int) -> Retained:
+        assert (opened, given) == (database, keeping)
+        runs.append(now_ms)
+        if len(runs) < 3:
+            raise StoreError("The database refused: disk full")
+        done.set()
+        return Retained()
+
+    monkeypatch.setattr(retention, "retain", run)
+    monkeypatch.setattr(retention, "EVERY_S", 0)
+    with capture_logs() as logs:
+        async with asyncio.timeout(10), retaining(database, keeping):
+            await done.wait()
+    assert [(each["event"], each["error"]) for each in logs] == [
+        ("retention_failed", "The database refused: disk full")
+    ] * 2
+    assert len(asyncio.all_tasks()) == 1
+    async with retaining(database, settings()):
+        assert len(asyncio.all_tasks()) == 1
+    await database.close()
+
+
+async def test_a_service_cuts_what_is_old_as_it_starts(tmp_path: Path) -> None:
+    database = await Database.open(None, tmp_path)
+    await append(database, 1, *["agent:a"] * 5)
+    await database.close()
+    async with Solward.open(settings(solward_home=tmp_path, event_retention_days=1)) as service:
+        async with asyncio.timeout(10):
+            while await count(service.database) > 1:
+                await asyncio.sleep(0.01)
+        assert (await service.audit.verify()).pruned == 4
+
+
+@pytest.mark.parametrize("name", ["decision_retention_days", "event_retention_days"])
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "x", "36501"])
+def test_days_that_are_no_whole_number_from_one_are_refused(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=name.upper()):
+        settings(**{name: value})
