@@ -64,6 +64,9 @@ CONFIRMATION = _histogram(
 RESENDS = _counter("resends", "Signed bytes sent again.")
 RELEASED = _counter("reservations_released", "Reservations given back unspent.")
 TAKEOVERS = _counter("takeovers", "Transactions taken over from a process that went away.")
+FENCED = _counter(
+    "fenced_writes", "Writes refused because another process had taken over, by step.", "step"
+)
 
 CYCLES = _counter("agent_cycles", "Agents' cycles, by how they ended.", "outcome")
 CYCLE = _histogram("agent_cycle_seconds", "From entering a cycle to leaving it.", _SLOW)

@@ -156,6 +156,7 @@ def _row(leaving: _Leaving) -> store.LeavingCycle:
 
 def _outcome(leaving: _Leaving, was: store.LeftCycle | None) -> str:
     if was is None:
+        metrics.FENCED.labels("leave").inc()
         return "fenced"
     if leaving.standing.error is not None:
         return "failed"

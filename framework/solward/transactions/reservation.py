@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward import metrics
 from solward.clock import now_ms
 from solward.guardrails import (
     Effects,
@@ -165,12 +166,16 @@ class Reserver:
         effects: Effects | None,
     ) -> TransactionRecord:
         run = actor.run
-        await budgets.lock(
-            connection,
-            record.wallet_id,
-            [scope for scope, _ in actor.limits if scope.startswith("key:")],
-            None if run is None else (run.agent_id, run.cycle, run.fence),
-        )
+        try:
+            await budgets.lock(
+                connection,
+                record.wallet_id,
+                [scope for scope, _ in actor.limits if scope.startswith("key:")],
+                None if run is None else (run.agent_id, run.cycle, run.fence),
+            )
+        except TakenOver:
+            metrics.FENCED.labels("reserve").inc()
+            raise
         frozen = await budgets.freeze_reason(connection, record.wallet_id)
         # Read under the lock, so that records and rate windows follow the order of judgement.
         now = await processes.clock(connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.exc import IntegrityError
 
+from solward import metrics
 from solward.clock import now_ms
 from solward.errors import TakenOver, TransactionFailed
 from solward.guardrails import max_debit
@@ -61,6 +62,7 @@ class Signing:
             if isinstance(error, IntegrityError):
                 text = "An identical transaction was already sent; nothing was sent"
             elif isinstance(error, TakenOver):
+                metrics.FENCED.labels("write_ahead").inc()
                 text = "Another process has taken this transaction over; nothing was sent here"
             failed = await self._reserver.release(record, text)
             raise TransactionFailed(text, failed) from error
