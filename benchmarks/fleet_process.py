@@ -62,7 +62,12 @@ async def run(options: argparse.Namespace) -> None:
     watch = Watch(options.interval_ms)
     settings = Settings(_env_file=None, solward_home=Path(options.home), api_port=options.port)
     async with Solward.open(settings, demo=True, phase_hook=watch) as service:
-        agents = [await _agent(service, number, options) for number in range(options.agents)]
+        wallets = min(options.agents, options.wallets)
+        ids = [(await service.wallets.create(f"w{number}")).id for number in range(wallets)]
+        agents = [
+            await _agent(service, number, ids[number % wallets], options)
+            for number in range(options.agents)
+        ]
         stop = asyncio.Event()
         server = asyncio.create_task(serve(service, listen("127.0.0.1", options.port), stop))
         for agent_id in agents:
@@ -78,14 +83,14 @@ async def run(options: argparse.Namespace) -> None:
         await server
 
 
-async def _agent(service: Solward, number: int, options: argparse.Namespace) -> str:
-    wallet = await service.wallets.create(f"w{number}")
+async def _agent(service: Solward, number: int, wallet_id: str, options: argparse.Namespace) -> str:
     agent = await service.agents.create(
         {
             "name": f"a{number}",
-            "walletId": wallet.id,
+            "walletId": wallet_id,
             "llmProvider": options.provider,
             "llmModel": options.model,
+            "llmOptions": json.loads(options.llm_options),
             "strategy": "always do wait",
             "loopIntervalMs": options.interval_ms,
         }
@@ -103,9 +108,11 @@ def main() -> None:
     parser.add_argument("home")
     parser.add_argument("port", type=int)
     parser.add_argument("--agents", type=int, default=1_000)
+    parser.add_argument("--wallets", type=int, default=1_000)
     parser.add_argument("--interval-ms", type=int, default=1_000)
     parser.add_argument("--provider", default="rules")
     parser.add_argument("--model", default="rules")
+    parser.add_argument("--llm-options", default="{}")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run(parser.parse_args()))
 

@@ -31,22 +31,34 @@ def free_port() -> int:
 @contextmanager
 def served(command: list[str], environment: dict[str, str], port: int) -> Iterator[str]:
     """A server process for as long as the block runs; yields its address."""
+    with process_of(command, environment, port, "/api/v1/health") as (url, _pid):
+        yield url
+
+
+@contextmanager
+def process_of(
+    command: list[str], environment: dict[str, str], port: int, ready: str
+) -> Iterator[tuple[str, int]]:
+    """As `served`, with the process id; it serves once the path `ready` answers 200."""
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     url = f"http://127.0.0.1:{port}"
     try:
         deadline = time.monotonic() + 60
-        while True:
-            try:
-                if httpx.get(f"{url}/api/v1/health", timeout=2).status_code == 200:
-                    break
-            except httpx.TransportError:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-        yield url
+        while not _answers(f"{url}{ready}"):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{' '.join(command)} does not serve")
+            time.sleep(0.05)
+        yield url, process.pid
     finally:
         process.terminate()
         process.wait(30)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=2).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 @contextmanager
