@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.store import audit, audit_check, switches, wallets
+from solward.store import audit, audit_check, retention, switches, wallets
 from solward.store.database import Database
 
 
@@ -29,6 +29,8 @@ async def everything(connection: AsyncConnection) -> None:
     await audit.after(connection, 0, 10)
     await audit.end(connection)
     await audit_check.find(connection, "x")
+    await retention.cut_events(connection, 5, 0, 10)
+    await retention.cut_decisions(connection, 5, 10)
 
 
 async def test_no_statement_walks_a_table(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ AGAIN_S = (0.1, 0.1, 0.1)
 # found so late at most.
 POLL_S = 2.0
 
+# A connection whose other end went away without a word is given up.
+_ANSWER_S = 10.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 
 _log = structlog.get_logger(__name__)
@@ -100,7 +102,8 @@ class _Feed:
             await self._recorded.wait()
             self._recorded.clear()
             try:
-                await connection.execute(f"NOTIFY {CHANNEL}")
+                async with asyncio.timeout(_ANSWER_S):
+                    await connection.execute(f"NOTIFY {CHANNEL}")
             except Exception:
                 self._recorded.set()
                 raise
