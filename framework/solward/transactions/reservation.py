@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import metrics
 from solward.clock import now_ms
+from solward.errors import TakenOver
 from solward.guardrails import (
     Effects,
     ExtraRule,

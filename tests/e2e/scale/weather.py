@@ -66,7 +66,10 @@ class Weather:
 
     async def handle(self, http: web.Request) -> web.StreamResponse:
         """Serve one request."""
-        body = await http.read()
+        try:
+            body = await http.read()
+        except ConnectionResetError:  # the client was killed
+            return web.Response()
         method = _method(http, body)
         if method is None:
             return await self._forward(http, body)

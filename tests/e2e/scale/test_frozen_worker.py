@@ -1,0 +1,104 @@
+"""A worker that stands still for twenty seconds amid payments, and goes on as if nothing was."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.e2e.scale.cluster import SOL, Cluster, Node, running_cluster
+from tests.e2e.scale.weather import weather_process
+from tests.e2e.service_process import SECRET
+
+AGENTS = 12
+FROZEN_S = 20.0
+LAMPORTS = SOL // 1000
+# A cycle spends most of its time waiting for the ledger, so that a freeze finds many amid one.
+SLOW = {"delay": 0.9}
+
+
+def fenced(worker: Node) -> dict[str, int]:
+    """Step -> writes that a worker was refused because others had taken over."""
+    url = worker.alive.removesuffix("/readyz")
+    text = httpx.get(f"{url}/metrics", headers={"Authorization": f"Bearer {SECRET}"}).text
+    found = re.findall(r'solward_fenced_writes_total\{step="(\w+)"\} (\d+)', text)
+    return {step: int(count) for step, count in found}
+
+
+def hire(cluster: Cluster) -> dict[str, str]:
+    """Agents that pay in every cycle, started; agent -> the address it alone pays."""
+    payees = {}
+    for number in range(AGENTS):
+        wallet, _ = cluster.wallet(f"payer-{number}", 5)
+        _, payee = cluster.wallet(f"payee-{number}")
+        rule = f"always do transfer to={payee} amount=0.001"
+        payees[cluster.agent(f"payer-{number}", wallet, rule)] = payee
+    for agent in payees:
+        cluster.ask(agent, "start")
+    return payees
+
+
+def progress(cluster: Cluster) -> dict[str, int]:
+    return dict(cluster.rows("SELECT id, cycle_no FROM agents"))  # type: ignore[arg-type]
+
+
+def go_on(cluster: Cluster, by: int) -> None:
+    before = progress(cluster)
+    cluster.until(
+        lambda: all(now >= before[agent] + by for agent, now in progress(cluster).items()),
+        f"every agent ends {by} more cycles",
+    )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_worker_frozen_amid_payments_pays_nothing_twice_and_is_refused(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    with contextlib.ExitStack() as stack:
+
+        def slow(ledger: str) -> str:
+            return stack.enter_context(weather_process(ledger, seed=1, **SLOW))
+
+        with running_cluster(tmp_path / "cluster", postgres_url, rpc=slow) as cluster:
+            payees = hire(cluster)
+            go_on(cluster, 2)
+            sleeper, other = cluster.workers
+            doing = "SELECT count(*) FROM agents WHERE entered_ms IS NOT NULL"
+            cluster.until(lambda: cluster.rows(doing)[0][0] >= AGENTS // 2, "cycles run")
+            sleeper.freeze()
+            began = time.monotonic()
+            go_on(cluster, 2)
+            print(f"every agent went on {time.monotonic() - began:.1f} s after the freeze")
+            time.sleep(max(0.0, FROZEN_S - (time.monotonic() - began)))
+            sleeper.thaw()
+            cluster.until(lambda: sum(fenced(sleeper).values()), "the stale worker is refused")
+            go_on(cluster, 2)
+            print(f"refused to the stale worker: {fenced(sleeper)}; to the other: {fenced(other)}")
+            for agent in payees:
+                cluster.ask(agent, "stop")
+            pending = "SELECT count(*) FROM transactions WHERE status = 'pending'"
+            cluster.until(lambda: cluster.rows(pending) == [(0,)], "nothing is pending")
+            for agent, payee in payees.items():
+                paid_once_a_cycle(cluster, agent, payee)
+            assert cluster.lamports(next(iter(payees.values()))) > 4 * LAMPORTS
+
+
+def paid_once_a_cycle(cluster: Cluster, agent: str, payee: str) -> None:
+    """By the ledger, what is on record as confirmed, and no cycle has two of them."""
+    stored = cluster.rows(
+        "SELECT signature, status, split_part(action_key, ':', 2) FROM transactions"
+        " WHERE agent_id = %s",
+        agent,
+    )
+    confirmed = [signature for signature, status, _ in stored if status == "confirmed"]
+    landed = cluster.landed(payee)
+    assert sorted(landed) == sorted(confirmed)
+    assert cluster.lamports(payee) == LAMPORTS * len(landed)
+    cycles = [cycle for _, _, cycle in stored]
+    assert len(cycles) == len(set(cycles))
+    decided = cluster.rows("SELECT cycle FROM decisions WHERE agent_id = %s ORDER BY 1", agent)
+    assert [cycle for (cycle,) in decided] == list(range(1, len(decided) + 1))
