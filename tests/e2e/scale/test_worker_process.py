@@ -88,6 +88,7 @@ def test_the_cycles_of_a_killed_worker_are_taken_over_and_nothing_is_paid_twice(
     killed.start()
     other.kill()
     go_on(cluster)
+    other.start()
     for agent in payees:
         cluster.ask(agent, "stop")
     paid_once_a_cycle(cluster, payees)
