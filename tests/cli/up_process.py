@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests import homes
 
 from solward.access import DEVELOPMENT_SECRET
 
@@ -20,7 +21,9 @@ from solward.access import DEVELOPMENT_SECRET
 def command(home: Path, *arguments: str, **environment: str) -> dict[str, Any]:
     return {
         "args": [sys.executable, "-m", "solward_cli", *arguments],
-        "env": {"PATH": os.environ["PATH"], "SOLWARD_HOME": str(home)} | environment,
+        "env": {"PATH": os.environ["PATH"], "SOLWARD_HOME": str(home)}
+        | homes.database_of(home)
+        | environment,
         "cwd": home.parent,
         "stdout": subprocess.PIPE,
         "stderr": subprocess.PIPE,

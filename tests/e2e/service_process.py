@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests import homes
 
 ARMED = Path(__file__).parent / "money" / "armed.py"
 SECRET = "a-secret-for-tests-of-at-least-32-bytes"
@@ -38,6 +39,7 @@ class Service:
             "API_SECRET": SECRET,
             "MAX_TRANSACTIONS_PER_MINUTE": "100000",
         } | environment
+        self.environment |= homes.environment(home, environment)
         self.process: subprocess.Popen[bytes] | None = None
         self.python = sys.executable
         self.program: tuple[str, ...] = ("-m", "solward_cli")
