@@ -12,7 +12,12 @@ from sqlalchemy import insert, select, update
 from tests.server.api import STRANGER, Api
 from tests.server.several import several_apis
 
+from solward.errors import IdempotencyInFlight
 from solward.service import Solward
+from solward.store import idempotency as store
+from solward.store import processes as store_processes
+from solward.store.database import Database
+from solward.store.idempotency import StoredResponse
 from solward.store.tables import attempts, idempotency, processes
 
 BODY = {"to": STRANGER, "amount": 0.001}
@@ -131,6 +136,34 @@ async def test_a_skill_call_left_by_a_dead_process_is_taken_by_one(
         assert {each.status for each in answers} <= {200, 409}
         assert {each.text for each in answers if each.status == 200} == {answer.text}
         assert await signatures(apis[0]) == signed
+
+
+async def test_two_that_find_a_call_left_do_not_both_run_it(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    database = await Database.open(postgres_url, tmp_path)
+
+    async def take(owner: str) -> StoredResponse:
+        async with database.write() as connection:
+            return await store.take_over(connection, "scope", owner)
+
+    try:
+        async with database.write() as connection:
+            await store.claim(connection, "scope", "print", "skill", 1, owner="dead")
+            for owner in ("one", "two"):
+                await store_processes.register(connection, owner, "api", "h", 60_000)
+        async with database.write() as connection:
+            assert (await store.take_over(connection, "scope", "one")).owner == "dead"
+            late = asyncio.create_task(take("two"))
+            assert await asyncio.wait({late}, timeout=0.3) == (set(), {late})
+        with pytest.raises(IdempotencyInFlight):
+            await late
+        assert (await take("one")).owner == "one"
+        async with database.write() as connection:
+            await store_processes.remove(connection, "one")
+        assert (await take("two")).owner == "one"
+    finally:
+        await database.close()
 
 
 async def test_the_first_answer_stays_where_two_processes_give_one(

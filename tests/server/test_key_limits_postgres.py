@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import func, select, update
 from tests.server.several import several_apis
 
+from solward.store import key_requests as store
 from solward.store.database import Database
 from solward.store.tables import key_requests
 from solward_server.keys import new_key
@@ -38,6 +39,23 @@ async def test_processes_count_a_keys_requests_together(postgres_url: str, tmp_p
         async with apis[0].service.database.read() as connection:
             left = select(func.count()).where(key_requests.c.key_id == key_id)
             assert (await connection.execute(left)).scalar_one() == 0
+
+
+async def test_the_last_place_of_a_window_is_taken_by_one(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    database = await Database.open(postgres_url, tmp_path)
+    try:
+        async with database.write() as connection:
+            assert await store.take(connection, "a", 1, 60_000) is None
+            # Counted by nobody else before this one has decided.
+            late = asyncio.create_task(SharedRateLimiter(database).take("a", 1))
+            await SharedRateLimiter(database).take("b", 1)
+            assert await asyncio.wait({late}, timeout=0.3) == (set(), {late})
+        with pytest.raises(TooManyRequests):
+            await late
+    finally:
+        await database.close()
 
 
 async def test_the_shared_window_slides_by_the_databases_clock(
@@ -108,8 +126,8 @@ async def test_of_the_uses_several_processes_note_the_latest_is_kept(
             second.used(key, 1_000)
         assert [key.last_used_ms for key in await second.list()] == [1_000] * 20
         await asyncio.gather(first.flush(), second.flush())
-        for store in (first, second, DatabaseKeys(database)):
-            assert [key.last_used_ms for key in await store.list()] == [2_000] * 20
+        for each in (first, second, DatabaseKeys(database)):
+            assert [key.last_used_ms for key in await each.list()] == [2_000] * 20
         second.used(keys[0], 3_000)
         await second.flush()
         found = await first.find(keys[0].hash)

@@ -20,7 +20,7 @@ from solward.store import wallets as store
 from solward.store.database import Database
 from solward.store.tables import keystore as keystore_table
 from solward.store.tables import wallets as wallets_table
-from solward.wallets import KeySource, Wallets
+from solward.wallets import KeySource, Wallets, keyfile
 from solward.wallets.keystore import Keystore
 from solward.wallets.service import key_source
 
@@ -275,6 +275,35 @@ async def test_a_rotation_killed_anywhere_is_finished_by_the_next_start(
         assert await versions(database) == ([2], [(2, 5)])
         assert "previous" not in (await row(database))["kdf"]
     await database.close()
+
+
+async def test_a_new_key_file_put_in_its_place_meanwhile_by_another_process_is_found(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wallets = await Wallets.open(database, Settings(), tmp_path)
+    wallet = await wallets.create()
+    place, following = tmp_path / "keystore.key", tmp_path / "keystore.key.next"
+    old = place.read_bytes()
+    await wallets.rotate(by_file(tmp_path))
+    new = place.read_bytes()
+    place.rename(following)
+    place.touch(0o600)
+    place.write_bytes(old)
+    read_key = keyfile.read_key
+
+    def read_and_lose(path: Path) -> bytes:
+        key = read_key(path)
+        if following.exists():
+            following.replace(place)
+        return key
+
+    monkeypatch.setattr(keyfile, "read_key", read_and_lose)
+    opened = await Wallets.open(database, Settings(), tmp_path)
+    assert len(await (await opened.signer(wallet.id)).sign(b"m")) == 64
+    assert place.read_bytes() == new
+    place.write_bytes(old)
+    with pytest.raises(KeystoreError, match="is not this keystore's key"):
+        await Wallets.open(database, Settings(), tmp_path)
 
 
 async def test_a_tampered_wallet_stops_a_rotation_without_losing_the_others(
