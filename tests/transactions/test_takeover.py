@@ -291,6 +291,22 @@ async def test_the_fence_is_read_with_the_reservation_not_before(
         assert await bench.history() == []
 
 
+async def test_one_action_asked_for_at_two_processes_at_once_is_one_payment(
+    tmp_path: Path,
+) -> None:
+    async with open_bench(tmp_path, limits=LIMITS) as bench, another(bench) as other:
+        actor = Actor("agent:a", action_key="a:1:transfer:1")
+        draft = bench.draft(HALF)
+        engines = [bench.engine, other] * 4
+        records = await asyncio.gather(
+            *(engine.execute(bench.wallet.id, actor, draft) for engine in engines)
+        )
+        assert len({record.id for record in records}) == 1
+        [stored] = await bench.history()
+        assert stored.id == records[0].id
+        assert await bench.lamports(bench.recipient) == HALF_LAMPORTS
+
+
 async def test_a_stopped_process_leaves_its_lease(tmp_path: Path) -> None:
     async def nothing() -> None:
         return None
@@ -314,13 +330,15 @@ async def test_a_lease_is_renewed_while_it_is_held(tmp_path: Path) -> None:
         if not bench.database.shared:
             pytest.skip("on SQLite nobody else can be there")
         process = bench.engine.process
-        holding = registered(bench.database, process, looked_after, lease_s=0.5, renew_s=0.05)
-        async with holding:
-            for _ in range(20):
+        until = select(processes.processes.c.lease_until_ms)
+        async with registered(bench.database, process, looked_after, renew_s=0.05):
+            ends = []
+            for _ in range(5):
                 renewed.clear()
                 await renewed.wait()
                 async with bench.database.read() as connection:
-                    assert await processes.alive(connection, process.id)
+                    ends.append((await connection.execute(until)).scalar_one())
+            assert ends == sorted(set(ends))
 
 
 async def test_on_sqlite_a_start_is_the_end_of_all_others(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sqlalchemy.exc import IntegrityError
+
 from solward import telemetry
 from solward.clock import now_ms
 from solward.errors import LedgerError, TransactionError, TransactionFailed
@@ -172,12 +174,27 @@ class Engine:
         return await asyncio.shield(task)
 
     async def _execute(self, wallet: Wallet, actor: Actor, draft: Draft) -> TransactionRecord:
+        record = self._record(wallet, actor, draft.intent)
+        return await self._once(record, actor, lambda: self._carry_out(record, actor, draft))
+
+    async def _once(
+        self,
+        record: TransactionRecord,
+        actor: Actor,
+        work: Callable[[], Awaitable[TransactionRecord]],
+    ) -> TransactionRecord:
         known = await self.known_action(actor)
         if known is not None:
             return known
-        record = self._record(wallet, actor, draft.intent)
-        with following(record, actor):
-            return await self._carry_out(record, actor, draft)
+        try:
+            with following(record, actor):
+                return await work()
+        except IntegrityError:
+            # Another process stored the same action a moment earlier.
+            known = await self.known_action(actor)
+            if known is None:
+                raise
+            return known
 
     async def _carry_out(
         self, record: TransactionRecord, actor: Actor, draft: Draft
@@ -217,12 +234,12 @@ class Engine:
     async def _airdrop(
         self, wallet: Wallet, actor: Actor, intent: Intent, lamports: int
     ) -> TransactionRecord:
-        known = await self.known_action(actor)
-        if known is not None:
-            return known
         record = self._record(wallet, actor, intent)
-        with following(record, actor):
-            return await self._ask_faucet(record, wallet.address, actor, intent, lamports)
+        return await self._once(
+            record,
+            actor,
+            lambda: self._ask_faucet(record, wallet.address, actor, intent, lamports),
+        )
 
     async def _ask_faucet(
         self, record: TransactionRecord, address: str, actor: Actor, intent: Intent, lamports: int
