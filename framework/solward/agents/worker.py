@@ -12,14 +12,17 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
 from procrastinate import App, PsycopgConnector
 from procrastinate.exceptions import ConnectorException
 from procrastinate.worker import Worker as QueueWorker
+from psycopg import AsyncConnection
 
 from solward import metrics
 from solward.agents.runner import RunCycle
+from solward.agents.taking import Taking
 from solward.clock import now_ms
 from solward.errors import SolwardError, StoreError
 from solward.store import jobs as store
@@ -53,6 +56,13 @@ class WorkerLost(SolwardError):
     """The queue gave up on this worker, or could not be reached: start another."""
 
 
+async def _hurried(connection: AsyncConnection[Any]) -> None:
+    """Jobs are taken and ended without waiting for the disk: a cut of power gives some of the last
+    ones back, and the fence makes a second run of them nothing."""
+    await connection.set_autocommit(True)
+    await connection.execute("SET synchronous_commit = off")
+
+
 class Worker:
     """Runs cycles until it is stopped.
 
@@ -80,8 +90,12 @@ class Worker:
         self._stopping = asyncio.Event()
         # It tells of every job, thrice.
         logging.getLogger("procrastinate").setLevel(logging.WARNING)
-        connector = PsycopgConnector(conninfo=database.conninfo, min_size=1, max_size=_POOL)
+        connector = PsycopgConnector(
+            conninfo=database.conninfo, min_size=1, max_size=_POOL, configure=_hurried
+        )
         self._app = App(connector=connector)
+        self._taking = Taking(connector, concurrency)
+        self._app.job_manager = self._taking
         self._workers = [
             self._queue_worker(
                 store.QUEUE,
@@ -115,11 +129,15 @@ class Worker:
             stack.enter_context(metrics.at_scrape(self._count_jobs))
             running = [asyncio.create_task(worker.run()) for worker in self._workers]
             stop = asyncio.create_task(self._stopping.wait())
-            await asyncio.wait([*running, stop], return_when=asyncio.FIRST_COMPLETED)
-            stop.cancel()
-            for worker in self._workers:
-                worker.stop()
-            ended = await asyncio.gather(*running, return_exceptions=True)
+            try:
+                await asyncio.wait([*running, stop], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                # Cancelled too it ends like this: what pays needs the queue to its end.
+                stop.cancel()
+                for worker in self._workers:
+                    worker.stop()
+                ended = await asyncio.gather(*running, return_exceptions=True)
+            await self._taking.give_back()
         for how in ended:
             if isinstance(how, BaseException):
                 _log.error("worker_lost", error=repr(how))

@@ -1,0 +1,361 @@
+"""A worker in this process, on a real PostgreSQL: what a stop, a death and a rival do to cycles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from tests.agents.agent_host import BODY, Host, agents_wallet
+from tests.agents.agents_support import record
+
+from solward.agents.act import RESUMED_REASONING
+from solward.agents.cycle import run_cycle
+from solward.agents.host import parts_of
+from solward.agents.jobs import Queued
+from solward.agents.model import Agent, AgentStatus
+from solward.agents.service import AgentService
+from solward.agents.worker import Worker, WorkerLost
+from solward.errors import AgentNotFound, StoreError
+from solward.provider import Completion, ToolCall
+from solward.store import jobs as store
+from solward.store.agents import entered
+from solward.store.database import Database
+from solward.store.transactions import insert_record
+
+PAYING = Completion("Paying.", (ToolCall("pay", {}),))
+
+
+@pytest.fixture
+async def host(postgres_url: str, tmp_path: Path) -> AsyncIterator[Host]:
+    database = await Database.open(postgres_url, tmp_path)
+    await agents_wallet(database)
+    yield Host(database)
+    await database.close()
+
+
+async def service_of(host: Host) -> AgentService:
+    """The agents as another process of the same database has them, which runs none itself."""
+    service = AgentService(host, lambda database, _run: Queued(database))  # type: ignore[arg-type]
+    await service.resume()
+    return service
+
+
+@pytest.fixture
+async def service(host: Host) -> AgentService:
+    return await service_of(host)
+
+
+@asynccontextmanager
+async def working(
+    service: AgentService, host: Host, *, grace_s: float = 0.0
+) -> AsyncIterator[Worker]:
+    """A worker that is stopped, gracefully, at the end."""
+    worker = Worker(host.database, service.run_cycle, grace_s=grace_s)
+    task = asyncio.create_task(worker.run())
+
+    async def ready() -> bool:
+        assert not task.done()
+        return await worker.ready()
+
+    await until(ready)
+    yield worker
+    worker.stop()
+    async with asyncio.timeout(30):
+        await task
+
+
+async def until(holds: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(30):
+        while not await holds():
+            await asyncio.sleep(0.01)
+
+
+async def running(host: Host, agent: Agent) -> tuple[int, int] | None:
+    async with host.database.read() as connection:
+        return await entered(connection, agent.id)
+
+
+async def jobs(host: Host) -> dict[str, int]:
+    async with host.database.read() as connection:
+        return await store.count(connection)
+
+
+async def execute(host: Host, statement: str) -> None:
+    async with host.database.write() as connection:
+        await connection.execute(text(statement))
+
+
+async def test_a_started_agent_runs_at_once_and_again_when_it_is_due(
+    host: Host, service: AgentService
+) -> None:
+    agent = await service.create(BODY | {"loopIntervalMs": 1000})
+    async with working(service, host):
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        await service.start(agent.id)
+        await host.decisions(1)
+        assert loop.time() - begun < 3.0
+        await host.decisions(2)
+    cycles = [each.cycle for each in await service.decisions(agent.id)]
+    assert cycles == list(range(len(cycles), 0, -1))
+    assert (await service.get(agent.id)).status is AgentStatus.RUNNING
+
+
+async def test_a_stop_while_it_pays_answers_when_the_payment_is_recorded(
+    host: Host, service: AgentService
+) -> None:
+    agent = await service.create(BODY)
+    paying, goes_through = asyncio.Event(), asyncio.Event()
+
+    async def pay() -> str:
+        paying.set()
+        await goes_through.wait()
+        return "Paid."
+
+    host.answer, host.pay = (lambda: PAYING), pay
+    other = await service_of(host)
+    async with working(service, host):
+        await service.start(agent.id)
+        await paying.wait()
+        stopping = asyncio.create_task(other.stop(agent.id))
+        await asyncio.sleep(0.5)
+        assert not stopping.done()
+        goes_through.set()
+        async with asyncio.timeout(10):
+            stopped = await stopping
+        [decision] = await service.decisions(agent.id)
+        assert decision.outcome == "Paid."
+        assert stopped.status is AgentStatus.STOPPED
+        assert (await service.get(agent.id)).cycle_no == 2
+        assert await running(host, agent) is None
+
+
+async def test_a_stop_while_it_thinks_cuts_the_cycle_off_without_a_trace(
+    host: Host, service: AgentService
+) -> None:
+    agent = await service.create(BODY)
+    thinking = asyncio.Event()
+
+    async def think() -> Completion:
+        thinking.set()
+        await asyncio.Event().wait()
+        return PAYING
+
+    host.answer = think
+    async with working(service, host):
+        await service.start(agent.id)
+        await thinking.wait()
+        async with asyncio.timeout(5):
+            await service.pause(agent.id)
+        assert await service.decisions(agent.id) == ()
+        host.answer = lambda: Completion("Now.")
+        await service.start(agent.id)
+        await host.decisions(1)
+    assert [each.cycle for each in await service.decisions(agent.id)] == [1]
+
+
+async def test_what_a_stopping_worker_cuts_off_another_runs_at_once(
+    host: Host, service: AgentService
+) -> None:
+    agent = await service.create(BODY)
+    thinking = asyncio.Event()
+
+    async def think() -> Completion:
+        thinking.set()
+        await asyncio.Event().wait()
+        return PAYING
+
+    host.answer = think
+    async with working(service, host):
+        await service.start(agent.id)
+        await thinking.wait()
+    assert await running(host, agent) is None
+    assert await jobs(host) == {}
+    host.answer = lambda: Completion("Here.")
+    async with working(service, host):
+        async with asyncio.timeout(store.STALLED_S):
+            await host.decisions(1)
+    assert [each.reasoning for each in await service.decisions(agent.id)] == ["Here."]
+
+
+async def test_a_stopping_worker_lets_a_cycle_end_that_can_in_time(
+    host: Host, service: AgentService
+) -> None:
+    agent = await service.create(BODY)
+    thinking = asyncio.Event()
+
+    async def think() -> Completion:
+        thinking.set()
+        await asyncio.sleep(0.3)
+        return Completion("In time.")
+
+    host.answer = think
+    async with working(service, host, grace_s=20.0):
+        await service.start(agent.id)
+        await thinking.wait()
+    assert [each.reasoning for each in await service.decisions(agent.id)] == ["In time."]
+
+
+async def test_a_cycle_whose_worker_died_in_it_is_run_again_and_the_dead_ones_run_is_refused(
+    host: Host, service: AgentService
+) -> None:
+    agent = await service.create(BODY)
+    await service.start(agent.id)
+    thinking, dies = asyncio.Event(), asyncio.Event()
+
+    async def think() -> Completion:
+        thinking.set()
+        await dies.wait()
+        return Completion("From the grave.")
+
+    host.answer = think
+    # The job of a worker that is gone, and its run, which goes on as a frozen one's would.
+    await execute(host, "UPDATE procrastinate_jobs SET status = 'doing'")
+    frozen = asyncio.create_task(run_cycle(agent.id, 1, parts_of(host)))  # type: ignore[arg-type]
+    await thinking.wait()
+    host.answer = lambda: Completion("Taken over.")
+    async with working(service, host):
+        await host.decisions(1)
+        dies.set()
+        assert await frozen is None
+    assert [each.reasoning for each in await service.decisions(agent.id)] == ["Taken over."]
+
+
+async def test_a_cycle_that_died_after_it_paid_is_resumed_and_not_decided_again(
+    host: Host, service: AgentService
+) -> None:
+    agent = await service.create(BODY)
+    await service.start(agent.id)
+
+    async def pay() -> str:
+        async with host.database.write() as connection:
+            await insert_record(
+                connection,
+                replace(record(), id="paid", agent_id=agent.id),
+                principal=f"agent:{agent.id}",
+                action_key=f"{agent.id}:1:pay:1",
+                held_lamports=1,
+            )
+        raise StoreError("killed here")
+
+    ready = parts_of(host)  # type: ignore[arg-type]
+
+    class Dying:
+        enter = ready.journal.enter
+        abandon = ready.journal.abandon
+
+        async def leave(self, *_: object) -> bool:
+            raise StoreError("killed here")
+
+    host.answer, host.pay = (lambda: PAYING), pay
+    await execute(host, "UPDATE procrastinate_jobs SET status = 'doing'")
+    with pytest.raises(StoreError, match="killed here"):
+        await run_cycle(agent.id, 1, replace(ready, journal=Dying()))
+    asked = len(host.requests)
+    async with working(service, host):
+        await host.decisions(1)
+    [decision] = await service.decisions(agent.id)
+    assert decision.reasoning == RESUMED_REASONING
+    assert len(host.requests) == asked
+    assert host.paid == [f"{agent.id}:1:pay"]
+
+
+async def test_a_cycle_that_could_not_be_stored_is_run_again(
+    host: Host, service: AgentService
+) -> None:
+    agent = await service.create(BODY)
+    failures = iter([StoreError("disk full")])
+
+    async def run(agent_id: str, cycle: int) -> object:
+        for error in failures:
+            raise error
+        return await service.run_cycle(agent_id, cycle)
+
+    worker = Worker(host.database, run, grace_s=0.0)  # type: ignore[arg-type]
+    task = asyncio.create_task(worker.run())
+    await service.start(agent.id)
+    await host.decisions(1)
+    worker.stop()
+    await task
+    assert [each.cycle for each in await service.decisions(agent.id)] == [1]
+
+
+async def test_an_agent_deleted_in_its_cycle_is_gone_and_disturbs_nobody(
+    host: Host, service: AgentService
+) -> None:
+    agent, other = await service.create(BODY), await service.create(BODY | {"name": "other"})
+    thinking = asyncio.Event()
+
+    async def think() -> Completion:
+        thinking.set()
+        await asyncio.Event().wait()
+        return PAYING
+
+    host.answer = think
+    async with working(service, host):
+        await service.start(agent.id)
+        await thinking.wait()
+        async with asyncio.timeout(5):
+            await service.delete(agent.id)
+        with pytest.raises(AgentNotFound):
+            await service.get(agent.id)
+        host.answer = lambda: Completion("Still here.")
+        await service.start(other.id)
+        await host.decisions(1)
+
+
+async def test_starts_and_stops_from_several_processes_leave_the_last_wish(
+    host: Host, service: AgentService
+) -> None:
+    agent = await service.create(BODY)
+    others = [await service_of(host) for _ in range(3)]
+    async with working(service, host):
+        for _ in range(3):
+            asked = [each.start(agent.id) for each in others]
+            asked += [each.stop(agent.id) for each in others]
+            async with asyncio.timeout(30):
+                await asyncio.gather(*asked)
+        stopped = await service.stop(agent.id)
+        before = await service.decisions(agent.id)
+        assert (stopped.status, await running(host, agent)) == (AgentStatus.STOPPED, None)
+        await others[0].start(agent.id)
+        await until(lambda: _more(service, agent, len(before)))
+    cycles = [each.cycle for each in await service.decisions(agent.id)]
+    assert cycles == list(range(len(cycles), 0, -1))
+
+
+async def _more(service: AgentService, agent: Agent, than: int) -> bool:
+    return len(await service.decisions(agent.id)) > than
+
+
+async def test_two_workers_share_the_agents_and_run_each_cycle_once(
+    host: Host, service: AgentService
+) -> None:
+    host.answer = lambda: PAYING
+    agents = [await service.create(BODY | {"name": f"a{number}"}) for number in range(20)]
+    other = await service_of(host)
+    async with working(service, host), working(other, host):
+        for agent in agents:
+            await service.start(agent.id)
+        await host.decisions(20)
+    assert sorted(key or "" for key in host.paid) == sorted(f"{agent.id}:1:pay" for agent in agents)
+
+
+async def test_a_worker_the_queue_has_forgotten_ends_with_an_error(
+    host: Host, service: AgentService
+) -> None:
+    agent = await service.create(BODY)
+    worker = Worker(host.database, service.run_cycle)
+    task = asyncio.create_task(worker.run())
+    await until(worker.ready)
+    await execute(host, "DELETE FROM procrastinate_workers")
+    assert await worker.ready() is False
+    await service.start(agent.id)
+    with pytest.raises(WorkerLost):
+        async with asyncio.timeout(30):
+            await task
