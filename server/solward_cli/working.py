@@ -20,10 +20,16 @@ _log = structlog.get_logger(__name__)
 def agents_worker(service: Solward, concurrency: int | None = None) -> Worker:
     """A worker for the agents of a service that is open in this process."""
     from solward.agents.worker import CONCURRENCY, Worker
+    from solward.clock import now_ms
+    from solward.retention import retain
+
+    async def keep_what_is_wanted() -> None:
+        await retain(service.database, service.settings, now_ms())
 
     return Worker(
         service.database,
         service.agents.run_cycle,
+        retain=keep_what_is_wanted,
         concurrency=CONCURRENCY if concurrency is None else concurrency,
     )
 

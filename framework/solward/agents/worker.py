@@ -230,8 +230,12 @@ class Worker:
             _log.warning("jobs_reaped", dropped=len(dropped), rearmed=len(rearmed))
 
     async def _retain_once(self, timestamp: int) -> None:
-        if self._retain is not None:
+        if self._retain is None:
+            return
+        try:
             await self._retain()
+        except StoreError as error:
+            _log.warning("retention_failed", error=str(error))
 
     async def _count_jobs(self) -> None:
         async with self._database.read() as connection:
