@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 
 from solward.agents.jobs import Queued
 from solward.agents.runner import RunCycle
@@ -46,4 +47,5 @@ class Beside:
     def _work(self) -> None:
         if self._worker is None:
             self._worker = Worker(self._database, self._run, concurrency=50, grace_s=0.1)
-            self._working = asyncio.create_task(self._worker.run())
+            # As in a process of its own, it has nothing to do with whoever starts an agent.
+            self._working = asyncio.create_task(self._worker.run(), context=contextvars.Context())
