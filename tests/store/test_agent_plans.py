@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import event, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.store.agent_rows import WALLET, decision, fields
@@ -36,6 +37,7 @@ async def everything(connection: AsyncConnection) -> None:
     await agents.delete_agent(connection, "a")
 
 
+@pytest.mark.sqlite("its query plans")
 async def test_no_statement_about_agents_walks_a_table(tmp_path: Path) -> None:
     database = await Database.open(None, tmp_path)
     seen: list[tuple[str, Any]] = []

@@ -67,6 +67,7 @@ def explain() -> Callable[[str, Any, AsyncConnection], Any]:
     return plan
 
 
+@pytest.mark.sqlite("its query plans")
 async def test_no_statement_of_the_money_path_scans(
     tmp_path: Path, explain: Callable[..., Any]
 ) -> None:

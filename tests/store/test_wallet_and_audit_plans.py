@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -33,6 +34,7 @@ async def everything(connection: AsyncConnection) -> None:
     await retention.cut_decisions(connection, 5, 10)
 
 
+@pytest.mark.sqlite("its query plans")
 async def test_no_statement_walks_a_table(tmp_path: Path) -> None:
     database = await Database.open(None, tmp_path)
     seen: list[tuple[str, Any]] = []

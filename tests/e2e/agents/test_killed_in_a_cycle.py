@@ -15,6 +15,10 @@ from tests.e2e.localnet_process import localnet_process
 from solward.agents.phases import Phase
 from solward.transactions.steps import Step
 
+pytestmark = pytest.mark.sqlite(
+    "cycles in the service's own process; tests/e2e/scale kills workers in theirs"
+)
+
 # In the order a cycle passes them: the money path lies between thinking and having acted.
 POINTS: tuple[StrEnum, ...] = (
     Phase.ENTERED,
