@@ -49,6 +49,11 @@ class Service:
 
     def start(self, armed: str | None = None) -> Service:
         """Start and wait until it serves."""
+        self.launch(armed)
+        return self.serving()
+
+    def launch(self, armed: str | None = None) -> None:
+        """Start and do not wait."""
         command = [self.python, *self.program]
         if armed is not None:
             command = [self.python, str(ARMED), armed]
@@ -61,6 +66,10 @@ class Service:
             cwd=self.home.parent,
         )
         log.close()
+
+    def serving(self) -> Service:
+        """Wait until what was launched serves."""
+        assert self.process is not None
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             if self.process.poll() is not None:

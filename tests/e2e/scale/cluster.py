@@ -84,13 +84,14 @@ class Cluster:
         """Every process, API first."""
         return [*self.apis, *self.workers]
 
-    def add_api(self, **environment: str) -> Node:
-        """One more API process, serving."""
-        return self._add(self.apis, "api", environment)
-
-    def add_worker(self, **environment: str) -> Node:
-        """One more worker, ready."""
-        return self._add(self.workers, "worker", environment)
+    def add(self, apis: int = 0, workers: int = 0, **environment: str) -> None:
+        """So many processes more, started together and ready."""
+        added = [self._node(self.apis, "api", environment) for _ in range(apis)]
+        added += [self._node(self.workers, "worker", environment) for _ in range(workers)]
+        for node in added:
+            node.launch()
+        for node in added:
+            node.serving()
 
     def client(self, api: int = 0, **options: Any) -> httpx.Client:
         """The admin's HTTP client of an API process."""
@@ -175,11 +176,10 @@ class Cluster:
             if node.runs:
                 node.kill()
 
-    def _add(self, nodes: list[Node], kind: str, environment: dict[str, str]) -> Node:
+    def _node(self, nodes: list[Node], kind: str, environment: dict[str, str]) -> Node:
         name = f"{kind}-{len(nodes)}"
         node = Node(self.folder, name, kind, **self.environment | environment)
         nodes.append(node)
-        node.start()
         return node
 
     def _logs(self) -> str:
@@ -216,10 +216,7 @@ def running_cluster(
         }
         cluster = Cluster(folder, localnet.http, database_url, given | environment)
         try:
-            for _ in range(apis):
-                cluster.add_api()
-            for _ in range(workers):
-                cluster.add_worker()
+            cluster.add(apis, workers)
             yield cluster
         finally:
             cluster.close()

@@ -11,6 +11,9 @@ from tests import postgres as servers
 from tests.e2e.scale.cluster import Cluster, running_cluster
 from tests.e2e.service_process import SECRET
 
+# Two processes take a while to start on a busy machine, and each test starts some again.
+pytestmark = pytest.mark.timeout(300)
+
 PAYERS = 4
 LAMPORTS = 1_000_000
 TAKEOVER_S = 15.0
