@@ -34,6 +34,17 @@ _TUNE = (
         "autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 10000)"
         for table in ("procrastinate_jobs", "procrastinate_events")
     ),
+    # A history of each job, in as many rows again, and a notification for each, where one for all
+    # that are made together will do.
+    *(
+        f"ALTER TABLE procrastinate_jobs DISABLE TRIGGER procrastinate_{trigger}_v1"
+        for trigger in (
+            "trigger_status_events_insert",
+            "trigger_status_events_update",
+            "trigger_abort_requested_events",
+            "jobs_notify_queue_job_inserted",
+        )
+    ),
 )
 
 # Agents that another process works on right now are left for the next time. Procrastinate hands
@@ -49,11 +60,15 @@ WITH due AS MATERIALIZED (
 ), marked AS (
     UPDATE agents SET deferred_cycle = agents.cycle_no FROM due WHERE agents.id = due.id
     RETURNING agents.id, agents.cycle_no, agents.next_run_ms
+), made AS MATERIALIZED (
+    SELECT array_length(procrastinate_defer_jobs_v1(array_agg(
+        ROW(:queue, :task, 0, id, NULL, jsonb_build_object('agent_id', id, 'cycle', cycle_no), NULL)
+        ::procrastinate_job_to_defer_v1 ORDER BY next_run_ms, id
+    )), 1) AS jobs FROM marked
 )
-SELECT coalesce(array_length(procrastinate_defer_jobs_v1(array_agg(
-    ROW(:queue, :task, 0, id, NULL, jsonb_build_object('agent_id', id, 'cycle', cycle_no), NULL)
-    ::procrastinate_job_to_defer_v1 ORDER BY next_run_ms, id
-)), 1), 0) FROM marked
+SELECT coalesce(jobs, 0), CASE WHEN jobs > 0 THEN pg_notify(
+    'procrastinate_queue_v1#' || :queue, '{{"type": "job_inserted", "job_id": 0}}'
+)::text END FROM made
 """
 _ROOM = (
     "greatest(0, :most - (SELECT count(*) FROM procrastinate_jobs"
@@ -61,6 +76,32 @@ _ROOM = (
 )
 _DEFER_DUE = text(_DEFER.format(only="", room=_ROOM))
 _DEFER_ONE = text(_DEFER.format(only="AND id = :agent", room="1"))
+
+# For procrastinate's own connections. As its `procrastinate_fetch_job_v2` and `finish_job_v1`, of
+# many jobs at once.
+TAKE = """
+WITH candidate AS (
+    SELECT id FROM procrastinate_jobs AS job
+    WHERE status = 'todo' AND queue_name = %(queue)s AND NOT EXISTS (
+        SELECT 1 FROM procrastinate_jobs AS other WHERE other.lock = job.lock
+            AND (other.status = 'doing' OR (other.status = 'todo' AND other.id < job.id))
+    )
+    ORDER BY priority DESC, id LIMIT %(most)s
+    FOR UPDATE SKIP LOCKED
+), taken AS (
+    UPDATE procrastinate_jobs AS job SET status = 'doing', worker_id = %(worker_id)s
+    FROM candidate WHERE job.id = candidate.id RETURNING job.*
+)
+SELECT * FROM taken ORDER BY id
+"""
+END = (
+    "DELETE FROM procrastinate_jobs"
+    " WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('todo', 'doing')"
+)
+GIVE_BACK = (
+    "UPDATE procrastinate_jobs SET status = 'todo', worker_id = NULL"
+    " WHERE id = ANY(%(ids)s::bigint[]) AND status = 'doing' AND NOT abort_requested"
+)
 
 _CANCEL = text(
     "SELECT procrastinate_cancel_job_v1(id, true, true) FROM procrastinate_jobs"
@@ -84,8 +125,9 @@ _PRUNE = text("SELECT procrastinate_prune_stalled_workers_v1(:seconds)")
 _REARM = text(
     "UPDATE agents SET deferred_cycle = NULL WHERE id IN ("
     "SELECT id FROM agents WHERE desired_state = 'running' AND next_run_ms <= :now"
-    " AND deferred_cycle = cycle_no AND NOT EXISTS (SELECT 1 FROM procrastinate_jobs AS job"
-    " WHERE job.lock = agents.id AND job.status IN ('todo', 'doing'))"
+    # Hashed, whatever the planner thinks of a table that is empty now and full in a second.
+    " AND deferred_cycle = cycle_no AND id NOT IN (SELECT job.lock FROM procrastinate_jobs AS job"
+    " WHERE job.lock IS NOT NULL AND job.status IN ('todo', 'doing'))"
     " ORDER BY id FOR UPDATE SKIP LOCKED) RETURNING id"
 )
 _COUNT = text(
