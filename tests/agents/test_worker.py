@@ -19,7 +19,7 @@ from solward.agents.host import parts_of
 from solward.agents.jobs import Queued
 from solward.agents.model import Agent, AgentStatus
 from solward.agents.service import AgentService
-from solward.agents.worker import Worker, WorkerLost
+from solward.agents.worker import SWEEPS, Worker, WorkerLost
 from solward.errors import AgentNotFound, StoreError
 from solward.provider import Completion, ToolCall
 from solward.store import jobs as store
@@ -359,3 +359,30 @@ async def test_a_worker_the_queue_has_forgotten_ends_with_an_error(
     with pytest.raises(WorkerLost):
         async with asyncio.timeout(30):
             await task
+
+
+async def test_seconds_that_were_missed_are_not_made_up_for_one_by_one(
+    host: Host, service: AgentService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missed = 20
+    await execute(
+        host,
+        "INSERT INTO procrastinate_jobs (queue_name, task_name, args) SELECT 'control',"
+        f" 'solward.tick', jsonb_build_object('timestamp', n) FROM generate_series(1, {missed}) n",
+    )
+    sweeps = 0
+
+    async def sweep(self: Worker) -> int:
+        nonlocal sweeps
+        sweeps += 1
+        return 0
+
+    async def made_up() -> bool:
+        statement = text("SELECT count(*) FROM procrastinate_jobs WHERE args->>'timestamp' < '99'")
+        async with host.database.read() as connection:
+            return (await connection.execute(statement)).scalar_one() == 0
+
+    monkeypatch.setattr(Worker, "sweep", sweep)
+    async with working(service, host):
+        await until(made_up)
+        assert sweeps < missed * SWEEPS // 2

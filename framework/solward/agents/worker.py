@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -42,9 +41,9 @@ GRACE_S = 5.0
 
 SWEEPS = 5
 SWEEP_S = 0.2
-# A control job that waited longer than this has a younger one beside it.
-LATE_S = 3.0
 
+_TICK = "solward.tick"
+_REAP = "solward.reap"
 _EVERY_SECOND = "* * * * * */1"
 _HOURLY = "17 * * * *"
 _POOL = 8
@@ -178,8 +177,8 @@ class Worker:
     def _add_tasks(self) -> None:
         self._app.task(name=store.TASK, queue=store.QUEUE)(self._cycle)
         for name, cron, task in (
-            ("solward.tick", _EVERY_SECOND, self._tick),
-            ("solward.reap", _EVERY_SECOND, self._reap),
+            (_TICK, _EVERY_SECOND, self._tick),
+            (_REAP, _EVERY_SECOND, self._reap),
             ("solward.retain", _HOURLY, self._retain_once),
         ):
             self._app.periodic(cron=cron)(self._app.task(name=name, queue=CONTROL)(task))
@@ -192,7 +191,7 @@ class Worker:
             _log.exception("cycle_not_stored", agent_id=agent_id, cycle=cycle)
 
     async def _tick(self, timestamp: int) -> None:
-        if time.time() - timestamp > LATE_S:
+        if await self._younger_waits(_TICK):
             return
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -212,7 +211,7 @@ class Worker:
             return 0
 
     async def _reap(self, timestamp: int) -> None:
-        if time.time() - timestamp <= LATE_S:
+        if not await self._younger_waits(_REAP):
             await self.reap()
 
     async def reap(self) -> None:
@@ -229,6 +228,17 @@ class Worker:
         if dropped or rearmed:
             _log.warning("jobs_reaped", dropped=len(dropped), rearmed=len(rearmed))
 
+    async def _younger_waits(self, task: str) -> bool:
+        # A worker that stood still makes up for every second it missed. No clock is asked: those
+        # of the machines may differ.
+        try:
+            waiting = await self._app.job_manager.list_jobs_async(
+                queue=CONTROL, task=task, status="todo"
+            )
+        except ConnectorException:
+            return False
+        return bool(list(waiting))
+
     async def _retain_once(self, timestamp: int) -> None:
         if self._retain is None:
             return
@@ -240,5 +250,5 @@ class Worker:
     async def _count_jobs(self) -> None:
         async with self._database.read() as connection:
             counted = await store.count(connection)
-        for status in ("todo", "doing"):
+        for status in ("todo", "doing", "stalled"):
             metrics.JOBS.labels(status).set(counted.get(status, 0))
