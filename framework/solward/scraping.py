@@ -14,13 +14,14 @@ from sqlalchemy import func, select, text
 from solward import __version__, metrics
 from solward.agents.model import AgentStatus
 from solward.service import Solward
-from solward.store import agents
+from solward.store import agents, jobs
 from solward.store.attempts import AttemptState
 from solward.store.database import Database
 from solward.store.processes import clock
 from solward.store.tables import attempts, processes
 
 _KINDS = ("api", "worker")
+_JOBS = ("todo", "doing", "stalled")
 # Worded as the partial index is, so that both databases see that it serves.
 _LIVE = (
     select(attempts.c.state, func.count())
@@ -56,11 +57,15 @@ async def fill(database: Database) -> None:
         alive = select(processes.c.kind, func.count()).group_by(processes.c.kind)
         if database.shared:
             alive = alive.where(processes.c.lease_until_ms > await clock(connection))
+        queued = await jobs.count(connection) if database.shared else {}
         kinds = {kind: int(count) for kind, count in await connection.execute(alive)}
     for status in AgentStatus:
         metrics.AGENTS.labels(status.value).set(counts.get(status.value, 0))
     for state in (AttemptState.SIGNED, AttemptState.SENT, AttemptState.UNKNOWN):
         metrics.ATTEMPTS.labels(state.value).set(states.get(state.value, 0))
     metrics.ATTEMPTS_UNKNOWN.set(states.get(AttemptState.UNKNOWN.value, 0))
+    if database.shared:
+        for job in _JOBS:
+            metrics.JOBS.labels(job).set(queued.get(job, 0))
     for kind in _KINDS:
         metrics.PROCESSES.labels(kind).set(kinds.get(kind, 0))

@@ -312,6 +312,10 @@ async def test_jobs_and_beats_are_counted(database: Database) -> None:
     [worker] = await rows(database, "SELECT id FROM procrastinate_workers")
     async with database.write() as connection:
         assert await store.count(connection) == {"todo": 1, "doing": 1}
+        await connection.execute(text("UPDATE procrastinate_workers SET last_heartbeat = now()"
+                                      " - interval '1 minute'"))  # fmt: skip
+        assert await store.count(connection) == {"todo": 1, "stalled": 1}
+        await connection.execute(text("UPDATE procrastinate_workers SET last_heartbeat = now()"))
         assert await store.beating(connection, [worker]) == 1
         await store.prune(connection, 60)
         await connection.execute(

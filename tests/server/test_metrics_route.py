@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import text
 from tests.server.api import STRANGER, Answer, Api, serving_api
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -75,7 +76,10 @@ async def test_skills_and_rate_limits_are_counted(api: Api) -> None:
     wallet = await api.wallet(1)
     token, _ = await api.key(rateLimit=1)
     before = await scraped(api)
-    for skill, params in (("wait", {"reason": "rest"}), ("transfer", {"to": STRANGER, "amount": 5})):
+    for skill, params in (
+        ("wait", {"reason": "rest"}),
+        ("transfer", {"to": STRANGER, "amount": 5}),
+    ):
         await api.post(f"/wallets/{wallet}/skills/{skill}", params)
     answers: list[Answer] = [
         await api.post(f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.1}, token=token)
@@ -135,3 +139,19 @@ async def test_openmetrics_is_answered_where_it_is_asked_for(api: Api) -> None:
     answer = await api.get("/metrics", prefix="", headers=headers)
     assert answer.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
     assert answer.text.endswith("# EOF\n")
+
+
+async def test_every_process_shows_the_queue_where_workers_run_the_cycles(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    rpc = {"solana_network": "localnet"}
+    async with serving_api(tmp_path / "home", database_url=postgres_url, **rpc) as api:
+        samples = await scraped(api)
+        for status in ("todo", "doing", "stalled"):
+            assert samples["solward_jobs", frozenset({("status", status)})] == 0
+        assert samples["solward_processes", frozenset({("kind", "api")})] == 1
+        assert samples["solward_processes", frozenset({("kind", "worker")})] == 0
+        async with api.service.database.write() as connection:
+            await connection.execute(text("UPDATE processes SET lease_until_ms = 0"))
+        samples = await scraped(api)
+        assert samples["solward_processes", frozenset({("kind", "api")})] == 0

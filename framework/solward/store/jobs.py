@@ -131,8 +131,11 @@ _REARM = text(
     " ORDER BY id FOR UPDATE SKIP LOCKED) RETURNING id"
 )
 _COUNT = text(
-    "SELECT status::text AS status, count(*) AS jobs FROM procrastinate_jobs"
-    " WHERE queue_name = :queue GROUP BY 1"
+    "SELECT CASE WHEN status = 'doing' AND NOT EXISTS ("
+    "SELECT 1 FROM procrastinate_workers AS worker WHERE worker.id = job.worker_id"
+    " AND worker.last_heartbeat > now() - make_interval(secs => :stalled_s)"
+    ") THEN 'stalled' ELSE status::text END AS status, count(*) AS jobs"
+    " FROM procrastinate_jobs AS job WHERE queue_name = :queue GROUP BY 1"
 )
 _BEATS = text(
     "SELECT count(*) FROM procrastinate_workers"
@@ -203,8 +206,9 @@ async def prune(connection: AsyncConnection, seconds: float) -> None:
 
 
 async def count(connection: AsyncConnection) -> dict[str, int]:
-    """How many jobs of cycles there are of each status."""
-    rows = await connection.execute(_COUNT, {"queue": QUEUE})
+    """How many jobs of cycles there are of each status; `stalled` are those being done by a worker
+    that gave no sign lately."""
+    rows = await connection.execute(_COUNT, {"queue": QUEUE, "stalled_s": STALLED_S})
     return {row.status: row.jobs for row in rows}
 
 
