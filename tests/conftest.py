@@ -29,6 +29,11 @@ def postgres_url(postgres: servers.Postgres) -> Iterator[str]:
     postgres.drop(url)
 
 
+def pytest_report_header() -> str:
+    """On which database the tests run."""
+    return f"databases: {'PostgreSQL' if homes.ON_POSTGRES else 'SQLite'}"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out what is SQLite's own where the tests run on PostgreSQL."""
     if homes.ON_POSTGRES:
