@@ -46,6 +46,7 @@ class Service:
         self.starting: tuple[str, ...] = ("server", "start")
         self.alive = f"{self.url}/health"
         self.log = home.parent / "service.log"
+        self.patience_s = 60.0
 
     def start(self, armed: str | None = None) -> Service:
         """Start and wait until it serves."""
@@ -70,7 +71,7 @@ class Service:
     def serving(self) -> Service:
         """Wait until what was launched serves."""
         assert self.process is not None
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + self.patience_s
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 break

@@ -34,6 +34,8 @@ class Node(Service):
 
     def __init__(self, folder: Path, name: str, kind: str, **environment: str) -> None:
         super().__init__(folder / "home", **environment)
+        # A machine on which everything restarts is slow.
+        self.patience_s = 180.0
         self.name = name
         self.kind = kind
         self.log = folder / f"{name}.log"

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(300)
 
 PAYERS = 4
 LAMPORTS = 1_000_000
-TAKEOVER_S = 15.0
+TAKEOVER_S = 20.0
 
 
 @pytest.fixture(scope="module")
