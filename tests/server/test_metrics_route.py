@@ -151,7 +151,9 @@ async def test_every_process_shows_the_queue_where_workers_run_the_cycles(
             assert samples["solward_jobs", frozenset({("status", status)})] == 0
         assert samples["solward_processes", frozenset({("kind", "api")})] == 1
         assert samples["solward_processes", frozenset({("kind", "worker")})] == 0
+        row = "INSERT INTO processes VALUES (:id, 'worker', 'elsewhere', 0, :until)"
         async with api.service.database.write() as connection:
-            await connection.execute(text("UPDATE processes SET lease_until_ms = 0"))
+            given = [{"id": "lives", "until": 2**62}, {"id": "is gone", "until": 1}]
+            await connection.execute(text(row), given)
         samples = await scraped(api)
-        assert samples["solward_processes", frozenset({("kind", "api")})] == 0
+        assert samples["solward_processes", frozenset({("kind", "worker")})] == 1
