@@ -153,7 +153,8 @@ class Solward:
                 phase_hook=phase_hook,
             )
             engine.sender.start()
-            await engine.reconcile(RECONCILE_WAIT_S)
+            # Where others serve already, nobody waits for what one of them left behind.
+            await engine.reconcile(0 if database.shared else RECONCILE_WAIT_S)
             stack.push_async_callback(service.agents.close)
             await service.agents.resume()
             await stack.enter_async_context(retaining(database, settings))
