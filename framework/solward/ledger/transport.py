@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from solana.exceptions import SolanaRpcException
-from solana.rpc.async_http_provider import AsyncHTTPProvider
+import httpx
 from solana.rpc.jsonrpc import JsonRpcRequest
 
 from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.scrub import scrub_text
 
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
 # Longer than a loaded public node takes; a caller waits for confirmation, not for this.
 REQUEST_TIMEOUT_S = 15.0
+# To one node; calls beyond them wait.
+CONNECTIONS = 100
 
 
 class Transport(Protocol):
@@ -35,24 +39,33 @@ class ManyNodes(Protocol):
         """Each usable node's own transport, which never switches; the one now in use first."""
 
 
+class _NoAnswer(Exception):
+    """Why a node gave none, without its address."""
+
+
 class HttpTransport:
-    """A cluster behind a URL. The URL may hold a provider's key, so no error shows it."""
+    """A cluster behind a URL. The URL may hold a provider's key, so no error shows it.
+
+    It posts through aiohttp: a call costs a quarter of the processor time of solana-py's own
+    provider, which was most of what a worker used (benchmarks/scale.py).
+    """
 
     def __init__(self, url: str, timeout_s: float = REQUEST_TIMEOUT_S, *, retries: int = 1) -> None:
         """`retries` are of a request that was cut off; its bytes are the same each time."""
-        self._provider = AsyncHTTPProvider(
-            url, timeout=timeout_s, http2=False, max_transport_retries=retries
-        )
+        self._url = url
+        self._timeout_s = timeout_s
+        self._retries = retries
+        self._session: ClientSession | None = None
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
         """See `Transport.call`."""
         request = JsonRpcRequest(method=method, params=list(params))
         try:
-            text = await self._provider.make_request_unparsed(request)
-            answer = json.loads(text)
-        except (SolanaRpcException, ValueError) as error:
-            cause = type(error.__cause__ or error).__name__
-            raise LedgerUnavailable(f"The ledger did not answer {method} ({cause})") from None
+            answer = json.loads(await self._post(request.to_json().encode()))
+        except _NoAnswer as error:
+            raise LedgerUnavailable(f"The ledger did not answer {method} ({error})") from None
+        except ValueError:
+            raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON") from None
         if not isinstance(answer, dict) or ("result" not in answer and "error" not in answer):
             raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON-RPC response")
         error_object = answer.get("error")
@@ -70,7 +83,39 @@ class HttpTransport:
 
     async def close(self) -> None:
         """Close the connection pool."""
-        await self._provider.close()
+        if self._session is not None:
+            await self._session.close()
+
+    async def _post(self, body: bytes) -> bytes:
+        """The body of an answer; raises `_NoAnswer`."""
+        import aiohttp
+
+        if self._session is None:
+            self._session = _session(self._timeout_s)
+        retries = self._retries
+        while True:
+            try:
+                async with self._session.post(self._url, data=body, allow_redirects=False) as got:
+                    if got.status // 100 != 2:
+                        raise _NoAnswer(f"HTTP {got.status}")
+                    return await got.read()
+            except (aiohttp.ClientError, OSError) as error:
+                if not retries:
+                    raise _NoAnswer(type(error).__name__) from None
+                retries -= 1
+
+
+def _session(timeout_s: float) -> ClientSession:
+    # Only who talks to a node over HTTP waits for its import.
+    from aiohttp import ClientSession, ClientTimeout, TCPConnector
+
+    return ClientSession(
+        connector=TCPConnector(limit=CONNECTIONS, ssl=httpx.create_ssl_context()),
+        headers={"Content-Type": "application/json"},
+        timeout=ClientTimeout(total=timeout_s),
+        # Proxies, as the environment names them.
+        trust_env=True,
+    )
 
 
 class InProcessTransport:
