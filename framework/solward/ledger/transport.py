@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 from solana.rpc.jsonrpc import JsonRpcRequest
@@ -91,7 +93,7 @@ class HttpTransport:
         import aiohttp
 
         if self._session is None:
-            self._session = _session(self._timeout_s)
+            self._session = _session(self._url, self._timeout_s)
         retries = self._retries
         while True:
             try:
@@ -105,7 +107,7 @@ class HttpTransport:
                 retries -= 1
 
 
-def _session(timeout_s: float) -> ClientSession:
+def _session(url: str, timeout_s: float) -> ClientSession:
     # Only who talks to a node over HTTP waits for its import.
     from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
@@ -113,9 +115,19 @@ def _session(timeout_s: float) -> ClientSession:
         connector=TCPConnector(limit=CONNECTIONS, ssl=httpx.create_ssl_context()),
         headers={"Content-Type": "application/json"},
         timeout=ClientTimeout(total=timeout_s),
-        # Proxies, as the environment names them.
-        trust_env=True,
+        # Its own `trust_env` reads files for every request.
+        proxy=_proxy(url),
     )
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy that the environment names for an address."""
+    parts = urlsplit(url)
+    if proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return None
+    named = getproxies()
+    proxy = named.get(parts.scheme) or named.get("all")
+    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
 
 
 class InProcessTransport:
