@@ -26,6 +26,8 @@ SCRAPE_WAIT_S = 2.0
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 # From a local answer to a model that thinks.
 _SLOW = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0)
+# Of a worker with room, tenths of a second; of one without, as long as it lasts.
+_LAG = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0)
 # A blockhash lives about 60 to 90 s.
 _CONFIRMATION = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 45.0, 90.0, 180.0)
 
@@ -70,7 +72,7 @@ FENCED = _counter(
 
 CYCLES = _counter("agent_cycles", "Agents' cycles, by how they ended.", "outcome")
 CYCLE = _histogram("agent_cycle_seconds", "From entering a cycle to leaving it.", _SLOW)
-CYCLE_LAG = _histogram("agent_cycle_lag_seconds", "From when a cycle was due to its begin.", _SLOW)
+CYCLE_LAG = _histogram("agent_cycle_lag_seconds", "From when a cycle was due to its begin.", _LAG)
 AGENTS = _gauge("agents", "Agents in the database, by status.", "status")
 PROVIDER_CALLS = _counter(
     "provider_calls", "Completions asked of a provider, by outcome.", "provider", "outcome"
