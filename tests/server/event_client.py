@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 from tests.server.api import SECRET
+from tests.store.places import places
 
 from solward import jsontext
 from solward.events import EventKind
@@ -33,6 +34,10 @@ class Served:
     async def append(self, count: int) -> None:
         for number in range(count):
             await self.service.audit.append(EventKind.KEY_CREATED, {"number": number})
+
+    async def places(self, told: list[tuple[int, str, Any]]) -> list[int]:
+        """Where in the log what was told stands, counted from 1."""
+        return await places(self.service.database, *(seq for seq, _, _ in told))
 
     @asynccontextmanager
     async def listening(self, path: str = "/events", **headers: str) -> AsyncIterator[Heard]:
