@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from solward.errors import StoreError
 from solward.store import database as module
+from solward.store import locks
 from solward.store.database import Database
 from solward.store.tables import switches
 
@@ -126,3 +127,51 @@ async def test_a_server_that_went_away_is_a_store_error_and_then_back_again(
         await cut_off()
     await put(database, "one")
     assert await scopes(database) == {"one"}
+
+
+async def test_who_stands_still_in_a_transaction_keeps_nobody_waiting(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_STANDSTILL_S", 1)
+    database = await Database.open(postgres_url, tmp_path)
+    await put(database, "one")
+    resumed = asyncio.Event()
+
+    async def stand_still() -> None:
+        async with database.write() as connection:
+            await connection.execute(delete(switches))
+            held.set()
+            await resumed.wait()
+
+    held = asyncio.Event()
+    still = asyncio.create_task(stand_still())
+    await held.wait()
+    async with asyncio.timeout(30), database.write() as connection:
+        await connection.execute(delete(switches).where(switches.c.scope == "one"))
+    resumed.set()
+    with pytest.raises(StoreError):
+        await still
+    assert await scopes(database) == set()
+    await database.close()
+
+
+async def test_who_keeps_a_lock_for_others_work_may_stand_still(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_STANDSTILL_S", 1)
+    database = await Database.open(postgres_url, tmp_path)
+    async with database.write() as connection:
+        await locks.kept(connection, "work")
+        shown = await connection.execute(text("SHOW idle_in_transaction_session_timeout"))
+        assert shown.scalar_one() == "0"
+    async with database.write() as connection:
+        shown = await connection.execute(text("SHOW idle_in_transaction_session_timeout"))
+        assert shown.scalar_one() == "1s"
+    await database.close()
+
+
+async def test_a_server_that_is_away_is_said_to_be_without_its_address(tmp_path: Path) -> None:
+    url = "postgresql+psycopg://user:secret-word@127.0.0.1:9/solward"
+    with pytest.raises(StoreError) as refused:
+        await Database.open(url, tmp_path)
+    assert str(refused.value) == "The database cannot be reached"

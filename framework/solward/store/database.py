@@ -32,6 +32,9 @@ _READERS = 8
 # Connections of one process to PostgreSQL; it has a few hundred for all of them.
 _POOL = 10
 _POOL_OVERFLOW = 10
+# A transaction in which a process does nothing for so long is ended by the server. None waits for
+# anything but its own next statement, so it is one of a process that was stopped.
+_STANDSTILL_S = 10
 # For one of them, where all are at work.
 _POOL_WAIT_S = 30.0
 
@@ -204,6 +207,9 @@ def _translated(error: DatabaseError | Exhausted) -> Exception:
     # Internal is what PostgreSQL calls, among others, a server that may only be read.
     if type(error) not in (DatabaseError, InternalError, OperationalError):
         return error
+    if getattr(error.orig, "sqlstate", "") is None:
+        # Not the server's word but the driver's, who names the server's address.
+        return StoreError("The database cannot be reached")
     return StoreError(f"The database refused: {error.orig}")
 
 
@@ -267,6 +273,7 @@ def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
                 "DATABASE_URL: PostgreSQL needs the extra: pip install 'solward[postgres]'"
             ) from None
         event.listen(engine.sync_engine, "handle_error", _without_values)
+        event.listen(engine.sync_engine, "connect", _let_nobody_wait)
         # Of the same pool; a read sees one state throughout, as it does on SQLite.
         readers = engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -306,6 +313,14 @@ def _without_values(context: ExceptionContext) -> None:
     if said is not None and shown is not None:
         cause.args = (said,)
         shown.args = (f"({type(cause).__module__}.{type(cause).__name__}) {said}",)
+
+
+def _let_nobody_wait(connection: Any, _record: object) -> None:
+    """Others wait for the rows of a transaction whose process stands still, and only so long."""
+    cursor = connection.cursor()
+    cursor.execute(f"SET idle_in_transaction_session_timeout = '{_STANDSTILL_S}s'")
+    cursor.close()
+    connection.commit()
 
 
 def _only_read(connection: Any, _record: object) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 _OURS = 0x534F4C57  # "SOLW"
 _EXCLUSIVE = text(f"SELECT pg_advisory_xact_lock({_OURS}, hashtext(:name))")
 _TRY = text(f"SELECT pg_try_advisory_xact_lock({_OURS}, hashtext(:name))")
+_PATIENT = text("SET LOCAL idle_in_transaction_session_timeout = 0")
 _SHARED = text(f"SELECT pg_advisory_xact_lock_shared({_OURS}, hashtext(:name))")
 
 
@@ -20,6 +21,13 @@ async def exclusive(connection: AsyncConnection, name: str) -> None:
     """Hold a lock alone until the transaction ends."""
     if connection.dialect.name != "sqlite":
         await connection.execute(_EXCLUSIVE, {"name": name})
+
+
+async def kept(connection: AsyncConnection, name: str) -> None:
+    """As `exclusive`, in a transaction that does nothing else while others do the work."""
+    await exclusive(connection, name)
+    if connection.dialect.name != "sqlite":
+        await connection.execute(_PATIENT)
 
 
 async def try_exclusive(connection: AsyncConnection, name: str) -> bool:

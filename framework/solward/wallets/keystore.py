@@ -89,7 +89,7 @@ class Keystore:
         async with self._database.write() if self._database.shared else nullcontext() as alone:
             if alone is not None:
                 # Two at once would put one's file in the place of the other's.
-                await locks.exclusive(alone, _ROTATION)
+                await locks.kept(alone, _ROTATION)
             return await self._rotate(new)
 
     async def _rotate(self, new: KeySource) -> int:
