@@ -141,3 +141,22 @@ def test_start_stop_pause_and_chat_work_from_any_api(cluster: Cluster) -> None:
         assert cluster.rows(jobs, agent) == []
         paid_once_a_cycle(cluster, {agent: payee})
         assert cluster.rows(standing, agent) == [(decided, None)]
+
+
+def test_a_worker_the_queue_gave_up_ends_with_1_for_a_supervisor(cluster: Cluster) -> None:
+    payees = hire(cluster)
+    go_on(cluster, 1)
+    cluster.rows("DELETE FROM procrastinate_workers RETURNING id")
+    cluster.until(lambda: not any(node.runs for node in cluster.workers), "both workers' end")
+    for worker in cluster.workers:
+        assert worker.process is not None
+        assert worker.process.returncode == 1
+        assert "start the worker again" in worker.log.read_text()
+    for worker in cluster.workers:
+        worker.launch()
+    for worker in cluster.workers:
+        worker.serving()
+    go_on(cluster, 1)
+    for agent in payees:
+        cluster.ask(agent, "stop")
+    paid_once_a_cycle(cluster, payees)
