@@ -5,7 +5,17 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= auto
 
-.PHONY: install up test test-long test-llm test-devnet lint bench screenshots clean
+# Each test's database is one of its own on a PostgreSQL that the tests start themselves.
+ON_POSTGRES := SOLWARD_TEST_DATABASE=postgresql $(BIN)/python -m pytest -n $(WORKERS) \
+	--dist worksteal -m 'not long and not llm and not devnet and not sqlite'
+POSTGRES_HEART := $(addprefix tests/,transactions/test_engine.py transactions/test_rolling_limits.py \
+	transactions/test_reconcile.py agents/test_agents_on_localnet.py agents/test_lifecycle.py \
+	server/test_agent_routes.py server/test_key_routes.py \
+	server/test_idempotent_requests.py store/test_agents_store.py e2e/test_contract_money.py)
+POSTGRES_ALL := $(addprefix tests/,agents guardrails matrix operations plugins registry server store \
+	testing transactions wallets test_audit.py test_events.py e2e/money) tests/e2e/test_contract_*.py
+
+.PHONY: install up test test-postgres test-long test-llm test-devnet lint bench screenshots clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements/constraints.txt
@@ -20,10 +30,16 @@ up: install
 
 test: install
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not long and not llm and not devnet'
+	$(ON_POSTGRES) $(POSTGRES_HEART)
+
+# The money path, agents and REST by the same tests on PostgreSQL; `make test` has the heart of it.
+test-postgres: install
+	$(ON_POSTGRES) --ignore-glob='*_postgres.py' $(POSTGRES_ALL)
 
 # Crash loops, races and differentials at full size; run before a change to the money path is done.
 test-long: install
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not llm and not devnet' --timeout 1800
+	$(MAKE) test-postgres
 
 # Ten cycles with a small real model on this machine (196 MB): that the plumbing holds, not its wisdom.
 test-llm: install
