@@ -1,91 +1,106 @@
-"""Jobs taken from the queue and ended many at a time.
+"""Jobs taken from the queue, begun and ended many at a time.
 
-Procrastinate takes one after the other, each in a transaction of its own: on a busy machine a
-worker then waits for the database more than it works (benchmarks/scale.py).
+Procrastinate takes one after the other, each in a transaction of its own and after several turns
+of the event loop: a busy worker waits for the next job more than it works (benchmarks/scale.py).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+import asyncio
+import functools
+import time
+from collections.abc import Sequence
 
-import structlog
 from procrastinate.connector import BaseAsyncConnector
-from procrastinate.exceptions import ConnectorException, UniqueViolation
+from procrastinate.exceptions import UniqueViolation
+from procrastinate.job_context import AbortReason, JobContext
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
+from procrastinate.worker import Worker
 
 from solward.agents.batch import Batcher
 from solward.store import jobs as store
 
-# A worker that dies has taken so many in vain, for the others to find as stalled.
+# What one worker takes at once, so that others find some too.
 MOST = 100
+# Once there was no room, so long is waited for more jobs to end than one.
+LINGER_S = 0.02
 
-_log = structlog.get_logger(__name__)
 
+class Jobs(JobManager):
+    """The jobs of `store.QUEUE`, many in one statement; all others are procrastinate's."""
 
-class Taking(JobManager):
-    """What a worker takes: of `store.QUEUE` as many as it has room for, at once.
-
-    All of them begin at once; those that were taken and not begun as it stops go back.
-
-    Args:
-        concurrency: jobs of the queue that run at one time.
-    """
-
-    def __init__(self, connector: BaseAsyncConnector, concurrency: int) -> None:
+    def __init__(self, connector: BaseAsyncConnector) -> None:
         super().__init__(connector)
         self._connector = connector
-        self._concurrency = concurrency
-        self._running = 0
-        self._taken: deque[Job] = deque()
         self._ending: Batcher[int, None] = Batcher(self._end)
 
-    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
-        """See `JobManager.fetch_job`."""
-        if list(queues or ()) != [store.QUEUE]:
-            return await super().fetch_job(queues, worker_id)
-        if not self._taken:
-            self._taken.extend(await self._take(worker_id))
-        if not self._taken:
-            return None
-        self._running += 1
-        return self._taken.popleft()
-
-    async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
-        """See `JobManager.finish_job`. A job that is gone, because its worker was given up, has
-        ended."""
-        if job.queue != store.QUEUE or not delete_job or job.id is None:
-            await super().finish_job(job, status, delete_job)
-            return
-        try:
-            await self._ending(job.id)
-        finally:
-            self._running -= 1
-
-    async def give_back(self) -> None:
-        """Let other workers have what was taken and not begun."""
-        ids = [job.id for job in self._taken]
-        self._taken.clear()
-        if ids:
-            try:
-                await self._connector.execute_query_async(store.GIVE_BACK, ids=ids)
-            except ConnectorException as error:
-                # They are found as stalled.
-                _log.warning("jobs_not_given_back", error=str(error))
-
-    async def _take(self, worker_id: int) -> list[Job]:
-        most = max(1, min(MOST, self._concurrency - self._running))
+    async def take(self, worker_id: int, most: int) -> Sequence[Job]:
+        """Jobs for a worker to run, those made first before others."""
         try:
             rows = await self._connector.execute_query_all_async(
                 store.TAKE, queue=store.QUEUE, worker_id=worker_id, most=most
             )
         except UniqueViolation:
             # Another worker took a job of one of these agents just then.
-            job = await super().fetch_job([store.QUEUE], worker_id)
+            job = await self.fetch_job([store.QUEUE], worker_id)
             return [] if job is None else [job]
         return [Job.from_row(row) for row in rows]
+
+    async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
+        """See `JobManager.finish_job`. A job that is gone, because its worker was given up, has
+        ended."""
+        if job.queue != store.QUEUE or not delete_job or job.id is None:
+            await super().finish_job(job, status, delete_job)
+        else:
+            await self._ending(job.id)
 
     async def _end(self, ids: Sequence[int]) -> list[None]:
         await self._connector.execute_query_async(store.END, ids=list(ids))
         return [None] * len(ids)
+
+
+class Taker(Worker):
+    """A worker of `store.QUEUE` that begins all it takes at once."""
+
+    async def _fetch_and_process_jobs(self) -> None:
+        jobs = self.app.job_manager
+        assert isinstance(jobs, Jobs)
+        while not self._stop_event.is_set():
+            if len(self._running_jobs) >= self.concurrency:
+                await self._room()
+                continue
+            assert self.worker_id is not None
+            # What is made from here on is told again.
+            self._new_job_event.clear()
+            most = min(MOST, self.concurrency - len(self._running_jobs))
+            taken = await jobs.take(self.worker_id, most)
+            for job in taken:
+                self._begin(job)
+            if len(taken) < most:
+                return
+
+    async def _room(self) -> None:
+        stop = asyncio.ensure_future(self._stop_event.wait())
+        try:
+            await asyncio.wait({stop, *self._running_jobs}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+        await asyncio.sleep(LINGER_S)
+
+    def _begin(self, job: Job) -> None:
+        context = JobContext(
+            app=self.app,
+            worker_name=self.worker_name,
+            worker_queues=self.queues,
+            additional_context={},
+            job=job,
+            abort_reason=functools.partial(self._abort_reason, job.id),
+            start_timestamp=time.time(),
+        )
+        task = asyncio.create_task(self._process_job(context), name=f"job {job.id}")
+        self._running_jobs[task] = context
+        task.add_done_callback(self._running_jobs.pop)
+
+    def _abort_reason(self, job_id: int | None) -> AbortReason | None:
+        return None if job_id is None else self._job_ids_to_abort.get(job_id)

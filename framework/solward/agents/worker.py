@@ -21,7 +21,7 @@ from psycopg import AsyncConnection
 
 from solward import metrics
 from solward.agents.runner import RunCycle
-from solward.agents.taking import Taking
+from solward.agents.taking import Jobs, Taker
 from solward.clock import now_ms
 from solward.errors import SolwardError, StoreError
 from solward.store import jobs as store
@@ -93,8 +93,7 @@ class Worker:
             conninfo=database.conninfo, min_size=1, max_size=_POOL, configure=_hurried
         )
         self._app = App(connector=connector)
-        self._taking = Taking(connector, concurrency)
-        self._app.job_manager = self._taking
+        self._app.job_manager = Jobs(connector)
         self._workers = [
             self._queue_worker(
                 store.QUEUE,
@@ -136,7 +135,6 @@ class Worker:
                 for worker in self._workers:
                     worker.stop()
                 ended = await asyncio.gather(*running, return_exceptions=True)
-            await self._taking.give_back()
         for how in ended:
             if isinstance(how, BaseException):
                 _log.error("worker_lost", error=repr(how))
@@ -159,7 +157,8 @@ class Worker:
     def _queue_worker(
         self, queue: str, *, concurrency: int, poll_s: float, listen: bool, grace_s: float
     ) -> QueueWorker:
-        return QueueWorker(
+        kind = Taker if queue == store.QUEUE else QueueWorker
+        return kind(
             self._app,
             queues=[queue],
             name=queue,

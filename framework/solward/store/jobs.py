@@ -98,10 +98,6 @@ END = (
     "DELETE FROM procrastinate_jobs"
     " WHERE id = ANY(%(ids)s::bigint[]) AND status IN ('todo', 'doing')"
 )
-GIVE_BACK = (
-    "UPDATE procrastinate_jobs SET status = 'todo', worker_id = NULL"
-    " WHERE id = ANY(%(ids)s::bigint[]) AND status = 'doing' AND NOT abort_requested"
-)
 
 _CANCEL = text(
     "SELECT procrastinate_cancel_job_v1(id, true, true) FROM procrastinate_jobs"
