@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward.clock import now_ms
 from solward.guardrails import ScopeLimits
 from solward.money import lamports_to_sol
-from solward.store import budgets
+from solward.store import budgets, processes
 from solward.store.database import Database
 
 
@@ -18,7 +17,8 @@ async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> 
     `left` what another transaction may take.
     """
     async with database.read() as connection:
-        used = await budgets.usage(connection, [scope], limits.daily_tokens, now_ms())
+        now = await processes.clock(connection)
+        used = await budgets.usage(connection, [scope], limits.daily_tokens, now)
         held = await budgets.reserved(connection, scope)
     spent = used[scope]
     counted = spent.units_last_day.get(budgets.SOL_ASSET, 0)

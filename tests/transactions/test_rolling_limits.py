@@ -14,7 +14,6 @@ from tests.transactions.engine_bench import LIMITS, Bench, open_bench
 from solward.clock import DAY_MS, MINUTE_MS
 from solward.errors import GuardrailBlocked
 from solward.store import budgets, processes
-from solward.transactions import reservation
 from solward.transactions.request import ADMIN
 
 # Two seconds before a day of the calendar, a month and a year end.
@@ -27,7 +26,7 @@ class Clock:
     def __init__(self) -> None:
         self.ms = NEARLY_MIDNIGHT
 
-    def __call__(self) -> int:
+    async def __call__(self, _connection: object) -> int:
         return self.ms
 
 
@@ -35,8 +34,7 @@ class Clock:
 def clock() -> Iterator[Clock]:
     made = Clock()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reservation, "now_ms", made)
-        patch.setattr(processes, "now_ms", made)
+        patch.setattr(processes, "clock", made)
         yield made
 
 

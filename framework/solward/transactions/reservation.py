@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import metrics
-from solward.clock import now_ms
 from solward.errors import TakenOver
 from solward.guardrails import (
     Effects,
@@ -125,7 +124,8 @@ class Reserver:
         async with self._database.read() as connection:
             frozen = await budgets.freeze_reason(connection, wallet_id)
             scopes = self._scopes(wallet_id, actor)
-            return await self._verdict(connection, frozen, scopes, intent, effects, now_ms())
+            now = await processes.clock(connection)
+            return await self._verdict(connection, frozen, scopes, intent, effects, now)
 
     async def release(self, record: TransactionRecord, error: str) -> TransactionRecord:
         """Give a reservation back: no bytes were ever written ahead.
