@@ -7,8 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from procrastinate import PsycopgConnector
+from procrastinate.exceptions import ConnectorException
 from sqlalchemy import text
 from tests.agents.agent_host import BODY, Host, agents_wallet
 from tests.agents.agents_support import record
@@ -386,3 +389,24 @@ async def test_seconds_that_were_missed_are_not_made_up_for_one_by_one(
     async with working(service, host):
         await until(made_up)
         assert sweeps < missed * SWEEPS // 2
+
+
+async def test_a_job_whose_end_the_database_refused_once_does_not_hold_up_its_agent(
+    host: Host, service: AgentService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = await service.create(BODY | {"loopIntervalMs": 1000})
+    execute_query = PsycopgConnector.execute_query_async
+    refused = 0
+
+    async def refusing(self: PsycopgConnector, query: Any, **values: Any) -> None:
+        nonlocal refused
+        if query == store.END and not refused:
+            refused += 1
+            raise ConnectorException
+        await execute_query(self, query, **values)
+
+    monkeypatch.setattr(PsycopgConnector, "execute_query_async", refusing)
+    async with working(service, host):
+        await service.start(agent.id)
+        await host.decisions(2)
+    assert refused == 1

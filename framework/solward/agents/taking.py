@@ -11,8 +11,9 @@ import functools
 import time
 from collections.abc import Sequence
 
+import structlog
 from procrastinate.connector import BaseAsyncConnector
-from procrastinate.exceptions import UniqueViolation
+from procrastinate.exceptions import ConnectorException, UniqueViolation
 from procrastinate.job_context import AbortReason, JobContext
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
@@ -23,8 +24,12 @@ from solward.store import jobs as store
 
 # What one worker takes at once, so that others find some too.
 MOST = 100
+# A database that is away for longer ends the worker, whose jobs are then given to others.
+END_AGAIN_S = (0.05, 0.2, 1.0, 2.0, 4.0)
 # Once there was no room, so long is waited for more jobs to end than one.
 LINGER_S = 0.02
+
+_log = structlog.get_logger(__name__)
 
 
 class Jobs(JobManager):
@@ -56,8 +61,16 @@ class Jobs(JobManager):
             await self._ending(job.id)
 
     async def _end(self, ids: Sequence[int]) -> list[None]:
-        await self._connector.execute_query_async(store.END, ids=list(ids))
-        return [None] * len(ids)
+        for pause_s in END_AGAIN_S:
+            try:
+                await self._connector.execute_query_async(store.END, ids=list(ids))
+            except ConnectorException as error:
+                # Left there, a job of a worker that lives holds up its agent for ever.
+                _log.warning("jobs_not_ended", error=str(error.__cause__ or error))
+                await asyncio.sleep(pause_s)
+            else:
+                return [None] * len(ids)
+        raise ConnectorException
 
 
 class Taker(Worker):
