@@ -9,7 +9,8 @@ WORKERS ?= auto
 ON_POSTGRES := SOLWARD_TEST_DATABASE=postgresql $(BIN)/python -m pytest -n $(WORKERS) \
 	--dist worksteal -m 'not long and not llm and not devnet and not sqlite'
 POSTGRES_HEART := $(addprefix tests/,transactions/test_engine.py transactions/test_rolling_limits.py \
-	transactions/test_reconcile.py agents/test_agents_on_localnet.py agents/test_lifecycle.py \
+	transactions/test_reconcile.py transactions/test_takeover.py \
+	agents/test_agents_on_localnet.py agents/test_lifecycle.py \
 	server/test_agent_routes.py server/test_key_routes.py \
 	server/test_idempotent_requests.py store/test_agents_store.py e2e/test_contract_money.py)
 POSTGRES_ALL := $(addprefix tests/,agents guardrails matrix operations plugins registry server store \
