@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import delete, insert, select, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DatabaseError, IntegrityError
 
+from solward.audit import AuditLog
 from solward.errors import StoreError
+from solward.events import Event
 from solward.store import database as module
-from solward.store import locks
+from solward.store import locks, outbox
 from solward.store.database import Database
 from solward.store.tables import switches
 
@@ -69,6 +71,26 @@ async def test_cancelled_during_its_commit_the_caller_hears_of_it_when_that_has_
     with pytest.raises(asyncio.CancelledError):
         await writer
     assert await scopes(database) == {"one"}
+
+
+async def test_what_the_commit_itself_refuses_is_not_told(database: Database) -> None:
+    told: list[Event] = []
+    database.on_recorded = told.extend
+    async with database.write() as connection:
+        await connection.exec_driver_sql(SLOW_COMMIT.replace("PERFORM pg_advisory_xact_lock(7);",
+                                         "RAISE EXCEPTION 'refused at the commit';"))  # fmt: skip
+
+    async def refused() -> None:
+        async with database.write() as connection:
+            outbox.record(connection, "x", None)
+            row = {"scope": "one", "frozen": True, "changed_ms": 1}
+            await connection.execute(insert(switches).values(row))
+
+    with pytest.raises(DatabaseError, match="refused at the commit"):
+        await refused()
+    assert told == []
+    assert await scopes(database) == set()
+    assert await AuditLog(database).latest() == []
 
 
 async def test_an_error_quotes_nothing_of_the_row(database: Database) -> None:
