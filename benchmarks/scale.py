@@ -36,6 +36,7 @@ SETTLING_S = 10.0
 # Of what the embedded mode did, or of what was offered where that is less.
 LEAST_SHARE = 0.25
 LEAST_FAIR = 0.5
+MOST_TURNS = 4
 FLAT = 0.75
 # Dead rows of the minute between two looks of the autovacuum.
 UNVACUUMED_MB = 32
@@ -109,9 +110,10 @@ class Distributed:
                 "1/s",
                 LEAST_SHARE,
             )
-        yield Ratio(
-            "... fewest / most cycles an agent", self.turns[0], self.turns[-1], "", LEAST_FAIR
-        )
+        # Of fewer turns, where the window begins and ends decides.
+        if self.turns[-1] >= MOST_TURNS:
+            fewest, most = self.turns[0], self.turns[-1]
+            yield Ratio("... fewest / most cycles an agent", fewest, most, "", LEAST_FAIR)
         for table in ("procrastinate_jobs", "agents", "audit_heads"):
             then, now = (each.tables[table][1] / 1e6 for each in (self.middle, self.end))
             name = f"... {table}: middle, or {UNVACUUMED_MB}, / end"
