@@ -32,7 +32,7 @@ from tests.postgres import Postgres, server
 
 CASES = ("1000,1000,0", "1000,5000,0", "10000,30000,3")
 CONCURRENCY = 300  # the default of `solward worker`
-SETTLING_S = 10.0
+SETTLING_S = 20.0
 # Of what the embedded mode did, or of what was offered where that is less.
 LEAST_SHARE = 0.25
 LEAST_FAIR = 0.5
