@@ -8,7 +8,14 @@ import pytest
 
 from solward.access import DEVELOPMENT_SECRET
 from solward.provider import ProviderSpec
-from solward.scrub import REDACTED, concealed, scrub, scrub_text, secrets_of_url
+from solward.scrub import (
+    REDACTED,
+    concealed,
+    scrub,
+    scrub_text,
+    secrets_of_database_url,
+    secrets_of_url,
+)
 from solward.settings import Settings
 
 
@@ -57,3 +64,11 @@ def test_what_is_no_secret_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["sk-ant-api03-" + "a" * 20, "xai-" + "b" * 80, "AIza" + "c" * 35])
 def test_keys_of_the_vendors_are_known_by_their_look(key: str) -> None:
     assert scrub_text(f"401 for {key}") == f"401 for {REDACTED}"
+
+
+def test_of_a_databases_address_only_passwords_are_secret() -> None:
+    url = "postgresql://postgres:p%40ss-word-9@db.example.com/solward?sslpassword=of-the-key"
+    found = secrets_of_database_url(url)
+    assert sorted(found) == ["of-the-key", "p%40ss-word-9", "p@ss-word-9"]
+    assert secrets_of_database_url("sqlite:///solward.db") == []
+    assert secrets_of_database_url("postgresql+psycopg://postgres:@/name?host=/run") == []

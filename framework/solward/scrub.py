@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from solders.keypair import Keypair
 
@@ -78,6 +78,15 @@ def secrets_of_url(url: str) -> list[str]:
     values = [value for _, value in parse_qsl(parts.query)]
     path = [part for part in parts.path.split("/") if len(part) >= _MIN_PATH_KEY]
     return [*filter(None, (parts.username, parts.password)), *values, *path]
+
+
+def secrets_of_database_url(url: str) -> list[str]:
+    """What in a database's address is secret: its passwords, as written and as meant. Its user and
+    its name are words such as `postgres`."""
+    parts = urlsplit(url)
+    values = [value for name, value in parse_qsl(parts.query) if "password" in name]
+    written = parts.password or ""
+    return [*filter(None, dict.fromkeys((written, unquote(written)))), *values]
 
 
 def scrub(value: Any) -> Any:

@@ -21,7 +21,7 @@ from solward.dashboard import DashboardSettings
 from solward.errors import ConfigError, InvalidRequest
 from solward.masking import addresses_of, secret_fields, shown
 from solward.money import U64_MAX, sol_to_lamports
-from solward.scrub import conceal, secrets_of_url
+from solward.scrub import conceal, secrets_of_database_url, secrets_of_url
 from solward.vendors import VendorSettings, http_address
 
 # reference/reliability.md, API hardening.
@@ -125,6 +125,9 @@ class Settings(DashboardSettings, VendorSettings):
             text = value.get_secret_value()
             if not name.endswith("_url"):
                 yield text
+                continue
+            if name == "database_url":
+                yield from secrets_of_database_url(text)
                 continue
             for url in self.rpc_urls if name == "solana_rpc_url" else (text,):
                 yield from secrets_of_url(url)

@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    StaleElementReferenceException,
+    TimeoutException,
+)
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service as Driver
 from selenium.webdriver.common.by import By
@@ -135,7 +139,8 @@ class Browser:
         def held(_driver: object) -> Any:
             try:
                 return holds()
-            except StaleElementReferenceException:
+            except (StaleElementReferenceException, ElementClickInterceptedException):
+                # It was drawn anew, or lies under a dialog that is still opening or closing.
                 return None
 
         try:
@@ -165,6 +170,17 @@ class Browser:
     def marked(self, testid: str) -> WebElement:
         """The element with this data-testid."""
         return self.one(f'[data-testid="{testid}"]')
+
+    def press(self, testid: str) -> None:
+        """Click the element with this data-testid, once nothing lies over it."""
+
+        def pressed() -> bool:
+            for each in self.all(f'[data-testid="{testid}"]'):
+                each.click()
+                return True
+            return False
+
+        self.until(pressed, f"{testid} to be pressed")
 
     def click(self, name: str, *, within: str = "body") -> None:
         """Press the enabled button, link, tab or menu item of this name (aria-label or text)."""

@@ -16,7 +16,7 @@ def test_a_key_is_shown_once_works_and_is_revoked(
     browser.wait_for("No key yet")
     browser.click("New key")
     browser.fill("Name", "shop")
-    browser.marked("create").click()
+    browser.press("create")
     key = browser.marked("key").text
     assert re.fullmatch(r"sk-[0-9a-f]{32}", key)
     browser.click("Copy key")
@@ -31,7 +31,7 @@ def test_a_key_is_shown_once_works_and_is_revoked(
         browser.wait_for("used ")
         browser.click("Revoke shop")
         browser.wait_for("Programs that use it are refused from now on")
-        browser.marked("confirm").click()
+        browser.press("confirm")
         browser.wait_for("No key yet")
         assert program.get("/wallets").status_code == 401
     assert browser.errors() == []
@@ -46,7 +46,7 @@ def test_a_key_can_be_confined_to_one_wallet(
     browser.click("New key")
     browser.fill("Name", "cashier")
     browser.choose("May use", "till")
-    browser.marked("create").click()
+    browser.press("create")
     key = browser.marked("key").text
     browser.click("I have it")
     browser.wait_for("till, made")
@@ -57,6 +57,6 @@ def test_a_key_can_be_confined_to_one_wallet(
 def test_what_is_missing_is_said_at_its_field(browser: Browser) -> None:
     browser.open("/api-keys")
     browser.click("New key")
-    browser.marked("create").click()
+    browser.press("create")
     browser.wait_for("is required")
     browser.click("Cancel")

@@ -118,10 +118,10 @@ def test_a_wallets_own_page_and_its_forms(browser: Browser, crew: dict[str, str]
     browser.wait_for(f"wallet {EVIL_NAME}")
     browser.fill("To", EVIL)
     browser.fill("Amount", "0.1")
-    browser.marked("run-transfer").click()
+    browser.press("run-transfer")
     browser.wait_for(f"to: {EVIL}"[:60])
     harmless(browser)
-    browser.marked("confirm").click()
+    browser.press("confirm")
     browser.until(lambda: "".join(e.text for e in browser.all(".sw-outcome")), "the refusal")
     harmless(browser)
 

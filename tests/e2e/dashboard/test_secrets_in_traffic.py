@@ -186,7 +186,7 @@ def test_no_secret_reaches_the_browser(
 
     browser.open(f"/wallets/{imported['id']}")
     browser.click("Airdrop")
-    browser.marked("run-airdrop").click()
+    browser.press("run-airdrop")
     browser.wait_for("Airdrop confirmed")
     received.collect()
 
@@ -194,8 +194,8 @@ def test_no_secret_reaches_the_browser(
     browser.fill("To", imported["publicKey"])
     # More than the limit, so that a refusal of the service is told.
     browser.fill("Amount", "3")
-    browser.marked("run-transfer").click()
-    browser.marked("confirm").click()
+    browser.press("run-transfer")
+    browser.press("confirm")
     browser.until(lambda: any("limit" in e.text for e in browser.all(".sw-outcome")), "a refusal")
     received.collect()
 
@@ -203,11 +203,11 @@ def test_no_secret_reaches_the_browser(
     swap = '.q-tab-panel:has([data-testid="run-swap"])'
     browser.fill("Buy", "USDC", within=swap)
     browser.fill("Amount", "0.1", within=swap)
-    browser.marked("run-swap").click()
+    browser.press("run-swap")
     browser.wait_for("Swap confirmed")
     for says in ("Unfreeze", "Freeze"):
-        browser.marked("freeze").click()
-        browser.marked("confirm").click()
+        browser.press("freeze")
+        browser.press("confirm")
         browser.until(
             lambda says=says: (
                 browser.marked("freeze").text.endswith(says.upper())
@@ -234,14 +234,14 @@ def test_no_secret_reaches_the_browser(
     received.collect()
     browser.open("/agents")
     browser.click("Delete thinker")
-    browser.marked("confirm").click()
+    browser.press("confirm")
     browser.wait_gone("thinker")
     received.collect()
 
     browser.open("/api-keys")
     browser.click("New key")
     browser.fill("Name", "shown-once")
-    browser.marked("create").click()
+    browser.press("create")
     key = browser.marked("key").text
     assert key.startswith("sk-")
     received.collect()

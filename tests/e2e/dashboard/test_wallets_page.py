@@ -83,7 +83,7 @@ def test_an_airdrop_arrives_and_the_chart_shows_every_change(
     browser.wait_for("Ask the faucet for some SOL.")
     browser.click("Airdrop")
     browser.fill("Amount (optional)", "1.000000001")
-    browser.marked("run-airdrop").click()
+    browser.press("run-airdrop")
     _outcome(browser, "airdrop")("Airdrop confirmed")
     browser.wait_for("1.000000001 SOL")
     browser.wait_for("they add up exactly")
@@ -95,11 +95,11 @@ def test_what_does_not_fit_is_told_at_its_field_and_not_sent(
 ) -> None:
     shown.click("Airdrop")
     shown.fill("Amount (optional)", "2,5")
-    shown.marked("run-airdrop").click()
+    shown.press("run-airdrop")
     shown.wait_for("must be a number such as 0.5")
     shown.fill("Amount (optional)", "2.5")
     shown.wait_gone("must be a number such as 0.5")
-    shown.marked("run-airdrop").click()
+    shown.press("run-airdrop")
     shown.wait_for("must be at most 2 (got 2.5)")
     assert len(_records(api, wallet)) == 2
 
@@ -110,13 +110,13 @@ def test_a_transfer_is_asked_once_more_and_paid_to_the_lamport(
     other = funded_wallet(api, "shop", 0)
     shown.fill("To", _address(api, other))
     shown.fill("Amount", "0.300000001")
-    shown.marked("run-transfer").click()
+    shown.press("run-transfer")
     shown.wait_for("amount: 0.300000001")
     shown.click("Cancel")
     shown.wait_gone("amount: 0.300000001")
     assert _holds(api, other) == 0
-    shown.marked("run-transfer").click()
-    shown.marked("confirm").click()
+    shown.press("run-transfer")
+    shown.press("confirm")
     _outcome(shown, "transfer")("Transfer confirmed")
     shown.wait_for("3.699994999 SOL")
     shown.wait_for("0.300000001 of 10 SOL")
@@ -130,8 +130,8 @@ def test_a_refusal_is_told_in_the_words_of_the_service(
 ) -> None:
     shown.fill("To", _address(api, wallet))
     shown.fill("Amount", "3")
-    shown.marked("run-transfer").click()
-    shown.marked("confirm").click()
+    shown.press("run-transfer")
+    shown.press("confirm")
     _outcome(shown, "transfer")("3 SOL is more than the 2 SOL allowed per transaction")
     notification = shown.one(".q-notification").text
     assert "Transaction blocked by guardrail max_per_tx" in notification
@@ -143,7 +143,7 @@ def test_a_swap_shows_its_tokens_by_symbol(shown: Browser, api: httpx.Client, wa
     shown.click("Swap")
     shown.fill("Buy", "USDC")
     shown.fill("Amount", "0.1", within='.q-tab-panel:has([data-testid="run-swap"])')
-    shown.marked("run-swap").click()
+    shown.press("run-swap")
     _outcome(shown, "swap")("Swap confirmed")
     tokens = loads(api.get(f"/wallets/{wallet}/balance").content)["tokens"]
     (usdc,) = (each for each in tokens if each["symbol"] == "USDC")
@@ -156,14 +156,14 @@ def test_any_skill_is_run_from_its_schema(shown: Browser, api: httpx.Client, wal
     shown.click("Any skill")
     _skill(shown, "launch_token")
     shown.wait_for("Create a new Token-2022 token")
-    shown.marked("run-launch_token").click()
+    shown.press("run-launch_token")
     shown.wait_for("is required")
     shown.fill("Name", "Paper")
     shown.fill("Symbol", "PPR")
     shown.fill("Initial supply (optional)", "21.5")
-    shown.marked("run-launch_token").click()
+    shown.press("run-launch_token")
     shown.wait_for("initialSupply: 21.5")
-    shown.marked("confirm").click()
+    shown.press("confirm")
     _outcome(shown, "launch_token")("Paper")
     shown.wait_for("21.5")
     (record,) = (each for each in _records(api, wallet) if each["type"] == "token_launch")
@@ -173,7 +173,7 @@ def test_any_skill_is_run_from_its_schema(shown: Browser, api: httpx.Client, wal
 def test_a_skill_that_only_reads_is_run_without_asking(shown: Browser) -> None:
     shown.click("Any skill")
     _skill(shown, "check_balance")
-    shown.marked("run-check_balance").click()
+    shown.press("run-check_balance")
     _outcome(shown, "check_balance")("4.0000")
 
 
@@ -182,15 +182,15 @@ def test_a_stake_is_made_listed_and_undone(shown: Browser, api: httpx.Client, wa
     shown.click("Any skill")
     _skill(shown, "stake_sol")
     shown.fill("Amount", "1.5", within='.q-tab-panel:has([data-testid="run-stake_sol"])')
-    shown.marked("run-stake_sol").click()
-    shown.marked("confirm").click()
+    shown.press("run-stake_sol")
+    shown.press("confirm")
     _outcome(shown, "stake_sol")("1.5")
     (stake,) = api.get(f"/wallets/{wallet}/stakes").json()["stakes"]
     short = f"{stake['address'][:4]}…{stake['address'][-4:]}"
     shown.wait_for("1.5000 SOL")
     shown.click(f"Unstake {short}")
     shown.wait_for(stake["address"])
-    shown.marked("confirm").click()
+    shown.press("confirm")
     shown.wait_for("Unstake: confirmed")
     assert "unstake" in [each["type"] for each in _records(api, wallet)]
 
@@ -201,21 +201,21 @@ def test_a_wallet_is_frozen_and_unfrozen_only_when_confirmed(
     def frozen() -> bool:
         return bool(api.get(f"/wallets/{wallet}/limits").json()["frozen"])
 
-    shown.marked("freeze").click()
+    shown.press("freeze")
     shown.wait_for("It makes no new transaction")
     shown.click("Cancel")
     shown.wait_gone("It makes no new transaction")
     assert not frozen()
-    shown.marked("freeze").click()
+    shown.press("freeze")
     shown.fill("Reason (optional)", "incident 7")
-    shown.marked("confirm").click()
+    shown.press("confirm")
     shown.wait_for("Unfreeze")
     assert frozen()
     shown.click("Airdrop")
-    shown.marked("run-airdrop").click()
+    shown.press("run-airdrop")
     _outcome(shown, "airdrop")("transactions are frozen: incident 7")
-    shown.marked("freeze").click()
-    shown.marked("confirm").click()
+    shown.press("freeze")
+    shown.press("confirm")
     shown.wait_gone("Unfreeze")
     assert not frozen()
 
@@ -226,12 +226,12 @@ def test_tags_are_changed_in_place(shown: Browser, api: httpx.Client, wallet: st
         shown.click("Add to tags")
         shown.until(lambda: shown.all("[aria-label=Tag]"), "a line for the tag")
         shown.all("input[aria-label=Tag]")[-1].send_keys(tag)
-        shown.marked("confirm").click()
+        shown.press("confirm")
         shown.wait_for(tag)
     assert api.get(f"/wallets/{wallet}").json()["tags"] == ["hot", "<b>bold</b>"]
     shown.click("Edit tags")
     shown.click("Remove tags 1")
-    shown.marked("confirm").click()
+    shown.press("confirm")
     shown.wait_gone("hot")
     assert api.get(f"/wallets/{wallet}").json()["tags"] == ["<b>bold</b>"]
 
@@ -327,13 +327,13 @@ def test_a_payment_whose_answer_was_lost_is_paid_once(
     shown.fill("Amount", "0.5")
     service.stop()
     service.start(armed="kill:sent:1")
-    shown.marked("run-transfer").click()
-    shown.marked("confirm").click()
+    shown.press("run-transfer")
+    shown.press("confirm")
     service.wait_killed()
     _outcome(shown, "transfer", 60)("pays at most once")
     service.start()
-    shown.marked("run-transfer").click()
-    shown.marked("confirm").click()
+    shown.press("run-transfer")
+    shown.press("confirm")
     _outcome(shown, "transfer")("Transfer confirmed")
     assert sol_of(api, other) == Decimal("0.5")
 
