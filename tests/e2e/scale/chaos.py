@@ -95,7 +95,7 @@ class Client:
             self.retries += asked > 1
             api = self.dice.choice(self.cluster.apis)
             try:
-                with api.client(timeout=60) as client:
+                with api.client() as client:
                     answer = client.post(
                         f"/wallets/{self.wallet}/transfer",
                         json={"to": self.to, "amount": 0.001},

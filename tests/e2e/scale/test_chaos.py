@@ -132,6 +132,7 @@ def test_nothing_is_paid_twice_or_lost_in_a_storm(tmp_path: Path, postgres_url: 
             p50, p99 = percentile(seconds, 0.5), percentile(seconds, 0.99)
             print(f"takeover of {len(seconds)} {what}: p50 {p50:.1f} s, p99 {p99:.1f} s")
         assert len(supervisor.killed) >= KILLS
+        assert all(len(client.answers) > SECONDS / 60 for client in clients)
         assert witness.cycles_s
         assert witness.payments_s
 
