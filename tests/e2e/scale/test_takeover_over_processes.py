@@ -30,7 +30,9 @@ def talkative(cluster: Cluster, node: Node, armed: str | None = None) -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("step", ["reserved", "written_ahead"])
+@pytest.mark.parametrize(
+    "step", [pytest.param("reserved", marks=pytest.mark.long), "written_ahead"]
+)
 def test_a_payment_is_ended_by_another_process_under_the_same_trace(
     tmp_path: Path, postgres_url: str, step: str
 ) -> None:

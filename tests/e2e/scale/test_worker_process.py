@@ -97,6 +97,7 @@ def test_the_cycles_of_a_killed_worker_are_taken_over_and_nothing_is_paid_twice(
     paid_once_a_cycle(cluster, payees)
 
 
+@pytest.mark.long
 def test_a_worker_told_to_stop_loses_nothing_and_ends_with_0(cluster: Cluster) -> None:
     payees = hire(cluster)
     go_on(cluster)
@@ -143,6 +144,7 @@ def test_start_stop_pause_and_chat_work_from_any_api(cluster: Cluster) -> None:
         assert cluster.rows(standing, agent) == [(decided, None)]
 
 
+@pytest.mark.long
 def test_a_worker_the_queue_gave_up_ends_with_1_for_a_supervisor(cluster: Cluster) -> None:
     payees = hire(cluster)
     go_on(cluster, 1)
