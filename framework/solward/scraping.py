@@ -9,25 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import func, select, text
-
 from solward import __version__, metrics
 from solward.agents.model import AgentStatus
 from solward.service import Solward
-from solward.store import agents, jobs
+from solward.store import agents, attempts, jobs, processes
 from solward.store.attempts import AttemptState
 from solward.store.database import Database
-from solward.store.processes import clock
-from solward.store.tables import attempts, processes
 
 _KINDS = ("api", "worker")
 _JOBS = ("todo", "doing", "stalled")
-# Worded as the partial index is, so that both databases see that it serves.
-_LIVE = (
-    select(attempts.c.state, func.count())
-    .where(text("attempts.state IN ('signed', 'sent', 'unknown')"))
-    .group_by(attempts.c.state)
-)
 
 
 @contextmanager
@@ -53,12 +43,9 @@ async def fill(database: Database) -> None:
     """Set the gauges of what the database holds."""
     async with database.read() as connection:
         counts = await agents.count_by_status(connection)
-        states = {state: int(count) for state, count in await connection.execute(_LIVE)}
-        alive = select(processes.c.kind, func.count()).group_by(processes.c.kind)
-        if database.shared:
-            alive = alive.where(processes.c.lease_until_ms > await clock(connection))
+        states = await attempts.live_states(connection)
         queued = await jobs.count(connection) if database.shared else {}
-        kinds = {kind: int(count) for kind, count in await connection.execute(alive)}
+        kinds = await processes.count_by_kind(connection)
     for status in AgentStatus:
         metrics.AGENTS.labels(status.value).set(counts.get(status.value, 0))
     for state in (AttemptState.SIGNED, AttemptState.SENT, AttemptState.UNKNOWN):

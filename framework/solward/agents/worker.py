@@ -19,7 +19,6 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.worker import Worker as QueueWorker
 from psycopg import AsyncConnection
 
-from solward import metrics
 from solward.agents.runner import RunCycle
 from solward.agents.taking import Jobs, Taker
 from solward.clock import now_ms
@@ -124,7 +123,6 @@ class Worker:
                 await stack.enter_async_context(self._app.open_async())
             except ConnectorException as error:
                 raise StoreError("The queue cannot be reached") from error
-            stack.enter_context(metrics.at_scrape(self._count_jobs))
             running = [asyncio.create_task(worker.run()) for worker in self._workers]
             stop = asyncio.create_task(self._stopping.wait())
             try:
@@ -245,9 +243,3 @@ class Worker:
             await self._retain()
         except StoreError as error:
             _log.warning("retention_failed", error=str(error))
-
-    async def _count_jobs(self) -> None:
-        async with self._database.read() as connection:
-            counted = await store.count(connection)
-        for status in ("todo", "doing", "stalled"):
-            metrics.JOBS.labels(status).set(counted.get(status, 0))

@@ -274,6 +274,12 @@ def _may_end(item: Settlement, stored: _Stored | None) -> bool:
     return item.attempt is not None or item.owner == stored.owner
 
 
+async def live_states(connection: AsyncConnection) -> dict[str, int]:
+    """How many signed transactions whose end is not known are in each state."""
+    statement = select(attempts.c.state, func.count()).where(_LIVE).group_by(attempts.c.state)
+    return {state: int(count) for state, count in await connection.execute(statement)}
+
+
 _ATTEMPT = (
     attempts.c.attempt_no,
     attempts.c.signature,

@@ -7,7 +7,16 @@ the fence: whoever was taken from finds another's, and may no longer sign, write
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, bindparam, delete, insert, literal_column, select, update
+from sqlalchemy import (
+    ColumnElement,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 from sqlalchemy import exists as sql_exists
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -98,6 +107,17 @@ async def living(connection: AsyncConnection) -> list[str]:
     )
     rows = await connection.execute(statement, {"now": now})
     return [f"{row.kind} on {row.host}" for row in rows]
+
+
+async def count_by_kind(connection: AsyncConnection) -> dict[str, int]:
+    """How many processes of each kind have a lease that has not run out.
+
+    On SQLite the one that runs has no need to renew its own.
+    """
+    statement = select(processes.c.kind, func.count()).group_by(processes.c.kind)
+    if connection.dialect.name != "sqlite":
+        statement = statement.where(processes.c.lease_until_ms > await clock(connection))
+    return {kind: int(count) for kind, count in await connection.execute(statement)}
 
 
 async def take_over(connection: AsyncConnection, me: str, most: int) -> list[int]:

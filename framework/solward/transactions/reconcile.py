@@ -59,7 +59,6 @@ async def reconcile(
     open_items = await _taken_over(database, me)
     if not open_items:
         return Reconciliation(0, 0)
-    never_signed = [record for record, _, attempt in open_items if _untouched(record, attempt)]
     resumed = []
     for record, held, attempt in open_items:
         if attempt is not None:
@@ -70,7 +69,7 @@ async def reconcile(
         sender.watch(item)
     if resumed:
         await asyncio.wait([item.done for item in resumed], timeout=wait_s)
-    found = Reconciliation(len(never_signed), len(resumed))
+    found = Reconciliation(len(open_items) - len(resumed), len(resumed))
     _log.info("reconciled", released=found.released, resumed=found.resumed)
     return found
 
