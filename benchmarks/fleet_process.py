@@ -25,7 +25,7 @@ from solward.agents.phases import Phase
 from solward.clock import now_ms
 from solward.service import Solward
 from solward.settings import Settings
-from solward_cli.running import spare_what_started
+from solward_cli.entrypoint import spare_what_started
 from solward_server.serve import listen, serve
 
 

@@ -11,8 +11,8 @@ from benchmarks.report import Ratio
 from sqlalchemy import insert, select
 
 from solward.clock import now_ms
-from solward.store.database import Database
-from solward.store.tables import transactions, wallets
+from solward.vault.store.database import Database
+from solward.vault.store.tables import transactions, wallets
 
 SHORT, LONG = 100, 10_000
 SLICE = 100

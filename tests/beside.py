@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 
-from solward.agents.jobs import Queued
+from solward.agents.job_queue import Queued
 from solward.agents.runner import RunCycle
 from solward.agents.worker import Worker
 from solward.store import agents as store
-from solward.store.database import Database
+from solward.vault.store.database import Database
 
 
 class Beside:

@@ -18,8 +18,9 @@ from tests.e2e.localnet_process import localnet_process
 from tests.postgres import Postgres
 
 from solward.agents import placement
-from solward.store import database, jobs
-from solward.store.database import Database
+from solward.store import jobs
+from solward.vault.store import database
+from solward.vault.store.database import Database
 
 ON_POSTGRES = os.environ.get("SOLWARD_TEST_DATABASE", "sqlite") == "postgresql"
 

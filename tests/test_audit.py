@@ -12,11 +12,12 @@ import pytest
 from sqlalchemy import text
 from tests.store.places import places
 
-from solward.audit import AuditLog
+from solward.audit import outbox
+from solward.audit.log import AuditLog
 from solward.errors import AuditBroken, StoreError
 from solward.events import EventBus
-from solward.store import outbox, sqlite
-from solward.store.database import Database
+from solward.vault.store import sqlite
+from solward.vault.store.database import Database
 
 
 @pytest.fixture

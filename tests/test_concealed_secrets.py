@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from solward.access import DEVELOPMENT_SECRET
 from solward.provider import ProviderSpec
-from solward.scrub import (
+from solward.settings import Settings
+from solward.settings.access import DEVELOPMENT_SECRET
+from solward.telemetry.scrub import (
     REDACTED,
     concealed,
     scrub,
@@ -16,7 +17,6 @@ from solward.scrub import (
     secrets_of_database_url,
     secrets_of_url,
 )
-from solward.settings import Settings
 
 
 def settings(home: Path, **given: str) -> Settings:

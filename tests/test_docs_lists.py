@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from solward.guardrails import RULES, Policy
-from solward.localnet.market import POOLS
-from solward.localnet.methods import METHODS
-from solward.localnet.subscribing import SUBSCRIBE
 from solward.money import format_sol
 from solward.record import TransactionStatus, TransactionType
+from solward.vault.guardrails import RULES, Policy
+from solward_localnet.market import POOLS
+from solward_localnet.methods import METHODS
+from solward_localnet.subscribing import SUBSCRIBE
 
 DOCS = Path(__file__).parents[1] / "docs"
 TRANSACTIONS = (DOCS / "transactions.md").read_text()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from solward import metrics
 from solward.clock import MINUTE_MS
-from solward.store.alerts import BLOCKS, BLOCKS_WITHIN_MS, Alert
+from solward.telemetry import metrics
+from solward.vault.store.alerts import BLOCKS, BLOCKS_WITHIN_MS, Alert
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from solward.agents import worker
-from solward.store import database, jobs
-from solward.transactions import process
-from solward.transactions.engine import CLOSE_WAIT_S, CONFIRM_WAIT_S
+from solward.store import jobs
+from solward.vault.store import database
+from solward.vault.transactions import process
+from solward.vault.transactions.engine import CLOSE_WAIT_S, CONFIRM_WAIT_S
 from solward_cli.worker import PORT
-from solward_server.body import MAX_BODY_BYTES
-from solward_server.routes.events import HEARTBEAT_S
+from solward_server.http.body import MAX_BODY_BYTES
+from solward_server.resources.events import HEARTBEAT_S
 from solward_server.serve import GRACEFUL_STOP_S
 
 ROOT = Path(__file__).parents[1]

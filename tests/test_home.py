@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from solward.errors import ConfigError, HomeLocked
-from solward.home import Home
+from solward.settings.home import Home
 
 HOLD = """
 import sys, time

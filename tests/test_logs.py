@@ -12,8 +12,8 @@ import pytest
 import structlog
 from solders.keypair import Keypair
 
-from solward.logs import configure
-from solward.scrub import REDACTED, scrub, scrub_text
+from solward.telemetry.logs import configure
+from solward.telemetry.scrub import REDACTED, scrub, scrub_text
 
 KEYPAIR = Keypair.from_seed(b"a key that no log may ever show.")
 PRIVATE = str(KEYPAIR)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from solward import metrics
+from solward.telemetry import metrics
 
 
 def value(name: str, **labels: str) -> float | None:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from solward.access import DEVELOPMENT_SECRET
 from solward.errors import ConfigError
-from solward.masking import forget_secrets
 from solward.provider import ProviderContext, ProviderSpec
-from solward.settings import Settings, default_home, lent_to_providers
-from solward.store.database import database_file
+from solward.settings import Settings, default_home
+from solward.settings.access import DEVELOPMENT_SECRET
+from solward.settings.masking import forget_secrets
+from solward.settings.settings import lent_to_providers
+from solward.vault.store.database import database_file
 
 CANARY = "canary-4f1d0c9e7b-do-not-show-me-anywhere"
 MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"

@@ -18,8 +18,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from structlog.testing import capture_logs
 from tests.server.api import SECRET, STRANGER, serving_api
 
-from solward import telemetry
-from solward.scrub import REDACTED, scrub_text
+from solward.telemetry import tracing
+from solward.telemetry.scrub import REDACTED, scrub_text
 
 TOKEN = "collector-token-of-a-test"
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -76,7 +76,7 @@ def exporting(monkeypatch: pytest.MonkeyPatch, collector: Collector) -> Iterator
     """Send spans to the collector; all of them are there when the block has ended."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"Authorization=Bearer%20{TOKEN}")
-    stop = telemetry.start("solward-api", "1.2.3")
+    stop = tracing.start("solward-api", "1.2.3")
     try:
         yield
     finally:
@@ -159,7 +159,7 @@ async def test_a_cycle_is_one_trace_with_its_phases_its_model_and_its_skill(
 
 def leak(secret: str) -> None:
     """Let a secret into every part of a span."""
-    with telemetry.span("t", api_key=secret, note=f"with {secret}", missing=None) as span:
+    with tracing.span("t", api_key=secret, note=f"with {secret}", missing=None) as span:
         span.set(more=f"Bearer {SECRET}")
         raise LookupError(f"refused {secret} at https://a:b@rpc.example/?key=canary")
 
@@ -205,7 +205,7 @@ def test_the_service_is_named_and_what_libraries_trace_is_not_sent(
     with exporting(monkeypatch, collector):
         with trace.get_tracer("vendor").start_as_current_span("prompt"):
             pass
-        with telemetry.span("ours"):
+        with tracing.span("ours"):
             pass
     [sent] = collector.sent()
     resource = {each.key: each.value.string_value for each in sent.resource.attributes}
@@ -218,7 +218,7 @@ def test_a_malformed_traceparent_begins_a_trace_of_its_own(
 ) -> None:
     with exporting(monkeypatch, collector):
         for given in ("", "00-zz-xx-01", "x" * 10_000):
-            with telemetry.request_span("GET /", given):
+            with tracing.request_span("GET /", given):
                 pass
     spans = collector.spans()
     assert len({span.trace_id for span in spans}) == 3
@@ -226,8 +226,8 @@ def test_a_malformed_traceparent_begins_a_trace_of_its_own(
 
 
 def test_without_an_endpoint_there_is_nothing_and_nothing_is_loaded() -> None:
-    stop = telemetry.start("solward-api", "1.2.3", {})
-    assert telemetry.span("a") is telemetry.child_span("b") is telemetry.request_span("c", PARENT)
+    stop = tracing.start("solward-api", "1.2.3", {})
+    assert tracing.span("a") is tracing.child_span("b") is tracing.request_span("c", PARENT)
     stop()
     program = (
         "import sys; from solward import telemetry; telemetry.start('a', '1', {});"
@@ -246,31 +246,31 @@ def test_without_an_endpoint_there_is_nothing_and_nothing_is_loaded() -> None:
 )
 def test_a_protocol_that_is_not_spoken_is_said(environ: dict[str, str], reason: str) -> None:
     with capture_logs() as logs:
-        telemetry.start("a", "1", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"} | environ)()
+        tracing.start("a", "1", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"} | environ)()
     assert [line["event"] for line in logs] == ["traces_off"]
     assert reason in logs[0]["reason"]
-    assert telemetry.span("a") is telemetry.span("b")
+    assert tracing.span("a") is tracing.span("b")
 
 
 def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(telemetry.importlib.util, "find_spec", gone)
+    monkeypatch.setattr(tracing.importlib.util, "find_spec", gone)
     with capture_logs() as logs:
-        telemetry.start("a", "1", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:1"})()
+        tracing.start("a", "1", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:1"})()
     assert "solward[otel]" in logs[0]["reason"]
 
 
 def test_a_collector_that_is_away_holds_up_no_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry, "STOP_WAIT_S", 0.05)
+    monkeypatch.setattr(tracing, "STOP_WAIT_S", 0.05)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    stop = telemetry.start("a", "1")
-    with telemetry.span("t"):
+    stop = tracing.start("a", "1")
+    with tracing.span("t"):
         pass
     with capture_logs() as logs:
         began = time.monotonic()
         stop()
         assert time.monotonic() - began < 1
     assert [line["event"] for line in logs] == ["traces_lost"]
-    assert telemetry.span("a") is telemetry.span("b")
+    assert tracing.span("a") is tracing.span("b")

@@ -15,10 +15,10 @@ import structlog
 from tests.server.api import STRANGER, Api, serving_api
 from tests.transactions.engine_bench import open_bench
 
-from solward.logs import configure
-from solward.transactions.process import Process
-from solward.transactions.reconcile import reconcile
-from solward.transactions.request import Actor
+from solward.telemetry.logs import configure
+from solward.vault.transactions.process import Process
+from solward.vault.transactions.reconcile import reconcile
+from solward.vault.transactions.request import Actor
 
 STEPS = ["transaction_reserved", "transaction_signed", "transaction_sent", "transaction_settled"]
 MADE = re.compile(r"[0-9a-f]{32}")

@@ -19,7 +19,7 @@ import httpx
 from tests.e2e.dashboard.browsing import Browser
 from tests.e2e.service_process import funded_wallet
 
-from solward.access import DEVELOPMENT_SECRET
+from solward.settings.access import DEVELOPMENT_SECRET
 
 HERE = Path(__file__).parent
 PAGES = ("", "agents", "wallets", "transactions", "api-keys", "plugins")

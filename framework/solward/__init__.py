@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from solward.dialects import json_safe, tool_definitions
 from solward.errors import (
     GuardrailBlocked,
     InvalidRequest,
@@ -44,16 +43,16 @@ from solward.provider import (
 )
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.skill import Effects, SkillSpec
+from solward.tools import json_safe, tool_definitions
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
-    from solward.guardrails.model import Effects as TransactionEffects
-    from solward.guardrails.model import Intent
-    from solward.ledger.mints import Mint, associated_account_size, read_mint
-    from solward.ledger.protocol import Account, ReadLedger, TokenHolding
-    from solward.ledger.stakes import Stake, StakeState
-    from solward.ledger.token_list import WRAPPED_SOL_MINT
-    from solward.operations.balances import Balances, TokenBalance
+    from solward.guardrail import Intent, TransactionEffects
+    from solward.solana.balances import Balances, TokenBalance
+    from solward.solana.ledger import Account, ReadLedger, TokenHolding
+    from solward.solana.mints import Mint, associated_account_size, read_mint
+    from solward.solana.stakes import Stake, StakeState
+    from solward.solana.token_list import WRAPPED_SOL_MINT
     from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
 
     __version__: str
@@ -115,19 +114,19 @@ __all__ = [
 
 _AT_FIRST_USE = {
     "SkillContext": "solward.context",
-    "Account": "solward.ledger.protocol",
-    "ReadLedger": "solward.ledger.protocol",
-    "TokenHolding": "solward.ledger.protocol",
-    "Intent": "solward.guardrails.model",
-    "TransactionEffects": "solward.guardrails.model:Effects",
-    "Mint": "solward.ledger.mints",
-    "associated_account_size": "solward.ledger.mints",
-    "read_mint": "solward.ledger.mints",
-    "Stake": "solward.ledger.stakes",
-    "StakeState": "solward.ledger.stakes",
-    "WRAPPED_SOL_MINT": "solward.ledger.token_list",
-    "Balances": "solward.operations.balances",
-    "TokenBalance": "solward.operations.balances",
+    "Account": "solward.solana.ledger",
+    "ReadLedger": "solward.solana.ledger",
+    "TokenHolding": "solward.solana.ledger",
+    "Intent": "solward.guardrail",
+    "TransactionEffects": "solward.guardrail",
+    "Mint": "solward.solana.mints",
+    "associated_account_size": "solward.solana.mints",
+    "read_mint": "solward.solana.mints",
+    "Stake": "solward.solana.stakes",
+    "StakeState": "solward.solana.stakes",
+    "WRAPPED_SOL_MINT": "solward.solana.token_list",
+    "Balances": "solward.solana.balances",
+    "TokenBalance": "solward.solana.balances",
     "Quote": "solward.venue",
     "QuoteRequest": "solward.venue",
     "SwapTransaction": "solward.venue",
@@ -142,8 +141,7 @@ def __getattr__(name: str) -> Any:
 
         value: Any = version("solward")
     elif name in _AT_FIRST_USE:
-        module, _, other = _AT_FIRST_USE[name].partition(":")
-        value = getattr(importlib.import_module(module), other or name)
+        value = getattr(importlib.import_module(_AT_FIRST_USE[name]), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

@@ -12,17 +12,17 @@ from urllib.parse import urlsplit
 import httpx
 
 from solward.errors import ConfigError, LedgerError, LedgerRejected, LedgerUnavailable
-from solward.ledger.client import RpcLedger
-from solward.ledger.failover import FailoverTransport, Node
-from solward.ledger.protocol import Ledger
-from solward.ledger.transport import HttpTransport, InProcessTransport
-from solward.localnet.errors import RpcError
-from solward.localnet.market import genesis_accounts
-from solward.localnet.node import Localnet
-from solward.localnet.options import LocalnetOptions
-from solward.localnet.venue import venue_app
 from solward.settings import Settings
-from solward.transactions.blockhashes import trusted
+from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.failover import FailoverTransport, Node
+from solward.vault.ledger.protocol import Ledger
+from solward.vault.ledger.transport import HttpTransport, InProcessTransport
+from solward.vault.transactions.blockhashes import trusted
+from solward_localnet.errors import RpcError
+from solward_localnet.market import genesis_accounts
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
+from solward_localnet.venue import venue_app
 
 # The public clusters' genesis hashes (docs.anza.xyz/clusters/available): an RPC that claims to be
 # one and is another would have amounts judged against the wrong money.

@@ -12,15 +12,14 @@ import httpx
 from solders.instruction import Instruction
 
 from solward.errors import InvalidRequest, SkillError
-from solward.guardrails import Intent
-from solward.ledger.protocol import ReadLedger
-from solward.ledger.readonly import ReadOnlyLedger
-from solward.ledger.stakes import Stake, read_stakes
-from solward.ledger.token_list import TokenList
-from solward.operations.balances import Balances, read_balances
+from solward.guardrail import Intent
 from solward.record import TransactionRecord, TransactionType
 from solward.skill import Effects
-from solward.transactions.request import Actor, Draft
+from solward.solana.balances import Balances, read_balances
+from solward.solana.ledger import ReadLedger, ReadOnlyLedger
+from solward.solana.stakes import Stake, read_stakes
+from solward.solana.token_list import TokenList
+from solward.vault.transactions.request import Actor, Draft
 
 if TYPE_CHECKING:
     from solward.operations import Operations

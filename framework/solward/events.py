@@ -52,7 +52,7 @@ class EventKind(StrEnum):
     SWITCH_THAWED = "switch:thawed"
     """They were allowed again."""
     ALERT_RAISED = "alert:raised"
-    """Somebody should look: `solward.store.alerts`."""
+    """Somebody should look: `solward.vault.store.alerts`."""
 
 
 @dataclass(frozen=True, slots=True)

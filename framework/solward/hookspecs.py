@@ -14,7 +14,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
-    from solward.guardrails import Effects, Intent
+    from solward.guardrail import Intent, TransactionEffects
     from solward.provider import (
         Completion,
         CompletionRequest,
@@ -120,7 +120,7 @@ async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTr
 
 
 @hookspec(firstresult=True)
-def guardrail_check(intent: Intent, effects: Effects) -> str | None:
+def guardrail_check(intent: Intent, effects: TransactionEffects) -> str | None:
     """Refuse a transaction by giving a reason; None leaves it to the other rules.
 
     Runs after every built-in rule, and can only refuse: raising refuses as well. Pure.

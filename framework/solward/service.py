@@ -18,37 +18,39 @@ import structlog
 from solward.agents.phases import PhaseHook
 from solward.agents.phases import no_hook as no_phase_hook
 from solward.agents.service import AgentService
-from solward.audit import AuditLog
+from solward.audit import outbox
+from solward.audit.log import AuditLog
 from solward.cluster import open_cluster
 from solward.context import AgentView, SkillContext, WalletView
 from solward.errors import InvalidRequest, LedgerError, NotFound, SkillNotFound
 from solward.events import EventBus, EventKind
-from solward.guardrails import DEFAULT_PROGRAMS, Policy, ScopeLimits
-from solward.home import Home
-from solward.ledger.protocol import Ledger
-from solward.ledger.stakes import Stake, read_stakes
-from solward.ledger.token_list import TokenList, token_list
-from solward.limits import limits_report
-from solward.localnet.node import Localnet
 from solward.operations import Operations
-from solward.operations.balances import Balances, read_balances
 from solward.operations.swap import Venue
 from solward.record import TransactionRecord
 from solward.registry import Registry, load_registry, run_skill
 from solward.registry.discovery import BUILT_IN
-from solward.retention import retaining
 from solward.settings import Settings
+from solward.settings.home import Home
 from solward.skill import SkillSpec
-from solward.store import outbox, switches
-from solward.store import transactions as transaction_store
-from solward.store.database import Database
+from solward.solana.balances import Balances, read_balances
+from solward.solana.programs import DEFAULT_PROGRAMS
+from solward.solana.stakes import Stake, read_stakes
+from solward.solana.token_list import TokenList, token_list
 from solward.store.feed import feeding
-from solward.transactions.engine import Engine, EngineOptions
-from solward.transactions.process import Process, registered
-from solward.transactions.request import Actor
-from solward.transactions.steps import StepHook, no_hook
+from solward.store.retention_loop import retaining
+from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.ledger.protocol import Ledger
+from solward.vault.store import switches
+from solward.vault.store import transactions as transaction_store
+from solward.vault.store.database import Database
+from solward.vault.transactions.engine import Engine, EngineOptions
+from solward.vault.transactions.limits_report import limits_report
+from solward.vault.transactions.process import Process, registered
+from solward.vault.transactions.request import Actor
+from solward.vault.transactions.steps import StepHook, no_hook
+from solward.vault.wallets import Wallet, Wallets
 from solward.venue import VenueContext
-from solward.wallets import Wallet, Wallets
+from solward_localnet.node import Localnet
 
 # Long enough for an answering ledger to settle everything, short enough to start without one.
 RECONCILE_WAIT_S = 5.0

@@ -12,15 +12,18 @@ if TYPE_CHECKING:
 
 # Name -> where it is, and its line in `solward --help`, which must not import any of them.
 _COMMANDS = {
-    "up": ("solward_cli.up:up", "Start everything: ledger, API, and with --demo an agent."),
+    "up": ("solward_cli.up.command:up", "Start everything: ledger, API, and with --demo an agent."),
     "server": ("solward_cli.server:server", "The REST server alone."),
     "worker": ("solward_cli.worker:worker", "Runs agents, where PostgreSQL joins machines."),
     "dashboard": ("solward_cli.dashboard:dashboard", "The pages, as a client of the service."),
     "localnet": ("solward_cli.localnet:localnet", "A local Solana ledger for any client."),
     "mcp": ("solward_cli.mcp:mcp", "The skills as tools for MCP hosts, on stdio."),
-    "wallet": ("solward_cli.wallet:wallet", "Wallets: made, funded, paid from, brought, taken."),
-    "tx": ("solward_cli.tx:tx", "Transactions, and what became of them."),
-    "agent": ("solward_cli.agent:agent", "Agents: made, started, asked, watched."),
+    "wallet": (
+        "solward_cli.wallet.command:wallet",
+        "Wallets: made, funded, paid from, brought, taken.",
+    ),
+    "tx": ("solward_cli.tx.command:tx", "Transactions, and what became of them."),
+    "agent": ("solward_cli.agent.command:agent", "Agents: made, started, asked, watched."),
     "key": ("solward_cli.key:key", "API keys: made, listed, revoked."),
     "events": ("solward_cli.events:events", "What happens, as it happens."),
     "freeze": ("solward_cli.freeze:freeze", "Stop every new transaction at once."),
@@ -30,8 +33,11 @@ _COMMANDS = {
     "restore": ("solward_cli.backup:restore", "Bring a backup into an empty home."),
     "audit": ("solward_cli.audit:audit", "The log of what was done: listed, checked."),
     "config": ("solward_cli.config:config", "What the environment configures."),
-    "plugins": ("solward_cli.plugins:plugins", "Skills, providers and venues that are installed."),
-    "skills": ("solward_cli.plugins:skills", "What an agent can do: listed, run."),
+    "plugins": (
+        "solward_cli.plugins.command:plugins",
+        "Skills, providers and venues that are installed.",
+    ),
+    "skills": ("solward_cli.plugins.command:skills", "What an agent can do: listed, run."),
     "completion": ("solward_cli.completion:completion", "Completion for your shell."),
     "version": ("solward_cli.config:version", "The version of Solward."),
 }

@@ -11,8 +11,8 @@ import click
 from solward_cli.events import audit_list
 
 if TYPE_CHECKING:
+    from solward.audit.verification import Log
     from solward.settings import Settings
-    from solward.store.audit_check import Log
 
 _EXIT_BROKEN = 1
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -40,9 +40,9 @@ def verify(head: str | None, against: Path | None, save: Path | None) -> None:
     import asyncio
 
     from solward.errors import AuditBroken
-    from solward.masking import forget_secrets
     from solward.settings import Settings
-    from solward_cli.running import refusals
+    from solward.settings.masking import forget_secrets
+    from solward_cli.entrypoint import refusals
 
     with refusals():
         settings = Settings()
@@ -71,16 +71,16 @@ def _tell(log: Log) -> None:
 async def _verify(
     settings: Settings, head: str | None, against: Path | None, save: Path | None
 ) -> Log:
-    from solward import audit_ends
-    from solward.audit import AuditLog
-    from solward.store.database import Database
+    from solward.audit import heads_file
+    from solward.audit.log import AuditLog
+    from solward.vault.store.database import Database
 
-    earlier = None if against is None else audit_ends.read(against)
+    earlier = None if against is None else heads_file.read(against)
     database = Database.inspect(settings.database_url, settings.solward_home)
     try:
         log = await AuditLog(database).verify(head, earlier)
     finally:
         await database.close()
     if save is not None:
-        audit_ends.write(save, log.heads)
+        heads_file.write(save, log.heads)
     return log

@@ -51,7 +51,7 @@ def create(file: Path, passphrase_file: Path | None) -> None:
     import asyncio
 
     from solward.backup import create_backup
-    from solward_cli.running import refusals
+    from solward_cli.entrypoint import refusals
 
     settings = _settings()
     with refusals():
@@ -76,7 +76,7 @@ def verify(file: Path, passphrase_file: Path | None) -> None:
     import asyncio
 
     from solward.backup import verify_backup
-    from solward_cli.running import refusals
+    from solward_cli.entrypoint import refusals
 
     settings = _settings()
     with refusals():
@@ -95,7 +95,7 @@ def restore(file: Path, passphrase_file: Path | None) -> None:
     import asyncio
 
     from solward.backup import restore_backup
-    from solward_cli.running import refusals
+    from solward_cli.entrypoint import refusals
 
     settings = _settings()
     with refusals():
@@ -116,10 +116,10 @@ def _settings() -> Settings:
     import signal
     import sys
 
-    from solward.masking import forget_secrets
     from solward.settings import Settings
-    from solward.wallets.hardening import forbid_core_dumps
-    from solward_cli.running import refusals
+    from solward.settings.masking import forget_secrets
+    from solward.vault.wallets.hardening import forbid_core_dumps
+    from solward_cli.entrypoint import refusals
 
     forbid_core_dumps()
     # Stopped by a service manager, the copies it made go as they would at Ctrl-C.

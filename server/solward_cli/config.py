@@ -19,7 +19,7 @@ def show() -> None:
     from rich.table import Table
 
     from solward.settings import Settings
-    from solward_cli.running import refusals
+    from solward_cli.entrypoint import refusals
 
     with refusals():
         settings = Settings()

@@ -28,10 +28,10 @@ def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
 
     Without DASHBOARD_PASSWORD it is for this machine only.
     """
-    from solward import logs
-    from solward.masking import forget_secrets
     from solward.settings import Settings
-    from solward_cli.running import refusals
+    from solward.settings.masking import forget_secrets
+    from solward.telemetry import logs
+    from solward_cli.entrypoint import refusals
     from solward_server.serve import listen
 
     # What its libraries tell below that is of sockets that came and went.
@@ -57,7 +57,7 @@ def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
 
 
 def _serve(options: Options, listening: socket.socket, *, attached: bool) -> None:
-    from solward_dashboard.serving import serve
+    from solward_dashboard.serve import serve
 
     def ready(url: str) -> None:
         if not attached:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from solward_cli.client import Call, count_option, limit_option, service_call
+from solward_cli.service_call import ServiceCall, count_option, limit_option, service_call
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,7 +25,7 @@ def events() -> None:
 @count_option
 @service_call
 async def tail(
-    call: Call, types: tuple[str, ...], after: int | None, count: int | None
+    call: ServiceCall, types: tuple[str, ...], after: int | None, count: int | None
 ) -> RenderableType | None:
     """Print events as they happen. JSON: one a line."""
     await call.tell(call.client.events(types=types, after=after), _line, count)
@@ -36,9 +36,9 @@ async def tail(
 @limit_option
 @click.option("--before", type=click.IntRange(1), help="Only those below this number.")
 @service_call
-async def audit_list(call: Call, limit: int, before: int | None) -> RenderableType:
+async def audit_list(call: ServiceCall, limit: int, before: int | None) -> RenderableType:
     """List the running service's audit log, newest first. Needs the admin secret."""
-    from solward_cli.shown import moment, table
+    from solward_cli.render import moment, table
 
     rows = [
         (str(each.seq), moment(each.timestamp), each.kind, _about(each))
@@ -48,14 +48,14 @@ async def audit_list(call: Call, limit: int, before: int | None) -> RenderableTy
 
 
 def _line(event: Event) -> RenderableType:
-    from solward_cli.shown import plain
+    from solward_cli.render import plain
 
     return plain(f"{event.seq}  {event.kind}  {_about(event)}")
 
 
 def _about(event: Event) -> str:
     from solward.client import Transaction
-    from solward_cli.shown import short, summary, visible
+    from solward_cli.render import short, summary, visible
 
     data = event.data
     if event.kind.startswith("transaction:"):

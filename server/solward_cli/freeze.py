@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from solward_cli.client import Call, service_call
+from solward_cli.service_call import ServiceCall, service_call
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,7 +20,7 @@ _wallet_option = click.option("--wallet", help="This wallet only.  [default: the
 @_wallet_option
 @click.option("--reason", help="Shown to whoever is refused.")
 @service_call
-async def freeze(call: Call, wallet: str | None, reason: str | None) -> RenderableType:
+async def freeze(call: ServiceCall, wallet: str | None, reason: str | None) -> RenderableType:
     """Stop every new transaction at once, until `unfreeze`; it needs the admin secret."""
     wallet_id = None if wallet is None else (await call.wallet(wallet)).id
     return _shown(await call.client.freeze(wallet_id, reason))
@@ -29,14 +29,14 @@ async def freeze(call: Call, wallet: str | None, reason: str | None) -> Renderab
 @click.command()
 @_wallet_option
 @service_call
-async def unfreeze(call: Call, wallet: str | None) -> RenderableType:
+async def unfreeze(call: ServiceCall, wallet: str | None) -> RenderableType:
     """Allow transactions again; the service's switch and a wallet's are two."""
     wallet_id = None if wallet is None else (await call.wallet(wallet)).id
     return _shown(await call.client.unfreeze(wallet_id))
 
 
 def _shown(switch: Switch) -> RenderableType:
-    from solward_cli.shown import plain
+    from solward_cli.render import plain
 
     what = "The service" if switch.wallet_id is None else f"The wallet {switch.wallet_id}"
     return plain(f"{what} is {'frozen' if switch.frozen else 'not frozen'}.")

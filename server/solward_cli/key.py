@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from solward_cli.client import Call, confirmed, exact, service_call, yes_option
+from solward_cli.service_call import ServiceCall, confirmed, exact, service_call, yes_option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,14 +25,14 @@ def key() -> None:
 @click.option("--wallet", help="The only wallet it may use.  [default: all]")
 @service_call
 async def create(
-    call: Call,
+    call: ServiceCall,
     name: str,
     rate_limit: int | None,
     daily_sol: Decimal | None,
     wallet: str | None,
 ) -> RenderableType:
     """Create an API key and print it, this once."""
-    from solward_cli.shown import plain, visible
+    from solward_cli.render import plain, visible
 
     wallet_id = None if wallet is None else (await call.wallet(wallet)).id
     made = await call.client.keys.create(
@@ -46,9 +46,9 @@ async def create(
 
 @key.command("list")
 @service_call
-async def listing(call: Call) -> RenderableType:
+async def listing(call: ServiceCall) -> RenderableType:
     """List the API keys, without the keys themselves."""
-    from solward_cli.shown import moment, short, table
+    from solward_cli.render import moment, short, table
 
     rows = [
         (
@@ -68,10 +68,10 @@ async def listing(call: Call) -> RenderableType:
 @click.argument("key")
 @yes_option
 @service_call
-async def revoke(call: Call, key: str, yes: bool) -> RenderableType:
+async def revoke(call: ServiceCall, key: str, yes: bool) -> RenderableType:
     """End an API key at once: by its name, its id, or the beginning of its id."""
     from solward.client.wallets import found
-    from solward_cli.shown import plain, visible
+    from solward_cli.render import plain, visible
 
     ended = found("key", key, await call.client.keys.list())
     confirmed(f"Revoke the API key {visible(ended.name)} ({ended.id})?", yes)

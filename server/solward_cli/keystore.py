@@ -31,10 +31,10 @@ def rotate(kind: str | None) -> None:
     """
     import asyncio
 
-    from solward.masking import forget_secrets
     from solward.settings import Settings
-    from solward.wallets.hardening import forbid_core_dumps
-    from solward_cli.running import refusals
+    from solward.settings.masking import forget_secrets
+    from solward.vault.wallets.hardening import forbid_core_dumps
+    from solward_cli.entrypoint import refusals
 
     forbid_core_dumps()
     with refusals():
@@ -56,8 +56,8 @@ def rotate(kind: str | None) -> None:
 
 
 async def _rotate(settings: Settings, passphrase: str | None) -> int:
-    from solward.wallets import KeySource, Wallets
-    from solward.wallets.service import KEY_FILE
+    from solward.vault.wallets import KeySource, Wallets
+    from solward.vault.wallets.service import KEY_FILE
     from solward_cli.offline import stopped
 
     home = settings.solward_home

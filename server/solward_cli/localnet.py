@@ -8,15 +8,15 @@ from pathlib import Path
 import click
 
 from solward.errors import ConfigError
-from solward.localnet.errors import LedgerLocked, LedgerMismatch
-from solward.localnet.market import genesis_accounts
-from solward.localnet.node import Localnet
-from solward.localnet.options import MIN_SLOTS_PER_EPOCH, LocalnetOptions
-from solward.localnet.server import Addresses, serving
-from solward.localnet.storage import reset
-from solward.localnet.venue import PREFIX, venue_app
 from solward.settings import Settings
-from solward_cli.running import loop_factory, refuse
+from solward_cli.entrypoint import loop_factory, refuse
+from solward_localnet.errors import LedgerLocked, LedgerMismatch
+from solward_localnet.market import genesis_accounts
+from solward_localnet.node import Localnet
+from solward_localnet.options import MIN_SLOTS_PER_EPOCH, LocalnetOptions
+from solward_localnet.server import Addresses, serving
+from solward_localnet.storage import reset
+from solward_localnet.venue import PREFIX, venue_app
 
 _PORT = click.IntRange(0, 65535)
 

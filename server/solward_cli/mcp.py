@@ -28,11 +28,11 @@ def mcp(wallet: str | None, url: str | None, log_level: str) -> None:
     import asyncio
     import signal
 
-    from solward import logs
     from solward.errors import InvalidRequest
-    from solward.masking import forget_secrets
     from solward.settings import Settings
-    from solward_cli.running import refusals, refuse
+    from solward.settings.masking import forget_secrets
+    from solward.telemetry import logs
+    from solward_cli.entrypoint import refusals, refuse
     from solward_mcp.stdio import serve
 
     logs.configure(log_level)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from solward.settings import Settings
-    from solward.store.database import Database
+    from solward.vault.store.database import Database
 
 
 @asynccontextmanager
@@ -23,9 +23,9 @@ async def stopped(settings: Settings) -> AsyncIterator[Database]:
         ConfigError, StoreError: home or database cannot be used.
     """
     from solward.errors import HomeLocked
-    from solward.home import Home
-    from solward.store import processes
-    from solward.store.database import Database
+    from solward.settings.home import Home
+    from solward.vault.store import processes
+    from solward.vault.store.database import Database
 
     with Home.locked(settings.solward_home) as home:
         database = await Database.open(settings.database_url, home.path)

@@ -19,7 +19,7 @@ def server() -> None:
 def start(host: str | None, port: int | None, log_level: str) -> None:
     """Serve the API until interrupted; prints the server's and the health address."""
     from solward.service import Solward
-    from solward_cli.running import overridden, refusals, run, spare_what_started
+    from solward_cli.entrypoint import overridden, refusals, run, spare_what_started
     from solward_server.serve import Address, listen, serve, stop_on_signals
 
     def announce(address: Address) -> None:

@@ -45,7 +45,7 @@ def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
     gave up on it or went away, for a supervisor to start another; with 2 when it cannot start.
     """
     from solward.service import Solward
-    from solward_cli.running import overridden, refusals, run, spare_what_started
+    from solward_cli.entrypoint import overridden, refusals, run, spare_what_started
     from solward_server.serve import Address, listen, stop_on_signals
 
     with refusals():
@@ -55,7 +55,7 @@ def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
 
     async def work() -> None:
         from solward.agents.worker import WorkerLost
-        from solward_cli.working import agents_worker, working
+        from solward_cli.worker_loop import agents_worker, working
         from solward_server.worker_endpoint import serve_worker
 
         async with stop_on_signals() as stop, Solward.open(settings, kind="worker") as service:

@@ -9,7 +9,7 @@ from pathlib import Path
 from nicegui import ui
 
 from solward_dashboard.api import behind_login
-from solward_dashboard.feed import Freshness
+from solward_dashboard.polling import Freshness
 
 PAGES = (
     ("/", "Overview", "space_dashboard"),

@@ -10,19 +10,19 @@ import structlog
 from quart import Quart, Response, request
 
 from solward.errors import StoreError
-from solward.scraping import filling_gauges
 from solward.service import Solward
-from solward_server.auth import authenticate
-from solward_server.body import MAX_BODY_BYTES
-from solward_server.cors import allow_origins
-from solward_server.edge import edge_of
-from solward_server.errors import handle_errors
-from solward_server.json_provider import ExactJSON
-from solward_server.keys import KeyStore
-from solward_server.mcp import mount_mcp
-from solward_server.observing import ObservedQuart
-from solward_server.rebinding import host_guard
-from solward_server.routes import BLUEPRINTS, PREFIX, docs, metrics
+from solward_server.gauges import filling_gauges
+from solward_server.http.api_keys import KeyStore
+from solward_server.http.auth import authenticate
+from solward_server.http.body import MAX_BODY_BYTES
+from solward_server.http.cors import allow_origins
+from solward_server.http.edge import edge_of
+from solward_server.http.errors import handle_errors
+from solward_server.http.host_check import host_guard
+from solward_server.http.json_provider import ExactJSON
+from solward_server.http.request_log import ObservedQuart
+from solward_server.resources import BLUEPRINTS, PREFIX, docs, metrics
+from solward_server.resources.mcp import mount_mcp
 
 # The longest a key's last use may be lost when the process is killed.
 KEY_USES_FLUSH_S = 5.0

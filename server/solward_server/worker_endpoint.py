@@ -12,13 +12,13 @@ from quart import Quart
 
 from solward.agents.worker import Worker
 from solward.errors import StoreError
-from solward.scraping import filling_gauges
 from solward.service import Solward
-from solward_server.auth import authenticate, public
-from solward_server.errors import handle_errors
-from solward_server.keys import MemoryKeys
-from solward_server.observing import ObservedQuart
-from solward_server.routes import metrics
+from solward_server.gauges import filling_gauges
+from solward_server.http.api_keys import MemoryKeys
+from solward_server.http.auth import authenticate, public
+from solward_server.http.errors import handle_errors
+from solward_server.http.request_log import ObservedQuart
+from solward_server.resources import metrics
 from solward_server.serve import hypercorn_config
 
 READY_WAIT_S = 1.0

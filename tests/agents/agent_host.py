@@ -14,13 +14,13 @@ from solward.agents.phases import no_hook
 from solward.context import AgentView
 from solward.errors import WalletNotFound
 from solward.events import Event
-from solward.operations.balances import Balances
 from solward.provider import Completion, CompletionRequest, ProviderContext, ProviderSpec, Usage
 from solward.registry.params import Parameters
 from solward.skill import Effects
-from solward.store.database import Database
-from solward.store.tables import wallets
-from solward.transactions.request import Actor
+from solward.solana.balances import Balances
+from solward.vault.store.database import Database
+from solward.vault.store.tables import wallets
+from solward.vault.transactions.request import Actor
 
 OPTIONS = {
     "type": "object",

@@ -11,10 +11,10 @@ from solward.agents.cycle import CycleParts, Entered, Standing
 from solward.agents.decisions import Decision
 from solward.agents.model import Agent, AgentGuardrails, AgentStatus, DesiredState
 from solward.context import AgentView
-from solward.operations.balances import Balances, TokenBalance
 from solward.provider import Completion, CompletionRequest, ToolCall, ToolDefinition
 from solward.record import TransactionRecord, TransactionStatus
-from solward.transactions.request import Actor
+from solward.solana.balances import Balances, TokenBalance
+from solward.vault.transactions.request import Actor
 
 SOL = 10**9
 USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"

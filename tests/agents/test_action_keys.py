@@ -14,7 +14,7 @@ from tests.registry.plugin_dists import skill_source
 
 from solward.agents.act import actor_of
 from solward.agents.cycle import run_cycle
-from solward.agents.host import parts_of
+from solward.agents.cycle_parts import parts_of
 from solward.agents.model import Agent
 from solward.context import AgentView
 from solward.errors import GuardrailBlocked, SkillError
@@ -23,8 +23,8 @@ from solward.record import TransactionStatus
 from solward.service import Solward
 from solward.settings import Settings
 from solward.store import agents as agent_store
-from solward.store.tables import transactions
-from solward.transactions.request import ADMIN
+from solward.vault.store.tables import transactions
+from solward.vault.transactions.request import ADMIN
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 SOL = 10**9

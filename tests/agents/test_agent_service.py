@@ -15,6 +15,7 @@ from tests.agents.agent_host import BODY, Host, agents_wallet
 from solward import jsontext
 from solward.agents.model import Agent
 from solward.agents.service import AgentService
+from solward.audit.tables import audit
 from solward.errors import (
     AgentNotFound,
     InvalidRequest,
@@ -30,9 +31,8 @@ from solward.provider import (
 )
 from solward.record import TransactionRecord, TransactionStatus
 from solward.store import agents as store
-from solward.store.database import Database
-from solward.store.tables import audit
-from solward.store.transactions import insert_record
+from solward.vault.store.database import Database
+from solward.vault.store.transactions import insert_record
 
 REMOVED = (
     "The provider 'scripted' is not loaded: install its plugin (`solward plugins list` says what is"

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from solward.agents.cycle import CycleJournal, Entered, Standing, run_cycle
+from solward.agents.cycle_parts import parts_of
 from solward.agents.decisions import Decision
-from solward.agents.host import parts_of
 from solward.agents.model import Agent
-from solward.demo import DemoSeed, seed_demo
 from solward.errors import StoreError
 from solward.record import TransactionStatus
 from solward.service import Solward
 from solward.settings import Settings
 from solward.store import agents as store
-from solward.transactions.request import ADMIN
+from solward.vault.transactions.request import ADMIN
+from solward_cli.up.demo import DemoSeed, seed_demo
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 SOL = 10**9

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from solward import demo
 from solward.record import TransactionRecord, TransactionStatus
 from solward.service import Solward
 from solward.settings import Settings
+from solward_cli.up import demo
 from solward_plugins.providers import rules
 
 STORY = ["airdrop", "token_launch", "swap", "stake", "wrap_sol"]

@@ -11,13 +11,13 @@ import pytest
 from sqlalchemy import insert, text
 from tests.store.agent_rows import WALLET, decision, fields
 
-from solward.agents import jobs as jobs_module
-from solward.agents.jobs import Queued
+from solward.agents import job_queue as jobs_module
+from solward.agents.job_queue import Queued
 from solward.store import agents as agent_store
 from solward.store import cycles
 from solward.store import jobs as store
-from solward.store.database import Database
-from solward.store.tables import wallets
+from solward.vault.store.database import Database
+from solward.vault.store.tables import wallets
 
 NOW = 1_000_000
 

@@ -24,8 +24,8 @@ from solward.service import Solward
 from solward.settings import Settings
 from solward.store.tables import agent_usage, agents, decisions, memory
 from solward.testing import ScriptedProvider
-from solward.transactions.request import ADMIN
-from solward.transactions.steps import Step
+from solward.vault.transactions.request import ADMIN
+from solward.vault.transactions.steps import Step
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 AMOUNT = Decimal("0.25")

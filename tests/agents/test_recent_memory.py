@@ -14,13 +14,13 @@ from tests.store.agent_rows import WALLET, fields
 
 from solward.agents.cycle import Entered, Standing
 from solward.agents.decisions import Decision
-from solward.agents.recent import RecentMemory
+from solward.agents.memory_cache import RecentMemory
 from solward.agents.remember import Journal
 from solward.record import TransactionRecord, TransactionStatus
 from solward.store import agents as store
-from solward.store.database import Database
-from solward.store.tables import wallets
-from solward.store.transactions import insert_record
+from solward.vault.store.database import Database
+from solward.vault.store.tables import wallets
+from solward.vault.store.transactions import insert_record
 
 GUARDRAILS = (
     '{"maxSolPerTransaction": 2, "maxTransactionsPerMinute": 5, "dailySpendingLimitSol": 10}'

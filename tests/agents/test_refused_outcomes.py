@@ -14,7 +14,7 @@ from solward.errors import GuardrailBlocked
 from solward.record import TransactionRecord, TransactionStatus
 from solward.service import Solward
 from solward.settings import Settings
-from solward.transactions.request import ADMIN
+from solward.vault.transactions.request import ADMIN
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 SPENT = (

@@ -12,11 +12,11 @@ from procrastinate.jobs import Job, Status
 from sqlalchemy import insert, text
 from tests.store.agent_rows import WALLET, fields
 
-from solward.agents.taking import Jobs
+from solward.agents.queue_worker import Jobs
 from solward.store import agents as agent_store
 from solward.store import jobs as store
-from solward.store.database import Database
-from solward.store.tables import wallets
+from solward.vault.store.database import Database
+from solward.vault.store.tables import wallets
 
 NOW = 1_000_000
 

@@ -18,8 +18,8 @@ from tests.agents.agents_support import record
 
 from solward.agents.act import RESUMED_REASONING
 from solward.agents.cycle import run_cycle
-from solward.agents.host import parts_of
-from solward.agents.jobs import Queued
+from solward.agents.cycle_parts import parts_of
+from solward.agents.job_queue import Queued
 from solward.agents.model import Agent, AgentStatus
 from solward.agents.service import AgentService
 from solward.agents.worker import SWEEPS, Worker, WorkerLost
@@ -27,8 +27,8 @@ from solward.errors import AgentNotFound, StoreError
 from solward.provider import Completion, ToolCall
 from solward.store import jobs as store
 from solward.store.agents import entered
-from solward.store.database import Database
-from solward.store.transactions import insert_record
+from solward.vault.store.database import Database
+from solward.vault.store.transactions import insert_record
 
 PAYING = Completion("Paying.", (ToolCall("pay", {}),))
 

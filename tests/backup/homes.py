@@ -8,8 +8,8 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from solward.settings import Settings
-from solward.store.database import Database
-from solward.wallets import Wallet, Wallets
+from solward.vault.store.database import Database
+from solward.vault.wallets import Wallet, Wallets
 from solward_cli import main
 
 PASSPHRASE = "correct horse battery"

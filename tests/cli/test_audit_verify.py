@@ -17,12 +17,12 @@ from click.testing import CliRunner, Result
 from sqlalchemy import text as sql
 
 from solward import jsontext
-from solward.audit import AuditLog
+from solward.audit.log import AuditLog
 from solward.clock import DAY_MS, now_ms
-from solward.home import Home
-from solward.retention import retain
 from solward.settings import Settings
-from solward.store.database import Database
+from solward.settings.home import Home
+from solward.store.retention_loop import retain
+from solward.vault.store.database import Database
 from solward_cli import main
 
 ENTRIES = 5

@@ -25,8 +25,8 @@ from tests.backup.homes import (
 
 from solward.backup.archive import write_archive
 from solward.backup.manifest import Manifest
-from solward.home import Home
-from solward.store.schema import HEAD
+from solward.settings.home import Home
+from solward.vault.store.schema import HEAD
 
 ONCE = f"{PASSPHRASE}\n"
 ROTATING = Path(__file__).parents[1] / "wallets" / "rotating.py"

@@ -18,7 +18,7 @@ from tests.cli.live import STRANGER, Live
 from tests.e2e.service_process import SECRET, free_port
 
 from solward import jsontext
-from solward_cli.skill_run import parameters
+from solward_cli.plugins.skill_run import parameters
 
 
 def sol_of(live: Live, wallet: str) -> Decimal:

@@ -8,10 +8,10 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from solward.errors import KeystoreError
-from solward.home import Home
 from solward.settings import Settings
-from solward.store.database import Database
-from solward.wallets import Wallets
+from solward.settings.home import Home
+from solward.vault.store.database import Database
+from solward.vault.wallets import Wallets
 from solward_cli import main
 
 OLD, NEW = "correct horse battery staple", "another horse, another battery"

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from tests.registry.plugin_dists import Shelf, shelf, skill_source
 
 from solward_cli import main
-from solward_cli.plugins import LEFT_OUT, LOADED, Row, _table
+from solward_cli.plugins.command import LEFT_OUT, LOADED, Row, _table
 
 __all__ = ["shelf"]
 

@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from solward.registry import load_registry
-from solward_cli import main, plugin_new
-from solward_cli.plugin_new import KINDS, TEMPLATE, contents, create, template_root
+from solward_cli import main
+from solward_cli.plugins import new as plugin_new
+from solward_cli.plugins.new import KINDS, TEMPLATE, contents, create, template_root
 
 MODULES = {
     "skill": {"tip", "total"},

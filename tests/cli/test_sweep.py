@@ -21,15 +21,15 @@ from tests.server.api import SECRET, Api, serving_api
 
 from solward.client import SolwardClient
 from solward.errors import InvalidRequest
-from solward.localnet.market import POOLS
 from solward.money import LAMPORTS_PER_SOL
 from solward.settings import Settings
-from solward.store.tables import reservations
-from solward_cli.answers import Answers
-from solward_cli.client import Call
-from solward_cli.sweep import refuse_others_at_work
-from solward_cli.sweep_room import FEE, LEAST_PART, RENT_EXEMPT, Room, next_part
-from solward_cli.sweeping import Sweep
+from solward.vault.store.tables import reservations
+from solward_cli.recording_transport import Answers
+from solward_cli.service_call import ServiceCall
+from solward_cli.wallet.sweep import Sweep
+from solward_cli.wallet.sweep_command import refuse_others_at_work
+from solward_cli.wallet.sweep_limits import FEE, LEAST_PART, RENT_EXEMPT, Room, next_part
+from solward_localnet.market import POOLS
 
 USDC = str(POOLS[0].mint)
 SOL = LAMPORTS_PER_SOL
@@ -313,7 +313,7 @@ async def test_what_cannot_pay_a_fee_is_told_and_not_tried(
 async def test_while_an_agent_runs_on_the_wallet_nothing_is_swept(tmp_path: Path) -> None:
     async with standing(tmp_path, sol=0) as stand:
         found = await stand.client.wallets.get(stand.wallet)
-        call = Call(stand.client, Settings(_env_file=None), False, Answers())
+        call = ServiceCall(stand.client, Settings(_env_file=None), False, Answers())
         agent = await stand.client.agents.create(
             name="Ada", wallet_id=stand.wallet, llm_provider="rules", llm_model="rules",
             strategy="always do wait",

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from tests.cli.up_process import client, command, ended, running
 
-from solward.access import DEVELOPMENT_SECRET
+from solward.settings.access import DEVELOPMENT_SECRET
 
 
 def confirmed(api: httpx.Client) -> list[Any]:

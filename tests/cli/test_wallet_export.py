@@ -18,7 +18,7 @@ from solders.keypair import Keypair
 from tests.backup.homes import KEYSTORE, furnish, refused, solward
 from tests.cli.up_process import running
 
-from solward.store.database import Database
+from solward.vault.store.database import Database
 
 SECRET = f"{KEYSTORE['KEYSTORE_PASSPHRASE']}\n"
 

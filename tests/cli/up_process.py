@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 from tests import homes
 
-from solward.access import DEVELOPMENT_SECRET
+from solward.settings.access import DEVELOPMENT_SECRET
 
 
 def command(home: Path, *arguments: str, **environment: str) -> dict[str, Any]:

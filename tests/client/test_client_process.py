@@ -16,9 +16,9 @@ import pytest
 from tests.cli.up_process import running
 from tests.e2e.service_process import SECRET, Service, free_port
 
-from solward.access import DEVELOPMENT_SECRET
 from solward.client import BadRequest, Event, SolwardClient, Unreachable
 from solward.settings import Settings
+from solward.settings.access import DEVELOPMENT_SECRET
 
 STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 

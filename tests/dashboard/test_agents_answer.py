@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from solward.client import Agent, Decision
-from solward_dashboard.pages.agents_answer import (
+from solward_dashboard.pages.agents.data import (
     Bar,
     action_text,
     bars,
@@ -16,7 +16,7 @@ from solward_dashboard.pages.agents_answer import (
     matching,
     usage_text,
 )
-from solward_dashboard.pages.agents_timeline import beyond, observation_text
+from solward_dashboard.pages.agents.timeline import beyond, observation_text
 
 WRAPPED = "So11111111111111111111111111111111111111112"
 

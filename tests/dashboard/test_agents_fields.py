@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from solward.client import Agent, Plugin
-from solward_dashboard.pages import agents_fields as fields
+from solward_dashboard.pages.agents import fields
 
 
 def provider(name: str, **more: Any) -> Plugin:

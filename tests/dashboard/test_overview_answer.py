@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from solward_dashboard.pages.overview_answer import (
+from solward_dashboard.pages.overview.data import (
     WALLETS,
     Budget,
     Overview,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from solward.client import Transaction
-from solward.ledger.token_list import token_list
-from solward_dashboard.pages.transactions_rows import Filter, amount, changed, explorer, row
+from solward.solana.token_list import token_list
+from solward_dashboard.pages.transactions.rows import Filter, amount, changed, explorer, row
 
 TOKENS = token_list("localnet")
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from solward.client import Decision, Transaction
-from solward_dashboard.pages.wallets_history import (
+from solward_dashboard.pages.wallets.history import (
     Observed,
     Point,
     Seen,

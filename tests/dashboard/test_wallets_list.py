@@ -13,7 +13,7 @@ import pytest
 
 from solward.client import SolwardClient, TokenBalance, Wallet
 from solward_dashboard import api as shared
-from solward_dashboard.pages.wallets import ask, matching, tokens_text
+from solward_dashboard.pages.wallets.page import ask, matching, tokens_text
 
 WRAPPED_SOL = "So11111111111111111111111111111111111111112"
 

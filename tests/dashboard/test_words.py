@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from solward_dashboard.words import ago, plain, short, sol, told
+from solward_dashboard.wording import ago, plain, short, sol, told
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

@@ -24,7 +24,7 @@ from tests.guardrails.bank import (
     stake_data,
 )
 
-from solward.guardrails.programs import LOOKUP_TABLE, STAKE, VOTE
+from solward.solana.programs import LOOKUP_TABLE, STAKE, VOTE
 
 CLOCK: Final = "SysvarC1ock11111111111111111111111111111111"
 RECENT: Final = "SysvarRecentB1ockHashes11111111111111111111"

@@ -16,26 +16,29 @@ from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import SimulatedTransactionInfo
 from spl.token.instructions import get_associated_token_address
 
-from solward.base58 import b58encode
-from solward.guardrails import (
+from solward.guardrail import Intent, TransactionEffects
+from solward.solana.base58 import b58encode
+from solward.solana.ledger import Account as AccountState
+from solward.solana.message import decode_transaction, lookup_tables, resolve
+from solward.solana.programs import (
     DEFAULT_PROGRAMS,
-    AccountState,
-    Call,
-    Effects,
-    Intent,
+    LOOKUP_TABLE,
+    SYSTEM,
+    TOKENKEG,
+    TOKENZ,
+    WRAPPED_SOL,
+)
+from solward.vault.guardrails import (
+    Invocation,
     Policy,
     ScopeLimits,
+    ScopeUsage,
     Simulation,
-    Usage,
     Verdict,
     analyse,
-    decode_transaction,
     inner_from_json,
     judge,
-    lookup_tables,
-    resolve,
 )
-from solward.guardrails.programs import LOOKUP_TABLE, SYSTEM, TOKENKEG, TOKENZ, WRAPPED_SOL
 
 SOL = 1_000_000_000
 RENT_TOKEN = 2_039_280
@@ -177,11 +180,11 @@ class Bank:
 
     def effects(
         self, wire: bytes, *, must_run: bool = True, managed: Sequence[str] = ()
-    ) -> Effects:
+    ) -> TransactionEffects:
         transaction, keys, simulation = self.simulate(wire, must_run=must_run)
         return analyse(transaction.message, keys, simulation, self.address, managed)
 
-    def inner_effects(self, instructions: Sequence[Instruction], wire: bytes) -> Effects:
+    def inner_effects(self, instructions: Sequence[Instruction], wire: bytes) -> TransactionEffects:
         """The same effects, caused by a router that calls `instructions` inside."""
         _, _, simulation = self.simulate(wire, must_run=False)
         metas: dict[Pubkey, AccountMeta] = {}
@@ -197,7 +200,7 @@ class Bank:
         outer = Instruction(key(ROUTER), b"\x01", list(metas.values()))
         message = Message.new_with_blockhash([outer], self.own, self.svm.latest_blockhash())
         inner = [
-            Call(
+            Invocation(
                 str(item.program_id),
                 tuple(str(meta.pubkey) for meta in item.accounts),
                 bytes(item.data),
@@ -207,7 +210,7 @@ class Bank:
         ]
         transaction = decode_transaction(wire)
         tops = transaction.message.instructions
-        below = [Call(c.program, c.accounts, c.data, 0) for c in simulation.inner]
+        below = [Invocation(c.program, c.accounts, c.data, 0) for c in simulation.inner]
         assert len(tops) == len(instructions)
         full = Simulation(simulation.pre, simulation.post, (*inner, *below))
         keys = resolve(message)
@@ -223,9 +226,12 @@ class Bank:
 
 
 def verdict(
-    intent: Intent, effects: Effects | None, policy: Policy = POLICY, usage: Usage | None = None
+    intent: Intent,
+    effects: TransactionEffects | None,
+    policy: Policy = POLICY,
+    usage: ScopeUsage | None = None,
 ) -> Verdict:
-    return judge(intent, effects, [("wallet:w", WALLET_LIMITS, usage or Usage())], policy)
+    return judge(intent, effects, [("wallet:w", WALLET_LIMITS, usage or ScopeUsage())], policy)
 
 
 def _entries(data: bytes) -> list[Pubkey]:

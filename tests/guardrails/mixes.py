@@ -25,8 +25,9 @@ from tests.guardrails.bank import (
     mint_data,
 )
 
-from solward.guardrails import Effects, Intent, Policy, ScopeLimits, Usage, Verdict, judge
-from solward.guardrails.programs import COMPUTE_BUDGET, MEMO
+from solward.guardrail import Intent, TransactionEffects
+from solward.solana.programs import COMPUTE_BUDGET, MEMO
+from solward.vault.guardrails import Policy, ScopeLimits, ScopeUsage, Verdict, judge
 
 DECLARED: Final = 10_000_000
 # What a harmless payment of a mix may be: three of them stay below what is declared.
@@ -58,7 +59,7 @@ class Mix:
 
     instructions: tuple[Instruction, ...]
     mount: str
-    effects: Effects
+    effects: TransactionEffects
     ran: bool
     harmless: int = 0
 
@@ -165,16 +166,16 @@ def over_a_limit(bank: Bank, mix: Mix, rule: str) -> Verdict:
     """The verdict on harmless instructions where `rule` alone has nothing left for them."""
     declared = intent(bank)
     wallet, key_limits = replace(WALLET_LIMITS), ScopeLimits()
-    used, key_used, policy = Usage(), Usage(), POLICY
+    used, key_used, policy = ScopeUsage(), ScopeUsage(), POLICY
     if rule == "max_per_tx":
         wallet = replace(wallet, max_lamports_per_tx=DECLARED - 1)
     elif rule == "rate_limit":
-        used = Usage(tx_last_minute=5)
+        used = ScopeUsage(tx_last_minute=5)
     elif rule == "daily_limit":
-        used = Usage(lamports_last_day=10 * SOL - DECLARED + 1)
+        used = ScopeUsage(lamports_last_day=10 * SOL - DECLARED + 1)
     elif rule == "spending_limit_check":
         key_limits = ScopeLimits(daily_lamports=SOL)
-        key_used = Usage(lamports_last_day=SOL - DECLARED + 1)
+        key_used = ScopeUsage(lamports_last_day=SOL - DECLARED + 1)
     else:
         policy = _blocking(bank)
     return judge(

@@ -51,7 +51,7 @@ from tests.guardrails.attacks import ATTACKS
 
 import solward
 from solward.context import SkillContext
-from solward.wallets.signer import Signer
+from solward.vault.wallets.signer import Signer
 
 ROOT = Path(__file__).parents[1]
 NAMED = {int(attack.name[:2]) for attack in ATTACKS if attack.name[:2].isdecimal()}

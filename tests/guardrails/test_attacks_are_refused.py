@@ -19,15 +19,9 @@ from spl.token.instructions import create_idempotent_associated_token_account
 from tests.guardrails.attacks import ATTACKS, Attack, move_tokens, pay, set_authority, token, u64
 from tests.guardrails.bank import POLICY, ROUTER, SOL, Bank, key, verdict
 
-from solward.guardrails import (
-    Effects,
-    Intent,
-    Simulation,
-    UntrustedSimulation,
-    analyse,
-    inner_from_json,
-    resolve,
-)
+from solward.guardrail import Intent, TransactionEffects
+from solward.solana.message import resolve
+from solward.vault.guardrails import Simulation, UntrustedSimulation, analyse, inner_from_json
 
 DECLARED = 10_000_000
 IDS = [attack.name for attack in ATTACKS]
@@ -162,7 +156,7 @@ def pay_from(payer: Keypair, to: Pubkey) -> Instruction:
     return transfer(TransferParams(from_pubkey=payer.pubkey(), to_pubkey=to, lamports=SOL))
 
 
-def blocked_by(bank: Bank, effects: Effects, address: Pubkey) -> bool:
+def blocked_by(bank: Bank, effects: TransactionEffects, address: Pubkey) -> bool:
     policy = replace(POLICY, blocked_addresses=frozenset({str(address)}))
     declared = replace(intent(bank), destinations=frozenset(), tokens_out={str(bank.mint): 500})
     return verdict(declared, effects, policy).rule == "blocked_address"

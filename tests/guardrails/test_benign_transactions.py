@@ -20,15 +20,16 @@ from spl.token import models
 from spl.token.instructions import get_associated_token_address
 from tests.guardrails.bank import RENT_TOKEN, SOL, TOKENKEG, Bank, key, verdict
 
-from solward.guardrails import WRAPPED_SOL, Effects, Intent, max_debit
-from solward.guardrails.programs import MEMO, STAKE
+from solward.guardrail import Intent, TransactionEffects
+from solward.solana.programs import MEMO, STAKE, WRAPPED_SOL
+from solward.vault.guardrails import max_debit
 
 
 def send(bank: Bank, to: Pubkey, lamports: int) -> Instruction:
     return transfer(TransferParams(from_pubkey=bank.own, to_pubkey=to, lamports=lamports))
 
 
-def allowed(bank: Bank, wire: bytes, **declared: Any) -> Effects:
+def allowed(bank: Bank, wire: bytes, **declared: Any) -> TransactionEffects:
     effects = bank.effects(wire)
     intent = Intent(type="other", wallet=bank.address, **declared)
     judged = verdict(intent, effects)

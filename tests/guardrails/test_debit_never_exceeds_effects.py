@@ -41,8 +41,9 @@ from tests.guardrails.attacks import (
 )
 from tests.guardrails.bank import SOL, TOKENKEG, Bank, key
 
-from solward.guardrails import Effects, Intent, max_debit
-from solward.guardrails.programs import STAKE, WRAPPED_SOL
+from solward.guardrail import Intent, TransactionEffects
+from solward.solana.programs import STAKE, WRAPPED_SOL
+from solward.vault.guardrails import max_debit
 
 
 def some_of(bank: Bank, rng: random.Random) -> list[Instruction]:
@@ -110,7 +111,7 @@ def run(rounds: int, seed: int) -> int:
     return executed
 
 
-def _tokens_are_counted(bank: Bank, effects: Effects) -> None:
+def _tokens_are_counted(bank: Bank, effects: TransactionEffects) -> None:
     lost = 1_000_000 - _amount(bank, bank.tokens)
     given_away = any(change.kind == "owner" for change in effects.authority_changes)
     assert lost <= effects.tokens_out.get(str(bank.mint), 0) or given_away

@@ -11,16 +11,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pytest
+import solward.guardrails.judge  # noqa: F401 - the module, whose name the package gives its function
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from tests.guardrails.attacks import ATTACKS, move_tokens, pay
 from tests.guardrails.bank import POLICY, SOL, WALLET_LIMITS, Bank
 from tests.guardrails.mixes import DECLARED, intent
 
-import solward.guardrails.judge  # noqa: F401 - the module, whose name the package gives its function
-from solward.guardrails import RULES, Effects, Intent, Policy, ScopeLimits, Usage, Verdict, judge
+from solward.guardrail import Intent, TransactionEffects
+from solward.vault.guardrails import RULES, Policy, ScopeLimits, ScopeUsage, Verdict, judge
 
-JUDGE = sys.modules["solward.guardrails.judge"]
-Scopes = Sequence[tuple[str, ScopeLimits, Usage]]
+JUDGE = sys.modules["solward.vault.guardrails.judge"]
+Scopes = Sequence[tuple[str, ScopeLimits, ScopeUsage]]
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Case:
     name: str
     rule: str
     intent: Intent
-    effects: Effects
-    scopes: Scopes = (("wallet:w", WALLET_LIMITS, Usage()),)
+    effects: TransactionEffects
+    scopes: Scopes = (("wallet:w", WALLET_LIMITS, ScopeUsage()),)
     policy: Policy = POLICY
 
     def judged(self) -> Verdict:
@@ -57,32 +58,32 @@ def cases() -> Iterator[Case]:
     declared = intent(bank)
     paid = bank.effects(bank.build([pay(bank, DECLARED)]))
 
-    def spent(scope: str, limits: ScopeLimits, used: Usage) -> Scopes:
+    def spent(scope: str, limits: ScopeLimits, used: ScopeUsage) -> Scopes:
         return ((scope, limits, used),)
 
     drained = bank.effects(bank.build([pay(bank, 90 * SOL)]))
     yield Case(
         "a declared drain", "max_per_tx", replace(declared, lamports_out=90 * SOL), drained,
-        spent("wallet:w", ScopeLimits(max_lamports_per_tx=2 * SOL), Usage()),
+        spent("wallet:w", ScopeLimits(max_lamports_per_tx=2 * SOL), ScopeUsage()),
     )  # fmt: skip
     yield Case(
         "26 split requests", "rate_limit", declared, paid,
-        spent("wallet:w", WALLET_LIMITS, Usage(tx_last_minute=5)),
+        spent("wallet:w", WALLET_LIMITS, ScopeUsage(tx_last_minute=5)),
     )  # fmt: skip
     yield Case(
         "26 a spent day", "daily_limit", declared, paid,
-        spent("agent:a", WALLET_LIMITS, Usage(lamports_last_day=10 * SOL)),
+        spent("agent:a", WALLET_LIMITS, ScopeUsage(lamports_last_day=10 * SOL)),
     )  # fmt: skip
     moved = bank.effects(bank.build([move_tokens(bank)]))
     mint, thief = str(bank.mint), str(bank.stranger.pubkey())
     gives = replace(declared, lamports_out=0, tokens_out={mint: 500})
     yield Case(
         "18 declared tokens beyond the mint's day", "daily_limit", gives, moved,
-        spent("wallet:w", ScopeLimits(daily_tokens={mint: 499}), Usage()),
+        spent("wallet:w", ScopeLimits(daily_tokens={mint: 499}), ScopeUsage()),
     )  # fmt: skip
     yield Case(
         "26 many wallets of one key", "spending_limit_check", declared, paid,
-        spent("key:k", ScopeLimits(daily_lamports=SOL), Usage(lamports_last_day=SOL)),
+        spent("key:k", ScopeLimits(daily_lamports=SOL), ScopeUsage(lamports_last_day=SOL)),
     )  # fmt: skip
     blocking = replace(POLICY, blocked_addresses=frozenset({thief}))
     table = bank.put_table([bank.stranger.pubkey()])

@@ -12,7 +12,7 @@ import pytest
 from tests.guardrails.bank import Bank, verdict
 from tests.guardrails.mixes import HIDDEN, LIMITS, MOUNTS, hidden, intent, over_a_limit
 
-from solward.guardrails import RULES
+from solward.vault.guardrails import RULES
 
 
 def run(rounds: int, seed: int) -> None:

@@ -32,8 +32,9 @@ from spl.token.instructions import (
 from tests.guardrails.attacks import pay, token, u64
 from tests.guardrails.bank import RENT_TOKEN, SOL, WALLET_LIMITS, Bank, key, mint_data, verdict
 
-from solward.guardrails import RULES, WRAPPED_SOL, Intent, max_debit
-from solward.guardrails.programs import MEMO, TOKENKEG
+from solward.guardrail import Intent
+from solward.solana.programs import MEMO, TOKENKEG, WRAPPED_SOL
+from solward.vault.guardrails import RULES, max_debit
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,17 @@ from spl.token.instructions import create_idempotent_associated_token_account
 from tests.guardrails.attacks import ATTACKS, Attack
 from tests.guardrails.bank import ROUTER, Bank, key
 
-from solward.base58 import b58decode, b58encode
-from solward.guardrails import (
-    DEFAULT_PROGRAMS,
-    Call,
-    ResolvedKey,
+from solward.solana.base58 import b58decode, b58encode
+from solward.solana.message import ResolvedKey
+from solward.solana.programs import DEFAULT_PROGRAMS, MEMO, TOKENKEG
+from solward.vault.guardrails import (
+    Invocation,
     Simulation,
     UntrustedSimulation,
     analyse,
     inner_from_json,
 )
-from solward.guardrails.programs import MEMO, TOKENKEG
-from solward.localnet.txjson import parsed_inner_instructions
+from solward_localnet.txjson import parsed_inner_instructions
 
 A, B, C = (str(Pubkey.new_unique()) for _ in range(3))
 KEYS = (ResolvedKey(A, True, True), ResolvedKey(B, True, False), ResolvedKey(C, False, False))
@@ -37,7 +36,7 @@ def test_the_default_programs_are_the_ledgers_own() -> None:
 def test_compiled_and_partially_decoded_forms_mean_the_same() -> None:
     compiled = {"programIdIndex": 2, "accounts": [0, 1], "data": b58encode(b"\0\x02x")}
     decoded = {"programId": C, "accounts": [A, B], "data": b58encode(b"\0\x02x")}
-    expected = (Call(C, (A, B), b"\0\x02x", 3),)
+    expected = (Invocation(C, (A, B), b"\0\x02x", 3),)
     for form in (compiled, decoded):
         assert inner_from_json([{"index": 3, "instructions": [form]}], KEYS) == expected
     assert inner_from_json([], KEYS) == ()
@@ -78,10 +77,10 @@ def test_what_is_not_understood_is_refused(value: Any) -> None:
 
 def test_a_parsed_memo_is_its_text() -> None:
     inner = [{"index": 0, "instructions": [{"programId": MEMO, "parsed": "hi"}]}]
-    assert inner_from_json(inner, KEYS) == (Call(MEMO, (), b"hi", 0),)
+    assert inner_from_json(inner, KEYS) == (Invocation(MEMO, (), b"hi", 0),)
 
 
-def through_the_parser(calls: tuple[Call, ...], names: list[str]) -> list[dict[str, Any]]:
+def through_the_parser(calls: tuple[Invocation, ...], names: list[str]) -> list[dict[str, Any]]:
     return parsed_inner_instructions(
         [
             {
@@ -124,7 +123,9 @@ def test_a_parsed_attack_reads_the_same_or_is_refused(bank: Bank, attack: Attack
         | {str(one.program_id) for one in instructions}
     )
     calls = tuple(
-        Call(str(one.program_id), tuple(str(meta.pubkey) for meta in one.accounts), one.data, 0)
+        Invocation(
+            str(one.program_id), tuple(str(meta.pubkey) for meta in one.accounts), one.data, 0
+        )
         for one in instructions
     )
     keys = tuple(ResolvedKey(name, True, False) for name in names)
@@ -142,8 +143,8 @@ def test_an_inner_instruction_from_nowhere_is_refused(bank: Bank) -> None:
         bank.build([create_idempotent_associated_token_account(bank.own, bank.own, bank.mint)])
     )
     for call, words in (
-        (Call(TOKENKEG, (), b"", 5), "no instruction"),
-        (Call(TOKENKEG, (ROUTER,), b"", 0), "not in the message"),
+        (Invocation(TOKENKEG, (), b"", 5), "no instruction"),
+        (Invocation(TOKENKEG, (ROUTER,), b"", 0), "not in the message"),
     ):
         bad = Simulation(full.pre, full.post, (call,))
         with pytest.raises(UntrustedSimulation, match=words):

@@ -19,16 +19,16 @@ from tests.guardrails.attacks import pay
 from tests.guardrails.bank import SOL, Bank, key
 
 from solward.errors import InvalidRequest
-from solward.guardrails import (
+from solward.solana.message import (
     MalformedTransaction,
+    check_message,
     decode_transaction,
     lookup_tables,
-    network_fee,
     required_signers,
     resolve,
 )
-from solward.guardrails.message import check_message
-from solward.guardrails.programs import ED25519, SECP256R1
+from solward.solana.programs import ED25519, SECP256R1
+from solward.vault.guardrails import network_fee
 
 
 @pytest.mark.parametrize("version", ["legacy", "0", "1"])

@@ -9,19 +9,12 @@ from tests.guardrails.attacks import burn
 from tests.guardrails.bank import SOL, Bank
 
 from solward.errors import GuardrailBlocked
-from solward.guardrails import (
-    DEFAULT_PROGRAMS,
-    AuthorityChange,
-    Effects,
-    Intent,
-    Policy,
-    ScopeLimits,
-    Usage,
-    judge,
-)
-from solward.guardrails.rules import BUILT_IN, Rule
+from solward.guardrail import AuthorityChange, Intent, TransactionEffects
 from solward.record import TransactionRecord, TransactionStatus
-from solward.transactions.outcome import refusal
+from solward.solana.programs import DEFAULT_PROGRAMS
+from solward.vault.guardrails import Policy, ScopeLimits, ScopeUsage, judge
+from solward.vault.guardrails.rules import BUILT_IN, Rule
+from solward.vault.transactions.outcome import refusal
 
 WALLET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 OTHER = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
@@ -29,10 +22,10 @@ MINT = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 ACCOUNT = "5Q544fKrFoe6tsEbD7S8EmxGTJYAKtTVhAW5Q5pge4j1"
 WSOL = "So11111111111111111111111111111111111111112"
 PROGRAMS = "Associated Token, Compute Budget, Memo, Memo v1, SPL Token, Stake, System, Token-2022"
-UNLIMITED, UNUSED = ScopeLimits(), Usage()
+UNLIMITED, UNUSED = ScopeLimits(), ScopeUsage()
 POLICY = Policy(DEFAULT_PROGRAMS, blocked_addresses=frozenset({OTHER}))
 INTENT = Intent(type="transfer", wallet=WALLET, lamports_out=SOL)
-EFFECTS = Effects(lamports_out=SOL, fee_lamports=5_000, decimals={MINT: 6})
+EFFECTS = TransactionEffects(lamports_out=SOL, fee_lamports=5_000, decimals={MINT: 6})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +35,9 @@ class Case:
     rule: str
     text: str
     limits: ScopeLimits = UNLIMITED
-    usage: Usage = UNUSED
+    usage: ScopeUsage = UNUSED
     intent: Intent = INTENT
-    effects: Effects | None = EFFECTS
+    effects: TransactionEffects | None = EFFECTS
     scope: str = "wallet:w"
     policy: Policy = POLICY
 
@@ -53,7 +46,7 @@ def day(scope: str, rule: str, whose: str) -> list[Case]:
     """A day of SOL, and one of a mint whose decimals are known, or not."""
     tokens = replace(INTENT, tokens_out={MINT: 6_500_000})
     limits = ScopeLimits(daily_tokens={MINT: 10_000_000})
-    spent = Usage(tokens_last_day={MINT: 4_000_000})
+    spent = ScopeUsage(tokens_last_day={MINT: 4_000_000})
     wrapped = ScopeLimits(daily_tokens={WSOL: SOL})
     return [
         Case(
@@ -61,7 +54,7 @@ def day(scope: str, rule: str, whose: str) -> list[Case]:
             "1 SOL is more than the 0.75 SOL left of the 10 SOL allowed in 24 hours; "
             f"9.25 SOL is spent or reserved{whose}",
             ScopeLimits(daily_lamports=10 * SOL),
-            Usage(lamports_last_day=9_250_000_000),
+            ScopeUsage(lamports_last_day=9_250_000_000),
             scope=scope,
         ),
         Case(
@@ -69,7 +62,7 @@ def day(scope: str, rule: str, whose: str) -> list[Case]:
             "1 SOL is more than the 0 SOL left of the 2 SOL allowed in 24 hours; "
             f"3 SOL is spent or reserved{whose}",
             ScopeLimits(daily_lamports=2 * SOL),
-            Usage(lamports_last_day=3 * SOL),
+            ScopeUsage(lamports_last_day=3 * SOL),
             scope=scope,
         ),
         Case(
@@ -115,7 +108,7 @@ CASES = [
         "5 transactions in the last minute leave none of the 5 allowed; the next is possible in "
         "42 s (limit of the wallet)",
         ScopeLimits(max_tx_per_minute=5),
-        Usage(tx_last_minute=5, next_tx_ms=41_001),
+        ScopeUsage(tx_last_minute=5, next_tx_ms=41_001),
     ),
     Case(
         "rate_limit",
@@ -249,7 +242,7 @@ def test_a_rule_of_limits_names_the_limit_it_was_given(rule: Rule) -> None:
     told = []
     for most in (3, 4):
         limits = ScopeLimits(most * SOL, most, most * SOL, {MINT: most * 10**6})
-        usage = Usage(most, most * SOL, {MINT: most * 10**6})
+        usage = ScopeUsage(most, most * SOL, {MINT: most * 10**6})
         intent = replace(INTENT, lamports_out=5 * SOL, tokens_out={MINT: 5 * 10**6})
         reason = rule.check(intent, EFFECTS, limits, usage, POLICY)
         assert reason is not None
@@ -259,7 +252,7 @@ def test_a_rule_of_limits_names_the_limit_it_was_given(rule: Rule) -> None:
 
 
 def test_a_refusal_names_its_rule_wherever_it_is_read() -> None:
-    judged = judge(INTENT, EFFECTS, [("wallet:w", ScopeLimits(1), Usage())], POLICY)
+    judged = judge(INTENT, EFFECTS, [("wallet:w", ScopeLimits(1), ScopeUsage())], POLICY)
     record = TransactionRecord(
         "t", "w", "transfer", TransactionStatus.BLOCKED, {}, judged.applied, 0, error=judged.reason
     )

@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 from tests.guardrails.bank import SOL
 
-from solward.guardrails import (
-    DEFAULT_PROGRAMS,
+from solward.guardrail import AuthorityChange, Intent, TransactionEffects
+from solward.solana.programs import DEFAULT_PROGRAMS
+from solward.vault.guardrails import (
     RULES,
-    AuthorityChange,
-    Effects,
-    Intent,
     Policy,
     ScopeLimits,
-    Usage,
+    ScopeUsage,
     counted_lamports,
     counted_tokens,
     judge,
@@ -28,34 +26,39 @@ OTHER = "Stake11111111111111111111111111111111111111"
 MINT = "Vote111111111111111111111111111111111111111"
 POLICY = Policy(DEFAULT_PROGRAMS, blocked_addresses=frozenset({OTHER}))
 INTENT = Intent(type="transfer", wallet=WALLET, lamports_out=SOL)
-EFFECTS = Effects(lamports_out=SOL, fee_lamports=5_000)
+EFFECTS = TransactionEffects(lamports_out=SOL, fee_lamports=5_000)
 
 REFUSED = {
-    "max_per_tx": (ScopeLimits(max_lamports_per_tx=SOL - 1), Usage(), INTENT, EFFECTS),
-    "rate_limit": (ScopeLimits(max_tx_per_minute=5), Usage(tx_last_minute=5), INTENT, EFFECTS),
+    "max_per_tx": (ScopeLimits(max_lamports_per_tx=SOL - 1), ScopeUsage(), INTENT, EFFECTS),
+    "rate_limit": (ScopeLimits(max_tx_per_minute=5), ScopeUsage(tx_last_minute=5), INTENT, EFFECTS),
     "daily_limit": (
         ScopeLimits(daily_lamports=10 * SOL),
-        Usage(lamports_last_day=9 * SOL + 1),
+        ScopeUsage(lamports_last_day=9 * SOL + 1),
         INTENT,
         EFFECTS,
     ),
     "program_allowlist": (
         ScopeLimits(),
-        Usage(),
+        ScopeUsage(),
         INTENT,
         replace(EFFECTS, programs=frozenset({MINT})),
     ),
     "blocked_address": (
         ScopeLimits(),
-        Usage(),
+        ScopeUsage(),
         replace(INTENT, destinations=frozenset({OTHER})),
         EFFECTS,
     ),
-    "fee_limit": (ScopeLimits(), Usage(), INTENT, replace(EFFECTS, fee_lamports=1_000_001)),
-    "simulated_effects": (ScopeLimits(), Usage(), INTENT, replace(EFFECTS, lamports_out=SOL + 1)),
+    "fee_limit": (ScopeLimits(), ScopeUsage(), INTENT, replace(EFFECTS, fee_lamports=1_000_001)),
+    "simulated_effects": (
+        ScopeLimits(),
+        ScopeUsage(),
+        INTENT,
+        replace(EFFECTS, lamports_out=SOL + 1),
+    ),
     "authority_change": (
         ScopeLimits(),
-        Usage(),
+        ScopeUsage(),
         INTENT,
         replace(EFFECTS, authority_changes=(AuthorityChange("delegate", MINT, OTHER),)),
     ),
@@ -72,8 +75,8 @@ def test_a_rule_refuses_and_ends_the_list(rule: str) -> None:
 
 def test_the_key_has_its_own_rule_for_the_day() -> None:
     scopes = [
-        ("wallet:w", ScopeLimits(daily_lamports=2 * SOL), Usage()),
-        ("key:k", ScopeLimits(daily_lamports=2 * SOL), Usage(lamports_last_day=SOL + 1)),
+        ("wallet:w", ScopeLimits(daily_lamports=2 * SOL), ScopeUsage()),
+        ("key:k", ScopeLimits(daily_lamports=2 * SOL), ScopeUsage(lamports_last_day=SOL + 1)),
     ]
     judged = judge(INTENT, EFFECTS, scopes, POLICY)
     assert judged.rule == "spending_limit_check"
@@ -84,14 +87,14 @@ def test_the_key_has_its_own_rule_for_the_day() -> None:
 
 
 def test_everything_allowed_applies_every_rule() -> None:
-    judged = judge(INTENT, EFFECTS, [("wallet:w", ScopeLimits(SOL, 1, SOL), Usage())], POLICY)
+    judged = judge(INTENT, EFFECTS, [("wallet:w", ScopeLimits(SOL, 1, SOL), ScopeUsage())], POLICY)
     assert judged.allowed
     assert judged.applied == RULES
 
 
 def test_the_strictest_scope_binds_whatever_the_order() -> None:
-    loose = ("wallet:w", ScopeLimits(2 * SOL), Usage())
-    strict = ("agent:a", ScopeLimits(SOL // 2), Usage())
+    loose = ("wallet:w", ScopeLimits(2 * SOL), ScopeUsage())
+    strict = ("agent:a", ScopeLimits(SOL // 2), ScopeUsage())
     for scopes in ([loose, strict], [strict, loose]):
         judged = judge(INTENT, EFFECTS, scopes, POLICY)
         assert judged.reason == (
@@ -100,19 +103,22 @@ def test_the_strictest_scope_binds_whatever_the_order() -> None:
 
 
 def test_a_declaration_is_judged_before_the_simulation() -> None:
-    judged = judge(INTENT, None, [("wallet:w", ScopeLimits(SOL, 1, SOL), Usage())], POLICY)
+    judged = judge(INTENT, None, [("wallet:w", ScopeLimits(SOL, 1, SOL), ScopeUsage())], POLICY)
     assert judged.allowed
     assert judged.applied == ("max_per_tx", "rate_limit", "daily_limit", "blocked_address",
                               "spending_limit_check")  # fmt: skip
-    assert judge(INTENT, None, [("wallet:w", ScopeLimits(1), Usage())], POLICY).rule == "max_per_tx"
+    assert (
+        judge(INTENT, None, [("wallet:w", ScopeLimits(1), ScopeUsage())], POLICY).rule
+        == "max_per_tx"
+    )
 
 
 def test_an_airdrop_spends_nothing_and_passes_a_spent_day() -> None:
     airdrop = Intent(type="airdrop", wallet=WALLET)
-    spent = Usage(lamports_last_day=11 * SOL)
+    spent = ScopeUsage(lamports_last_day=11 * SOL)
     limits = ScopeLimits(2 * SOL, 5, 10 * SOL)
     assert judge(airdrop, None, [("wallet:w", limits, spent)], POLICY).allowed
-    rate = judge(airdrop, None, [("wallet:w", limits, Usage(tx_last_minute=5))], POLICY)
+    rate = judge(airdrop, None, [("wallet:w", limits, ScopeUsage(tx_last_minute=5))], POLICY)
     assert (rate.rule, rate.reason) == (
         "rate_limit",
         "5 transactions in the last minute leave none of the 5 allowed (limit of the wallet)",
@@ -122,13 +128,13 @@ def test_an_airdrop_spends_nothing_and_passes_a_spent_day() -> None:
 def test_ten_transfers_of_1_pass_a_day_of_10_and_2_passes_a_limit_of_2() -> None:
     limits = ScopeLimits(2 * SOL, None, 10 * SOL)
     for done in range(10):
-        usage = Usage(lamports_last_day=done * SOL)
+        usage = ScopeUsage(lamports_last_day=done * SOL)
         assert judge(INTENT, EFFECTS, [("wallet:w", limits, usage)], POLICY).allowed
-    usage = Usage(lamports_last_day=10 * SOL)
+    usage = ScopeUsage(lamports_last_day=10 * SOL)
     assert not judge(INTENT, EFFECTS, [("wallet:w", limits, usage)], POLICY).allowed
     two = replace(INTENT, lamports_out=2 * SOL)
     effects = replace(EFFECTS, lamports_out=2 * SOL)
-    assert judge(two, effects, [("wallet:w", limits, Usage())], POLICY).allowed
+    assert judge(two, effects, [("wallet:w", limits, ScopeUsage())], POLICY).allowed
 
 
 def test_what_is_simulated_counts_where_it_is_more_than_declared() -> None:
@@ -143,7 +149,7 @@ def test_what_is_simulated_counts_where_it_is_more_than_declared() -> None:
 def test_a_mint_has_its_own_day() -> None:
     intent = replace(INTENT, tokens_out={MINT: 6})
     limits = ScopeLimits(daily_tokens={MINT: 10})
-    usage = Usage(tokens_last_day={MINT: 5})
+    usage = ScopeUsage(tokens_last_day={MINT: 5})
     judged = judge(intent, None, [("agent:a", limits, usage)], POLICY)
     assert judged.rule == "daily_limit"
     assert "6 smallest units" in (judged.reason or "")
@@ -175,7 +181,7 @@ def test_a_default_program_can_be_taken_from_the_policy() -> None:
         (replace(EFFECTS, violations=(("fee_limit", "bad fee"),)), "bad fee"),
     ],
 )
-def test_the_fee_limit_bounds_rent_and_accounts(effects: Effects, words: str) -> None:
+def test_the_fee_limit_bounds_rent_and_accounts(effects: TransactionEffects, words: str) -> None:
     rich = effects.rent_lamports > 1
     intent = replace(INTENT, rent_lamports=50_000_000 if rich else 0)
     judged = judge(intent, effects, [], POLICY)
@@ -193,7 +199,7 @@ def test_the_fee_limit_bounds_rent_and_accounts(effects: Effects, words: str) ->
         replace(EFFECTS, violations=(("simulated_effects", "odd"),)),
     ],
 )
-def test_what_is_not_declared_is_not_done(effects: Effects) -> None:
+def test_what_is_not_declared_is_not_done(effects: TransactionEffects) -> None:
     assert judge(INTENT, effects, [], Policy(DEFAULT_PROGRAMS)).rule == "simulated_effects"
 
 
@@ -219,16 +225,16 @@ def test_a_revoke_may_be_declared_but_not_a_gift() -> None:
 
 
 def test_extra_rules_run_last_and_can_only_refuse() -> None:
-    def fine(_intent: Intent, _effects: Effects) -> str | None:
+    def fine(_intent: Intent, _effects: TransactionEffects) -> str | None:
         return None
 
-    def never(_intent: Intent, _effects: Effects) -> str | None:
+    def never(_intent: Intent, _effects: TransactionEffects) -> str | None:
         return "not on a Sunday"
 
-    def broken(_intent: Intent, _effects: Effects) -> str | None:
+    def broken(_intent: Intent, _effects: TransactionEffects) -> str | None:
         raise ValueError("secret")
 
-    def allows(_intent: Intent, _effects: Effects) -> Any:
+    def allows(_intent: Intent, _effects: TransactionEffects) -> Any:
         return True
 
     judged = judge(INTENT, EFFECTS, [], POLICY, [("fine", fine), ("never", never)])

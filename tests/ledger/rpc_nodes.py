@@ -11,8 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
-from solward.localnet.errors import RpcError
-from solward.localnet.node import Localnet
+from solward_localnet.errors import RpcError
+from solward_localnet.node import Localnet
 
 Answers = Callable[[str, Sequence[Any]], Awaitable[Any]]
 

@@ -13,9 +13,9 @@ from tests.ledger.rpc_nodes import GENESIS, RpcNode, listening, named
 
 from solward.cluster import WrongCluster, open_cluster
 from solward.errors import LedgerRejected, LedgerUnavailable
-from solward.ledger.failover import MAX_REST_S, FailoverTransport, Node
-from solward.ledger.transport import HttpTransport
 from solward.settings import Settings
+from solward.vault.ledger.failover import MAX_REST_S, FailoverTransport, Node
+from solward.vault.ledger.transport import HttpTransport
 
 # Long enough for a busy machine; only nodes that hang take it.
 TIMEOUT_S = 1.0

@@ -12,8 +12,8 @@ from tests.localnet.wire_support import (
     named_mint_instructions,
 )
 
-from solward.ledger.mints import Mint, parse_mint
-from solward.ledger.protocol import Account
+from solward.solana.ledger import Account
+from solward.solana.mints import Mint, parse_mint
 
 RENT = 10_000_000
 

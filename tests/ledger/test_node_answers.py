@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from solward.errors import LedgerUnavailable
-from solward.ledger.client import RpcLedger
-from solward.ledger.protocol import Tip
+from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.protocol import Tip
 
 
 class Canned:

@@ -8,9 +8,8 @@ import pytest
 from solders.keypair import Keypair
 
 from solward.errors import LedgerUnavailable
-from solward.ledger.client import RpcLedger
-from solward.ledger.protocol import Account
-from solward.ledger.stakes import (
+from solward.solana.ledger import Account
+from solward.solana.stakes import (
     CLOCK_SYSVAR,
     STAKE_HISTORY_SYSVAR,
     STAKE_PROGRAM,
@@ -20,6 +19,7 @@ from solward.ledger.stakes import (
     parse_time,
     read_stake,
 )
+from solward.vault.ledger.client import RpcLedger
 
 SOL = 10**9
 NEVER = 2**64 - 1

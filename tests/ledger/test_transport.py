@@ -10,7 +10,7 @@ from aiohttp import web
 from tests.ledger.rpc_nodes import GENESIS, RpcNode
 
 from solward.errors import LedgerUnavailable
-from solward.ledger.transport import HttpTransport
+from solward.vault.ledger.transport import HttpTransport
 
 
 async def _answers(method: str, _params: object) -> object:

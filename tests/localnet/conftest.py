@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.localnet.node_support import Chain, StillClock
 
-from solward.localnet.node import Localnet
-from solward.localnet.options import LocalnetOptions
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
 
 
 @pytest.fixture

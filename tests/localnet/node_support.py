@@ -14,8 +14,8 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
-from solward.localnet.errors import RpcError
-from solward.localnet.node import Localnet
+from solward_localnet.errors import RpcError
+from solward_localnet.node import Localnet
 
 SOL = 1_000_000_000
 FEE = 5_000

@@ -10,9 +10,9 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 
-from solward.base58 import b58decode, b58encode
-from solward.localnet.encoding import decode_transaction, encode_account
-from solward.localnet.errors import RpcError
+from solward.solana.base58 import b58decode, b58encode
+from solward_localnet.encoding import decode_transaction, encode_account
+from solward_localnet.errors import RpcError
 
 ADDRESS = Pubkey(bytes(range(32)))
 OWNER = Pubkey(bytes(reversed(range(32))))

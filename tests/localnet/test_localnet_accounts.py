@@ -24,8 +24,8 @@ from spl.token.models import (
 )
 from tests.localnet.node_support import PAYER_LAMPORTS, SOL, Chain, key, pay
 
-from solward.base58 import b58encode
-from solward.localnet.accountindex import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
+from solward.solana.base58 import b58encode
+from solward_localnet.accountindex import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
 
 SYSTEM = str(Pubkey.default())
 NATIVE_MINT = "So11111111111111111111111111111111111111112"

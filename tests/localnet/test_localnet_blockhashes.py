@@ -13,8 +13,8 @@ from solders.system_program import (
 )
 from tests.localnet.node_support import FEE, PAYER_LAMPORTS, SOL, Chain, key, pay
 
-from solward.localnet.chain import MAX_BLOCKHASH_AGE, ChainState
-from solward.localnet.chain import Chain as Slots
+from solward_localnet.chain import MAX_BLOCKHASH_AGE, ChainState
+from solward_localnet.chain import Chain as Slots
 
 NONCE_LAMPORTS = 2_000_000
 

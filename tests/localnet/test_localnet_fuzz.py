@@ -3,7 +3,7 @@ import random
 
 from tests.localnet.node_support import SOL, Chain, key, pay
 
-from solward.localnet.errors import RpcError
+from solward_localnet.errors import RpcError
 
 MUTATIONS = 300
 SEED = 20_261_121

@@ -11,12 +11,12 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 from tests.localnet.node_support import FEE, PAYER_LAMPORTS, SOL, Chain, StillClock, key, pay
 
-from solward.localnet.errors import LedgerLocked, LedgerMismatch, RpcError
-from solward.localnet.ledger import CEILING_SLOTS
-from solward.localnet.node import Localnet
-from solward.localnet.options import LocalnetOptions
-from solward.localnet.records import Commit
-from solward.localnet.storage import Storage, reset
+from solward_localnet.errors import LedgerLocked, LedgerMismatch, RpcError
+from solward_localnet.ledger import CEILING_SLOTS
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
+from solward_localnet.records import Commit
+from solward_localnet.storage import Storage, reset
 
 
 def still(clock: StillClock, **more: object) -> LocalnetOptions:
@@ -302,11 +302,11 @@ async def test_a_panic_in_a_call_leaves_the_node_serving(
         raise Panic("index out of bounds")
 
     with monkeypatch.context() as patch:
-        patch.setattr("solward.localnet.methods.transactions.read_transaction", panic)
+        patch.setattr("solward_localnet.methods.transactions.read_transaction", panic)
         error = await chain.refused(await chain.transfer(key(), SOL))
         assert error.code == -32603
     with monkeypatch.context() as patch:
-        patch.setattr("solward.localnet.vm.LiteSVM.send_transaction", panic)
+        patch.setattr("solward_localnet.vm.LiteSVM.send_transaction", panic)
         error = await chain.refused(await chain.transfer(key(), SOL))
         assert (error.code, error.message) == (-32603, "Internal error: the transaction panicked")
     assert await chain.balance(chain.payer.pubkey()) == PAYER_LAMPORTS

@@ -6,8 +6,8 @@ from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountParams, create_account
 from tests.localnet.node_support import SOL, Chain, key
 
-from solward.localnet import stake
-from solward.localnet.stake import NEVER, STAKE_PROGRAM, Delegation
+from solward.solana import delegation as stake
+from solward.solana.delegation import NEVER, STAKE_PROGRAM, Delegation
 
 CLOCK = Pubkey.from_string("SysvarC1ock11111111111111111111111111111111")
 HISTORY = Pubkey.from_string("SysvarStakeHistory1111111111111111111111111")

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from solders.token import ID as TOKEN_PROGRAM
 from solders.token.state import Mint, TokenAccount
 
-from solward.ledger.token_list import WRAPPED_SOL_MINT, KnownToken, token_list
-from solward.localnet.market import FEE_BPS, POOLS, Pool, genesis_accounts, trade
-from solward.localnet.node import Localnet
-from solward.localnet.options import LocalnetOptions
+from solward.solana.token_list import WRAPPED_SOL_MINT, KnownToken, token_list
+from solward_localnet.market import FEE_BPS, POOLS, Pool, genesis_accounts, trade
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
 
 U64_MAX = 2**64 - 1
 reserves = st.integers(min_value=1, max_value=U64_MAX)

@@ -29,8 +29,8 @@ from spl.token.instructions import (
 from spl.token.models import ApproveParams, SyncNativeParams
 from tests.localnet.wire_support import TOKEN, TOKEN_2022, Bank, named_mint_instructions
 
-from solward.localnet.encoding import encode_account
-from solward.localnet.parsed import Unparsable, mint_decimals, parse_account, ui_token_amount
+from solward_localnet.encoding import encode_account
+from solward_localnet.parsed import Unparsable, mint_decimals, parse_account, ui_token_amount
 
 NATIVE_MINT = Pubkey.from_string("So11111111111111111111111111111111111111112")
 STAKE = Pubkey.from_string("Stake11111111111111111111111111111111111111")

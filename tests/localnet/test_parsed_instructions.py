@@ -14,7 +14,7 @@ from spl.token import instructions as token
 from spl.token import models
 from tests.localnet.wire_support import METADATA_INITIALIZE, TOKEN, TOKEN_2022
 
-from solward.localnet.parsed import Unparsable, parse_instruction
+from solward_localnet.parsed import Unparsable, parse_instruction
 
 A, B, C, D = (Pubkey(bytes([number]) * 32) for number in (1, 2, 3, 4))
 a, b, c, d = map(str, (A, B, C, D))

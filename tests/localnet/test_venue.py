@@ -21,12 +21,12 @@ from spl.token.instructions import transfer_checked
 from spl.token.models import TransferCheckedParams
 from tests.localnet.node_support import FEE, SOL, Chain, StillClock
 
-from solward.ledger.token_list import WRAPPED_SOL_MINT
-from solward.localnet.errors import RpcError
-from solward.localnet.market import POOLS, genesis_accounts, trade
-from solward.localnet.node import Localnet
-from solward.localnet.options import LocalnetOptions
-from solward.localnet.venue import venue_app
+from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward_localnet.errors import RpcError
+from solward_localnet.market import POOLS, genesis_accounts, trade
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
+from solward_localnet.venue import venue_app
 
 USDC_POOL, BONK_POOL = POOLS
 USDC, BONK = str(USDC_POOL.mint), str(BONK_POOL.mint)

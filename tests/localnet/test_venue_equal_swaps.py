@@ -10,11 +10,11 @@ from solders.keypair import Keypair
 from solders.message import to_bytes_versioned
 from solders.transaction import VersionedTransaction
 
-from solward.ledger.token_list import WRAPPED_SOL_MINT
-from solward.localnet.market import POOLS, genesis_accounts
-from solward.localnet.node import Localnet
-from solward.localnet.options import LocalnetOptions
-from solward.localnet.venue import venue_app
+from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward_localnet.market import POOLS, genesis_accounts
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
+from solward_localnet.venue import venue_app
 
 USDC = POOLS[0]
 ASKED = {

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from tests.localnet.wire_ledger import ScriptedLedger
 
-from solward.localnet.http import MAX_BODY_BYTES
-from solward.localnet.server import Addresses, serve, serving
+from solward_localnet.http import MAX_BODY_BYTES
+from solward_localnet.server import Addresses, serve, serving
 
 GET_SLOT = {"jsonrpc": "2.0", "id": 1, "method": "getSlot"}
 

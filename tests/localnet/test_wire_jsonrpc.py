@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from solward.localnet.errors import RpcError
-from solward.localnet.jsonrpc import answer
+from solward_localnet.errors import RpcError
+from solward_localnet.jsonrpc import answer
 
 
 async def call(method: str, params: Sequence[Any]) -> Any:

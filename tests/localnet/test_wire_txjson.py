@@ -17,10 +17,10 @@ from solders.transaction import VersionedTransaction
 from solders.transaction_status import EncodedConfirmedTransactionWithStatusMeta
 from tests.localnet.wire_support import TOKEN
 
-from solward.base58 import b58decode, b58encode
-from solward.localnet.errors import RpcError
-from solward.localnet.records import StoredTransaction
-from solward.localnet.txjson import parsed_inner_instructions, transaction_json
+from solward.solana.base58 import b58decode, b58encode
+from solward_localnet.errors import RpcError
+from solward_localnet.records import StoredTransaction
+from solward_localnet.txjson import parsed_inner_instructions, transaction_json
 
 PAYER = Keypair.from_seed(bytes([1]) * 32)
 TARGET, LOADED, READ = (Pubkey(bytes([number]) * 32) for number in (7, 8, 9))

@@ -18,8 +18,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
-from solward.localnet.server import serving
-from solward.localnet.websocket import PubSub
+from solward_localnet.server import serving
+from solward_localnet.websocket import PubSub
 
 
 class Socket:

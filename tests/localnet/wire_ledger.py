@@ -13,8 +13,8 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
-from solward.localnet.errors import RpcError
-from solward.localnet.records import Commit, StoredTransaction
+from solward_localnet.errors import RpcError
+from solward_localnet.records import Commit, StoredTransaction
 
 
 @dataclass

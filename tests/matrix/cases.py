@@ -12,10 +12,10 @@ from typing import Any
 from tests.matrix.row import Bad, Block, Params, Reads, Route, Row, Spends, crowded, given
 from tests.matrix.stand import FUNDS, SOL, Stand, stranger
 
-from solward.ledger.stakes import read_stakes
-from solward.ledger.token_list import WRAPPED_SOL_MINT
-from solward.localnet.market import POOLS
-from solward.transactions.request import ADMIN
+from solward.solana.stakes import read_stakes
+from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.vault.transactions.request import ADMIN
+from solward_localnet.market import POOLS
 
 USDC = str(POOLS[0].mint)
 FEE = 5_000

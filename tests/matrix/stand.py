@@ -13,15 +13,15 @@ from tests.agents.agents_support import Scripted, calls
 from tests.server.api import Answer, Api
 
 from solward.agents.cycle import run_cycle
+from solward.agents.cycle_parts import parts_of
 from solward.agents.decisions import Decision
-from solward.agents.host import parts_of
 from solward.errors import LedgerUnavailable
-from solward.ledger.mints import Mint, read_mint
-from solward.ledger.transport import InProcessTransport
 from solward.operations import Operations
 from solward.provider import Completion, CompletionRequest
+from solward.solana.mints import Mint, read_mint
 from solward.store import agents as agent_store
-from solward.transactions.request import ADMIN
+from solward.vault.ledger.transport import InProcessTransport
+from solward.vault.transactions.request import ADMIN
 
 SOL = 10**9
 FUNDS = 5 * SOL

@@ -13,13 +13,13 @@ from tests.operations.conservation_ledger import Landed
 from tests.transactions.engine_bench import Bench
 
 from solward.clock import MINUTE_MS, now_ms
-from solward.guardrails import ScopeLimits
-from solward.ledger.token_list import WRAPPED_SOL_MINT
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
-from solward.store import budgets
-from solward.store import transactions as store
-from solward.store.attempts import AttemptState
-from solward.store.tables import attempts, reservations, transactions
+from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.store import spending
+from solward.vault.store import transactions as store
+from solward.vault.store.attempts import AttemptState
+from solward.vault.store.tables import attempts, reservations, transactions
 
 # The types that pay for accounts beside their amount; a stake's amount is its whole account.
 PAYS_RENT = {"swap", "token_launch", "mint_supply", "token_transfer", "wrap_sol"}
@@ -148,7 +148,7 @@ class Books:
             rows = (await connection.execute(select(transactions))).all()
             kept = (await connection.execute(select(reservations))).all()
             states = set(await connection.scalars(select(attempts.c.state)))
-            still = [await budgets.reserved(connection, scope) for scope in self.limits]
+            still = [await spending.reserved(connection, scope) for scope in self.limits]
             records = {each.id: each for each in await store.history(connection, None, 500, None)}
         assert states <= _ENDED, f"an attempt is left in one of {states}"
         assert not any(still), f"still reserved: {still}"
@@ -181,7 +181,7 @@ class Books:
             assert landed.err is not None
             assert landed.signature == record.signature
             said = told(record, self.decimals)
-            return {budgets.SOL_ASSET: 0} | dict.fromkeys(said.leaving, 0)
+            return {spending.SOL_ASSET: 0} | dict.fromkeys(said.leaving, 0)
         assert record.status is TransactionStatus.CONFIRMED, f"{record.type}: {record.status}"
         assert landed is not None, f"{record.type} is confirmed, and not on the ledger"
         assert landed.err is None, f"{record.type} is confirmed, and failed on the ledger"
@@ -190,7 +190,7 @@ class Books:
         assert record.fee_lamports == fact.fee, f"{record.type}: a wrong fee"
         assert held >= -landed.change(fact.address), f"{record.type} settled below its debit"
         assert held == said.counted + fact.fee + fact.rent, f"{record.type}: a wrong debit"
-        return {budgets.SOL_ASSET: said.counted, **said.leaving}
+        return {spending.SOL_ASSET: said.counted, **said.leaving}
 
     def _check_limits(self, kept: Sequence[Any]) -> None:
         since = now_ms() - MINUTE_MS
@@ -203,7 +203,7 @@ class Books:
             if limit.max_tx_per_minute is not None:
                 assert len({each.transaction_id for each in recent}) <= limit.max_tx_per_minute
             if limit.daily_lamports is not None:
-                assert spent[budgets.SOL_ASSET] <= limit.daily_lamports
+                assert spent[spending.SOL_ASSET] <= limit.daily_lamports
             for mint, units in limit.daily_tokens.items():
                 assert spent[mint] <= units
 

@@ -9,9 +9,9 @@ from typing import Any
 from solders.transaction import VersionedTransaction
 from tests.transactions.engine_bench import Bench
 
-from solward.ledger.mints import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
-from solward.ledger.token_list import WRAPPED_SOL_MINT
-from solward.localnet.records import Commit
+from solward.solana.mints import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
+from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward_localnet.records import Commit
 
 # Bytes of the token accounts anybody opens here: classic, and Token-2022 with immutable owner.
 _ACCOUNT_BYTES = {TOKEN_PROGRAM: 165, TOKEN_2022_PROGRAM: 170}

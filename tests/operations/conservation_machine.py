@@ -25,9 +25,9 @@ from tests.operations.conservation_support import SOL, Call, Limits, Way, World,
 from tests.operations.conservation_weather import WEATHERS
 from tests.operations.swap_support import BONK, USDC
 
-from solward.guardrails import ScopeLimits
-from solward.ledger.token_list import WRAPPED_SOL_MINT
 from solward.record import TransactionRecord
+from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.vault.guardrails import ScopeLimits
 
 STRANGERS = [str(Keypair.from_seed(bytes([number] * 32)).pubkey()) for number in (1, 2)]
 BLOCKED = str(Keypair.from_seed(bytes([3] * 32)).pubkey())

@@ -30,14 +30,14 @@ from solward.errors import (
     InvalidRequest,
     TransactionFailed,
 )
-from solward.guardrails import ScopeLimits
-from solward.ledger.token_list import WRAPPED_SOL_MINT
 from solward.operations import Operations
 from solward.record import TransactionRecord, TransactionStatus
-from solward.transactions.request import Actor
-from solward.transactions.sender import Sender
-from solward.transactions.trial import TrialEnded
-from solward.wallets import Wallet
+from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.transactions.request import Actor
+from solward.vault.transactions.sender import Sender
+from solward.vault.transactions.trial import TrialEnded
+from solward.vault.wallets import Wallet
 
 SOL = 1_000_000_000
 KEY = "key:shared"

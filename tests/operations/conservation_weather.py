@@ -15,7 +15,7 @@ from tests.operations.swap_support import SwapBench
 from tests.transactions.engine_bench import Bench
 
 from solward.errors import LedgerRejected, LedgerUnavailable
-from solward.wallets import Wallet
+from solward.vault.wallets import Wallet
 
 WEATHERS = ("calm", "silent", "lost", "unheard", "overtaken")
 # More than the 150 blocks a blockhash lives.

@@ -10,10 +10,10 @@ from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
 from tests.transactions.engine_bench import Bench
 
-from solward.guardrails import Intent
-from solward.ledger.stakes import CLOCK_SYSVAR, STAKE_PROGRAM
-from solward.transactions.build import compile_instructions, message_bytes, with_signature
-from solward.transactions.request import Draft
+from solward.guardrail import Intent
+from solward.solana.stakes import CLOCK_SYSVAR, STAKE_PROGRAM
+from solward.vault.transactions.build import compile_instructions, message_bytes, with_signature
+from solward.vault.transactions.request import Draft
 
 PROGRAM = Pubkey.from_string(STAKE_PROGRAM)
 CLOCK = AccountMeta(Pubkey.from_string(CLOCK_SYSVAR), False, False)

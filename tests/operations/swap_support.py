@@ -31,15 +31,15 @@ from spl.token.models import CloseAccountParams, SyncNativeParams, TransferCheck
 from tests.registry.plugin_dists import built_ins
 from tests.transactions.engine_bench import Bench, open_bench
 
-from solward.ledger.token_list import token_list
-from solward.localnet.market import POOLS, genesis_accounts
-from solward.localnet.venue import venue_app
 from solward.operations import Operations
 from solward.operations.swap import Venue, VenuePlugin
 from solward.record import TransactionRecord
 from solward.registry import load_registry
-from solward.transactions.request import ADMIN, Actor
+from solward.solana.token_list import token_list
+from solward.vault.transactions.request import ADMIN, Actor
 from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
+from solward_localnet.market import POOLS, genesis_accounts
+from solward_localnet.venue import venue_app
 
 USDC_POOL, BONK_POOL = POOLS
 USDC, BONK = str(USDC_POOL.mint), str(BONK_POOL.mint)

@@ -14,10 +14,10 @@ from tests.localnet.wire_support import TOKEN_2022
 from tests.operations.token_support import FEE, RENT_2022, SOL, TokenBench, open_tokens
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
-from solward.guardrails import ScopeLimits
 from solward.operations.launch import plan_launch
 from solward.record import TransactionRecord, TransactionStatus
-from solward.transactions.request import ADMIN, Draft
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.transactions.request import ADMIN, Draft
 
 
 async def launch(tokens: TokenBench, **asked: Any) -> TransactionRecord:

@@ -14,7 +14,7 @@ from tests.operations.conservation_machine import STRANGERS, Amount, Purse
 from tests.operations.conservation_support import Limits, Way
 from tests.operations.swap_support import BONK
 
-from solward.guardrails import ScopeLimits
+from solward.vault.guardrails import ScopeLimits
 
 OPERATIONS = (
     "airdrop", "transfer", "swap", "launch", "mint", "send", "burn", "revoke", "close",

@@ -13,16 +13,12 @@ from tests.operations.staking_support import authorize, by_hand, locked_stake
 from tests.operations.token_support import FEE, SOL, TokenBench, open_tokens
 
 from solward.errors import GuardrailBlocked, InvalidRequest, LedgerUnavailable, TransactionFailed
-from solward.guardrails import Intent, ScopeLimits
-from solward.ledger.stakes import (
-    STAKE_PROGRAM,
-    StakeState,
-    read_stake,
-    read_stakes,
-)
+from solward.guardrail import Intent
 from solward.operations.staking import plan_stake, plan_withdraw_stake
 from solward.record import TransactionRecord, TransactionStatus
-from solward.transactions.request import ADMIN, Draft
+from solward.solana.stakes import STAKE_PROGRAM, StakeState, read_stake, read_stakes
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.transactions.request import ADMIN, Draft
 
 RENT = 2_282_880
 LEAST = SOL + RENT

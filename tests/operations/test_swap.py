@@ -42,12 +42,12 @@ from tests.operations.swap_support import (
 )
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
-from solward.guardrails import RULES, ScopeLimits
-from solward.ledger.token_list import WRAPPED_SOL_MINT, token_list
-from solward.localnet.market import genesis_accounts
 from solward.operations.swap import plan_swap
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.solana.token_list import WRAPPED_SOL_MINT, token_list
+from solward.vault.guardrails import RULES, ScopeLimits
 from solward.venue import Quote, SwapTransaction
+from solward_localnet.market import genesis_accounts
 
 SLIPPAGE = "slippageBps must be a whole number from 0 to 10000"
 

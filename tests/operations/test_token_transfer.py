@@ -33,10 +33,10 @@ from tests.operations.token_support import (
 )
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
-from solward.guardrails import ScopeLimits
-from solward.localnet.market import POOLS, genesis_accounts
 from solward.record import TransactionRecord, TransactionStatus
-from solward.transactions.request import ADMIN
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.transactions.request import ADMIN
+from solward_localnet.market import POOLS, genesis_accounts
 
 both_programs = pytest.mark.parametrize("program", PROGRAMS, ids=["spl-token", "token-2022"])
 USDC = str(POOLS[0].mint)

@@ -30,9 +30,7 @@ from tests.operations.token_support import (
 )
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
-from solward.guardrails import Intent, ScopeLimits
-from solward.ledger.token_list import WRAPPED_SOL_MINT, token_list
-from solward.localnet.market import genesis_accounts
+from solward.guardrail import Intent
 from solward.operations.tokens import (
     plan_burn,
     plan_close_account,
@@ -40,7 +38,10 @@ from solward.operations.tokens import (
     plan_revoke_authority,
 )
 from solward.record import TransactionRecord, TransactionStatus
-from solward.transactions.request import ADMIN, Draft
+from solward.solana.token_list import WRAPPED_SOL_MINT, token_list
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.transactions.request import ADMIN, Draft
+from solward_localnet.market import genesis_accounts
 
 both_programs = pytest.mark.parametrize("program", PROGRAMS, ids=["spl-token", "token-2022"])
 

@@ -14,10 +14,10 @@ from tests.operations.staking_support import by_hand
 from tests.operations.token_support import FEE, RENT, SOL, TokenBench, open_tokens
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
-from solward.guardrails import ScopeLimits
-from solward.ledger.token_list import WRAPPED_SOL_MINT
 from solward.record import TransactionRecord, TransactionStatus
-from solward.transactions.request import ADMIN
+from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.transactions.request import ADMIN
 
 
 async def wrap(tokens: TokenBench, amount: Any) -> TransactionRecord:

@@ -26,9 +26,9 @@ from spl.token.models import InitializeMint2Params, MintToParams
 from tests.localnet.wire_support import TOKEN, TOKEN_2022
 from tests.transactions.engine_bench import Bench, open_bench
 
-from solward.ledger.mints import Mint, read_mint
-from solward.ledger.token_list import token_list
 from solward.operations import Operations
+from solward.solana.mints import Mint, read_mint
+from solward.solana.token_list import token_list
 
 SOL = 1_000_000_000
 FEE = 5_000

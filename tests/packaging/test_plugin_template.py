@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from solward_cli.plugin_new import KINDS, contents
+from solward_cli.plugins.new import KINDS, contents
 
 ROOT = Path(__file__).parents[2]
 NAMES = {"skill": "tip_jar", "provider": "pacer", "guardrail": "careful"}

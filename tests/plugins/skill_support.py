@@ -21,11 +21,11 @@ from tests.registry.plugin_dists import built_ins
 from tests.transactions.engine_bench import UNLIMITED, Bench, open_bench
 
 from solward.context import SkillContext, WalletView
-from solward.guardrails import ScopeLimits
-from solward.ledger.token_list import KnownToken, token_list
 from solward.operations import Operations
 from solward.registry import load_registry, run_skill
-from solward.transactions.request import ADMIN
+from solward.solana.token_list import KnownToken, token_list
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.transactions.request import ADMIN
 
 SOL = 1_000_000_000
 

@@ -11,9 +11,9 @@ import pytest
 from tests.registry.plugin_dists import built_ins
 
 from solward.errors import InvalidRequest, LedgerUnavailable
-from solward.guardrails import Policy
-from solward.ledger.token_list import WRAPPED_SOL_MINT
 from solward.registry import load_registry
+from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.vault.guardrails import Policy
 from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext
 from solward_plugins.venues import jupiter
 

@@ -16,7 +16,7 @@ from tests.plugins.llm_support import KEY, VENDORS, asked_of, loaded
 from tests.vendors.server import VendorServer, vendor_server
 
 from solward import Completion, ProviderContext, ProviderError, Usage
-from solward_plugins.llm import apart
+from solward_plugins.llm import llm_process
 from solward_plugins.llm.frames import Frame, Kind, packed, read
 
 OPENAI = VENDORS["openai"]
@@ -47,7 +47,7 @@ async def test_an_answer_comes_from_another_process(server: VendorServer) -> Non
     completion = await ask(server)
     assert completion.text == "Fine."
     assert completion.usage is not None
-    assert apart.running().pid != os.getpid()
+    assert llm_process.running().pid != os.getpid()
     code = "import sys, solward_plugins.providers.openai; assert 'litellm' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -75,13 +75,13 @@ async def test_a_killed_process_is_told_as_a_failure_and_started_anew(
 ) -> None:
     waiting = asyncio.create_task(ask(server, "drip"))
     await asked_of_server(server)
-    killed = apart.running()
+    killed = llm_process.running()
     os.kill(killed.pid, signal.SIGKILL)
     with pytest.raises(ProviderError, match="The process that calls OpenAI ended") as gone:
         await waiting
     assert gone.value.retryable
     assert (await ask(server)).text == "Fine."
-    assert apart.running().pid != killed.pid
+    assert llm_process.running().pid != killed.pid
 
 
 async def test_nobody_waiting_ends_the_work_over_there(server: VendorServer) -> None:
@@ -100,12 +100,12 @@ async def test_a_bug_over_there_is_told_without_its_text() -> None:
     request = replace(REQUEST, max_output_tokens=5)
     context = ProviderContext(KEY, "http://127.0.0.1:9/v1")
     with pytest.raises(RuntimeError, match=r"^TypeError in the process that calls OpenAI$"):
-        await apart.complete(OPENAI, request, {"maxTokens": "many"}, context)
+        await llm_process.complete(OPENAI, request, {"maxTokens": "many"}, context)
 
 
 def test_the_process_ends_with_its_input() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "solward_plugins.llm.worker"],
+        [sys.executable, "-m", "solward_plugins.llm.llm_process_main"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:

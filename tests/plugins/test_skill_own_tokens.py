@@ -11,8 +11,8 @@ from tests.operations.token_support import open_tokens
 from tests.plugins.skill_support import SkillBench, open_skills
 
 from solward.errors import GuardrailBlocked, InvalidRequest
-from solward.guardrails import ScopeLimits
-from solward.ledger.token_list import KnownToken
+from solward.solana.token_list import KnownToken
+from solward.vault.guardrails import ScopeLimits
 
 LAUNCH = {"name": "Demo coin", "symbol": "DEMO", "decimals": 6, "initialSupply": Decimal("10.5")}
 

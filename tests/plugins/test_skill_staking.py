@@ -11,7 +11,7 @@ from tests.plugins.skill_support import SkillBench, open_skills
 from tests.transactions.engine_bench import open_bench
 
 from solward.errors import GuardrailBlocked, InvalidRequest, LedgerUnavailable, TransactionFailed
-from solward.guardrails import ScopeLimits
+from solward.vault.guardrails import ScopeLimits
 
 STRANGER = Keypair().pubkey()
 

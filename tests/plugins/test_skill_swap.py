@@ -13,12 +13,12 @@ from tests.registry.plugin_dists import built_ins
 
 from solward.context import SkillContext, WalletView
 from solward.errors import GuardrailBlocked, InvalidRequest, SkillError, TransactionFailed
-from solward.guardrails import ScopeLimits
-from solward.ledger.token_list import WRAPPED_SOL_MINT, KnownToken, TokenList, token_list
 from solward.money import format_amount
 from solward.operations import Operations
 from solward.registry import load_registry, run_skill
-from solward.transactions.request import ADMIN, Actor
+from solward.solana.token_list import WRAPPED_SOL_MINT, KnownToken, TokenList, token_list
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.transactions.request import ADMIN, Actor
 
 
 async def run(

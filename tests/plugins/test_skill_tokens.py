@@ -17,7 +17,7 @@ from tests.localnet.wire_support import (
 from tests.plugins.skill_support import SkillBench, funded, open_skills
 
 from solward.errors import InvalidRequest
-from solward.ledger.token_list import WRAPPED_SOL_MINT, KnownToken
+from solward.solana.token_list import WRAPPED_SOL_MINT, KnownToken
 
 RENT = 10_000_000
 

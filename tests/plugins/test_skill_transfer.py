@@ -7,7 +7,7 @@ import pytest
 from tests.plugins.skill_support import SOL, open_skills
 
 from solward.errors import GuardrailBlocked, InvalidRequest, LedgerUnavailable, TransactionFailed
-from solward.guardrails import ScopeLimits
+from solward.vault.guardrails import ScopeLimits
 
 
 async def test_a_transfer_tells_amount_recipient_signature_status_and_what_is_left(

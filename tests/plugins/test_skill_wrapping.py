@@ -9,8 +9,8 @@ from tests.plugins.skill_support import SkillBench, open_skills
 from tests.transactions.engine_bench import open_bench
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
-from solward.guardrails import ScopeLimits
-from solward.ledger.token_list import WRAPPED_SOL_MINT
+from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.vault.guardrails import ScopeLimits
 
 
 async def test_wrapping_and_unwrapping_tell_account_amounts_and_signature(tmp_path: Path) -> None:

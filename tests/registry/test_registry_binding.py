@@ -8,8 +8,8 @@ from tests.registry.plugin_dists import HEAD, Shelf, skill_source
 
 from solward import Effects, Message, SkillSpec, hookimpl
 from solward.errors import InvalidRequest
-from solward.guardrails import Effects as SimulatedEffects
-from solward.guardrails import Intent
+from solward.guardrail import Intent
+from solward.guardrail import TransactionEffects as SimulatedEffects
 from solward.provider import CompletionRequest
 from solward.registry import load_registry
 from solward.registry.contain import PluginCrash

@@ -15,7 +15,7 @@ from solward import jsontext
 from solward.service import Solward
 from solward.settings import Settings
 from solward_server import create_app
-from solward_server.routes import PREFIX
+from solward_server.resources import PREFIX
 
 SECRET = "a-secret-for-tests-of-at-least-32-bytes"
 STRANGER = "11111111111111111111111111111112"

@@ -14,7 +14,7 @@ from referencing.jsonschema import DRAFT202012
 
 from solward.service import Solward
 from solward_server.openapi import describe
-from solward_server.routes import PREFIX
+from solward_server.resources import PREFIX
 
 _DOCUMENT = "urn:solward"
 _FORMATS = FormatChecker(["uuid"])

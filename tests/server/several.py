@@ -10,9 +10,9 @@ from typing import Any
 from tests.server.api import Api, serving_api, settings
 
 from solward.cluster import localnet_options
-from solward.localnet.node import Localnet
-from solward.localnet.server import serving
-from solward.localnet.venue import PREFIX, venue_app
+from solward_localnet.node import Localnet
+from solward_localnet.server import serving
+from solward_localnet.venue import PREFIX, venue_app
 
 
 @asynccontextmanager

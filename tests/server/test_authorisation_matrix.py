@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.server.api import NOBODY, SECRET, Answer, Api
 
-from solward_server.routes import PREFIX
+from solward_server.resources import PREFIX
 
 KEY_REQUIRED = "Unauthorized — API key required"
 KEY_INVALID = "Invalid API key"

@@ -14,9 +14,9 @@ from tests.server.api import Api, serving_api
 
 from solward.agents.budget import TokensUsed
 from solward.agents.decisions import usage_json
-from solward.agents.fence import MAX_OBSERVATION
 from solward.agents.fields import BUDGET_FIELDS
 from solward.agents.prompt import MAX_OUTCOME, MAX_REASONING, system_prompt
+from solward.agents.quoting import MAX_OBSERVATION
 from solward.provider import Usage
 
 DOCS = Path(__file__).parents[2] / "docs"

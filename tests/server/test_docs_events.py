@@ -12,11 +12,11 @@ from tests.server.api import SECRET, STRANGER, Api, serving_api
 from solward.agents.model import AgentStatus
 from solward.agents.remember import tell
 from solward.events import EventKind
-from solward.store.alerts import BLOCKS
-from solward.wallets import KeySource
-from solward.wallets.export import export_wallet, newest_keystore
-from solward.wallets.service import KEY_FILE
-from solward_server.routes.events import HEARTBEAT_S, RETRY_MS
+from solward.vault.store.alerts import BLOCKS
+from solward.vault.wallets import KeySource
+from solward.vault.wallets.export import export_wallet, newest_keystore
+from solward.vault.wallets.service import KEY_FILE
+from solward_server.resources.events import HEARTBEAT_S, RETRY_MS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
 ROWS = re.findall(r"^\| `(\w+:\w+)` \| .+ \| (.+) \|$", PAGE, re.MULTILINE)

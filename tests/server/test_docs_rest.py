@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.server.api import Api
 
-from solward_server.auth import access_of
+from solward_server.http.auth import access_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "rest.md").read_text()
 FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

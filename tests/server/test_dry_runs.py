@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.server.api import STRANGER, Api, serving_api
 
-from solward.guardrails import RULES, WRAPPED_SOL
+from solward.solana.programs import WRAPPED_SOL
+from solward.vault.guardrails import RULES
 
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 

@@ -9,7 +9,7 @@ from tests.server.api import SECRET, Api
 
 from solward import errors
 from solward.errors import LedgerUnavailable, SkillError, SolwardError
-from solward_server.errors import status_of
+from solward_server.http.errors import status_of
 
 STATUS = {
     "InvalidRequest": 400,

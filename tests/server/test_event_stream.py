@@ -16,7 +16,7 @@ from tests.store.places import places, seq_at
 from solward import jsontext
 from solward.events import EventKind
 from solward.service import Solward
-from solward_server.routes import events
+from solward_server.resources import events
 
 ORIGIN = "http://localhost:3000"
 

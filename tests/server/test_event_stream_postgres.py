@@ -17,12 +17,12 @@ from tests.server.api import settings
 from tests.server.event_client import Served, serving_events
 from tests.server.several import shared_ledger
 
-from solward.audit import AuditLog
+from solward.audit.chains import AuditEntry
+from solward.audit.log import AuditLog
 from solward.service import Solward
 from solward.store import feed
-from solward.store.audit import AuditEntry
-from solward.store.database import Database
-from solward_server.routes import events
+from solward.vault.store.database import Database
+from solward_server.resources import events
 
 NEVER_S = 600.0
 FEEDS = "query IN ('LISTEN solward_events', 'NOTIFY solward_events')"

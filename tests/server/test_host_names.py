@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.server.api import SECRET, Api, serving_api
 
-from solward.access import DEVELOPMENT_SECRET
+from solward.settings.access import DEVELOPMENT_SECRET
 
 
 async def status(api: Api, host: str, token: str) -> int:

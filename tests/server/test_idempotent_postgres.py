@@ -14,11 +14,11 @@ from tests.server.several import several_apis
 
 from solward.errors import IdempotencyInFlight
 from solward.service import Solward
-from solward.store import idempotency as store
-from solward.store import processes as store_processes
-from solward.store.database import Database
-from solward.store.idempotency import StoredResponse
-from solward.store.tables import attempts, idempotency, processes
+from solward.vault.store import idempotency as store
+from solward.vault.store import processes as store_processes
+from solward.vault.store.database import Database
+from solward.vault.store.idempotency import StoredResponse
+from solward.vault.store.tables import attempts, idempotency, processes
 
 BODY = {"to": STRANGER, "amount": 0.001}
 OTHER = {"to": STRANGER, "amount": 0.002}

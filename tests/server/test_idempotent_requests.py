@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 from tests.server.api import STRANGER, Api, serving_api
 
-from solward.store.tables import idempotency
+from solward.vault.store.tables import idempotency
 
 ONE = {"Idempotency-Key": "one"}
 BODY = {"to": STRANGER, "amount": 0.1}

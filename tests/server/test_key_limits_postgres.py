@@ -10,11 +10,11 @@ from sqlalchemy import func, select, update
 from tests.server.several import several_apis
 
 from solward.store import key_requests as store
-from solward.store.database import Database
 from solward.store.tables import key_requests
-from solward_server.keys import new_key
-from solward_server.keys_database import DatabaseKeys
-from solward_server.ratelimit import SharedRateLimiter, TooManyRequests
+from solward.vault.store.database import Database
+from solward_server.http.api_keys import new_key
+from solward_server.http.api_keys_database import DatabaseKeys
+from solward_server.http.rate_limits import SharedRateLimiter, TooManyRequests
 
 
 async def test_processes_count_a_keys_requests_together(postgres_url: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.server.api import NOBODY, STRANGER, Api, serving_api
 
-from solward_server.keys import DEFAULT_PERMISSIONS
+from solward_server.http.api_keys import DEFAULT_PERMISSIONS
 
 
 async def test_a_key_is_shown_once_and_listed_without_its_value(api: Api) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from solward import logs
+from solward.telemetry import logs
 from solward_cli import main
 
 

@@ -18,10 +18,10 @@ from tests.server.described import Described, target
 
 from solward import SkillSpec
 from solward.registry import load_registry
-from solward_server.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, access_of
+from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, access_of
 from solward_server.openapi import describe
 from solward_server.openapi.operation import SECURITY
-from solward_server.routes import PREFIX
+from solward_server.resources import PREFIX
 
 Operation = dict[str, Any]
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from tests.server.api import Api
 
-from solward_server.routes.docs import FILES, START
+from solward_server.resources.docs import FILES, START
 
 ADDRESS = re.compile(r"""(?:src|href)=["']([^"']+)["']""")
 

@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 from tests.server.api import STRANGER, Api, serving_api
 
 from solward.skill import Effects
-from solward.store.tables import attempts, reservations, transactions
+from solward.vault.store.tables import attempts, reservations, transactions
 
 # One service for all: nothing here changes what another test sees.
 pytestmark = pytest.mark.asyncio(loop_scope="module")

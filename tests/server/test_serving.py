@@ -12,9 +12,9 @@ import httpx
 import pytest
 from tests.server.api import SECRET, settings
 
-from solward.access import DEVELOPMENT_SECRET
 from solward.errors import ConfigError
 from solward.service import Solward
+from solward.settings.access import DEVELOPMENT_SECRET
 from solward_server.serve import Address, listen, serve, stop_on_signals
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.server.api import NOBODY, STRANGER, Api, serving_api
 
 from solward.errors import LedgerUnavailable
-from solward.ledger.client import RpcLedger
+from solward.vault.ledger.client import RpcLedger
 
 
 def besides_details(answer: dict[str, Any], *more: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from tests.server.api import Api, serving_api
 
 from solward.errors import LedgerUnavailable
-from solward.ledger.client import RpcLedger
+from solward.vault.ledger.client import RpcLedger
 
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 AWAY = "The ledger did not answer"

@@ -13,7 +13,7 @@ from tests.server.api import Api
 from solward.context import SkillContext, WalletView
 from solward.errors import SkillError
 from solward.skill import Effects
-from solward.transactions.request import ADMIN
+from solward.vault.transactions.request import ADMIN
 
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 TO = str(Keypair().pubkey())

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from solward.agents.jobs import Queued
+from solward.agents.job_queue import Queued
 from solward.agents.worker import Worker
-from solward.store.database import Database
+from solward.vault.store.database import Database
 from solward_server.worker_endpoint import create_worker_app
 
 SECRET = "a-secret-for-tests-of-at-least-32-bytes"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import func, select
 
-from solward.store.database import Database
-from solward.store.tables import audit
+from solward.audit.tables import audit
+from solward.vault.store.database import Database
 
 
 async def places(database: Database, *seqs: int) -> list[int]:

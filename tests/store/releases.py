@@ -14,7 +14,7 @@ from sqlalchemy import Connection, MetaData, create_engine, func, insert, select
 from tests import homes
 
 from solward import jsontext
-from solward.store.schema import MIGRATIONS
+from solward.vault.store.schema import MIGRATIONS
 
 OLD_AUDIT = ("seq", "created_ms", "event", "data", "previous_hash", "hash")
 

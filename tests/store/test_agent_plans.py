@@ -10,9 +10,10 @@ from sqlalchemy import event, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.store.agent_rows import WALLET, decision, fields
 
-from solward.store import agents, cycles, transactions
-from solward.store.database import Database
-from solward.store.tables import wallets
+from solward.store import agents, cycles
+from solward.vault.store import transactions
+from solward.vault.store.database import Database
+from solward.vault.store.tables import wallets
 
 
 async def everything(connection: AsyncConnection) -> None:

@@ -16,9 +16,9 @@ from solward.record import TransactionRecord, TransactionStatus
 from solward.store import agents as store
 from solward.store import cycles
 from solward.store.cycles import LeavingCycle, LeftCycle, Recalled
-from solward.store.database import Database
-from solward.store.tables import wallets
-from solward.store.transactions import insert_record, recent
+from solward.vault.store.database import Database
+from solward.vault.store.tables import wallets
+from solward.vault.store.transactions import insert_record, recent
 
 
 @pytest.fixture

@@ -10,12 +10,14 @@ from sqlalchemy import select, update
 from structlog.testing import capture_logs
 from tests.transactions.engine_bench import LIMITS, Bench, open_bench
 
-from solward import jsontext, metrics
+from solward import jsontext
+from solward.audit.tables import audit
 from solward.errors import GuardrailBlocked
 from solward.record import TransactionStatus
-from solward.store import attempts as attempt_store
-from solward.store.alerts import BLOCKS, BLOCKS_WITHIN_MS, reaches_threshold
-from solward.store.tables import attempts, audit, transactions
+from solward.telemetry import metrics
+from solward.vault.store import attempts as attempt_store
+from solward.vault.store.alerts import BLOCKS, BLOCKS_WITHIN_MS, reaches_threshold
+from solward.vault.store.tables import attempts, transactions
 
 SPAN = BLOCKS_WITHIN_MS
 STEP = SPAN // 10

@@ -10,10 +10,11 @@ import pytest
 from sqlalchemy import text
 from tests.store.places import places
 
+from solward.audit import chains as audit
+from solward.audit import verification
+from solward.audit.verification import Head, Log
 from solward.errors import AuditBroken
-from solward.store import audit, audit_check
-from solward.store.audit_check import Head, Log
-from solward.store.database import Database
+from solward.vault.store.database import Database
 
 # Entry by entry to this one and the next, so that their places in the log and in their chains
 # differ: chain "" has the odd ones of twelve.
@@ -40,7 +41,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 async def verify(database: Database) -> Log:
     async with database.read() as connection:
-        return await audit_check.verify(connection)
+        return await verification.verify(connection)
 
 
 async def tamper(database: Database, *statements: str) -> None:
@@ -68,7 +69,7 @@ async def test_an_empty_log_is_whole(tmp_path: Path) -> None:
 async def test_a_log_longer_than_a_page_is_read_whole(
     database: Database, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    monkeypatch.setattr(audit_check, "PAGE", page)
+    monkeypatch.setattr(verification, "PAGE", page)
     assert (await verify(database)).entries == 12
     await tamper(database, "UPDATE audit SET data = '{}' WHERE chain = 'wallet:a' AND number = 6")
     with pytest.raises(AuditBroken, match="at entry 6 of wallet:a"):
@@ -233,8 +234,8 @@ async def test_a_chain_begun_again_under_its_old_name_is_found_by_its_old_head(
 
 async def continued(database: Database, before: Log, chain: str) -> bool:
     async with database.read() as connection:
-        log = await audit_check.verify(connection)
-        return await audit_check.continues(connection, log, chain, before.heads[chain])
+        log = await verification.verify(connection)
+        return await verification.continues(connection, log, chain, before.heads[chain])
 
 
 async def test_a_chain_continues_every_end_it_had_and_no_other(database: Database) -> None:
@@ -243,12 +244,12 @@ async def test_a_chain_continues_every_end_it_had_and_no_other(database: Databas
     for chain in CHAINS:
         assert await continued(database, before, chain)
     async with database.read() as connection:
-        log = await audit_check.verify(connection)
+        log = await verification.verify(connection)
         other = before.heads[""]
-        assert not await audit_check.continues(connection, log, "wallet:a", other)
-        assert not await audit_check.continues(connection, log, "", Head(5, other.hash))
-        assert not await audit_check.continues(connection, log, "", Head(8, other.hash))
-        assert not await audit_check.continues(connection, log, "agent:x", Head(1, other.hash))
+        assert not await verification.continues(connection, log, "wallet:a", other)
+        assert not await verification.continues(connection, log, "", Head(5, other.hash))
+        assert not await verification.continues(connection, log, "", Head(8, other.hash))
+        assert not await verification.continues(connection, log, "agent:x", Head(1, other.hash))
 
 
 async def test_an_append_goes_with_the_transaction_it_is_part_of(database: Database) -> None:

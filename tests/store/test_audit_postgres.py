@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from solward.audit import AuditLog
-from solward.store import audit
-from solward.store.database import Database
+from solward.audit import chains as audit
+from solward.audit.log import AuditLog
+from solward.vault.store.database import Database
 
 WRITERS = 8
 EACH = 60

@@ -16,9 +16,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.errors import ConfigError, StoreError
-from solward.store import sqlite as inline
-from solward.store.database import Database, _finish
-from solward.store.tables import switches
+from solward.vault.store import sqlite as inline
+from solward.vault.store.database import Database, _finish
+from solward.vault.store.tables import switches
 
 
 @pytest.fixture

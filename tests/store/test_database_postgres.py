@@ -10,13 +10,14 @@ import pytest
 from sqlalchemy import delete, insert, select, text
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
-from solward.audit import AuditLog
+from solward.audit import outbox
+from solward.audit.log import AuditLog
 from solward.errors import StoreError
 from solward.events import Event
-from solward.store import database as module
-from solward.store import locks, outbox
-from solward.store.database import Database
-from solward.store.tables import switches
+from solward.vault.store import database as module
+from solward.vault.store import locks
+from solward.vault.store.database import Database
+from solward.vault.store.tables import switches
 
 # Held by another connection, a commit waits for it: the trigger runs at the commit.
 SLOW_COMMIT = """

@@ -18,11 +18,11 @@ from sqlalchemy import Connection, create_engine, text
 from tests.postgres import Postgres
 from tests.store.releases import connected, empty, tables_of
 
+from solward.audit.tables import metadata
 from solward.errors import StoreError
-from solward.store import schema as schema_module
-from solward.store.database import Database
-from solward.store.schema import HEAD, MIGRATIONS
-from solward.store.tables import metadata
+from solward.vault.store import schema as schema_module
+from solward.vault.store.database import Database
+from solward.vault.store.schema import HEAD, MIGRATIONS
 
 CATALOGUE = (
     "SELECT table_name, column_name, data_type, is_nullable, column_default, collation_name,"
@@ -162,7 +162,7 @@ async def test_a_database_in_place_opens_without_alembic(
     def never(*_: object) -> None:
         raise AssertionError("migrated again")
 
-    monkeypatch.setattr("solward.store.schema.run_migrations", never)
+    monkeypatch.setattr("solward.vault.store.schema.run_migrations", never)
     began = time.process_time()
     await (await Database.open(None, tmp_path)).close()
     assert time.process_time() - began < 0.3

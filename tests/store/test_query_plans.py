@@ -12,9 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.errors import TakenOver
 from solward.record import TransactionRecord, TransactionStatus
-from solward.store import attempts, budgets, idempotency, processes, transactions
-from solward.store.attempts import Attempt, AttemptState, Settlement
-from solward.store.database import Database
+from solward.vault.store import attempts, idempotency, processes, spending, transactions
+from solward.vault.store.attempts import Attempt, AttemptState, Settlement
+from solward.vault.store.database import Database
 
 
 def record(number: int) -> TransactionRecord:
@@ -26,16 +26,16 @@ def record(number: int) -> TransactionRecord:
 async def everything(connection: AsyncConnection) -> None:
     """Each statement of a transfer, of a listing and of a restart, once."""
     scopes = ["wallet:w", "agent:a", "key:k"]
-    await budgets.freeze_reason(connection, "w")
+    await spending.freeze_reason(connection, "w")
     with pytest.raises(TakenOver):
-        await budgets.lock(connection, "w", ["key:k"], ("a", 1, 1))
+        await spending.lock(connection, "w", ["key:k"], ("a", 1, 1))
     await processes.register(connection, "p", "api", "host", 10)
     await processes.take_over(connection, "p", 10)
-    await budgets.usage(connection, scopes, ["mint"], 10)
-    await budgets.next_tx_ms(connection, "wallet:w", 5, 10)
-    await budgets.reserved(connection, "wallet:w")
+    await spending.usage(connection, scopes, ["mint"], 10)
+    await spending.next_tx_ms(connection, "wallet:w", 5, 10)
+    await spending.reserved(connection, "wallet:w")
     await transactions.insert_record(connection, record(1), principal="admin", action_key="a")
-    await budgets.reserve(connection, "t1", scopes, {"SOL": 1}, 10)
+    await spending.reserve(connection, "t1", scopes, {"SOL": 1}, 10)
     attempt = Attempt("t1", 1, "s1", b"", "b", 1, 1, 1)
     await attempts.write_ahead(connection, attempt, 10)
     await attempts.mark_sent(connection, ["s1"])

@@ -13,14 +13,14 @@ from tests.store.releases import OLD_AUDIT, connected, make_at, rows_of, tables_
 
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.model import Agent
-from solward.audit import AuditLog
+from solward.audit.log import AuditLog
 from solward.errors import AuditBroken
 from solward.record import TransactionRecord
 from solward.service import Solward
 from solward.settings import Settings
-from solward.store.database import Database
-from solward.store.schema import HEAD
-from solward.transactions.request import ADMIN
+from solward.vault.store.database import Database
+from solward.vault.store.schema import HEAD
+from solward.vault.transactions.request import ADMIN
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 STRATEGY = f"always do transfer to={RECIPIENT} amount=0.01"
@@ -164,7 +164,7 @@ async def test_an_upgraded_agent_can_be_given_what_is_new(tmp_path: Path) -> Non
 async def test_an_upgrade_cut_off_leaves_the_old_database_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from solward.store import schema as module
+    from solward.vault.store import schema as module
 
     async with Solward.open(settings(tmp_path), demo=True) as service:
         agent, _ = await lived(service, 1)

@@ -9,8 +9,10 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.store import audit, audit_check, retention, switches, wallets
-from solward.store.database import Database
+from solward.audit import chains, verification
+from solward.store import retention
+from solward.vault.store import switches, wallets
+from solward.vault.store.database import Database
 
 
 async def everything(connection: AsyncConnection) -> None:
@@ -23,13 +25,13 @@ async def everything(connection: AsyncConnection) -> None:
     await switches.frozen(connection, ["service", "wallet:w"])
     await switches.set_frozen(connection, "wallet:w", True)
     events = [("", "x", {}), ("wallet:w", "x", {})]
-    await audit.append_many(connection, 1, events)
-    await audit.append_many(connection, 2, events)
-    await audit.latest(connection, 10)
-    await audit.latest(connection, 10, before=5)
-    await audit.after(connection, 0, 10)
-    await audit.end(connection)
-    await audit_check.find(connection, "x")
+    await chains.append_many(connection, 1, events)
+    await chains.append_many(connection, 2, events)
+    await chains.latest(connection, 10)
+    await chains.latest(connection, 10, before=5)
+    await chains.after(connection, 0, 10)
+    await chains.end(connection)
+    await verification.find(connection, "x")
     await retention.cut_events(connection, 5, 0, 10)
     await retention.cut_decisions(connection, 5, 10)
 

@@ -24,8 +24,7 @@ from solward import (
     Usage,
     hookimpl,
 )
-from solward.guardrails import Effects as TransactionEffects
-from solward.guardrails import Intent
+from solward.guardrail import Intent, TransactionEffects
 
 STRANGER = "11111111111111111111111111111112"
 TEXT = {"type": "string", "description": "What to say.", "maxLength": 50}

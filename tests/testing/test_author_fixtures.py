@@ -22,8 +22,8 @@ from solward import (
     ToolCall,
     hookimpl,
 )
-from solward.localnet.node import Localnet
 from solward.testing import ScriptedProvider, Stand, TestWallet, open_stand
+from solward_localnet.node import Localnet
 
 STRANGER = "11111111111111111111111111111112"
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.testing import bad_plugins as bad
 
-from solward.guardrails import Effects, Intent
+from solward.guardrail import Intent, TransactionEffects
 from solward.registry.params import Parameters
 from solward.testing import Stand
 from solward.testing.conformance import (
@@ -21,7 +21,7 @@ from solward.testing.conformance import (
     check_provider,
     check_skill,
 )
-from solward.testing.conformance.running import open_conformance
+from solward.testing.conformance.runner import open_conformance
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -182,8 +182,8 @@ async def test_a_bad_provider_fails_its_own_check(
 
 
 async def test_the_good_guardrail_conforms_and_its_cases_hold() -> None:
-    swap = (Intent("swap", "w"), Effects(0, 5_000))
-    transfer = (Intent("transfer", "w"), Effects(1, 5_000))
+    swap = (Intent("swap", "w"), TransactionEffects(0, 5_000))
+    transfer = (Intent("transfer", "w"), TransactionEffects(1, 5_000))
     report = await check_guardrail(bad.Guardrail(), refused=[swap], allowed=[transfer])
     assert failed(report) == ""
     assert not report.warnings

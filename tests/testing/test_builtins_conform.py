@@ -14,7 +14,7 @@ from tests.vendors.server import vendor_server
 from solward.registry import load_registry
 from solward.testing import Stand
 from solward.testing.conformance import Outcome, Report, check_provider, check_skill
-from solward.testing.conformance.running import open_conformance
+from solward.testing.conformance.runner import open_conformance
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

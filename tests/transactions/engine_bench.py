@@ -15,20 +15,21 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
 from solward.errors import LedgerRejected, LedgerUnavailable
-from solward.guardrails import DEFAULT_PROGRAMS, Policy, ScopeLimits
-from solward.ledger.client import RpcLedger
-from solward.localnet.errors import RpcError
-from solward.localnet.node import Localnet
-from solward.localnet.options import LocalnetOptions
 from solward.money import LAMPORTS_PER_SOL, sol_to_lamports
 from solward.operations.transfer import plan_transfer
 from solward.record import TransactionRecord
 from solward.settings import Settings
-from solward.store import transactions as store
-from solward.store.database import Database
-from solward.transactions.engine import Engine, EngineOptions
-from solward.transactions.request import ADMIN, Actor, Draft
-from solward.wallets import Wallet, Wallets
+from solward.solana.programs import DEFAULT_PROGRAMS
+from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.ledger.client import RpcLedger
+from solward.vault.store import transactions as store
+from solward.vault.store.database import Database
+from solward.vault.transactions.engine import Engine, EngineOptions
+from solward.vault.transactions.request import ADMIN, Actor, Draft
+from solward.vault.wallets import Wallet, Wallets
+from solward_localnet.errors import RpcError
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
 
 LIMITS = ScopeLimits(
     max_lamports_per_tx=2 * LAMPORTS_PER_SOL,
@@ -108,12 +109,12 @@ class Bench:
     async def reserved_units(self) -> int:
         """All SOL units counted against the wallet in 24 hours."""
         from solward.clock import now_ms
-        from solward.store import budgets
+        from solward.vault.store import spending
 
         scope = f"wallet:{self.wallet.id}"
         async with self.database.read() as connection:
-            found = await budgets.usage(connection, [scope], [], now_ms())
-        return found[scope].units_last_day.get(budgets.SOL_ASSET, 0)
+            found = await spending.usage(connection, [scope], [], now_ms())
+        return found[scope].units_last_day.get(spending.SOL_ASSET, 0)
 
 
 @asynccontextmanager

@@ -17,14 +17,14 @@ from sqlalchemy import func, select
 from tests.transactions.engine_bench import LIMITS, Bench, open_bench
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed, WalletNotFound
-from solward.guardrails import RULES, ScopeLimits
 from solward.money import LAMPORTS_PER_SOL
 from solward.operations.transfer import plan_airdrop
-from solward.store import switches
-from solward.store.idempotency import lookup
-from solward.store.tables import reservations
-from solward.transactions.request import ADMIN, Actor, Draft, IdempotencyKey
-from solward.transactions.trial import Trial, TrialEnded
+from solward.vault.guardrails import RULES, ScopeLimits
+from solward.vault.store import switches
+from solward.vault.store.idempotency import lookup
+from solward.vault.store.tables import reservations
+from solward.vault.transactions.request import ADMIN, Actor, Draft, IdempotencyKey
+from solward.vault.transactions.trial import Trial, TrialEnded
 
 DRY = replace(ADMIN, dry_run=True)
 SENDING = ("sendTransaction", "requestAirdrop")

@@ -24,13 +24,14 @@ from solward.errors import (
     TransactionFailed,
     WalletNotFound,
 )
-from solward.guardrails import RULES, Effects, Intent, ScopeLimits
+from solward.guardrail import Intent, TransactionEffects
 from solward.money import LAMPORTS_PER_SOL
 from solward.record import TransactionStatus
-from solward.store import switches
-from solward.store.tables import attempts, reservations
-from solward.transactions.build import compile_instructions, message_bytes
-from solward.transactions.request import ADMIN, Actor, IdempotencyKey
+from solward.vault.guardrails import RULES, ScopeLimits
+from solward.vault.store import switches
+from solward.vault.store.tables import attempts, reservations
+from solward.vault.transactions.build import compile_instructions, message_bytes
+from solward.vault.transactions.request import ADMIN, Actor, IdempotencyKey
 
 FEE = 5_000
 HALF = Decimal("0.5")
@@ -126,7 +127,7 @@ async def test_the_agents_and_the_keys_limits_bind_beside_the_wallets(tmp_path: 
 
 
 async def test_a_plugins_rule_can_refuse(tmp_path: Path) -> None:
-    def never(_intent: Intent, _effects: Effects) -> str | None:
+    def never(_intent: Intent, _effects: TransactionEffects) -> str | None:
         return "not on a Saturday"
 
     async with open_bench(tmp_path, extra_rules=(("weekdays", never),)) as bench:

@@ -19,17 +19,18 @@ from tests.ledger.rpc_nodes import RpcNode, listening, of
 from tests.transactions.engine_bench import UNLIMITED, Bench, open_bench, until
 
 from solward.errors import LedgerRejected, TransactionFailed
-from solward.guardrails import DEFAULT_PROGRAMS, Policy
-from solward.ledger.client import RpcLedger
-from solward.ledger.failover import FailoverTransport, Node
-from solward.ledger.transport import HttpTransport
 from solward.money import LAMPORTS_PER_SOL
 from solward.record import TransactionRecord, TransactionStatus
-from solward.store.tables import attempts
-from solward.transactions.engine import Engine, EngineOptions
-from solward.transactions.reconcile import reconcile
-from solward.transactions.request import ADMIN
-from solward.transactions.sender import Sender
+from solward.solana.programs import DEFAULT_PROGRAMS
+from solward.vault.guardrails import Policy
+from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.failover import FailoverTransport, Node
+from solward.vault.ledger.transport import HttpTransport
+from solward.vault.store.tables import attempts
+from solward.vault.transactions.engine import Engine, EngineOptions
+from solward.vault.transactions.reconcile import reconcile
+from solward.vault.transactions.request import ADMIN
+from solward.vault.transactions.sender import Sender
 
 HALF = Decimal("0.5")
 HALF_LAMPORTS = LAMPORTS_PER_SOL // 2

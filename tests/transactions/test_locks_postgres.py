@@ -12,9 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.store.agent_rows import WALLET, fields
 
 from solward.store import agents as agent_store
-from solward.store import budgets, cycles, switches
-from solward.store.database import Database
-from solward.store.tables import wallets
+from solward.store import cycles
+from solward.vault.store import spending, switches
+from solward.vault.store.database import Database
+from solward.vault.store.tables import wallets
 
 # Long enough for a statement that need not wait to have run many times over.
 WAITS_S = 0.3
@@ -41,8 +42,8 @@ async def reserve(
 ) -> str | None:
     """What a reservation does first; answers with the freeze's reason."""
     async with database.write() as connection:
-        await budgets.lock(connection, wallet, keys, run)
-        return await budgets.freeze_reason(connection, wallet)
+        await spending.lock(connection, wallet, keys, run)
+        return await spending.freeze_reason(connection, wallet)
 
 
 async def waits(task: asyncio.Task[object]) -> bool:
@@ -59,12 +60,12 @@ async def freeze(database: Database, scope: str) -> None:
 @pytest.mark.parametrize("scope", ["service", "wallet:w1"])
 async def test_a_freeze_is_in_force_when_it_is_answered(database: Database, scope: str) -> None:
     async with database.write() as connection:
-        await budgets.lock(connection, "w1")
+        await spending.lock(connection, "w1")
         freezing = asyncio.create_task(freeze(database, scope))
         assert await waits(freezing)
         late = asyncio.create_task(reserve(database, "w1"))
         assert await waits(late)
-        assert await budgets.freeze_reason(connection, "w1") is None
+        assert await spending.freeze_reason(connection, "w1") is None
     await freezing
     assert await late == "stop"
     assert await reserve(database, "w1") == "stop"
@@ -79,7 +80,7 @@ async def test_two_freezes_at_once_are_one(database: Database) -> None:
 
 async def test_a_key_is_counted_over_all_its_wallets(database: Database) -> None:
     async with database.write() as connection:
-        await budgets.lock(connection, "w1", ["key:k"])
+        await spending.lock(connection, "w1", ["key:k"])
         same = asyncio.create_task(reserve(database, "w2", ["key:k"]))
         assert await waits(same)
         assert await reserve(database, "w2", ["key:other"]) is None
@@ -88,7 +89,7 @@ async def test_a_key_is_counted_over_all_its_wallets(database: Database) -> None
 
 async def test_wallets_do_not_wait_for_each_other(database: Database) -> None:
     async with database.write() as connection:
-        await budgets.lock(connection, "w1")
+        await spending.lock(connection, "w1")
         assert await reserve(database, "w2") is None
         same = asyncio.create_task(reserve(database, "w1"))
         assert await waits(same)
@@ -103,7 +104,7 @@ async def test_whoever_enters_a_cycle_waits_for_what_the_last_run_reserves(
             return await cycles.enter(connection, [("a1", 1)])
 
     async with database.write() as connection:
-        await budgets.lock(connection, "w1", run=("a1", 1, 1))
+        await spending.lock(connection, "w1", run=("a1", 1, 1))
         entering: asyncio.Task[object] = asyncio.create_task(enter())
         assert await waits(entering)
     assert await entering != [None]

@@ -11,13 +11,14 @@ from tests.transactions.engine_bench import UNLIMITED, Bench, open_bench
 
 from solward.cluster import WrongCluster, open_cluster
 from solward.errors import GuardrailBlocked, LedgerError, TransactionFailed
-from solward.guardrails import DEFAULT_PROGRAMS, Policy
-from solward.localnet.node import Localnet
-from solward.localnet.options import LocalnetOptions
-from solward.localnet.server import serving
 from solward.settings import Settings
-from solward.transactions.engine import Engine, EngineOptions
-from solward.transactions.request import ADMIN
+from solward.solana.programs import DEFAULT_PROGRAMS
+from solward.vault.guardrails import Policy
+from solward.vault.transactions.engine import Engine, EngineOptions
+from solward.vault.transactions.request import ADMIN
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
+from solward_localnet.server import serving
 
 Lie = Callable[[Any], None]
 

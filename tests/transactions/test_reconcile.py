@@ -16,10 +16,10 @@ from tests.transactions.engine_bench import LIMITS, Bench, open_bench
 from solward.money import LAMPORTS_PER_SOL
 from solward.operations.transfer import plan_airdrop
 from solward.record import TransactionStatus
-from solward.transactions.reconcile import Reconciliation, reconcile
-from solward.transactions.request import ADMIN
-from solward.transactions.sender import Sender
-from solward.transactions.steps import Step
+from solward.vault.transactions.reconcile import Reconciliation, reconcile
+from solward.vault.transactions.request import ADMIN
+from solward.vault.transactions.sender import Sender
+from solward.vault.transactions.steps import Step
 
 HALF = Decimal("0.5")
 

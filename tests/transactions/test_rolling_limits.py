@@ -13,8 +13,8 @@ from tests.transactions.engine_bench import LIMITS, Bench, open_bench
 
 from solward.clock import DAY_MS, MINUTE_MS
 from solward.errors import GuardrailBlocked
-from solward.store import budgets, processes
-from solward.transactions.request import ADMIN
+from solward.vault.store import processes, spending
+from solward.vault.transactions.request import ADMIN
 
 # Two seconds before a day of the calendar, a month and a year end.
 NEARLY_MIDNIGHT = int(datetime(2026, 12, 31, 23, 59, 58, tzinfo=UTC).timestamp() * 1_000)
@@ -108,6 +108,6 @@ async def test_a_limit_that_was_lowered_counts_back_from_the_newest(tmp_path: Pa
                 now.ms += 1_000
             scope = f"wallet:{bench.wallet.id}"
             async with bench.database.read() as connection:
-                waits = [await budgets.next_tx_ms(connection, scope, most, now.ms)
+                waits = [await spending.next_tx_ms(connection, scope, most, now.ms)
                          for most in (0, 1, 4, 5)]  # fmt: skip
             assert waits == [None, 59_000, 56_000, None]

@@ -16,19 +16,20 @@ from tests.store.agent_rows import fields
 from tests.transactions.engine_bench import LIMITS, Bench, Wire, open_bench
 
 from solward.errors import TakenOver, TransactionFailed
-from solward.guardrails import DEFAULT_PROGRAMS, Policy
-from solward.ledger.client import RpcLedger
 from solward.money import LAMPORTS_PER_SOL
 from solward.operations.transfer import plan_airdrop
 from solward.record import TransactionRecord, TransactionStatus
+from solward.solana.programs import DEFAULT_PROGRAMS
 from solward.store import agents as agent_store
-from solward.store import processes
-from solward.store import transactions as store
-from solward.store.tables import attempts, transactions
-from solward.transactions.engine import Engine, EngineOptions
-from solward.transactions.process import registered
-from solward.transactions.reconcile import Reconciliation
-from solward.transactions.request import ADMIN, Actor, AgentRun
+from solward.vault.guardrails import Policy
+from solward.vault.ledger.client import RpcLedger
+from solward.vault.store import processes
+from solward.vault.store import transactions as store
+from solward.vault.store.tables import attempts, transactions
+from solward.vault.transactions.engine import Engine, EngineOptions
+from solward.vault.transactions.process import registered
+from solward.vault.transactions.reconcile import Reconciliation
+from solward.vault.transactions.request import ADMIN, Actor, AgentRun
 
 HALF = Decimal("0.5")
 HALF_LAMPORTS = LAMPORTS_PER_SOL // 2

@@ -14,8 +14,8 @@ from tests.transactions.engine_bench import LIMITS, Bench, open_bench, until
 from solward.errors import GuardrailBlocked, TransactionFailed
 from solward.events import Event
 from solward.record import TransactionStatus
-from solward.store import attempts
-from solward.store.attempts import AttemptState, Settlement
+from solward.vault.store import attempts
+from solward.vault.store.attempts import AttemptState, Settlement
 
 
 @pytest.fixture

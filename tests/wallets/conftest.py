@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from solward.store.database import Database
+from solward.vault.store.database import Database
 
 
 @pytest.fixture

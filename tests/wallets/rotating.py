@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from solward.settings import Settings
-from solward.store import wallets as store
-from solward.store.database import Database
-from solward.wallets import KeySource, Wallets, keyfile, keystore
+from solward.vault.store import wallets as store
+from solward.vault.store.database import Database
+from solward.vault.wallets import KeySource, Wallets, keyfile, keystore
 
 
 def die() -> None:

@@ -9,7 +9,7 @@ import pytest
 from solders.keypair import Keypair
 
 from solward.errors import KeystoreError
-from solward.wallets.envelope import Envelope, encrypt, open_envelope, rewrap, seal
+from solward.vault.wallets.envelope import Envelope, encrypt, open_envelope, rewrap, seal
 
 KEK = os.urandom(32)
 KEYPAIR = Keypair()

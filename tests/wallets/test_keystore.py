@@ -16,13 +16,13 @@ from tests import homes
 
 from solward.errors import KeystoreError
 from solward.settings import Settings
-from solward.store import wallets as store
-from solward.store.database import Database
-from solward.store.tables import keystore as keystore_table
-from solward.store.tables import wallets as wallets_table
-from solward.wallets import KeySource, Wallets, keyfile
-from solward.wallets.keystore import Keystore
-from solward.wallets.service import key_source
+from solward.vault.store import wallets as store
+from solward.vault.store.database import Database
+from solward.vault.store.tables import keystore as keystore_table
+from solward.vault.store.tables import wallets as wallets_table
+from solward.vault.wallets import KeySource, Wallets, keyfile
+from solward.vault.wallets.keystore import Keystore
+from solward.vault.wallets.service import key_source
 
 ROTATING = Path(__file__).with_name("rotating.py")
 CANARY = "canary passphrase 8c1e"
@@ -174,7 +174,7 @@ async def signatures(wallets: Wallets) -> dict[str, bytes]:
 async def test_rotation_moves_every_wallet_and_retires_the_old_secret(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("solward.wallets.keystore._BATCH", 2)
+    monkeypatch.setattr("solward.vault.wallets.keystore._BATCH", 2)
     settings = Settings(keystore_passphrase=None)
     wallets = await Wallets.open(database, settings, tmp_path)
     for _ in range(5):
@@ -200,7 +200,7 @@ async def test_rotation_moves_every_wallet_and_retires_the_old_secret(
 async def test_a_wallet_made_during_a_rotation_is_moved_too(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("solward.wallets.keystore._BATCH", 1)
+    monkeypatch.setattr("solward.vault.wallets.keystore._BATCH", 1)
     wallets = await Wallets.open(database, Settings(), tmp_path)
     ring = wallets._keystore.keyring
     for _ in range(3):
@@ -215,7 +215,7 @@ async def test_a_wallet_made_during_a_rotation_is_moved_too(
             late.append("0" * 36)
             from solders.keypair import Keypair
 
-            from solward.wallets.envelope import seal
+            from solward.vault.wallets.envelope import seal
 
             keypair = Keypair()
             envelope = seal(ring.current, ring.version, late[0], keypair)

@@ -20,8 +20,8 @@ from sqlalchemy.exc import ProgrammingError
 
 from solward.errors import InvalidRequest, KeystoreError, StoreError, WalletNotFound
 from solward.settings import Settings
-from solward.store.database import Database
-from solward.wallets import Wallets
+from solward.vault.store.database import Database
+from solward.vault.wallets import Wallets
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ async def test_a_key_is_in_no_repr_and_in_no_file(wallets: Wallets, tmp_path: Pa
 
 def test_core_dumps_are_off_in_a_process_that_asks_for_it() -> None:
     script = (
-        "import resource; from solward.wallets.hardening import forbid_core_dumps;"
+        "import resource; from solward.vault.wallets.hardening import forbid_core_dumps;"
         "forbid_core_dumps(); print(resource.getrlimit(resource.RLIMIT_CORE))"
     )
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

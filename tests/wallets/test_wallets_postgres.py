@@ -12,9 +12,9 @@ from sqlalchemy import func, select
 
 from solward.errors import KeystoreError
 from solward.settings import Settings
-from solward.store.database import Database
-from solward.store.tables import keystore
-from solward.wallets import KeySource, Wallets
+from solward.vault.store.database import Database
+from solward.vault.store.tables import keystore
+from solward.vault.wallets import KeySource, Wallets
 
 
 @asynccontextmanager
@@ -131,11 +131,11 @@ async def test_an_interrupted_rotation_is_finished_by_processes_that_start_toget
             raise ConnectionError("killed here")
 
         with monkeypatch.context() as patched:
-            patched.setattr("solward.wallets.keyfile.replace_key", lost)
+            patched.setattr("solward.vault.wallets.keyfile.replace_key", lost)
             with pytest.raises(ConnectionError):
                 await wallets.rotate(KeySource(file=tmp_path / "keystore.key"))
         assert (tmp_path / "keystore.key.next").exists()
-        monkeypatch.setattr("solward.wallets.keystore._BATCH", 2)
+        monkeypatch.setattr("solward.vault.wallets.keystore._BATCH", 2)
         started = await asyncio.gather(
             *(Wallets.open(database, Settings(), tmp_path) for database in opened)
         )

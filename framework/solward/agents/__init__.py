@@ -1,0 +1,1 @@
+"""Agents: observe, think, act, remember."""

@@ -15,9 +15,9 @@ from solward.context import AgentView
 from solward.errors import SolwardError
 from solward.provider import ToolCall
 from solward.record import TransactionRecord, TransactionStatus
-from solward.scrub import concealed, scrub_text
-from solward.transactions.outcome import refusal
-from solward.transactions.request import Actor, AgentRun
+from solward.telemetry.scrub import concealed, scrub_text
+from solward.vault.transactions.outcome import refusal
+from solward.vault.transactions.request import Actor, AgentRun
 
 NO_ACTION = "No action was taken."
 RESUMED_REASONING = (

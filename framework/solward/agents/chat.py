@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
 import structlog
 
-from solward.agents.asked import asking, count_usage
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.decisions import MemoryEntry
 from solward.agents.model import Agent
 from solward.agents.prompt import chat_message, system_prompt
+from solward.agents.provider_metrics import asking, count_usage
 from solward.agents.think import THINK_TIMEOUT_S, Complete, ask, within_budget, without_secrets
 from solward.errors import ProviderError, SolwardError
 from solward.provider import Completion, CompletionRequest, Message, Usage

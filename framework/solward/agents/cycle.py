@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from solward import metrics, telemetry
 from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, finished, resumed
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.decisions import Decision, MemoryEntry
@@ -23,9 +22,10 @@ from solward.agents.phases import Phase, PhaseHook, no_hook
 from solward.agents.think import NO_REASONING, Complete, storable, think
 from solward.clock import now_ms
 from solward.errors import SolwardError, StoreError, TokenBudgetReached
-from solward.operations.balances import Balances
 from solward.provider import ToolDefinition, Usage
 from solward.record import TransactionRecord
+from solward.solana.balances import Balances
+from solward.telemetry import metrics, tracing
 
 ERROR_AFTER = 3
 BACKOFF_CAP_MS = 300_000
@@ -139,7 +139,7 @@ async def run_cycle(agent_id: str, cycle: int, parts: CycleParts) -> Next | None
     """
     with (
         bound_contextvars(agent_id=agent_id, cycle=cycle),
-        telemetry.span("agent.cycle", agent_id=agent_id, cycle=cycle),
+        tracing.span("agent.cycle", agent_id=agent_id, cycle=cycle),
     ):
         entered, cancelled = await finished(parts.journal.enter(agent_id, cycle))
         if entered is not None and cancelled:
@@ -187,7 +187,7 @@ async def _run(entered: Entered, agent_id: str, cycle: int, parts: CycleParts) -
     parts.hook(agent_id, Phase.ACTED)
     standing = _standing(entered.agent, progress.failure, began_ms, parts.clock())
     leaving = parts.journal.leave(decision, entered.agent.fence, standing)
-    with telemetry.span("agent.remember"):
+    with tracing.span("agent.remember"):
         goes_on, cancelled = await finished(leaving)
     parts.hook(agent_id, Phase.REMEMBERED)
     if cancelled or done.cancelled:
@@ -207,13 +207,13 @@ async def _decide_and_act(
     entered: Entered, cycle: int, parts: CycleParts, progress: _Progress
 ) -> Act:
     agent = entered.agent
-    with telemetry.span("agent.observe"):
+    with tracing.span("agent.observe"):
         progress.observation = await observe(agent, cycle, parts, parts.clock())
     parts.hook(agent.id, Phase.OBSERVED)
     if entered.taken is not None:
         progress.reasoning = RESUMED_REASONING
         return resumed(*entered.taken)
-    with telemetry.span("agent.think"):
+    with tracing.span("agent.think"):
         thought = await think(
             agent,
             progress.observation,
@@ -226,7 +226,7 @@ async def _decide_and_act(
     progress.reasoning, progress.usage = thought.reasoning, thought.usage
     parts.hook(agent.id, Phase.THOUGHT)
     spends = thought.call is not None and parts.spends(thought.call.name)
-    with telemetry.span("agent.act"):
+    with tracing.span("agent.act"):
         return await act(agent, cycle, thought.call, run_skill=parts.run_skill, spends=spends)
 
 

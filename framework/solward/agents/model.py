@@ -12,8 +12,8 @@ from typing import Any
 from solward import jsontext
 from solward.agents.budget import UNLIMITED, TokenBudget, budget_of
 from solward.clock import iso
-from solward.guardrails import ScopeLimits
 from solward.money import lamports_to_sol
+from solward.vault.guardrails import ScopeLimits
 
 
 class AgentStatus(StrEnum):

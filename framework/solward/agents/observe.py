@@ -11,8 +11,8 @@ from solward.agents.model import Agent
 from solward.clock import iso
 from solward.errors import SolwardError
 from solward.money import lamports_to_sol
-from solward.operations.balances import Balances
 from solward.record import TransactionRecord
+from solward.solana.balances import Balances
 
 RECENT_TRANSACTIONS = 5  # contract 8, observation history
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from solward.agents.runner import RunCycle, Runner
 from solward.clock import now_ms
 from solward.store import agents as store
-from solward.store.database import Database
+from solward.vault.store.database import Database
 
 
 class Placement(Protocol):
@@ -75,6 +75,6 @@ def default(database: Database, run: RunCycle) -> Placement:
     if not database.shared:
         return Embedded(database, run)
     # Procrastinate is installed for PostgreSQL only.
-    from solward.agents.jobs import Queued
+    from solward.agents.job_queue import Queued
 
     return Queued(database)

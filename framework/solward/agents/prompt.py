@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from solward.agents.decisions import MemoryEntry
-from solward.agents.fence import block, observation_block, quoted
 from solward.agents.model import Agent, AgentGuardrails
+from solward.agents.quoting import block, observation_block, quoted
 from solward.money import format_sol
 
 NO_MEMORY = "No previous actions are recorded."

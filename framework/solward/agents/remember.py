@@ -8,20 +8,20 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward import metrics
 from solward.agents.batch import Batcher
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.cycle import Entered, Standing
 from solward.agents.decisions import Decision, MemoryEntry
+from solward.agents.memory_cache import RecentMemory
 from solward.agents.model import Agent, AgentStatus, DesiredState, agent_of
-from solward.agents.recent import RecentMemory
+from solward.audit import outbox
 from solward.clock import now_ms
 from solward.events import EventKind
 from solward.provider import Usage
 from solward.store import agents as agent_store
 from solward.store import cycles as store
-from solward.store import outbox
-from solward.store.database import Database
+from solward.telemetry import metrics
+from solward.vault.store.database import Database
 
 _HOUR_MS = 3_600_000
 

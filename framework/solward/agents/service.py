@@ -14,9 +14,7 @@ from solward.agents import placement
 from solward.agents.budget import TokensUsed
 from solward.agents.chat import chat_request, pieces, reply
 from solward.agents.cycle import Next, run_cycle
-from solward.agents.decisions import Decision, MemoryEntry, decision_of, memory_of
-from solward.agents.fields import Defaults, read_create, read_update
-from solward.agents.host import (
+from solward.agents.cycle_parts import (
     AgentHost,
     check_options,
     check_startable,
@@ -25,6 +23,8 @@ from solward.agents.host import (
     parts_of,
     streamer,
 )
+from solward.agents.decisions import Decision, MemoryEntry, decision_of, memory_of
+from solward.agents.fields import Defaults, read_create, read_update
 from solward.agents.model import (
     Agent,
     AgentGuardrails,

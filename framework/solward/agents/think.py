@@ -9,12 +9,11 @@ from typing import Any
 
 import structlog
 
-from solward import telemetry
-from solward.agents.asked import asking, count_usage
 from solward.agents.budget import NOTHING_USED, UNLIMITED, TokensUsed, output_allowance
 from solward.agents.decisions import MemoryEntry
 from solward.agents.model import Agent
 from solward.agents.prompt import cycle_message, system_prompt
+from solward.agents.provider_metrics import asking, count_usage
 from solward.errors import ProviderError, SolwardError
 from solward.provider import (
     Completion,
@@ -24,7 +23,8 @@ from solward.provider import (
     ToolDefinition,
     Usage,
 )
-from solward.scrub import scrub_text
+from solward.telemetry import tracing
+from solward.telemetry.scrub import scrub_text
 
 NO_REASONING = "No explicit reasoning was given."
 # Providers have deadlines of their own; this one holds for a plugin that has none.
@@ -101,7 +101,7 @@ async def ask(
     """One call of the provider; whatever goes wrong inside it is a `ProviderError`."""
     name = agent.llm_provider
     try:
-        with asking(name), telemetry.span("provider.complete", provider=name, model=request.model):
+        with asking(name), tracing.span("provider.complete", provider=name, model=request.model):
             async with asyncio.timeout(timeout_s):
                 completion = await complete(request)
     except ProviderError as error:

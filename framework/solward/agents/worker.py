@@ -19,12 +19,12 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.worker import Worker as QueueWorker
 from psycopg import AsyncConnection
 
+from solward.agents.queue_worker import Jobs, Taker
 from solward.agents.runner import RunCycle
-from solward.agents.taking import Jobs, Taker
 from solward.clock import now_ms
 from solward.errors import SolwardError, StoreError
 from solward.store import jobs as store
-from solward.store.database import Database
+from solward.vault.store.database import Database
 
 # Most cycles wait for a model: reference/scale.md measured these.
 CONCURRENCY = 300

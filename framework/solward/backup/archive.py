@@ -14,7 +14,7 @@ import zstandard
 from solward.backup.manifest import MANIFEST, Manifest, parse_manifest
 from solward.backup.sealed import SealedReader, SealedWriter
 from solward.errors import BackupError
-from solward.wallets.keyfile import sync_folder
+from solward.vault.wallets.keyfile import sync_folder
 
 _MAX_MANIFEST: Final = 64 << 20
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from solward import jsontext
 from solward.errors import BackupError, KeystoreError
-from solward.wallets.envelope import KEY_BYTES, decrypt, encrypt
+from solward.vault.wallets.envelope import KEY_BYTES, decrypt, encrypt
 
 FORMAT: Final = 1
 MAGIC: Final = b"solward-backup\n"

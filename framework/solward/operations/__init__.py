@@ -8,9 +8,7 @@ from functools import partial
 from typing import Any
 
 from solward.errors import InvalidRequest, LedgerError, SkillError
-from solward.guardrails import Intent
-from solward.ledger.protocol import ReadLedger
-from solward.ledger.token_list import TokenList
+from solward.guardrail import Intent
 from solward.operations.launch import plan_launch
 from solward.operations.staking import plan_stake, plan_unstake, plan_withdraw_stake
 from solward.operations.swap import Venue, plan_swap, read_quote
@@ -24,10 +22,12 @@ from solward.operations.tokens import (
 from solward.operations.transfer import plan_airdrop, plan_transfer
 from solward.operations.wrapping import plan_unwrap_sol, plan_wrap_sol
 from solward.record import TransactionRecord, TransactionType
-from solward.transactions.engine import Engine
-from solward.transactions.request import Actor, Draft
+from solward.solana.ledger import ReadLedger
+from solward.solana.token_list import TokenList
+from solward.vault.transactions.engine import Engine
+from solward.vault.transactions.request import Actor, Draft
+from solward.vault.wallets import Wallets
 from solward.venue import Quote
-from solward.wallets import Wallets
 
 __all__ = ["Operations"]
 

@@ -15,13 +15,13 @@ from spl.token.instructions import create_idempotent_associated_token_account, i
 from spl.token.models import InitializeMint2Params
 
 from solward.errors import InvalidRequest
-from solward.guardrails import Intent
-from solward.ledger.mints import TOKEN_2022_PROGRAM, Mint, associated_account_size
-from solward.ledger.protocol import ReadLedger
+from solward.guardrail import Intent
 from solward.money import from_units, to_units
 from solward.operations.tokens import associated_account, mint_to, whole_decimals
 from solward.record import TransactionType
-from solward.transactions.request import Draft
+from solward.solana.ledger import ReadLedger
+from solward.solana.mints import TOKEN_2022_PROGRAM, Mint, associated_account_size
+from solward.vault.transactions.request import Draft
 
 MAX_NAME_BYTES = 32
 MAX_SYMBOL_BYTES = 10

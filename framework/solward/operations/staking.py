@@ -16,9 +16,12 @@ from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
 
 from solward.errors import InvalidRequest
-from solward.guardrails import Intent
-from solward.ledger.protocol import ReadLedger
-from solward.ledger.stakes import (
+from solward.guardrail import Intent
+from solward.money import format_sol, lamports_to_sol, sol_to_lamports
+from solward.operations.transfer import parse_address
+from solward.record import TransactionType
+from solward.solana.ledger import ReadLedger
+from solward.solana.stakes import (
     CLOCK_SYSVAR,
     STAKE_ACCOUNT_BYTES,
     STAKE_HISTORY_SYSVAR,
@@ -28,10 +31,7 @@ from solward.ledger.stakes import (
     StakeState,
     read_stake,
 )
-from solward.money import format_sol, lamports_to_sol, sol_to_lamports
-from solward.operations.transfer import parse_address
-from solward.record import TransactionType
-from solward.transactions.request import Draft
+from solward.vault.transactions.request import Draft
 
 _PROGRAM = Pubkey.from_string(STAKE_PROGRAM)
 _RENT_SYSVAR = "SysvarRent111111111111111111111111111111111"

@@ -11,13 +11,13 @@ from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 
 from solward.errors import InvalidRequest, LedgerUnavailable
-from solward.guardrails import Effects, Intent
-from solward.ledger.mints import TOKEN_2022_PROGRAM, read_mint
-from solward.ledger.protocol import ReadLedger
-from solward.ledger.token_list import WRAPPED_SOL_MINT, TokenList
+from solward.guardrail import Intent, TransactionEffects
 from solward.money import SOL_DECIMALS, U64_MAX, from_units, to_units
 from solward.record import TransactionType
-from solward.transactions.request import Draft
+from solward.solana.ledger import ReadLedger
+from solward.solana.mints import TOKEN_2022_PROGRAM, read_mint
+from solward.solana.token_list import WRAPPED_SOL_MINT, TokenList
+from solward.vault.transactions.request import Draft
 from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
 
 MAX_SLIPPAGE_BPS = 10_000
@@ -111,7 +111,7 @@ async def plan_swap(
         },
     )
 
-    def received(effects: Effects) -> Mapping[str, Any]:
+    def received(effects: TransactionEffects) -> Mapping[str, Any]:
         units = effects.tokens_in.get(request.output_mint, quote.out_amount)
         return {"outputAmount": from_units(units, swap.output_decimals)}
 

@@ -17,16 +17,17 @@ from spl.token.instructions import create_idempotent_associated_token_account, t
 from spl.token.models import TransferCheckedParams
 
 from solward.errors import InvalidRequest
-from solward.guardrails import AccountState, Intent
-from solward.guardrails.accounts import TokenAccount, token_account
-from solward.ledger.mints import Mint, associated_account_size, read_mint
-from solward.ledger.protocol import Account, ReadLedger, TokenHolding
-from solward.ledger.token_list import WRAPPED_SOL_MINT, TokenList
+from solward.guardrail import Intent
 from solward.money import format_amount, from_units, to_units
 from solward.operations.tokens import accounts_of, associated_account
 from solward.operations.transfer import parse_address
 from solward.record import TransactionType
-from solward.transactions.request import Draft
+from solward.solana.accounts import TokenAccount, token_account
+from solward.solana.ledger import Account, ReadLedger, TokenHolding
+from solward.solana.ledger import Account as AccountState
+from solward.solana.mints import Mint, associated_account_size, read_mint
+from solward.solana.token_list import WRAPPED_SOL_MINT, TokenList
+from solward.vault.transactions.request import Draft
 
 # Token-2022 extensions with which a plain transfer fails, or does not deliver what it takes.
 _OTHERWISE_MOVED = {

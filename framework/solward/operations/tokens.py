@@ -28,13 +28,13 @@ from spl.token.models import (
 )
 
 from solward.errors import InvalidRequest
-from solward.guardrails import Intent
-from solward.ledger.mints import Mint, associated_account_size, read_mint
-from solward.ledger.protocol import ReadLedger, TokenHolding
-from solward.ledger.token_list import WRAPPED_SOL_MINT, TokenList
+from solward.guardrail import Intent
 from solward.money import U64_MAX, format_amount, from_units, lamports_to_sol, to_units
 from solward.record import TransactionType
-from solward.transactions.request import Draft
+from solward.solana.ledger import ReadLedger, TokenHolding
+from solward.solana.mints import Mint, associated_account_size, read_mint
+from solward.solana.token_list import WRAPPED_SOL_MINT, TokenList
+from solward.vault.transactions.request import Draft
 
 AUTHORITY_TYPES = {"mint": AuthorityType.MINT_TOKENS, "freeze": AuthorityType.FREEZE_ACCOUNT}
 

@@ -7,10 +7,10 @@ from solders.system_program import ID as SYSTEM_PROGRAM
 from solders.system_program import TransferParams, transfer
 
 from solward.errors import InvalidRequest
-from solward.guardrails import Intent
+from solward.guardrail import Intent
 from solward.money import LAMPORTS_PER_SOL, lamports_to_sol, sol_to_lamports
 from solward.record import TransactionType
-from solward.transactions.request import Draft
+from solward.vault.transactions.request import Draft
 
 # Contract, section 8: at most 2 SOL a request.
 MAX_AIRDROP_LAMPORTS = 2 * LAMPORTS_PER_SOL

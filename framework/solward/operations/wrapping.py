@@ -13,13 +13,13 @@ from spl.token.instructions import (
 from spl.token.models import CloseAccountParams, SyncNativeParams
 
 from solward.errors import InvalidRequest
-from solward.guardrails import Intent
-from solward.ledger.mints import TOKEN_PROGRAM
-from solward.ledger.protocol import ReadLedger
-from solward.ledger.token_list import WRAPPED_SOL_MINT
+from solward.guardrail import Intent
 from solward.money import lamports_to_sol, sol_to_lamports
 from solward.record import TransactionType
-from solward.transactions.request import Draft
+from solward.solana.ledger import ReadLedger
+from solward.solana.mints import TOKEN_PROGRAM
+from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.vault.transactions.request import Draft
 
 _MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
 _PROGRAM = Pubkey.from_string(TOKEN_PROGRAM)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from solward import metrics, telemetry
 from solward.errors import SkillError, SkillTimeout, SolwardError
 from solward.registry.contain import PluginCrash
 from solward.registry.loaded import LoadedSkill
+from solward.telemetry import metrics, tracing
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
@@ -42,7 +42,7 @@ _abandoned: set[asyncio.Future[str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class SkillCall:
     """One run of a skill; `params` are the caller's until they are validated."""
 
     skill: LoadedSkill
@@ -50,8 +50,8 @@ class Call:
     context: SkillContext
 
 
-Handler = Callable[[Call], Awaitable[str]]
-Interceptor = Callable[[Call, Handler], Awaitable[str]]
+Handler = Callable[[SkillCall], Awaitable[str]]
+Interceptor = Callable[[SkillCall, Handler], Awaitable[str]]
 Emit = Callable[[str, Mapping[str, Any]], object]
 
 
@@ -73,16 +73,16 @@ async def run_skill(
     chain: Handler = execute
     for interceptor in (time_out, validate, shield, functools.partial(report, emit)):
         chain = functools.partial(_around, interceptor, chain)
-    return await chain(Call(skill, params, context))
+    return await chain(SkillCall(skill, params, context))
 
 
-async def report(emit: Emit, call: Call, handler: Handler) -> str:
+async def report(emit: Emit, call: SkillCall, handler: Handler) -> str:
     """Tell of the run however it ends."""
     started = time.monotonic()
     code: str | None = "cancelled"
     name = call.skill.spec.name
     try:
-        with telemetry.span("skill", skill=name):
+        with tracing.span("skill", skill=name):
             outcome = await handler(call)
         code = None
     except SolwardError as error:
@@ -107,12 +107,12 @@ async def report(emit: Emit, call: Call, handler: Handler) -> str:
     return outcome
 
 
-async def validate(call: Call, handler: Handler) -> str:
+async def validate(call: SkillCall, handler: Handler) -> str:
     """Check the parameters and apply defaults before any of the skill's code runs."""
     return await handler(replace(call, params=call.skill.validate(call.params)))
 
 
-async def shield(call: Call, handler: Handler) -> str:
+async def shield(call: SkillCall, handler: Handler) -> str:
     """Let deliberate errors pass; log anything else and show nothing of it."""
     name = call.skill.spec.name
     try:
@@ -138,7 +138,7 @@ def _deliberate(error: Exception) -> SolwardError | None:
     return first if other is None else None
 
 
-async def time_out(call: Call, handler: Handler) -> str:
+async def time_out(call: SkillCall, handler: Handler) -> str:
     """Cancel the skill at its deadline, and stop waiting even where it ignores that."""
     spec = call.skill.spec
     task = asyncio.ensure_future(handler(call))
@@ -158,7 +158,7 @@ async def time_out(call: Call, handler: Handler) -> str:
     return task.result()
 
 
-async def execute(call: Call) -> str:
+async def execute(call: SkillCall) -> str:
     """Run the skill's own code and check what it answers."""
     outcome = await call.skill.execute(call.params, call.context)
     if not isinstance(outcome, str):
@@ -168,7 +168,7 @@ async def execute(call: Call) -> str:
     return outcome
 
 
-async def _around(interceptor: Interceptor, handler: Handler, call: Call) -> str:
+async def _around(interceptor: Interceptor, handler: Handler, call: SkillCall) -> str:
     return await interceptor(call, handler)
 
 

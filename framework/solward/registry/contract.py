@@ -17,7 +17,7 @@ from solward.provider import ProviderSpec
 from solward.registry.discovery import GUARDRAILS, PROVIDERS, SKILLS, VENUES
 from solward.registry.params import Parameters
 from solward.registry.problems import ProblemCode, Rejected, described
-from solward.settings import lent_to_providers
+from solward.settings.settings import lent_to_providers
 from solward.skill import Effects, SkillSpec
 from solward.venue import VenueSpec
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, distributions
 
-from solward.guardrails import RULES
 from solward.registry.problems import Problem, ProblemCode, described
+from solward.vault.guardrails import RULES
 
 SKILLS = "solward.skills"
 PROVIDERS = "solward.providers"

@@ -11,7 +11,6 @@ from typing import Any
 import pluggy
 
 from solward.errors import PluginError
-from solward.guardrails import ExtraRule
 from solward.provider import ProviderSpec
 from solward.registry.contain import contained_call
 from solward.registry.contract import (
@@ -29,6 +28,7 @@ from solward.registry.params import Parameters
 from solward.registry.problems import Problem, ProblemCode, Rejected, described
 from solward.registry.schema import checked_schema
 from solward.skill import SkillSpec
+from solward.vault.guardrails import ExtraRule
 from solward.venue import VenueSpec
 
 

@@ -7,7 +7,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from solward.guardrails import ExtraRule
 from solward.provider import (
     Completion,
     CompletionRequest,
@@ -20,6 +19,7 @@ from solward.registry.contain import contained, contained_stream
 from solward.registry.params import Parameters
 from solward.registry.problems import Problem
 from solward.skill import SkillSpec
+from solward.vault.guardrails import ExtraRule
 from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Tables of agents, API keys, decisions and events, and the queue of cycles."""

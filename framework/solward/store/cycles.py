@@ -18,8 +18,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.clock import now_ms
 from solward.record import TransactionRecord
 from solward.store.agents import MEMORY_KEPT, Fields
-from solward.store.tables import agents, decisions, memory, transactions
-from solward.store.transactions import RECORD, record_of
+from solward.store.tables import agents, decisions, memory
+from solward.vault.store.tables import transactions
+from solward.vault.store.transactions import RECORD, record_of
 
 MEMORY_GIVEN = 10  # contract 2.9
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from solward.events import Event, EventBus
-from solward.store.database import Database
+from solward.vault.store.database import Database
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

@@ -12,7 +12,7 @@ from importlib import resources
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.store import locks
+from solward.vault.store import locks
 
 QUEUE = "agents"
 TASK = "solward.run_cycle"

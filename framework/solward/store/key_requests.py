@@ -8,8 +8,8 @@ from __future__ import annotations
 from sqlalchemy import delete, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.store import locks
 from solward.store.tables import key_requests
+from solward.vault.store import locks
 
 # One statement, so that clock, window and place are one moment's. Of the newest `most` requests the
 # oldest is the one whose end makes room.

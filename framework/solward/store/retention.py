@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import bindparam, delete, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.store.tables import audit, audit_heads, decisions
+from solward.audit.tables import audit, audit_heads
+from solward.store.tables import decisions
 
 _OLD_DECISIONS = (
     select(decisions.c.agent_id, decisions.c.cycle)

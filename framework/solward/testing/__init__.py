@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from solward.testing.asking import provider_request
+    from solward.testing.provider_requests import provider_request
     from solward.testing.scripted import ScriptedProvider
     from solward.testing.stand import Stand, TestWallet, open_stand
 
@@ -21,7 +21,7 @@ _AT_FIRST_USE = {
     "Stand": "solward.testing.stand",
     "TestWallet": "solward.testing.stand",
     "open_stand": "solward.testing.stand",
-    "provider_request": "solward.testing.asking",
+    "provider_request": "solward.testing.provider_requests",
 }
 
 

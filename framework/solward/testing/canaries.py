@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from solders.keypair import Keypair
 
-from solward.base58 import b58encode
+from solward.solana.base58 import b58encode
 
 # Whatever a service may have been given; each is the environment variable's name.
 VARIABLES = (

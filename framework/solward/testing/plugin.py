@@ -15,10 +15,10 @@ import pytest
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
-    from solward.localnet.node import Localnet
     from solward.provider import CompletionRequest
     from solward.testing.scripted import ScriptedProvider
     from solward.testing.stand import Stand, TestWallet
+    from solward_localnet.node import Localnet
 
 
 def async_fixture(function: Callable[..., Any]) -> Any:
@@ -65,7 +65,7 @@ def skill_context(wallet: TestWallet) -> Callable[..., SkillContext]:
 @pytest.fixture
 def provider_request() -> CompletionRequest:
     """What an agent asks of a provider: prompt, conversation, tools, observation, strategy."""
-    from solward.testing.asking import provider_request as request
+    from solward.testing.provider_requests import provider_request as request
 
     return request()
 

@@ -13,18 +13,18 @@ from typing import Any
 
 from solward.context import SkillContext
 from solward.errors import InvalidRequest
-from solward.localnet.node import Localnet
 from solward.money import sol_to_lamports
-from solward.operations.balances import Balances
 from solward.record import TransactionRecord
 from solward.registry import LoadedProvider, LoadedSkill, run_skill
 from solward.service import Solward
 from solward.settings import Settings
 from solward.skill import Effects
+from solward.solana.balances import Balances
 from solward.testing.canaries import Canaries
 from solward.testing.targets import target_of
-from solward.transactions.request import ADMIN
-from solward.wallets import Wallet
+from solward.vault.transactions.request import ADMIN
+from solward.vault.wallets import Wallet
+from solward_localnet.node import Localnet
 
 # Room for several transactions of the default limit of 2 SOL.
 WALLET_SOL = 10

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from solward import Completion, CompletionRequest, ProviderContext, ProviderSpec, Usage, hookimpl
-from solward_plugins.llm import apart
+from solward_plugins.llm import llm_process
 from solward_plugins.llm.vendor import Vendor
 
 VENDOR = Vendor(
@@ -35,7 +35,7 @@ async def provider_complete(
     request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
 ) -> Completion:
     """One answer; raises `ProviderError`."""
-    return await apart.complete(VENDOR, request, options, context)
+    return await llm_process.complete(VENDOR, request, options, context)
 
 
 @hookimpl
@@ -43,5 +43,5 @@ async def provider_stream(
     request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
 ) -> AsyncIterator[str | Usage]:
     """One answer in pieces; raises `ProviderError`."""
-    async for piece in apart.stream(VENDOR, request, options, context):
+    async for piece in llm_process.stream(VENDOR, request, options, context):
         yield piece

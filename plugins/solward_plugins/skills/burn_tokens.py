@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from solward import Effects, LedgerError, SkillContext, SkillSpec, format_amount, hookimpl
-from solward_plugins.telling import tell
+from solward_plugins.wording import tell
 
 
 @hookimpl

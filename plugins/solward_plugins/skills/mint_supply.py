@@ -14,7 +14,7 @@ from solward import (
     hookimpl,
     read_mint,
 )
-from solward_plugins.telling import tell
+from solward_plugins.wording import tell
 
 
 @hookimpl

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl
-from solward_plugins.telling import tell
+from solward_plugins.wording import tell
 
 
 @hookimpl

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from solward_dashboard.pages import (
-    agents,
-    agents_one,
-    api_keys,
-    overview,
-    plugins,
-    transactions,
-    wallets,
-    wallets_one,
-)
+from solward_dashboard.pages import api_keys, plugins
+from solward_dashboard.pages.agents import detail as agents_one
+from solward_dashboard.pages.agents import page as agents
+from solward_dashboard.pages.overview import page as overview
+from solward_dashboard.pages.transactions import page as transactions
+from solward_dashboard.pages.wallets import detail as wallets_one
+from solward_dashboard.pages.wallets import page as wallets
 
 
 def register() -> None:

@@ -10,11 +10,11 @@ from nicegui import ui
 from solward.client import ApiKey, CreatedKey, Wallet
 from solward.errors import SolwardError
 from solward_dashboard.api import api
-from solward_dashboard.feed import Feed
-from solward_dashboard.forms import FormError, schema_form
+from solward_dashboard.dialogs import confirmed, copy_button
+from solward_dashboard.forms.form import FormError, schema_form
 from solward_dashboard.frame import frame
-from solward_dashboard.parts import confirmed, copy_button
-from solward_dashboard.words import ago
+from solward_dashboard.polling import Feed
+from solward_dashboard.wording import ago
 
 EVERY_S = 10.0
 _ANY = "every wallet"

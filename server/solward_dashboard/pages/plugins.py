@@ -12,8 +12,8 @@ from nicegui import ui
 from solward import jsontext
 from solward.client import Plugin, Plugins, Skill
 from solward_dashboard.api import api
-from solward_dashboard.feed import Feed
 from solward_dashboard.frame import frame
+from solward_dashboard.polling import Feed
 
 # What is loaded changes only when the service is started.
 EVERY_S = 10.0

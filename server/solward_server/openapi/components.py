@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from solward.events import EventKind
-from solward.ledger.stakes import StakeState
 from solward.record import TransactionStatus, TransactionType
+from solward.solana.stakes import StakeState
 from solward_server.openapi.schema import (
     Schema,
     address,

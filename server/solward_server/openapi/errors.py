@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from solward_server.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED
+from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED
 from solward_server.openapi.media import JSON, media, several
 from solward_server.openapi.schema import ref
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from solward_server.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access
+from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access
 from solward_server.openapi.errors import BUG, LARGE, NOT_JSON, SLOW, failure
 from solward_server.openapi.media import JSON, media
 from solward_server.openapi.parameters import Parameter, shared

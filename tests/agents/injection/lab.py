@@ -30,19 +30,19 @@ from tests.registry.plugin_dists import Shelf, skill_source
 
 from solward import jsontext
 from solward.agents.cycle import run_cycle
+from solward.agents.cycle_parts import parts_of
 from solward.agents.decisions import Decision
-from solward.agents.host import parts_of
 from solward.agents.model import Agent
-from solward.ledger.stakes import Stake
-from solward.localnet.errors import RpcError
 from solward.provider import Completion, CompletionRequest, ToolCall
 from solward.record import TransactionRecord, TransactionStatus
 from solward.service import Solward
 from solward.settings import Settings
+from solward.solana.stakes import Stake
 from solward.store import agents as store
 from solward.testing import ScriptedProvider
-from solward.transactions.request import ADMIN
-from solward.wallets import Wallet
+from solward.vault.transactions.request import ADMIN
+from solward.vault.wallets import Wallet
+from solward_localnet.errors import RpcError
 
 SOL = 10**9
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"

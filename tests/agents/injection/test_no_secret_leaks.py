@@ -21,19 +21,19 @@ from tests.server.api import STRANGER
 
 from solward import jsontext
 from solward.agents.cycle import run_cycle
-from solward.agents.host import parts_of
+from solward.agents.cycle_parts import parts_of
 from solward.errors import ProviderError
-from solward.localnet.errors import RpcError
-from solward.localnet.market import genesis_accounts
-from solward.localnet.node import Localnet
-from solward.localnet.options import LocalnetOptions
-from solward.localnet.server import serving
-from solward.logs import configure
 from solward.provider import Completion, CompletionRequest, ToolCall, Usage
 from solward.service import Solward
 from solward.settings import Settings
 from solward.store import agents as store
+from solward.telemetry.logs import configure
 from solward.testing import ScriptedProvider
+from solward_localnet.errors import RpcError
+from solward_localnet.market import genesis_accounts
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
+from solward_localnet.server import serving
 from solward_server import create_app
 
 STREAM = {"Accept": "text/event-stream"}

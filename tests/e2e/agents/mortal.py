@@ -25,7 +25,7 @@ import solward_cli
 from solward.agents.phases import Phase
 from solward.registry import load_registry
 from solward.service import Solward
-from solward.transactions.steps import Step
+from solward.vault.transactions.steps import Step
 
 _PR_SET_PDEATHSIG = 1
 
@@ -67,7 +67,12 @@ def live(fate: Fate, arguments: list[str]) -> None:
 def main() -> None:
     """Live, and again with every line of the standard input."""
     load_registry(("*",), demo=True)
-    for module in ("solward_cli.server", "solward_cli.running", "solward_server.serve", "uvloop"):
+    for module in (
+        "solward_cli.server",
+        "solward_cli.entrypoint",
+        "solward_server.serve",
+        "uvloop",
+    ):
         importlib.import_module(module)
     while True:
         life = os.fork()

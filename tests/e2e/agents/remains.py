@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from solward import jsontext
-from solward.store import audit_check
+from solward.audit import verification
 from solward.store.agents import MEMORY_KEPT
-from solward.store.database import Database
+from solward.vault.store.database import Database
 
 Entry = tuple[str, str | None, str, int]  # reasoning, action, outcome, created_ms
 
@@ -134,6 +134,6 @@ async def _chain_is_whole(home: Path) -> None:
     database = await Database.open(None, home)
     try:
         async with database.read() as reading:
-            await audit_check.verify(reading)
+            await verification.verify(reading)
     finally:
         await database.close()

@@ -13,7 +13,7 @@ from tests.e2e.agents.supervised import Supervised
 from tests.e2e.localnet_process import localnet_process
 
 from solward.agents.phases import Phase
-from solward.transactions.steps import Step
+from solward.vault.transactions.steps import Step
 
 pytestmark = pytest.mark.sqlite(
     "cycles in the service's own process; tests/e2e/scale kills workers in theirs"

@@ -21,7 +21,7 @@ from tests.e2e.dashboard.browsing import Browser, Pages
 from tests.e2e.service_process import SECRET, Service, funded_wallet
 from tests.vendors.process import vendor_process
 
-from solward.access import DEVELOPMENT_SECRET
+from solward.settings.access import DEVELOPMENT_SECRET
 
 PASSPHRASE = "a passphrase nobody else has thought of"
 VENDOR_KEY = "sk-canary-7f3c1b9a5e2d4806"

@@ -15,8 +15,8 @@ from tests.e2e.dashboard.browsing import Browser, Pages
 from tests.e2e.service_process import Service, funded_wallet
 
 from solward.clock import now_ms
-from solward.store.database import Database
-from solward.store.tables import transactions, wallets
+from solward.vault.store.database import Database
+from solward.vault.store.tables import transactions, wallets
 
 MANY = 1_000
 LONG_TASK_MS = 200

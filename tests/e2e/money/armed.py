@@ -16,9 +16,9 @@ from typing import Any
 
 from solward.record import TransactionRecord
 from solward.service import Solward
-from solward.store import budgets
-from solward.transactions.reservation import Reservation, Reserver
-from solward.transactions.steps import Step
+from solward.vault.store import spending
+from solward.vault.transactions.reservation import Reservation, Reserver
+from solward.vault.transactions.steps import Step
 
 
 def kill_at(step: Step, nth: int) -> None:
@@ -36,7 +36,7 @@ def kill_at(step: Step, nth: int) -> None:
 
 def split_reservation() -> None:
     """Judge in one transaction and reserve in another, as a naive implementation would."""
-    reserve, insert = Reserver.reserve, budgets.reserve
+    reserve, insert = Reserver.reserve, spending.reserve
     late: dict[str, tuple[Any, ...]] = {}
 
     async def put_off(_connection: object, transaction_id: str, *rest: Any) -> None:
@@ -49,7 +49,7 @@ def split_reservation() -> None:
                 await insert(connection, record.id, *late.pop(record.id))
         return result
 
-    budgets.reserve = put_off
+    spending.reserve = put_off
     Reserver.reserve = in_two  # type: ignore[method-assign]
 
 

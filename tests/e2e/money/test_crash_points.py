@@ -15,7 +15,7 @@ import httpx
 import pytest
 from tests.e2e.service_process import Service, free_port, funded_wallet, sol_of
 
-from solward.transactions.steps import Step
+from solward.vault.transactions.steps import Step
 
 AMOUNT = Decimal("0.01")
 # From here on the signed bytes are durable, so a restart must bring them to the ledger.

@@ -19,7 +19,7 @@ from solward.testing.conformance.report import Finding, Outcome, Report
 
 if TYPE_CHECKING:
     from solward.testing.conformance.guardrails import Pair
-    from solward.testing.conformance.watching import Case
+    from solward.testing.conformance.observed_run import Case
     from solward.testing.stand import Stand
 
 __all__ = [
@@ -48,7 +48,7 @@ def check_path_or_name(target: str) -> list[Report]:
     Raises:
         InvalidRequest: there is no such plugin, or the folder is no plugin project.
     """
-    from solward.testing.conformance.running import reports_of
+    from solward.testing.conformance.runner import reports_of
 
     return reports_of(target)
 
@@ -65,7 +65,7 @@ async def check_skill(
     Raises:
         InvalidRequest: there is no such plugin.
     """
-    from solward.testing.conformance.running import check
+    from solward.testing.conformance.runner import check
 
     return await check(target, stand, cases=cases, kind="skill")
 
@@ -80,7 +80,7 @@ async def check_provider(target: object, *, address: str | None = None) -> Repor
     Raises:
         InvalidRequest: there is no such plugin.
     """
-    from solward.testing.conformance.running import check
+    from solward.testing.conformance.runner import check
 
     return await check(target, None, address=address, kind="provider")
 
@@ -97,7 +97,7 @@ async def check_guardrail(
     Raises:
         InvalidRequest: there is no such plugin.
     """
-    from solward.testing.conformance.running import check
+    from solward.testing.conformance.runner import check
 
     return await check(target, None, refused=refused, allowed=allowed, kind="guardrail")
 
@@ -121,7 +121,7 @@ def guardrail_test(
 
 def _test(check: Callable[[], Any]) -> Callable[[], None]:
     def test_conformance() -> None:
-        from solward.testing.conformance.running import run
+        from solward.testing.conformance.runner import run
 
         report: Report = run(check())
         print(report)

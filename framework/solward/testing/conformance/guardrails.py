@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 
-from solward.guardrails import AuthorityChange, Effects, Intent
+from solward.guardrail import AuthorityChange, Intent, TransactionEffects
 from solward.testing.conformance.report import Finding, Outcome, joined
 
-Check = Callable[[Intent, Effects], str | None]
-Pair = tuple[Intent, Effects]
+Check = Callable[[Intent, TransactionEffects], str | None]
+Pair = tuple[Intent, TransactionEffects]
 
 WALLET = "4Nd1mYfYgoYyYgXbbXnhmCbtLrcZQAMTrQwpCRhVoNLh"
 STRANGER = "11111111111111111111111111111112"
@@ -58,7 +58,7 @@ def guardrail_findings(
 def transactions() -> Iterator[Pair]:
     """Usual and odd ones, as the engine may show them to a rule."""
     fee = 5_000
-    yield Intent("transfer", WALLET), Effects(0, fee)
+    yield Intent("transfer", WALLET), TransactionEffects(0, fee)
     for lamports in (1, 10**9, 2**64 - 1):
         details = {"to": STRANGER, "amount": Decimal(lamports) / 10**9}
         yield (
@@ -69,23 +69,25 @@ def transactions() -> Iterator[Pair]:
                 destinations=frozenset({STRANGER}),
                 details=details,
             ),
-            Effects(lamports, fee, addresses=frozenset({WALLET, STRANGER})),
+            TransactionEffects(lamports, fee, addresses=frozenset({WALLET, STRANGER})),
         )
     yield (
         Intent("swap", WALLET, tokens_out={MINT: 10**6}, tokens_in={MINT: 1}),
-        Effects(
+        TransactionEffects(
             0, fee, rent_lamports=2_039_280, accounts_created=1, tokens_out={MINT: 10**6},
             tokens_in={MINT: 1}, programs=frozenset({MINT}), decimals={MINT: 6},
         ),
     )  # fmt: skip
-    yield Intent("airdrop", WALLET, details={"amount": Decimal(2)}), Effects(0, 0)
+    yield Intent("airdrop", WALLET, details={"amount": Decimal(2)}), TransactionEffects(0, 0)
     yield (
         Intent("", WALLET, details={"amount": None, "to": 7, "nested": {"amount": "1e400"}}),
-        Effects(0, fee, closed={STRANGER: WALLET}, instruction_data=(b"", b"\xff" * 1_232)),
+        TransactionEffects(
+            0, fee, closed={STRANGER: WALLET}, instruction_data=(b"", b"\xff" * 1_232)
+        ),
     )
     yield (
         Intent("other", WALLET, lamports_out=0, destinations=frozenset()),
-        Effects(
+        TransactionEffects(
             5, 10**6, authority_changes=(AuthorityChange("delegate", WALLET, None),),
             violations=(("authority_change", "gives the wallet away"),),
         ),

@@ -11,10 +11,10 @@ from typing import Any
 from solward.errors import InvalidRequest, ProviderError
 from solward.provider import Completion, CompletionRequest, ProviderContext, ToolCall, Usage
 from solward.registry import LoadedProvider
-from solward.testing.asking import provider_request
 from solward.testing.conformance import samples
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.conformance.vendor import GARBAGE, UNAUTHORIZED, Vendor, nobody_there
+from solward.testing.provider_requests import provider_request
 
 AT_ONCE = 4
 # A provider may try a vendor that fails a few times, with pauses.

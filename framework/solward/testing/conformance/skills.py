@@ -15,11 +15,11 @@ from solward.registry import LoadedSkill
 from solward.skill import Effects
 from solward.testing.conformance import samples
 from solward.testing.conformance.blocking import HELD_UP_S, Watchdog
+from solward.testing.conformance.concurrency import check_cancellation, check_concurrency
 from solward.testing.conformance.dialects import check_dialects
-from solward.testing.conformance.reading import declared_paths, given_paths
+from solward.testing.conformance.observed_run import Case, Run, calls_plugin, prepared, tried, watch
+from solward.testing.conformance.parameters import declared_paths, given_paths
 from solward.testing.conformance.report import Finding, Outcome, joined
-from solward.testing.conformance.together import check_cancellation, check_concurrency
-from solward.testing.conformance.watching import Case, Run, calls_plugin, prepared, tried, watch
 from solward.testing.stand import Stand, TestWallet
 
 # Longer ones crowd out the rest of what a model remembers.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from solward_server.auth import Access
+from solward_server.http.auth import Access
 from solward_server.openapi.errors import NO_AGENT, NO_WALLET
 from solward_server.openapi.operation import Operation, answers, operation, takes
 from solward_server.openapi.parameters import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solward_server.auth import Access
+from solward_server.http.auth import Access
 from solward_server.openapi.operation import answers, operation
 from solward_server.openapi.parameters import (
     BEFORE_ENTRY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward_server.auth import Access
+from solward_server.http.auth import Access
 from solward_server.openapi.media import JSON
 from solward_server.openapi.operation import answers, operation, takes
 

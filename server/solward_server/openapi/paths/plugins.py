@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solward.registry import ProblemCode
-from solward_server.auth import Access
+from solward_server.http.auth import Access
 from solward_server.openapi.operation import answers, operation
 from solward_server.openapi.schema import Schema, array, choice, closed, flag, nullable, text
 

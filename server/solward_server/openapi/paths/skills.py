@@ -7,7 +7,7 @@ from typing import Any
 
 from solward.registry import LoadedSkill
 from solward.skill import Effects
-from solward_server.auth import Access
+from solward_server.http.auth import Access
 from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
 from solward_server.openapi.money import REPLAYED
 from solward_server.openapi.operation import Operation, answers, operation, takes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solward_server.auth import Access
+from solward_server.http.auth import Access
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import answers, operation, takes
 from solward_server.openapi.parameters import EMPTY, WALLET, WALLET_ID

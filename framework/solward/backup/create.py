@@ -1,0 +1,113 @@
+"""Making a backup, also while the service runs."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+from solward import __version__
+from solward.backup.archive import refuse_existing, write_archive
+from solward.backup.manifest import DATABASE, KEY_FILE, LEDGER, NEXT_KEY_FILE, Manifest
+from solward.backup.snapshot import copy_files
+from solward.clock import iso, now_ms
+from solward.errors import BackupError, ConfigError, KeystoreError
+from solward.settings import Settings
+from solward.vault.store import schema
+from solward.vault.store import wallets as store
+from solward.vault.store.database import Database, database_file
+from solward.vault.wallets import KeySource, keyfile, keyring
+from solward.vault.wallets.keyring import KeystoreRow
+from solward.vault.wallets.keystore import keystore_row
+from solward.vault.wallets.service import KEY_FILE as HOME_KEY_FILE
+
+_POSTGRESQL = (
+    "DATABASE_URL is a PostgreSQL database: back it up with its own tools (pg_dump, or its"
+    " continuous archiving), and keep the keystore's key file or passphrase apart from it"
+)
+
+
+async def create_backup(settings: Settings, file: Path, passphrase: str) -> Manifest:
+    """Write database, key file and localnet ledger of the settings' home to `file`, sealed.
+
+    For a process of its own (see `snapshot.copy_files`). Copies are made in the home and removed
+    again.
+
+    Raises:
+        ConfigError: the database is not SQLite.
+        BackupError: nothing is there to back up, it cannot be read, `file` exists already or
+            cannot be written.
+        KeystoreError: the key file is missing, open to others, or not this keystore's.
+    """
+    home = settings.solward_home
+    database = sqlite_file(settings)
+    if not database.is_file():
+        raise BackupError(f"There is nothing to back up: no database at {database}")
+    refuse_existing(file)
+    ledger = settings.localnet_path if settings.localnet_path.is_file() else None
+    folder = Path(tempfile.mkdtemp(prefix=".backup-", dir=home))
+    try:
+        copy_files(database, ledger, folder)
+        manifest = await _describe(settings, folder)
+        write_archive(file, folder, manifest, passphrase)
+    finally:
+        shutil.rmtree(folder)
+    return manifest
+
+
+def sqlite_file(settings: Settings) -> Path:
+    """The database's file; raises `ConfigError` where a server holds the data."""
+    file = database_file(settings.database_url, settings.solward_home)
+    if file is None:
+        raise ConfigError(_POSTGRESQL)
+    return file
+
+
+async def _describe(settings: Settings, folder: Path) -> Manifest:
+    database = Database.inspect(None, folder)
+    try:
+        async with database.read() as connection:
+            revision = await schema.revision(connection)
+            rows = await store.keystore_rows(connection)
+            wallets = await store.list_wallets(connection)
+    finally:
+        await database.close()
+    kind = "none"
+    if rows:
+        newest = keystore_row(rows[0])
+        kind = "passphrase" if newest.kdf.get("kind") == "argon2id" else "file"
+        if kind == "file":
+            await _keep_key(settings, folder, newest)
+    names = [name for name in (DATABASE, KEY_FILE, NEXT_KEY_FILE, LEDGER)
+             if (folder / name).exists()]  # fmt: skip
+    return Manifest(
+        version=__version__,
+        created=iso(now_ms()),
+        network=settings.solana_network,
+        revision=str(revision),
+        keystore=kind,
+        wallets={row["id"]: row["public_key"] for row in wallets},
+        files={name: (folder / name).stat().st_size for name in names},
+    )
+
+
+async def _keep_key(settings: Settings, folder: Path, newest: KeystoreRow) -> None:
+    """Copy the key file, and see that it opens the keystore that was copied.
+
+    A descriptor's path (/dev/fd/3) is the operator's own way to keep the key: it is checked, not
+    kept.
+    """
+    original = settings.keystore_key_file or settings.solward_home / HOME_KEY_FILE
+    if original.exists() and not stat.S_ISREG(original.stat().st_mode):
+        await keyring.unlock(KeySource(file=original), newest)
+        return
+    kept = {original: folder / KEY_FILE, keyring.next_file(original): folder / NEXT_KEY_FILE}
+    for source, copy in kept.items():
+        if source.exists():
+            copy.touch(mode=0o600)
+            copy.write_bytes(keyfile.read_key(source))
+    try:
+        await keyring.unlock(KeySource(file=folder / KEY_FILE), newest)
+    except KeystoreError as error:
+        raise KeystoreError(str(error).replace(str(folder / KEY_FILE), str(original))) from None

@@ -1,0 +1,134 @@
+"""Restoring a backup, and proving that it can be restored."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from solward.backup.archive import read_archive
+from solward.backup.create import sqlite_file
+from solward.backup.drill import drill
+from solward.backup.manifest import DATABASE, KEY_FILE, LEDGER, NEXT_KEY_FILE, Manifest
+from solward.errors import BackupError
+from solward.settings import Settings
+from solward.settings.home import LOCK_NAME, Home
+from solward.vault.wallets import keyring
+from solward.vault.wallets.keyfile import sync_folder
+from solward.vault.wallets.service import KEY_FILE as HOME_KEY_FILE
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a drill proved: `keys` open and match those stored and listed."""
+
+    manifest: Manifest
+    keys: int
+
+
+async def verify_backup(
+    settings: Settings, file: Path, passphrase: str, keystore_passphrase: Callable[[], str]
+) -> Restored:
+    """Do the restore drill in a temporary folder (mode 0700), which is removed.
+
+    Raises:
+        BackupError, KeystoreError: as `restore_backup`.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="solward-drill-"))
+    try:
+        manifest = read_archive(file, folder, passphrase)
+        keys = await drill(folder, manifest, keystore_passphrase, settings.keystore_key_file)
+    finally:
+        shutil.rmtree(folder)
+    return Restored(manifest, keys)
+
+
+async def restore_backup(
+    settings: Settings, file: Path, passphrase: str, keystore_passphrase: Callable[[], str]
+) -> Restored:
+    """Restore into the settings' home, which must be empty, once the drill has passed.
+
+    Where anything is wrong, the home is left as it was.
+
+    Args:
+        passphrase: of the backup.
+        keystore_passphrase: asked for the keystore's own, where it has one.
+
+    Raises:
+        ConfigError: the database of the settings is not SQLite.
+        HomeLocked: a service runs on this home.
+        BackupError: the home, or the place of the database or key file, is not empty; the file is
+            no backup, damaged, of another passphrase or of a newer version; a key does not match.
+        KeystoreError: the keystore's secret is missing, or not the right one.
+    """
+    database = sqlite_file(settings)
+    with _empty_home(settings.solward_home) as folder:
+        places = _places(settings, database)
+        for place in places.values():
+            if place.exists():
+                raise BackupError(f"{place} exists already; a restore overwrites nothing")
+        manifest = read_archive(file, folder, passphrase)
+        keys = await drill(folder, manifest, keystore_passphrase, settings.keystore_key_file)
+        # The database last: without it the home is not taken for one.
+        for name in (KEY_FILE, NEXT_KEY_FILE, LEDGER, DATABASE):
+            if (folder / name).exists():
+                _move(folder / name, places[name])
+    return Restored(manifest, keys)
+
+
+def _places(settings: Settings, database: Path) -> dict[str, Path]:
+    key = settings.keystore_key_file or settings.solward_home / HOME_KEY_FILE
+    return {
+        DATABASE: database,
+        LEDGER: settings.localnet_path,
+        KEY_FILE: key,
+        NEXT_KEY_FILE: keyring.next_file(key),
+    }
+
+
+@contextmanager
+def _empty_home(home: Path) -> Iterator[Path]:
+    """Own the home and give a folder in it to work in; on an error leave nothing of both."""
+    existed = home.exists()
+    with Home.locked(home):
+        held = sorted(each.name for each in home.iterdir() if each.name != LOCK_NAME)
+        if held:
+            raise BackupError(
+                f"SOLWARD_HOME {home} is not empty: it holds {held[0]}; a restore needs an empty"
+                " one, so set another SOLWARD_HOME or move this one away"
+            )
+        folder = Path(tempfile.mkdtemp(prefix=".restore-", dir=home))
+        try:
+            yield folder
+        except BaseException:
+            shutil.rmtree(folder)
+            (home / LOCK_NAME).unlink()
+            if not existed:
+                home.rmdir()
+            raise
+        shutil.rmtree(folder)
+        sync_folder(home)
+
+
+def _move(source: Path, place: Path) -> None:
+    """Put a file in its place, durably, on another file system too."""
+    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        source.rename(place)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise BackupError(f"{place} cannot be written: {error.strerror}") from None
+        beside = place.with_name(f".{place.name}.{os.getpid()}.new")
+        shutil.copy2(source, beside)
+        descriptor = os.open(beside, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        beside.rename(place)
+    sync_folder(place.parent)

@@ -1,0 +1,91 @@
+"""What a guardrail judges: the declaration of a transaction, and what the transaction does.
+
+All amounts are integers of the smallest unit; addresses are base58 text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What the caller declares a transaction will do to one wallet; anything more is blocked.
+
+    Attributes:
+        type: one of the contract's transaction types (`transfer`, `swap`, ...).
+        wallet: base58 address of the wallet that pays and signs.
+        lamports_out: SOL leaving as declared, in lamports, without fees and rent.
+        rent_lamports: most rent the transaction may pay for accounts it creates, in lamports.
+        tokens_out: mint -> most units that may leave (transfer, burn, swap input).
+        tokens_in: mint -> least units that must arrive (swap output minimum).
+        destinations: addresses that may receive; all are checked against the blocked ones.
+        programs: programs beyond the default ones that it may call, top level or inner.
+        may_close: token accounts of the wallet that may be closed back to the wallet.
+        may_revoke: mints whose authority the wallet may give up.
+        details: the record's `details`, JSON-able, amounts as Decimal.
+    """
+
+    type: str
+    wallet: str
+    lamports_out: int = 0
+    rent_lamports: int = 0
+    tokens_out: Mapping[str, int] = field(default_factory=dict)
+    tokens_in: Mapping[str, int] = field(default_factory=dict)
+    destinations: frozenset[str] = frozenset()
+    programs: frozenset[str] = frozenset()
+    may_close: frozenset[str] = frozenset()
+    may_revoke: frozenset[str] = frozenset()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorityChange:
+    """Control over something of the wallet given away: what, which account, to whom."""
+
+    kind: str  # owner, delegate, close_authority, mint_authority, freeze_authority, staker, ...
+    account: str
+    to: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEffects:
+    """What a transaction does to the wallet, from its bytes and its simulation. Gross, not net.
+
+    Attributes:
+        lamports_out: lamports leaving the wallet, without the fee and without rent paid into
+            accounts the wallet controls or creates; never netted against inflow.
+        fee_lamports: the whole network fee, computed from the message.
+        rent_lamports: lamports put into newly created accounts as rent.
+        accounts_created: how many accounts come into being.
+        tokens_out: mint -> units leaving the wallet's token accounts (burns included). Wrapped
+            SOL that was wrapped in the same transaction is in `lamports_out`, not here.
+        tokens_in: mint -> units by which the wallet's holding grows; under the wrapped SOL mint
+            the SOL by which it grows, wrapped or not, before the fee.
+        closed: the wallet's accounts that cease to exist -> who gets their lamports.
+        authority_changes: control given away, delegates included.
+        programs: every program called, top level and inner.
+        addresses: every address touched or named: account keys with lookup tables resolved,
+            owners of token accounts, keys inside instruction data.
+        violations: what may never happen, whatever is declared (rule name, reason).
+        created: new token and mint accounts the wallet paid for -> owner or mint authority.
+        instruction_data: the data of every instruction, searched for blocked keys.
+        decimals: mint -> decimals of the mints among the accounts. Words refusals, judges nothing.
+    """
+
+    lamports_out: int
+    fee_lamports: int
+    rent_lamports: int = 0
+    accounts_created: int = 0
+    tokens_out: Mapping[str, int] = field(default_factory=dict)
+    tokens_in: Mapping[str, int] = field(default_factory=dict)
+    closed: Mapping[str, str] = field(default_factory=dict)
+    authority_changes: tuple[AuthorityChange, ...] = ()
+    programs: frozenset[str] = frozenset()
+    addresses: frozenset[str] = frozenset()
+    violations: tuple[tuple[str, str], ...] = ()
+    created: Mapping[str, str] = field(default_factory=dict)
+    instruction_data: tuple[bytes, ...] = ()
+    decimals: Mapping[str, int] = field(default_factory=dict)

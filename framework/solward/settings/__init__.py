@@ -1,0 +1,5 @@
+"""What the environment configures, checked; everything of it in one value, `Settings`."""
+
+from solward.settings.settings import MAINNET, Settings, default_home
+
+__all__ = ["MAINNET", "Settings", "default_home"]

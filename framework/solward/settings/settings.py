@@ -1,0 +1,339 @@
+"""What a process is told by its environment and by `.env` in its working directory.
+
+Each field is the environment variable of the same name in capitals. Values of secrets never
+appear in `repr`, in an error or in `Settings.masked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+import platformdirs
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import NoDecode, SettingsConfigDict
+from solders.pubkey import Pubkey
+
+from solward.errors import ConfigError, InvalidRequest
+from solward.money import U64_MAX, sol_to_lamports
+from solward.settings.dashboard import DashboardSettings
+from solward.settings.masking import addresses_of, secret_fields, shown
+from solward.settings.vendors import VendorSettings, http_address
+from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
+
+# reference/reliability.md, API hardening.
+MIN_SECRET_BYTES = 32
+
+# A hundred years; what is to be kept for longer is kept for ever.
+MAX_DAYS = 36_500
+
+MAINNET = "mainnet-beta"
+DASHBOARD_ORIGINS = ("http://localhost:3000", "http://127.0.0.1:3000")
+
+_DEPENDENT = "default_factory_not_called"
+
+Network = Literal["localnet", "devnet", "testnet", "mainnet-beta"]
+KeyStoreKind = Literal["memory", "database"]
+
+
+def default_home() -> Path:
+    """The user's data folder for Solward, as the operating system has it."""
+    return Path(platformdirs.user_data_dir("solward", appauthor=False))
+
+
+def _network_of(data: dict[str, Any]) -> Network:
+    return "localnet" if data.get("solana_rpc_url") is None else "devnet"
+
+
+def _key_store_of(data: dict[str, Any]) -> KeyStoreKind:
+    return "database" if _shared(data.get("database_url")) else "memory"
+
+
+def _shared(url: SecretStr | None) -> bool:
+    """Whether a DATABASE_URL is PostgreSQL's, with or without a driver's name."""
+    scheme = "" if url is None else url.get_secret_value().partition("://")[0]
+    return scheme.partition("+")[0] == "postgresql"
+
+
+class Settings(DashboardSettings, VendorSettings):
+    """Everything configurable, checked. Keyword arguments win over the environment.
+
+    Raises:
+        ConfigError: naming each variable that is wrong and what was expected.
+    """
+
+    model_config = SettingsConfigDict(
+        env_file=".env",
+        env_file_encoding="utf-8",
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = DASHBOARD_ORIGINS
+
+    # One address or several, separated by commas. Providers put their API key into the URL, which
+    # makes all of it a secret.
+    solana_rpc_url: SecretStr | None = None
+    solana_network: Network = Field(default_factory=_network_of)
+    jupiter_api_url: str | None = None
+    jupiter_api_key: SecretStr | None = None
+
+    solward_home: Path = Field(default_factory=default_home)
+    database_url: SecretStr | None = None
+    # In one process's memory, a key would be unknown to the others.
+    api_key_store: KeyStoreKind = Field(default_factory=_key_store_of)
+    keystore_passphrase: SecretStr | None = None
+    keystore_key_file: Path | None = None
+
+    default_llm_provider: str | None = None
+    default_llm_model: str | None = None
+
+    max_sol_per_transaction: Decimal = Decimal(2)
+    max_transactions_per_minute: int = Field(5, ge=1)
+    daily_spending_limit_sol: Decimal = Decimal(10)
+    blocked_addresses: Annotated[frozenset[str], NoDecode] = frozenset()
+    token_limits: Annotated[Mapping[str, int], NoDecode] = Field(default_factory=dict)
+
+    # None keeps for ever.
+    decision_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
+    event_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
+
+    solward_plugins: Annotated[tuple[str, ...] | None, NoDecode] = None
+
+    localnet_slot_ms: int = Field(400, ge=1)
+    localnet_slots_per_epoch: int = Field(432, ge=32)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            # A default that depends on a broken value fails too, and says nothing new.
+            causes = [item for item in error.errors() if item["type"] != _DEPENDENT]
+            raise ConfigError("; ".join(map(_explain, causes))) from None
+        conceal(self._secrets())
+
+    def _secrets(self) -> Iterator[str]:
+        for name in secret_fields(type(self)):
+            value = getattr(self, name)
+            if value is None or (name == "api_secret" and self.development_secret):
+                continue
+            text = value.get_secret_value()
+            if not name.endswith("_url"):
+                yield text
+                continue
+            if name == "database_url":
+                yield from secrets_of_database_url(text)
+                continue
+            for url in self.rpc_urls if name == "solana_rpc_url" else (text,):
+                yield from secrets_of_url(url)
+
+    @field_validator("cors_origins", "solward_plugins", "blocked_addresses", mode="before")
+    @classmethod
+    def _comma_list(cls, value: object) -> object:
+        if isinstance(value, str):
+            return [part.strip() for part in value.split(",") if part.strip()]
+        return value
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _exact_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            parts = urlsplit(origin)
+            exact = f"{parts.scheme}://{parts.netloc}" == origin
+            if parts.scheme not in ("http", "https") or not parts.hostname or not exact:
+                raise ValueError(
+                    f"expected origins like http://localhost:3000, separated by commas; "
+                    f"got {origin!r}"
+                )
+        return value
+
+    @field_validator("solana_network", mode="before")
+    @classmethod
+    def _mainnet_alias(cls, value: object) -> object:
+        return MAINNET if value == "mainnet" else value
+
+    @field_validator("solana_rpc_url")
+    @classmethod
+    def _rpc_address(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
+        urls = addresses_of(value.get_secret_value())
+        if not urls:
+            raise ValueError("expected an http:// or https:// address")
+        for url in urls:
+            http_address(url)
+        if len(set(urls)) < len(urls):
+            raise ValueError("an address is given twice")
+        return value
+
+    @field_validator("jupiter_api_url")
+    @classmethod
+    def _http_address(cls, value: str | None) -> str | None:
+        return None if value is None else http_address(value)
+
+    @field_validator("solward_home", "keystore_key_file")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return None if value is None else value.expanduser().absolute()
+
+    @field_validator("max_sol_per_transaction", "daily_spending_limit_sol")
+    @classmethod
+    def _sol(cls, value: Decimal) -> Decimal:
+        try:
+            sol_to_lamports(value, "the value")
+        except InvalidRequest as error:
+            raise ValueError(f"expected an amount of SOL such as 2 or 0.5; {error}") from None
+        return value
+
+    @field_validator("blocked_addresses")
+    @classmethod
+    def _addresses(cls, value: frozenset[str]) -> frozenset[str]:
+        for address in value:
+            _check_address(address)
+        return value
+
+    @field_validator("token_limits", mode="before")
+    @classmethod
+    def _mint_units(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        limits: dict[str, str] = {}
+        for item in filter(None, (part.strip() for part in value.split(","))):
+            mint, equals, units = (part.strip() for part in item.partition("="))
+            if not equals or not units.isdecimal():
+                raise ValueError(
+                    "expected MINT=UNITS, in the mint's smallest unit, separated by commas; "
+                    f"got {item!r}"
+                )
+            if mint in limits:
+                raise ValueError(f"{mint} is given twice")
+            limits[mint] = units
+        return limits
+
+    @field_validator("token_limits")
+    @classmethod
+    def _mints(cls, value: Mapping[str, int]) -> Mapping[str, int]:
+        for mint, units in value.items():
+            _check_address(mint)
+            if not 0 <= units <= U64_MAX:
+                raise ValueError(f"the limit of {mint} must be between 0 and {U64_MAX}")
+        return value
+
+    @model_validator(mode="after")
+    def _agree(self) -> Settings:
+        if self.solana_rpc_url is None and self.solana_network != "localnet":
+            raise ValueError(f"SOLANA_NETWORK is {self.solana_network}: set SOLANA_RPC_URL to it")
+        if self.keystore_passphrase is not None and self.keystore_key_file is not None:
+            raise ValueError("set KEYSTORE_PASSPHRASE or KEYSTORE_KEY_FILE, not both")
+        if self.shared_database and self.api_key_store == "memory":
+            raise ValueError(
+                "API_KEY_STORE is memory, and DATABASE_URL is PostgreSQL, where several processes"
+                " serve and each would know its own keys only: leave it unset, or set it to"
+                " database"
+            )
+        return self
+
+    @property
+    def shared_database(self) -> bool:
+        """Whether several processes may work on the database at the same time: PostgreSQL."""
+        return _shared(self.database_url)
+
+    @property
+    def rpc_urls(self) -> tuple[str, ...]:
+        """The addresses of SOLANA_RPC_URL, the preferred one first; empty: the embedded ledger.
+        Each may hold a provider's key."""
+        url = self.solana_rpc_url
+        return () if url is None else addresses_of(url.get_secret_value())
+
+    @property
+    def max_lamports_per_transaction(self) -> int:
+        """MAX_SOL_PER_TRANSACTION in lamports."""
+        return sol_to_lamports(self.max_sol_per_transaction)
+
+    @property
+    def daily_spending_limit_lamports(self) -> int:
+        """DAILY_SPENDING_LIMIT_SOL in lamports."""
+        return sol_to_lamports(self.daily_spending_limit_sol)
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """Distributions whose plugins may load; `*` is any. On mainnet only those named."""
+        if self.solward_plugins is None:
+            return () if self.mainnet else ("*",)
+        return self.solward_plugins
+
+    @property
+    def localnet_path(self) -> Path:
+        """The embedded localnet's file."""
+        return self.solward_home / "localnet.db"
+
+    @property
+    def mainnet(self) -> bool:
+        """Whether real money is at stake."""
+        return self.solana_network == MAINNET
+
+    def check_serving(self) -> None:
+        """Refuse to serve what anybody could take over.
+
+        Raises:
+            ConfigError: the development secret or a short one on a host that others can reach or
+                on mainnet; an empty one anywhere; on mainnet, plugins that are not named.
+        """
+        secret = self.api_secret.get_secret_value()
+        if not secret.strip():
+            raise ConfigError("API_SECRET must not be empty")
+        where = "on mainnet" if self.mainnet else f"with API_HOST {self.api_host}"
+        if self.mainnet or not self.loopback:
+            if self.development_secret:
+                raise ConfigError(f"API_SECRET must be set {where}: the development one is public")
+            if len(secret.encode()) < MIN_SECRET_BYTES:
+                raise ConfigError(f"API_SECRET must have at least {MIN_SECRET_BYTES} bytes {where}")
+        if self.mainnet and (self.solward_plugins is None or "*" in self.solward_plugins):
+            raise ConfigError(
+                "SOLWARD_PLUGINS must name the distributions that may load on mainnet, "
+                "or `solward` for the built-in ones only"
+            )
+
+    def check_shared_ledger(self) -> None:
+        """Refuse a ledger of this process's own beside a database of several processes.
+
+        Raises:
+            ConfigError: DATABASE_URL is PostgreSQL, and SOLANA_RPC_URL is not set.
+        """
+        if self.shared_database and not self.rpc_urls:
+            raise ConfigError(
+                "SOLANA_RPC_URL must be set where DATABASE_URL is PostgreSQL: each process would"
+                " have an embedded ledger of its own; `solward localnet` serves one to all"
+            )
+
+    def masked(self) -> dict[str, str]:
+        """Every variable and its value as text, for people; secrets as asterisks."""
+        public = {"api_secret": "the development secret"} if self.development_secret else {}
+        return {
+            name.upper(): public.get(name, shown(name, getattr(self, name)))
+            for name in type(self).model_fields
+        }
+
+
+def lent_to_providers(variable: str) -> bool:
+    """Whether a provider may name this environment variable as its secret or its address."""
+    field = variable.lower()
+    return field in VendorSettings.model_fields or field not in Settings.model_fields
+
+
+def _explain(item: Any) -> str:
+    cause = item.get("ctx", {}).get("error")
+    text = str(cause) if cause is not None else str(item["msg"])
+    return f"{str(item['loc'][0]).upper()}: {text}" if item["loc"] else text
+
+
+def _check_address(address: str) -> None:
+    try:
+        Pubkey.from_string(address)
+    except ValueError:
+        raise ValueError(f"expected base58 addresses; {address!r} is none") from None

@@ -1,0 +1,1 @@
+"""Solana as it is written: addresses, byte layouts, decoders, arithmetic; and reading a ledger."""

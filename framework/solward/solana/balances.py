@@ -1,0 +1,76 @@
+"""What a wallet holds, as skills, routes and observations show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from solward.money import from_units, lamports_to_sol
+from solward.solana.ledger import ReadLedger
+from solward.solana.token_list import TokenList
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBalance:
+    """Units of one mint over all token accounts of a wallet; `symbol` where it is known."""
+
+    mint: str
+    units: int
+    decimals: int
+    symbol: str | None = None
+
+    @property
+    def ui(self) -> Decimal:
+        """Whole tokens."""
+        return from_units(self.units, self.decimals)
+
+    def to_json(self) -> dict[str, Any]:
+        """Contract 2.3: `uiBalance` a number, `rawBalance` a string, `symbol` when known."""
+        body: dict[str, Any] = {"mint": self.mint}
+        if self.symbol is not None:
+            body["symbol"] = self.symbol
+        return body | {
+            "uiBalance": self.ui,
+            "rawBalance": str(self.units),
+            "decimals": self.decimals,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Balances:
+    """A wallet's native coin in lamports and its tokens."""
+
+    lamports: int
+    tokens: tuple[TokenBalance, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Contract 2.3."""
+        return {
+            "sol": lamports_to_sol(self.lamports),
+            "tokens": [token.to_json() for token in self.tokens],
+        }
+
+
+async def read_balances(
+    ledger: ReadLedger, tokens: TokenList, address: str, *, empty: bool = False
+) -> Balances:
+    """Read a wallet's holdings; raises `LedgerError` when the ledger does not answer.
+
+    Args:
+        empty: also tokens of which it has an open account and holds none.
+    """
+    lamports = await ledger.balance(address)
+    units: dict[str, int] = {}
+    decimals: dict[str, int] = {}
+    for holding in await ledger.holdings(address):
+        units[holding.mint] = units.get(holding.mint, 0) + holding.units
+        decimals[holding.mint] = holding.decimals
+    return Balances(
+        lamports,
+        tuple(
+            TokenBalance(mint, amount, decimals[mint], tokens.symbol_of(mint))
+            for mint, amount in units.items()
+            if amount or empty
+        ),
+    )

@@ -1,0 +1,124 @@
+"""Reading a Solana ledger: what accounts hold, as few types as it takes.
+
+Addresses are base58 text; amounts are lamports or token units. Every method may raise
+`LedgerUnavailable` (no answer: nothing is known) or `LedgerRejected` (a JSON-RPC error object).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account's state: lamports, owner program, raw data."""
+
+    lamports: int
+    owner: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TokenHolding:
+    """One token account of a wallet."""
+
+    account: str
+    mint: str
+    program: str
+    units: int
+    decimals: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoteAccount:
+    """A validator's vote account and the lamports that are active on it in this epoch."""
+
+    address: str
+    activated_stake: int
+
+
+class ReadLedger(Protocol):
+    """Reading, safe to hand to a plugin."""
+
+    async def balance(self, address: str) -> int:
+        """Lamports of an address, 0 when it does not exist."""
+
+    async def account(self, address: str) -> Account | None:
+        """An account's state, None when it does not exist."""
+
+    async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
+        """Many accounts' states, in as many calls of 100 as it takes."""
+
+    async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
+        """Token accounts of a wallet under both token programs, zero balances included."""
+
+    async def slot(self) -> int:
+        """The current slot at `confirmed`."""
+
+    async def rent_exempt_minimum(self, size: int) -> int:
+        """Lamports an account of `size` bytes must hold."""
+
+    async def program_accounts(
+        self, program: str, *, size: int, offset: int, key: str
+    ) -> dict[str, Account]:
+        """Accounts of a program with `size` bytes of data that hold the address `key` at
+        `offset`."""
+
+    async def stake_minimum_delegation(self) -> int:
+        """Lamports a stake must delegate at least."""
+
+    async def vote_accounts(self) -> tuple[VoteAccount, ...]:
+        """Vote accounts of the validators that are not delinquent."""
+
+
+class ReadOnlyLedger:
+    """Reads through another ledger; `send`, the faucet and `close` are not here.
+
+    Bytes that nobody judged cannot move a managed wallet's money, for they lack its signature;
+    this keeps them, and a closed connection, from being a plugin's mistake.
+    """
+
+    __slots__ = ("_ledger",)
+
+    def __init__(self, ledger: ReadLedger) -> None:
+        self._ledger = ledger
+
+    async def balance(self, address: str) -> int:
+        """Lamports of an address, 0 when it does not exist."""
+        return await self._ledger.balance(address)
+
+    async def account(self, address: str) -> Account | None:
+        """An account's state, None when it does not exist."""
+        return await self._ledger.account(address)
+
+    async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
+        """Many accounts' states."""
+        return await self._ledger.accounts(addresses)
+
+    async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
+        """Token accounts of a wallet under both token programs, zero balances included."""
+        return await self._ledger.holdings(owner)
+
+    async def slot(self) -> int:
+        """The current slot at `confirmed`."""
+        return await self._ledger.slot()
+
+    async def rent_exempt_minimum(self, size: int) -> int:
+        """Lamports an account of `size` bytes must hold."""
+        return await self._ledger.rent_exempt_minimum(size)
+
+    async def program_accounts(
+        self, program: str, *, size: int, offset: int, key: str
+    ) -> dict[str, Account]:
+        """Accounts of a program with `size` bytes of data that hold `key` at `offset`."""
+        return await self._ledger.program_accounts(program, size=size, offset=offset, key=key)
+
+    async def stake_minimum_delegation(self) -> int:
+        """Lamports a stake must delegate at least."""
+        return await self._ledger.stake_minimum_delegation()
+
+    async def vote_accounts(self) -> tuple[VoteAccount, ...]:
+        """Vote accounts of the validators that are not delinquent."""
+        return await self._ledger.vote_accounts()

@@ -1,0 +1,185 @@
+"""Strict reading of transaction bytes: what is signed is exactly what was understood."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from solders.message import Message, MessageV0, MessageV1, to_bytes_versioned
+from solders.pubkey import Pubkey
+from solders.transaction import VersionedTransaction
+
+from solward.errors import InvalidRequest
+
+AnyMessage: TypeAlias = Message | MessageV0 | MessageV1
+
+
+class MalformedTransaction(InvalidRequest):
+    """The bytes are no transaction this service signs; the message says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedKey:
+    """One account of a transaction, lookup tables resolved; flags as the header asks."""
+
+    address: str
+    writable: bool
+    signer: bool
+
+
+# Packet limits of the network: legacy and v0 in one 1,232-byte packet, v1 up to 4,096 bytes.
+MAX_WIRE_BYTES: Final = 1_232
+MAX_V1_WIRE_BYTES: Final = 4_096
+
+# AddressLookupTable account: u32 state (1 = table), u64 deactivation slot (u64::MAX = active),
+# then bookkeeping up to byte 56, then the addresses.
+_TABLE_STATE = (1).to_bytes(4, "little")
+_TABLE_ACTIVE = b"\xff" * 8
+_TABLE_HEADER = 56
+
+
+def decode_transaction(wire: bytes) -> VersionedTransaction:
+    """Wire bytes (signatures may be placeholders) -> a transaction that serialises to the same.
+
+    Raises:
+        MalformedTransaction: truncated, trailing or oversized bytes, an unknown version, a
+            duplicate account, an index out of range, a program index 0 or a signer count that
+            does not fit.
+    """
+    if len(wire) > MAX_V1_WIRE_BYTES:
+        raise MalformedTransaction(f"transaction is longer than {MAX_V1_WIRE_BYTES} bytes")
+    try:
+        transaction = VersionedTransaction.from_bytes(wire)
+        same = bytes(transaction) == wire
+    except BaseException as error:
+        raise _refusal(error, "transaction bytes cannot be decoded") from None
+    if not same:
+        raise MalformedTransaction("transaction bytes do not serialise back to themselves")
+    try:
+        transaction.sanitize()
+    except BaseException as error:
+        raise _refusal(error, "transaction is not well formed") from None
+    message = transaction.message
+    if not isinstance(message, MessageV1) and len(wire) > MAX_WIRE_BYTES:
+        raise MalformedTransaction(f"transaction is longer than {MAX_WIRE_BYTES} bytes")
+    check_message(message)
+    if len(transaction.signatures) != message.header.num_required_signatures:
+        raise MalformedTransaction("transaction's signature count is not its signer count")
+    return transaction
+
+
+def check_message(message: AnyMessage) -> None:
+    """Refuse a message with duplicate accounts or indexes that point nowhere.
+
+    Raises:
+        MalformedTransaction: naming what is wrong.
+    """
+    try:
+        if not isinstance(message, Message):
+            message.sanitize()
+        to_bytes_versioned(message)
+    except BaseException as error:
+        raise _refusal(error, "message is not well formed") from None
+    keys = message.account_keys
+    header = message.header
+    signers = header.num_required_signatures
+    if not 0 < signers <= len(keys) or header.num_readonly_signed_accounts >= signers:
+        raise MalformedTransaction("message needs a writable signer as fee payer")
+    if signers + header.num_readonly_unsigned_accounts > len(keys):
+        raise MalformedTransaction("message header counts more accounts than there are")
+    if len(set(keys)) != len(keys):
+        raise MalformedTransaction("message names an account twice")
+    if not message.instructions:
+        raise MalformedTransaction("message has no instructions")
+    total = len(keys)
+    if isinstance(message, MessageV0):
+        tables = [table.account_key for table in message.address_table_lookups]
+        if len(set(tables)) != len(tables):
+            raise MalformedTransaction("message names a lookup table twice")
+        total += sum(
+            len(table.writable_indexes) + len(table.readonly_indexes)
+            for table in message.address_table_lookups
+        )
+    for instruction in message.instructions:
+        # Index 0 is the fee payer, which is never a program; programs are never looked up.
+        if not 0 < instruction.program_id_index < len(keys):
+            raise MalformedTransaction("instruction's program index is out of range")
+        if any(index >= total for index in instruction.accounts):
+            raise MalformedTransaction("instruction's account index is out of range")
+
+
+def lookup_tables(message: AnyMessage) -> tuple[str, ...]:
+    """Addresses of the lookup tables `message` uses; only version 0 has any."""
+    if not isinstance(message, MessageV0):
+        return ()
+    return tuple(str(table.account_key) for table in message.address_table_lookups)
+
+
+def required_signers(message: AnyMessage) -> tuple[str, ...]:
+    """Addresses that must sign, fee payer first."""
+    count = message.header.num_required_signatures
+    return tuple(str(key) for key in message.account_keys[:count])
+
+
+def resolve(
+    message: AnyMessage, tables: Mapping[str, bytes] | None = None
+) -> tuple[ResolvedKey, ...]:
+    """All accounts of `message` in runtime order, as instruction indexes count them.
+
+    Static keys, then the writable addresses of all lookup tables, then all the readonly ones.
+    `tables` holds the data of each lookup table account by its address.
+
+    Raises:
+        MalformedTransaction: a table is missing, deactivated or no lookup table, an index is
+            beyond its end, or an account appears twice.
+    """
+    check_message(message)
+    header = message.header
+    keys = message.account_keys
+    signers = header.num_required_signatures
+    resolved = []
+    for index, key in enumerate(keys):
+        if index < signers:
+            writable = index < signers - header.num_readonly_signed_accounts
+        else:
+            writable = index < len(keys) - header.num_readonly_unsigned_accounts
+        resolved.append(ResolvedKey(str(key), writable, index < signers))
+    if isinstance(message, MessageV0):
+        looked_up: dict[bool, list[str]] = {True: [], False: []}
+        for lookup in message.address_table_lookups:
+            entries = _table_entries(str(lookup.account_key), tables or {})
+            for writable, indexes in (
+                (True, lookup.writable_indexes),
+                (False, lookup.readonly_indexes),
+            ):
+                for index in indexes:
+                    if index >= len(entries):
+                        raise MalformedTransaction("lookup table index is out of range")
+                    looked_up[writable].append(entries[index])
+        for writable, addresses in looked_up.items():
+            resolved.extend(ResolvedKey(address, writable, False) for address in addresses)
+    if len({key.address for key in resolved}) != len(resolved):
+        raise MalformedTransaction("transaction names an account twice through a lookup table")
+    return tuple(resolved)
+
+
+def _table_entries(address: str, tables: Mapping[str, bytes]) -> list[str]:
+    data = tables.get(address)
+    if data is None:
+        raise MalformedTransaction(f"lookup table {address} cannot be read")
+    if data[:4] != _TABLE_STATE or len(data) < _TABLE_HEADER or (len(data) - _TABLE_HEADER) % 32:
+        raise MalformedTransaction(f"account {address} is not a lookup table")
+    if data[4:12] != _TABLE_ACTIVE:
+        raise MalformedTransaction(f"lookup table {address} is deactivated")
+    return [
+        str(Pubkey.from_bytes(data[start : start + 32]))
+        for start in range(_TABLE_HEADER, len(data), 32)
+    ]
+
+
+def _refusal(error: BaseException, text: str) -> BaseException:
+    """The error to raise for a failed decode; a PanicException is a BaseException of pyo3."""
+    if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+        return MalformedTransaction(text)
+    return error

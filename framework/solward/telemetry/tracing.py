@@ -1,0 +1,229 @@
+"""Traces for an OpenTelemetry collector, where one is configured; nothing and no cost otherwise.
+
+On where the standard variable `OTEL_EXPORTER_OTLP_ENDPOINT` (or `..._TRACES_ENDPOINT`) is set and
+the extra `solward[otel]` is installed. The tracer is our own and not the process's global one, so
+that a library that traces itself (a vendor's, with its prompts) sends nothing along.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import threading
+from collections.abc import Callable, Mapping, MutableMapping
+from types import TracebackType
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+import structlog
+
+from solward.telemetry.scrub import conceal, scrub, scrub_text, secrets_of_url
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_HEADERS = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_PROTOCOL = "http/protobuf"
+# The longest a process that stops waits for the collector.
+STOP_WAIT_S = 2.0
+_PREFIX = "solward."
+_MAX_TEXT = 300
+
+_log = structlog.get_logger(__name__)
+
+
+class Span(Protocol):
+    """A block of work that is timed; `set` adds attributes while it runs."""
+
+    def __enter__(self) -> Span:
+        """Begin."""
+        ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End, with the error's text where there is one."""
+        ...
+
+    def set(self, **attributes: Any) -> None:
+        """Add attributes; None is left out."""
+        ...
+
+
+class _Off:
+    """No span."""
+
+    def __enter__(self) -> Span:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        return None
+
+    def set(self, **_attributes: Any) -> None:
+        return None
+
+
+_OFF = _Off()
+# Makes a span of a name, a request's `traceparent` (None: not a request) and attributes.
+Make = Callable[[str, str | None, Mapping[str, Any]], Span]
+_make: Make | None = None
+_within: Callable[[], bool] = bool
+
+
+def span(name: str, **attributes: Any) -> Span:
+    """Time a block as a span of the current trace, or of a new one.
+
+    Attributes become `solward.<name>`, without secrets; None is left out.
+    """
+    return _OFF if _make is None else _make(name, None, attributes)
+
+
+def child_span(name: str, **attributes: Any) -> Span:
+    """As `span`, but only inside another one: for what also runs for nobody in particular."""
+    return _OFF if _make is None or not _within() else _make(name, None, attributes)
+
+
+def request_span(name: str, traceparent: str, **attributes: Any) -> Span:
+    """As `span`, for a request; part of the caller's trace by its W3C header `traceparent`, of a
+    new one where that is empty or malformed."""
+    return _OFF if _make is None else _make(name, traceparent, attributes)
+
+
+def start(
+    service: str, version: str, environ: MutableMapping[str, str] = os.environ
+) -> Callable[[], None]:
+    """Send spans from now on, if that is configured; returns what ends it and sends the rest.
+
+    What the environment holds for the collector (headers, an address with a password) is a secret:
+    it is concealed in logs, and headers leave the environment.
+
+    Args:
+        service: `service.name`, unless `OTEL_SERVICE_NAME` is set.
+    """
+    global _make, _within
+    endpoint = next(filter(None, map(environ.get, _ENDPOINTS)), None)
+    if endpoint is None:
+        return _nothing
+    conceal(secrets_of_url(endpoint))
+    for name in _HEADERS:
+        conceal(_header_secrets(environ.get(name, "")))
+    if not _installed():
+        _log.warning("traces_off", reason="install the extra: pip install 'solward[otel]'")
+        return _nothing
+    protocol = next(filter(None, map(environ.get, _PROTOCOLS)), _PROTOCOL)
+    if protocol != _PROTOCOL:
+        _log.warning("traces_off", reason=f"only the protocol {_PROTOCOL} is spoken")
+        return _nothing
+    try:
+        made, within, shutdown = _exporting(service, version, environ)
+    except ValueError as error:
+        _log.warning("traces_off", reason=scrub_text(str(error)))
+        return _nothing
+    for name in _HEADERS:
+        environ.pop(name, None)
+    _make, _within = made, within
+    _log.info("traces_on", service=service)
+
+    def stop() -> None:
+        global _make
+        _make = None
+        shutdown()
+
+    return stop
+
+
+def _exporting(
+    service: str, version: str, environ: Mapping[str, str]
+) -> tuple[Make, Callable[[], bool], Callable[[], None]]:
+    # Imported here: without a collector nothing of it is loaded.
+    from opentelemetry import context, trace
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    name = environ.get("OTEL_SERVICE_NAME") or service
+    resource = Resource.create({"service.name": name, "service.version": version})
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    exporter: Any = OTLPSpanExporter()
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    tracer = provider.get_tracer("solward", version)
+    propagator = TraceContextTextMapPropagator()
+
+    class Exported:
+        """A span of OpenTelemetry, current while it is entered."""
+
+        __slots__ = ("_span", "_token")
+
+        def __init__(
+            self, name: str, traceparent: str | None, attributes: Mapping[str, Any]
+        ) -> None:
+            asked = traceparent is not None
+            self._span = tracer.start_span(
+                name,
+                context=propagator.extract({"traceparent": traceparent}) if asked else None,
+                kind=trace.SpanKind.SERVER if asked else trace.SpanKind.INTERNAL,
+                attributes=_attributes(attributes),
+            )
+
+        def __enter__(self) -> Span:
+            self._token = context.attach(trace.set_span_in_context(self._span))
+            return self
+
+        def __exit__(
+            self,
+            _kind: type[BaseException] | None,
+            error: BaseException | None,
+            _traceback: TracebackType | None,
+        ) -> None:
+            context.detach(self._token)
+            if error is not None:
+                text = f"{type(error).__name__}: {scrub_text(str(error))[:_MAX_TEXT]}"
+                self._span.set_status(trace.StatusCode.ERROR, text)
+            self._span.end()
+
+        def set(self, **attributes: Any) -> None:
+            self._span.set_attributes(_attributes(attributes))
+
+    def within() -> bool:
+        return trace.get_current_span().get_span_context().is_valid
+
+    def shutdown() -> None:
+        # A collector that is away is asked again for many seconds, which a stop cannot wait for.
+        sending = threading.Thread(target=provider.shutdown, name="solward-traces", daemon=True)
+        sending.start()
+        sending.join(STOP_WAIT_S)
+        if sending.is_alive():
+            _log.warning("traces_lost", reason="the collector did not take them in time")
+            exporter.shutdown()
+
+    return Exported, within, shutdown
+
+
+def _attributes(given: Mapping[str, Any]) -> dict[str, Any]:
+    known = {name: value for name, value in given.items() if value is not None}
+    return {
+        _PREFIX + name: value[:_MAX_TEXT] if isinstance(value, str) else value
+        for name, value in scrub(known).items()
+    }
+
+
+def _header_secrets(text: str) -> list[str]:
+    """The values of `name=value,name=value`, as given and as sent, and the words of them."""
+    values = [item.partition("=")[2].strip() for item in text.split(",")]
+    sent = list(map(unquote, values))
+    return [*values, *sent, *(word for value in sent for word in value.split())]
+
+
+def _installed() -> bool:
+    try:
+        return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _nothing() -> None:
+    return None

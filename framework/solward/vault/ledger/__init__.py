@@ -1,0 +1,1 @@
+"""The narrow ledger protocol and the clients that speak it to RPC nodes."""

@@ -1,0 +1,110 @@
+"""The narrow ledger protocol: all Solward asks of a Solana cluster, in its own few types.
+
+Addresses, signatures and blockhashes are base58 text; amounts are lamports or token units.
+Every method may raise `LedgerUnavailable` (no answer: nothing is known) or `LedgerRejected`
+(a JSON-RPC error object).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from solward.solana.ledger import Account, ReadLedger
+
+
+@dataclass(frozen=True, slots=True)
+class Blockhash:
+    """A recent blockhash and the last block height at which it is valid."""
+
+    blockhash: str
+    last_valid_block_height: int
+    context_slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tip:
+    """How far a node is: the slot and the block height of one block."""
+
+    slot: int
+    block_height: int
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """What `simulateTransaction` answered.
+
+    Attributes:
+        err: the error in the RPC's JSON shape, None when it would succeed.
+        accounts: post-state of each address asked for; None where the account would not exist.
+        inner_instructions: the RPC's JSON, None when the node gave none.
+    """
+
+    err: Any
+    logs: tuple[str, ...]
+    accounts: Mapping[str, Account | None]
+    inner_instructions: Any
+    units_consumed: int | None
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureStatus:
+    """What is known of a signature: slot, error in the RPC's JSON shape, commitment reached."""
+
+    slot: int
+    err: Any
+    confirmation: str | None
+
+
+class Ledger(ReadLedger, Protocol):
+    """Reading and sending; held by the transaction engine alone."""
+
+    async def genesis_hash(self) -> str:
+        """The cluster's genesis hash."""
+
+    async def block_height(self) -> int:
+        """The current block height at `confirmed`."""
+
+    async def tip(self) -> Tip:
+        """How far the ledger is at `confirmed`."""
+
+    async def first_slot(self) -> int:
+        """The first slot the node's history still has: of older ones it knows nothing."""
+
+    def nodes(self) -> Sequence[Ledger]:
+        """The same ledger as each usable node has it, the one now in use first.
+
+        What only holds where two answers come from one node is asked of these: none of them
+        switches to another node.
+        """
+
+    async def latest_blockhash(self) -> Blockhash:
+        """A blockhash at `confirmed`."""
+
+    async def simulate(self, wire: bytes, addresses: Sequence[str]) -> SimulationResult:
+        """Run a transaction without signature checks; report the state of `addresses` after it."""
+
+    async def send(self, wire: bytes) -> str:
+        """Hand bytes to the cluster without its own retries; returns the signature.
+
+        An error here is never the transaction's fate: only statuses are.
+        """
+
+    async def statuses(
+        self, signatures: Sequence[str], *, search_history: bool = False, min_slot: int = 0
+    ) -> list[SignatureStatus | None]:
+        """Statuses of signatures, in as many calls of 256 as it takes, None where unknown.
+
+        A node that has not reached `min_slot` counts as no answer: it may not know them yet.
+        """
+
+    async def transaction(self, signature: str) -> dict[str, Any] | None:
+        """A landed transaction with its meta in the RPC's JSON shape, None when unknown."""
+
+    async def request_airdrop(self, address: str, lamports: int) -> str:
+        """Ask the cluster's faucet; returns the faucet transaction's signature."""
+
+    async def close(self) -> None:
+        """Release connections."""

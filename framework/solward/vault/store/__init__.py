@@ -1,0 +1,1 @@
+"""The database of a process, and the tables of the money."""

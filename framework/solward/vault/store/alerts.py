@@ -1,0 +1,100 @@
+"""What somebody should look at, raised in the transaction that makes it true.
+
+Each alert is an event of the audit log, `alert:raised`; once it is committed it is also a line in
+the log at ERROR and a count of `solward_alerts_total`. All have the same fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.audit import outbox
+from solward.clock import MINUTE_MS
+from solward.events import EventKind
+from solward.record import TransactionRecord, TransactionStatus
+from solward.vault.store.tables import transactions
+
+# So many blocked transactions of one wallet within this time are no slip: a model was talked into
+# something, or a program is wrong about its limits.
+BLOCKS = 5
+BLOCKS_WITHIN_MS = 10 * MINUTE_MS
+
+# The newest records of a wallet in which blocks are counted, which bounds the work in the write
+# transaction that stores one.
+_RECENT = 200
+
+
+class Alert(StrEnum):
+    """Every alert."""
+
+    ATTEMPT_UNKNOWN = "attempt_unknown"
+    """A transaction's fate cannot be told; its money stays reserved until a person decides."""
+    REPEATED_BLOCKS = "repeated_blocks"
+    """Guardrails refused `BLOCKS` transactions of a wallet within `BLOCKS_WITHIN_MS`."""
+
+
+def attempt_unknown(
+    connection: AsyncConnection, record: TransactionRecord, trace: str | None
+) -> None:
+    """Tell that a transaction's fate became unknown, in the transaction that notes it."""
+    detail = f"No RPC node can tell whether {record.signature} landed; its money stays reserved"
+    _raise(connection, Alert.ATTEMPT_UNKNOWN, record, detail, trace)
+
+
+async def blocked(
+    connection: AsyncConnection, record: TransactionRecord, trace: str | None
+) -> None:
+    """Tell of repeated blocks, right after a blocked record was stored.
+
+    Told once in a row of blocks: again only after `BLOCKS_WITHIN_MS` without one.
+    """
+    newest = (
+        select(transactions.c.status, transactions.c.created_ms)
+        .where(transactions.c.wallet_id == record.wallet_id)
+        .order_by(transactions.c.seq.desc())
+        .limit(_RECENT)
+    )
+    rows = await connection.execute(newest)
+    times = [int(row.created_ms) for row in rows if row.status == TransactionStatus.BLOCKED]
+    if reaches_threshold(times):
+        minutes = BLOCKS_WITHIN_MS // MINUTE_MS
+        detail = f"{BLOCKS} transactions blocked within {minutes} minutes; the last: {record.error}"
+        _raise(connection, Alert.REPEATED_BLOCKS, record, detail, trace)
+
+
+def reaches_threshold(times: Sequence[int]) -> bool:
+    """Whether the newest of a wallet's blocks is the first of its row to make an alert.
+
+    Args:
+        times: Unix milliseconds of the wallet's blocks, newest first.
+    """
+    row = list(times[:1])
+    for earlier in times[1:]:
+        if row[-1] - earlier >= BLOCKS_WITHIN_MS:
+            break
+        row.append(earlier)
+    made = [
+        newest - oldest < BLOCKS_WITHIN_MS
+        for newest, oldest in zip(row, row[BLOCKS - 1 :], strict=False)
+    ]
+    return made[:1] == [True] and not any(made[1:])
+
+
+def _raise(
+    connection: AsyncConnection,
+    alert: Alert,
+    record: TransactionRecord,
+    detail: str,
+    trace: str | None,
+) -> None:
+    told = {
+        "alert": alert.value,
+        "walletId": record.wallet_id,
+        "transactionId": record.id,
+        "detail": detail,
+    }
+    outbox.record(connection, EventKind.ALERT_RAISED, told, trace)

@@ -1,0 +1,329 @@
+"""Signed transactions, written ahead of sending, and how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from sqlalchemy import and_, bindparam, delete, func, insert, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward import jsontext
+from solward.errors import TakenOver
+from solward.record import TransactionRecord, TransactionStatus
+from solward.telemetry import metrics
+from solward.vault.store import alerts
+from solward.vault.store.tables import attempts, reservations, transactions
+from solward.vault.store.transactions import RECORD, UNFINISHED, record_of, tell
+
+
+class AttemptState(StrEnum):
+    """Where one signed transaction stands (reference/reliability.md, exactly-once sending)."""
+
+    SIGNED = "signed"
+    """Written ahead; its bytes may or may not have left the process."""
+    SENT = "sent"
+    """Handed to the ledger at least once."""
+    UNKNOWN = "unknown"
+    """Its fate cannot be told; the money stays reserved."""
+    LANDED_OK = "landed_ok"
+    """On the ledger without error."""
+    LANDED_ERR = "landed_err"
+    """On the ledger with an error; only the fee was paid."""
+    DEAD = "dead"
+    """Expired without landing; it never can any more."""
+
+
+# Worded as the partial index is, so that both databases see that it serves.
+_LIVE = text("attempts.state IN ('signed', 'sent', 'unknown')")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One signed transaction as written ahead. `wire` is what was and will be sent, unchanged."""
+
+    transaction_id: str
+    attempt_no: int
+    signature: str
+    wire: bytes
+    blockhash: str
+    last_valid_block_height: int
+    context_slot: int
+    max_debit: int
+    state: AttemptState = AttemptState.SIGNED
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The end of a transaction: the attempt's final state and what it cost.
+
+    Attributes:
+        attempt: final attempt state, None where no attempt was ever written.
+        held_lamports: the actual debit, which replaces the reserved one.
+        details: the record's details in full, None to leave them.
+        owner: who releases what was never written ahead. How an attempt ended is a fact of the
+            ledger, which anybody may settle.
+    """
+
+    transaction_id: str
+    status: TransactionStatus
+    attempt: AttemptState | None
+    fee_lamports: int
+    held_lamports: int
+    error: str | None = None
+    details: Mapping[str, Any] | None = None
+    owner: str | None = None
+
+
+_INSERT = insert(attempts)
+_SIGNED = (
+    update(transactions)
+    .where(
+        transactions.c.id == bindparam("b_id"),
+        UNFINISHED,
+        transactions.c.owner.is_not_distinct_from(bindparam("b_owner")),
+    )
+    .values(signature=bindparam("b_signature"))
+)
+
+
+async def write_ahead(
+    connection: AsyncConnection, attempt: Attempt, now_ms: int, *, owner: str | None = None
+) -> None:
+    """Make signed bytes durable before they leave the process.
+
+    Raises:
+        TakenOver: the transaction is no longer `owner`'s: these bytes must never be sent.
+        sqlalchemy.exc.IntegrityError: the signature exists already, or the transaction has a
+            live attempt.
+    """
+    signed = {
+        "b_id": attempt.transaction_id,
+        "b_signature": attempt.signature,
+        "b_owner": owner,
+    }
+    if (await connection.execute(_SIGNED, signed)).rowcount != 1:
+        raise TakenOver
+    await connection.execute(
+        _INSERT,
+        {
+            "transaction_id": attempt.transaction_id,
+            "attempt_no": attempt.attempt_no,
+            "signature": attempt.signature,
+            "wire": attempt.wire,
+            "blockhash": attempt.blockhash,
+            "last_valid_block_height": attempt.last_valid_block_height,
+            "context_slot": attempt.context_slot,
+            "max_debit": attempt.max_debit,
+            "state": attempt.state.value,
+            "created_ms": now_ms,
+        },
+    )
+
+
+async def mark_sent(connection: AsyncConnection, signatures: Collection[str]) -> None:
+    """Note that bytes have been handed to the ledger."""
+    await connection.execute(
+        update(attempts)
+        .where(
+            attempts.c.signature.in_(signatures),
+            attempts.c.state == AttemptState.SIGNED.value,
+        )
+        .values(state=AttemptState.SENT.value)
+    )
+
+
+async def mark_unknown(connection: AsyncConnection, signatures: Collection[str]) -> None:
+    """Note that nobody can tell what became of these; their money stays reserved.
+
+    An alert is raised for each of which this was not known before.
+    """
+    noted = await connection.execute(
+        update(attempts)
+        .where(
+            attempts.c.signature.in_(signatures),
+            attempts.c.state.in_((AttemptState.SIGNED.value, AttemptState.SENT.value)),
+        )
+        .values(state=AttemptState.UNKNOWN.value)
+        .returning(attempts.c.transaction_id)
+    )
+    ids = list(noted.scalars())
+    for each in (await _locked(connection, ids)).values():
+        alerts.attempt_unknown(connection, each.record, each.trace)
+
+
+_SETTLE = (
+    update(transactions)
+    .where(
+        transactions.c.id == bindparam("b_id"),
+        transactions.c.status == TransactionStatus.PENDING.value,
+    )
+    .values(
+        status=bindparam("b_status"),
+        error=bindparam("b_error"),
+        fee_lamports=bindparam("b_fee"),
+        held_lamports=bindparam("b_held"),
+        details=func.coalesce(bindparam("b_details", type_=transactions.c.details.type),
+                              transactions.c.details),
+    )
+)  # fmt: skip
+_SETTLE_ATTEMPT = (
+    update(attempts)
+    .where(
+        attempts.c.transaction_id == bindparam("b_id"),
+        _LIVE,
+    )
+    .values(state=bindparam("b_state"))
+)
+
+
+async def settle(
+    connection: AsyncConnection, settlements: Sequence[Settlement]
+) -> dict[str, TransactionRecord]:
+    """End transactions: their status and cost, and what still counts against the limits.
+
+    A dead one gives everything back, its rate slot too; one that landed with an error keeps its
+    rate slot and gives its amount back. One that has ended already is left as it is, and so is
+    one that is to be released and is another process's now.
+
+    Returns:
+        The records as they are then.
+    """
+    found = await _locked(connection, [item.transaction_id for item in settlements])
+    stored = {record_id: each.record for record_id, each in found.items()}
+    settlements = [item for item in settlements if _may_end(item, found.get(item.transaction_id))]
+    if not settlements:
+        return stored
+    await connection.execute(
+        _SETTLE,
+        [
+            {
+                "b_id": item.transaction_id,
+                "b_status": item.status.value,
+                "b_error": item.error,
+                "b_fee": item.fee_lamports,
+                "b_held": item.held_lamports,
+                "b_details": None if item.details is None else jsontext.dumps(dict(item.details)),
+            }
+            for item in settlements
+        ],
+    )
+    ended = [item for item in settlements if item.attempt is not None]
+    if ended:
+        await connection.execute(
+            _SETTLE_ATTEMPT,
+            [{"b_id": item.transaction_id, "b_state": item.attempt} for item in ended],
+        )
+    landed_err = [i.transaction_id for i in settlements if i.attempt is AttemptState.LANDED_ERR]
+    if landed_err:
+        await connection.execute(
+            update(reservations)
+            .where(reservations.c.transaction_id.in_(landed_err))
+            .values(units=0)
+        )
+    never_landed = [
+        item.transaction_id
+        for item in settlements
+        if item.status is TransactionStatus.FAILED and item.attempt is not AttemptState.LANDED_ERR
+    ]
+    if never_landed:
+        await connection.execute(
+            delete(reservations).where(reservations.c.transaction_id.in_(never_landed))
+        )
+    for item in settlements:
+        record = stored[item.transaction_id]
+        after = stored[item.transaction_id] = replace(
+            record,
+            status=item.status,
+            error=item.error,
+            fee_lamports=item.fee_lamports,
+            details=record.details if item.details is None else item.details,
+        )
+        tell(connection, after, found[item.transaction_id].trace)
+        if item.attempt is None:
+            metrics.RELEASED.inc()
+        else:
+            metrics.ATTEMPTS_ENDED.labels(item.attempt.value).inc()
+    return stored
+
+
+_RECORDS = (
+    select(*RECORD, transactions.c.owner, transactions.c.trace)
+    .where(transactions.c.id.in_(bindparam("of_ids", expanding=True)))
+    .order_by(transactions.c.seq)
+    .with_for_update()
+)
+
+
+class _Stored(NamedTuple):
+    record: TransactionRecord
+    owner: str | None
+    trace: str | None
+
+
+async def _locked(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, _Stored]:
+    rows = await connection.execute(_RECORDS, {"of_ids": list(ids)})
+    found = [_Stored(record_of(values), owner, trace) for *values, owner, trace in rows]
+    return {each.record.id: each for each in found}
+
+
+def _may_end(item: Settlement, stored: _Stored | None) -> bool:
+    if stored is None or stored.record.status is not TransactionStatus.PENDING:
+        return False
+    return item.attempt is not None or item.owner == stored.owner
+
+
+async def live_states(connection: AsyncConnection) -> dict[str, int]:
+    """How many signed transactions whose end is not known are in each state."""
+    statement = select(attempts.c.state, func.count()).where(_LIVE).group_by(attempts.c.state)
+    return {state: int(count) for state, count in await connection.execute(statement)}
+
+
+_ATTEMPT = (
+    attempts.c.attempt_no,
+    attempts.c.signature,
+    attempts.c.wire,
+    attempts.c.blockhash,
+    attempts.c.last_valid_block_height,
+    attempts.c.context_slot,
+    attempts.c.max_debit,
+    attempts.c.state,
+)
+
+
+async def pending(
+    connection: AsyncConnection, seqs: Sequence[int]
+) -> list[tuple[TransactionRecord, int, Attempt | None]]:
+    """Unfinished transactions with what each holds and its live attempt, oldest first."""
+    statement = (
+        select(*RECORD, transactions.c.held_lamports, *_ATTEMPT)
+        .select_from(
+            transactions.outerjoin(
+                attempts, and_(attempts.c.transaction_id == transactions.c.id, _LIVE)
+            )
+        )
+        .where(UNFINISHED, transactions.c.seq.in_(seqs))
+        .order_by(transactions.c.seq)
+    )
+    found = []
+    for row in await connection.execute(statement):
+        record = record_of(row[: len(RECORD)])
+        held, *values = row[len(RECORD) :]
+        attempt_no, signature, wire, blockhash, last_valid, context_slot, max_debit, state = values
+        attempt = None
+        if signature is not None:
+            attempt = Attempt(
+                transaction_id=record.id,
+                attempt_no=attempt_no,
+                signature=signature,
+                wire=wire,
+                blockhash=blockhash,
+                last_valid_block_height=last_valid,
+                context_slot=context_slot,
+                max_debit=max_debit,
+                state=AttemptState(state),
+            )
+        found.append((record, int(held), attempt))
+    return found

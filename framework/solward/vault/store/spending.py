@@ -1,0 +1,193 @@
+"""What counts against the limits: usage read and reserved inside one write transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, case, column, func, insert, select, table
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.clock import DAY_MS, MINUTE_MS
+from solward.errors import TakenOver
+from solward.vault.store import locks
+from solward.vault.store.tables import reservations, switches, transactions, wallets
+from solward.vault.store.transactions import UNFINISHED
+
+SOL_ASSET = "SOL"
+# The freeze of everything, and the lock that every reservation shares against it.
+SERVICE_SCOPE = "service"
+# Columns are signed 64-bit while a mint's units are unsigned; no limit reaches this far.
+_MAX_UNITS = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a scope has used: transactions in the last minute, units of each asset in 24 hours."""
+
+    tx_last_minute: int
+    units_last_day: Mapping[str, int]
+
+
+# Built once: making a statement costs more than running it on SQLite.
+_FREEZE_REASON = select(func.max(func.coalesce(switches.c.reason, ""))).where(
+    switches.c.frozen.is_(True),
+    switches.c.scope.in_(bindparam("switches", expanding=True)),
+)
+_LOCK_WALLET = (
+    select(wallets.c.id)
+    .where(wallets.c.id == bindparam("wallet_id"))
+    .with_for_update(key_share=True)
+)
+# Of the agents' table the vault knows the fence alone: who may spend for an agent now.
+_AGENTS = table("agents", column("id"), column("cycle_no"), column("fence"))
+_LOCK_AGENT = (
+    select(_AGENTS.c.cycle_no, _AGENTS.c.fence)
+    .where(_AGENTS.c.id == bindparam("agent_id"))
+    .with_for_update(key_share=True)
+)
+
+
+async def lock(
+    connection: AsyncConnection,
+    wallet_id: str,
+    keys: Sequence[str] = (),
+    run: tuple[str, int, int] | None = None,
+) -> None:
+    """Let nobody else reserve in these scopes until the transaction ends.
+
+    On PostgreSQL in the order service (shared, against a freeze), keys, agent, wallet, which every
+    caller keeps to, so that none waits for ever; on SQLite the one writer holds all of them.
+
+    Args:
+        keys: scopes of API keys.
+        run: agent, cycle and fence of the cycle that asks.
+
+    Raises:
+        TakenOver: another run took the agent's fence, or the agent is gone.
+    """
+    await locks.shared(connection, SERVICE_SCOPE)
+    for scope in sorted(keys):
+        await locks.exclusive(connection, scope)
+    if run is not None:
+        agent_id, cycle, fence = run
+        row = (await connection.execute(_LOCK_AGENT, {"agent_id": agent_id})).first()
+        if row is None or tuple(row) != (cycle, fence):
+            raise TakenOver
+    await lock_wallet(connection, wallet_id)
+
+
+async def lock_wallet(connection: AsyncConnection, wallet_id: str) -> None:
+    """Lock a wallet's row until the transaction ends; nothing on SQLite, which has one writer."""
+    if connection.dialect.name != "sqlite":
+        await connection.execute(_LOCK_WALLET, {"wallet_id": wallet_id})
+
+
+async def freeze_reason(connection: AsyncConnection, wallet_id: str) -> str | None:
+    """Why a wallet's transactions are frozen, "" without a reason; None where they are not.
+
+    Ask after `lock`, where it must still hold when the transaction ends.
+    """
+    asked = {"switches": [SERVICE_SCOPE, f"wallet:{wallet_id}"]}
+    found = (await connection.execute(_FREEZE_REASON, asked)).scalar_one_or_none()
+    return None if found is None else str(found)
+
+
+_USAGE = (
+    select(
+        reservations.c.scope,
+        reservations.c.asset,
+        func.sum(reservations.c.units).label("units"),
+        func.sum(case((reservations.c.created_ms > bindparam("minute"), 1), else_=0)).label(
+            "recent"
+        ),
+    )
+    .where(
+        reservations.c.scope.in_(bindparam("scopes", expanding=True)),
+        reservations.c.asset.in_(bindparam("assets", expanding=True)),
+        reservations.c.created_ms > bindparam("day"),
+    )
+    .group_by(reservations.c.scope, reservations.c.asset)
+)
+
+
+async def usage(
+    connection: AsyncConnection, scopes: Collection[str], assets: Collection[str], now_ms: int
+) -> dict[str, Spent]:
+    """What each scope has used: transactions in the last minute, units in the last 24 hours."""
+    asked = {
+        "scopes": list(scopes),
+        "assets": [SOL_ASSET, *assets],
+        "minute": now_ms - MINUTE_MS,
+        "day": now_ms - DAY_MS,
+    }
+    recent: dict[str, int] = {}
+    units: dict[str, dict[str, int]] = {}
+    for row in await connection.execute(_USAGE, asked):
+        units.setdefault(row.scope, {})[row.asset] = int(row.units)
+        if row.asset == SOL_ASSET:
+            recent[row.scope] = int(row.recent)
+    return {scope: Spent(recent.get(scope, 0), units.get(scope, {})) for scope in scopes}
+
+
+_NTH_RECENT = (
+    select(reservations.c.created_ms)
+    .where(
+        reservations.c.scope == bindparam("scope"),
+        reservations.c.asset == SOL_ASSET,
+        reservations.c.created_ms > bindparam("minute"),
+    )
+    .order_by(reservations.c.created_ms.desc())
+    .offset(bindparam("older"))
+    .limit(1)
+)
+
+
+async def next_tx_ms(connection: AsyncConnection, scope: str, most: int, now_ms: int) -> int | None:
+    """Milliseconds until fewer than `most` transactions of a scope are in the last minute.
+
+    None where that is so now, and where `most` is 0 and it will never be.
+    """
+    if most < 1:
+        return None
+    asked = {"scope": scope, "minute": now_ms - MINUTE_MS, "older": most - 1}
+    found = (await connection.execute(_NTH_RECENT, asked)).scalar_one_or_none()
+    return None if found is None else int(found) + MINUTE_MS - now_ms
+
+
+_RESERVE = insert(reservations)
+
+
+async def reserve(
+    connection: AsyncConnection,
+    transaction_id: str,
+    scopes: Sequence[str],
+    units_by_asset: Mapping[str, int],
+    now_ms: int,
+) -> None:
+    """Count a transaction against its scopes: a rate slot each, and units of each asset."""
+    await connection.execute(
+        _RESERVE,
+        [
+            {
+                "transaction_id": transaction_id,
+                "scope": scope,
+                "asset": asset,
+                "created_ms": now_ms,
+                "units": min(units, _MAX_UNITS),
+            }
+            for scope in scopes
+            for asset, units in units_by_asset.items()
+        ],
+    )
+
+
+async def reserved(connection: AsyncConnection, scope: str) -> dict[str, int]:
+    """asset -> the part of a scope's units in 24 hours that belongs to unfinished transactions."""
+    unfinished = select(transactions.c.id).where(UNFINISHED)
+    statement = (
+        select(reservations.c.asset, func.sum(reservations.c.units).label("units"))
+        .where(reservations.c.transaction_id.in_(unfinished), reservations.c.scope == scope)
+        .group_by(reservations.c.asset)
+    )
+    return {row.asset: int(row.units) for row in await connection.execute(statement)}

@@ -1,0 +1,104 @@
+"""Wallets with their sealed keys, and the keystore's versions: every statement about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.audit import outbox
+from solward.events import EventKind
+from solward.vault.store.tables import keystore, wallets
+
+Fields = dict[str, Any]
+
+_ONE = select(wallets).where(wallets.c.id == bindparam("b_id"))
+_REWRAP = (
+    update(wallets)
+    .where(wallets.c.id == bindparam("b_id"), wallets.c.kek_version == bindparam("b_old"))
+    .values(kek_version=bindparam("b_new"), wrapped_data_key=bindparam("b_wrapped"))
+)
+
+
+async def insert_wallets(connection: AsyncConnection, rows: Sequence[Fields]) -> None:
+    """Store wallets, and tell of each; `rows` are columns of the table.
+
+    Raises:
+        sqlalchemy.exc.IntegrityError: a public key is stored already.
+    """
+    await connection.execute(insert(wallets), rows)
+    for row in rows:
+        told = {"walletId": row["id"], "name": row["name"], "address": row["public_key"]}
+        outbox.record(connection, EventKind.WALLET_CREATED, told)
+
+
+async def get_wallet(connection: AsyncConnection, wallet_id: str) -> Fields | None:
+    """One wallet, or None."""
+    row = (await connection.execute(_ONE, {"b_id": wallet_id})).mappings().first()
+    return None if row is None else dict(row)
+
+
+async def wallet_exists(connection: AsyncConnection, public_key: str) -> bool:
+    """Whether this key is stored already."""
+    statement = select(wallets.c.id).where(wallets.c.public_key == public_key)
+    return (await connection.execute(statement)).first() is not None
+
+
+async def list_wallets(connection: AsyncConnection) -> list[Fields]:
+    """Every wallet without its sealed key, oldest first."""
+    statement = select(
+        wallets.c.id, wallets.c.name, wallets.c.public_key, wallets.c.tags, wallets.c.created_ms
+    ).order_by(wallets.c.created_ms, wallets.c.id)
+    return [dict(row) for row in (await connection.execute(statement)).mappings()]
+
+
+async def set_tags(connection: AsyncConnection, wallet_id: str, tags: Sequence[str]) -> None:
+    """Replace a wallet's tags."""
+    await connection.execute(
+        update(wallets).where(wallets.c.id == wallet_id).values(tags=list(tags))
+    )
+
+
+async def wallets_under(
+    connection: AsyncConnection, kek_version: int, after: str, limit: int
+) -> list[Fields]:
+    """Up to `limit` wallets still under a KEK version, by id after `after`."""
+    statement = (
+        select(wallets)
+        .where(wallets.c.id > after, wallets.c.kek_version == kek_version)
+        .order_by(wallets.c.id)
+        .limit(limit)
+    )
+    return [dict(row) for row in (await connection.execute(statement)).mappings()]
+
+
+async def rewrap(
+    connection: AsyncConnection, old: int, new: int, wrapped: Sequence[tuple[str, bytes]]
+) -> None:
+    """Put (wallet id, newly wrapped data key) in place, where it is still under `old`."""
+    await connection.execute(
+        _REWRAP,
+        [
+            {"b_id": wallet_id, "b_old": old, "b_new": new, "b_wrapped": data_key}
+            for wallet_id, data_key in wrapped
+        ],
+    )
+
+
+async def keystore_rows(connection: AsyncConnection) -> list[Fields]:
+    """The keystore's versions, newest first."""
+    statement = select(keystore).order_by(keystore.c.kek_version.desc())
+    return [dict(row) for row in (await connection.execute(statement)).mappings()]
+
+
+async def insert_keystore(connection: AsyncConnection, fields: Fields) -> None:
+    """Add a keystore version."""
+    await connection.execute(insert(keystore).values(**fields))
+
+
+async def leave_version(connection: AsyncConnection, old: int, new: int, kdf: Fields) -> None:
+    """End a rotation: forget version `old`, and what `new` carried of it."""
+    await connection.execute(delete(keystore).where(keystore.c.kek_version == old))
+    await connection.execute(update(keystore).where(keystore.c.kek_version == new).values(kdf=kdf))

@@ -1,0 +1,1 @@
+"""The money path: from a request to a settled transaction."""

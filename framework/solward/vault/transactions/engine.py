@@ -1,0 +1,323 @@
+"""The only door to a signature: assess, judge and reserve, sign, write ahead, send, confirm.
+
+Order and durability follow reference/reliability.md, "Exactly-once sending".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy.exc import IntegrityError
+
+from solward.clock import now_ms
+from solward.errors import LedgerError, TransactionError, TransactionFailed
+from solward.guardrail import Intent, TransactionEffects
+from solward.record import TransactionRecord, TransactionStatus
+from solward.telemetry import tracing
+from solward.vault.guardrails import ExtraRule, Policy, ScopeLimits
+from solward.vault.ledger.protocol import Ledger
+from solward.vault.store import transactions as store
+from solward.vault.store.attempts import Settlement
+from solward.vault.store.database import Database
+from solward.vault.transactions import trail
+from solward.vault.transactions.assess import Assessor
+from solward.vault.transactions.blockhashes import trusted
+from solward.vault.transactions.outcome import refusal
+from solward.vault.transactions.process import Process
+from solward.vault.transactions.reconcile import (
+    Reconciliation,
+    faucet_effects,
+    faucet_in_flight,
+    reconcile,
+)
+from solward.vault.transactions.request import Actor, Draft
+from solward.vault.transactions.reservation import Reservation, Reserver
+from solward.vault.transactions.sender import InFlight, Sender
+from solward.vault.transactions.signing import Signing
+from solward.vault.transactions.steps import Step, StepHook, no_hook
+from solward.vault.transactions.trail import following
+from solward.vault.transactions.trial import Trial, TrialEnded, Trials, would_fail
+from solward.vault.wallets import Wallet, Wallets
+
+# A caller waits this long for a terminal state, then is told `pending`; watching goes on.
+CONFIRM_WAIT_S = 45.0
+# A stop waits this long for transactions on their way; an answering ledger needs a second or two.
+CLOSE_WAIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What the engine enforces beside a caller's own limits.
+
+    Attributes:
+        policy: program allowlist, blocked addresses, fee limits.
+        wallet_limits: the service's limits, which hold for each wallet.
+        extra_rules: rules of plugins; they can only refuse.
+    """
+
+    policy: Policy
+    wallet_limits: ScopeLimits
+    extra_rules: Sequence[ExtraRule] = ()
+    confirm_wait_s: float = CONFIRM_WAIT_S
+    close_wait_s: float = CLOSE_WAIT_S
+
+
+class Engine:
+    """Sends transactions of managed wallets, each intent at most once."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        database: Database,
+        wallets: Wallets,
+        options: EngineOptions,
+        *,
+        verify_cluster: Callable[[], Awaitable[None]] = trusted,
+        hook: StepHook = no_hook,
+        process: Process | None = None,
+    ) -> None:
+        self.process = Process.new() if process is None else process
+        owner = self.process.id
+        self._ledger = ledger
+        self._database = database
+        self._wallets = wallets
+        self._options = options
+        self._hook = hook
+        self._assessor = Assessor(ledger, verify_cluster, hook)
+        self._reserver = Reserver(
+            database, options.policy, options.wallet_limits, options.extra_rules, owner
+        )
+        self._signing = Signing(database, wallets, self._assessor, self._reserver, hook, owner)
+        self._trials = Trials(self._assessor, self._reserver)
+        self.sender = Sender(ledger, database, hook=hook)
+        self._running: set[asyncio.Task[TransactionRecord]] = set()
+
+    async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
+        """Judge, sign and send a draft, and wait for its end.
+
+        A caller that is cancelled does not cancel the transaction.
+
+        Returns:
+            The stored record: `confirmed`, or `pending` when the ledger took too long.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            InvalidRequest: the draft makes no transaction this wallet alone can sign.
+            GuardrailBlocked: a rule refused it; the record is stored.
+            TransactionFailed: it cannot succeed or did not; the record is stored.
+            TakenOver: another process runs the agent's cycle now; nothing was stored.
+            IdempotencyInFlight, IdempotencyMismatch: the key was claimed by another request.
+        """
+        if actor.dry_run:
+            raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
+        wallet = await self._wallets.get(wallet_id)
+        return await self._shielded(self._execute(wallet, actor, draft))
+
+    async def dry_run(self, wallet_id: str, actor: Actor, draft: Draft) -> Trial:
+        """Judge a draft as `execute` would now; nothing is stored, reserved or sent.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            InvalidRequest: the draft makes no transaction this wallet alone can sign.
+        """
+        wallet = await self._wallets.get(wallet_id)
+        return await self._trials.draft(wallet.id, actor, draft)
+
+    async def airdrop(
+        self, wallet_id: str, actor: Actor, intent: Intent, lamports: int
+    ) -> TransactionRecord:
+        """Ask the faucet, with the rules, the record and the waiting of any transaction."""
+        wallet = await self._wallets.get(wallet_id)
+        if actor.dry_run:
+            nothing = faucet_effects(wallet.address)
+            raise TrialEnded(await self._trials.intent(wallet_id, actor, intent, nothing))
+        return await self._shielded(self._airdrop(wallet, actor, intent, lamports))
+
+    async def refuse(
+        self, wallet_id: str, actor: Actor, intent: Intent, error: str
+    ) -> TransactionError | TrialEnded:
+        """Record an intent that could not even be drafted; returns the error to raise."""
+        wallet = await self._wallets.get(wallet_id)
+        if actor.dry_run:
+            return TrialEnded(await self._trials.intent(wallet_id, actor, intent, failure=error))
+        record = self._record(wallet, actor, intent)
+        stored = await self._reserver.fail(record, actor, intent, None, error)
+        return refusal(stored)
+
+    async def reconcile(self, wait_s: float = 0) -> Reconciliation:
+        """Take over what processes that are gone left open; see `reconcile`."""
+        return await reconcile(
+            self._ledger, self._database, self.sender, self.process.id, wait_s=wait_s
+        )
+
+    async def close(self) -> None:
+        """Let running transactions reach their end for a while, then stop watching.
+
+        What is cut off then is where a crash at that point would have left it: the next start
+        reconciles it.
+        """
+        if self._running:
+            _done, late = await asyncio.wait(self._running, timeout=self._options.close_wait_s)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+        await self.sender.close()
+
+    async def _shielded(self, work: Coroutine[Any, Any, TransactionRecord]) -> TransactionRecord:
+        task: asyncio.Task[TransactionRecord] = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def _execute(self, wallet: Wallet, actor: Actor, draft: Draft) -> TransactionRecord:
+        record = self._record(wallet, actor, draft.intent)
+        return await self._once(record, actor, lambda: self._carry_out(record, actor, draft))
+
+    async def _once(
+        self,
+        record: TransactionRecord,
+        actor: Actor,
+        work: Callable[[], Awaitable[TransactionRecord]],
+    ) -> TransactionRecord:
+        known = await self.known_action(actor)
+        if known is not None:
+            return known
+        try:
+            with following(record, actor):
+                return await work()
+        except IntegrityError:
+            # Another process stored the same action a moment earlier.
+            known = await self.known_action(actor)
+            if known is None:
+                raise
+            return known
+
+    async def _carry_out(
+        self, record: TransactionRecord, actor: Actor, draft: Draft
+    ) -> TransactionRecord:
+        try:
+            with tracing.span("transaction.assess"):
+                assessment = await self._assessor.assess(draft, record.id)
+        except LedgerError as error:
+            raise refusal(
+                await self._reserver.fail(record, actor, draft.intent, None, str(error))
+            ) from None
+        self._hook(Step.ASSESSED)
+        if assessment.effects is None:
+            text = would_fail(assessment.failure)
+            raise refusal(await self._reserver.fail(record, actor, draft.intent, None, text))
+        reservation = await self._reserve(record, actor, draft.intent, assessment.effects)
+        self._hook(Step.RESERVED)
+        with tracing.span("transaction.sign"):
+            item = await self._signing.sign_and_write(
+                record.wallet_id, draft, assessment, reservation
+            )
+        trail.signed(item.signature)
+        with tracing.span("transaction.send"):
+            await self.sender.send(item)
+        trail.sent(item.signature)
+        return await self._outcome(reservation.record, item)
+
+    async def _reserve(
+        self, record: TransactionRecord, actor: Actor, intent: Intent, effects: TransactionEffects
+    ) -> Reservation:
+        with tracing.span("transaction.reserve"):
+            reservation = await self._reserver.reserve(record, actor, intent, effects)
+        if reservation.record.status is not TransactionStatus.PENDING:
+            raise refusal(reservation.record)
+        return reservation
+
+    async def _airdrop(
+        self, wallet: Wallet, actor: Actor, intent: Intent, lamports: int
+    ) -> TransactionRecord:
+        record = self._record(wallet, actor, intent)
+        return await self._once(
+            record,
+            actor,
+            lambda: self._ask_faucet(record, wallet.address, actor, intent, lamports),
+        )
+
+    async def _ask_faucet(
+        self, record: TransactionRecord, address: str, actor: Actor, intent: Intent, lamports: int
+    ) -> TransactionRecord:
+        reservation = await self._reserve(record, actor, intent, faucet_effects(address))
+        self._hook(Step.RESERVED)
+        try:
+            with tracing.span("transaction.send"):
+                height = await self._ledger.block_height()
+                signature = await self._ledger.request_airdrop(address, lamports)
+        except LedgerError as error:
+            text = f"The faucet refused: {error}"
+            raise TransactionFailed(
+                text, await self._reserver.release(reservation.record, text)
+            ) from None
+        async with self._database.write() as connection:
+            ours = await store.set_signature(
+                connection, record.id, signature, owner=self.process.id
+            )
+        if not ours:
+            text = "Another process has taken this over; the faucet may have paid all the same"
+            raise TransactionFailed(text, await self._reserver.release(reservation.record, text))
+        trail.sent(signature)
+        item = faucet_in_flight(record.id, signature, height)
+        self.sender.watch(item)
+        return await self._outcome(reservation.record, item)
+
+    async def _outcome(self, record: TransactionRecord, item: InFlight) -> TransactionRecord:
+        record = replace(record, signature=item.signature)
+        try:
+            with tracing.span("transaction.confirm", signature=item.signature):
+                settlement = await asyncio.wait_for(
+                    asyncio.shield(item.done), self._options.confirm_wait_s
+                )
+        except TimeoutError:
+            return record
+        return _ended(record, settlement)
+
+    async def known_action(self, actor: Actor) -> TransactionRecord | None:
+        """The record of an action asked for before; its own end if it failed, as at first.
+
+        Ask before drafting what the ledger's state decides: an action that was taken may leave
+        a state in which it could not be drafted again.
+        """
+        if actor.action_key is None:
+            return None
+        async with self._database.read() as connection:
+            record = await store.by_action_key(connection, actor.action_key)
+        if record is not None and record.status in (
+            TransactionStatus.BLOCKED,
+            TransactionStatus.FAILED,
+        ):
+            raise refusal(record)
+        return record
+
+    @staticmethod
+    def _record(wallet: Wallet, actor: Actor, intent: Intent) -> TransactionRecord:
+        return TransactionRecord(
+            id=str(uuid.uuid4()),
+            wallet_id=wallet.id,
+            agent_id=actor.agent_id,
+            type=intent.type,
+            status=TransactionStatus.PENDING,
+            details=intent.details,
+            guardrails_applied=(),
+            created_ms=now_ms(),
+        )
+
+
+def _ended(record: TransactionRecord, settlement: Settlement) -> TransactionRecord:
+    ended = replace(
+        record,
+        status=settlement.status,
+        error=settlement.error,
+        fee_lamports=settlement.fee_lamports,
+        details=record.details if settlement.details is None else settlement.details,
+    )
+    if settlement.status is TransactionStatus.FAILED:
+        raise refusal(ended)
+    return ended

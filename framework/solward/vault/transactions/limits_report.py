@@ -1,0 +1,60 @@
+"""What a limit allows, what is spent of it and what is reserved, for people and dashboards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from solward.money import lamports_to_sol
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.store import processes, spending
+from solward.vault.store.database import Database
+
+
+async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> dict[str, Any]:
+    """One scope's limits as JSON: SOL as Decimal, a limit that is not set as None.
+
+    `spent` is what ended in the rolling 24 hours, `reserved` what unfinished transactions hold,
+    `left` what another transaction may take.
+    """
+    async with database.read() as connection:
+        now = await processes.clock(connection)
+        used = await spending.usage(connection, [scope], limits.daily_tokens, now)
+        held = await spending.reserved(connection, scope)
+    spent = used[scope]
+    counted = spent.units_last_day.get(spending.SOL_ASSET, 0)
+    reserved = held.get(spending.SOL_ASSET, 0)
+    return {
+        "maxSolPerTransaction": {"limit": _sol(limits.max_lamports_per_tx)},
+        "maxTransactionsPerMinute": {
+            "limit": limits.max_tx_per_minute,
+            "used": spent.tx_last_minute,
+            "left": _left(limits.max_tx_per_minute, spent.tx_last_minute),
+        },
+        "dailySpendingLimitSol": {
+            "limit": _sol(limits.daily_lamports),
+            "spent": lamports_to_sol(counted - reserved),
+            "reserved": lamports_to_sol(reserved),
+            "left": _sol(_left(limits.daily_lamports, counted)),
+        },
+        "dailyTokens": {
+            mint: _tokens(limit, spent.units_last_day.get(mint, 0), held.get(mint, 0))
+            for mint, limit in limits.daily_tokens.items()
+        },
+    }
+
+
+def _tokens(limit: int, counted: int, reserved: int) -> dict[str, str]:
+    return {
+        "limit": str(limit),
+        "spent": str(counted - reserved),
+        "reserved": str(reserved),
+        "left": str(_left(limit, counted)),
+    }
+
+
+def _left(limit: int | None, used: int) -> int | None:
+    return None if limit is None else max(0, limit - used)
+
+
+def _sol(lamports: int | None) -> Any:
+    return None if lamports is None else lamports_to_sol(lamports)

@@ -1,0 +1,139 @@
+"""Finishing what processes that are gone left open: before a service serves, and while it does.
+
+Each unfinished transaction has an owner; whoever finds its owner gone takes it over
+(`solward.vault.store.processes`), so that one process finishes it and no two do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+from solders.transaction import VersionedTransaction
+
+from solward.errors import LedgerError
+from solward.guardrail import TransactionEffects
+from solward.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.vault.guardrails import network_fee
+from solward.vault.ledger.protocol import Ledger
+from solward.vault.store import attempts as store
+from solward.vault.store import processes
+from solward.vault.store import transactions as transaction_store
+from solward.vault.store.attempts import Attempt, Settlement
+from solward.vault.store.database import Database
+from solward.vault.transactions.blockhashes import MAX_VALID_BLOCKS
+from solward.vault.transactions.sender import InFlight, Sender
+from solward.vault.transactions.trail import taken_over
+
+_log = structlog.get_logger(__name__)
+
+# Bounds how long one transaction holds rows of the store.
+_BATCH = 200
+
+_RELEASED = "The service stopped before this was signed; nothing was sent"
+# Whether the faucet got the request is not known; its coins show in the balance if it did.
+_RELEASED_AIRDROP = "The service stopped before the faucet answered; see the wallet's balance"
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """What was found: reservations given back, and transactions taken up again."""
+
+    released: int
+    resumed: int
+
+
+async def reconcile(
+    ledger: Ledger, database: Database, sender: Sender, me: str, *, wait_s: float
+) -> Reconciliation:
+    """Take over what the dead left: release what was never signed, resume what was, and wait up
+    to `wait_s` for its end.
+
+    A reservation without an attempt row had no signed bytes, so it can be given back. Anything
+    else may have landed: its stored bytes are watched and sent again until the ledger decides;
+    what is still open after `wait_s` stays reserved and watched while the service serves.
+
+    Args:
+        me: the id of the process that takes over.
+    """
+    open_items = await _taken_over(database, me)
+    if not open_items:
+        return Reconciliation(0, 0)
+    resumed = []
+    for record, held, attempt in open_items:
+        if attempt is not None:
+            resumed.append(_in_flight(attempt, held))
+        elif record.signature is not None:
+            resumed.append(await _faucet(ledger, record))
+    for item in resumed:
+        sender.watch(item)
+    if resumed:
+        await asyncio.wait([item.done for item in resumed], timeout=wait_s)
+    found = Reconciliation(len(open_items) - len(resumed), len(resumed))
+    _log.info("reconciled", released=found.released, resumed=found.resumed)
+    return found
+
+
+async def _taken_over(
+    database: Database, me: str
+) -> list[tuple[TransactionRecord, int, Attempt | None]]:
+    taken: list[tuple[TransactionRecord, int, Attempt | None]] = []
+    while True:
+        async with database.write() as connection:
+            seqs = await processes.take_over(connection, me, _BATCH)
+            items = await store.pending(connection, seqs)
+            traces = await transaction_store.traces(connection, seqs) if seqs else {}
+            released = [_released(record, me) for record, _, each in items
+                        if _untouched(record, each)]  # fmt: skip
+            if released:
+                await store.settle(connection, released)
+        for record, _, _ in items:
+            taken_over(record, traces[record.id], me)
+        taken += items
+        if len(seqs) < _BATCH:
+            return taken
+
+
+def _untouched(record: TransactionRecord, attempt: Attempt | None) -> bool:
+    return attempt is None and record.signature is None
+
+
+def _released(record: TransactionRecord, me: str) -> Settlement:
+    error = _RELEASED_AIRDROP if record.type == TransactionType.AIRDROP else _RELEASED
+    return Settlement(record.id, TransactionStatus.FAILED, None, 0, 0, error=error, owner=me)
+
+
+def _in_flight(attempt: Attempt, held: int) -> InFlight:
+    message = VersionedTransaction.from_bytes(attempt.wire).message
+    return InFlight(
+        attempt.transaction_id,
+        attempt.signature,
+        attempt.wire,
+        attempt.last_valid_block_height,
+        fee_lamports=network_fee(message),
+        held_lamports=held,
+        context_slot=attempt.context_slot,
+    )
+
+
+async def _faucet(ledger: Ledger, record: TransactionRecord) -> InFlight:
+    assert record.signature is not None
+    try:
+        height = await ledger.block_height()
+    except LedgerError:
+        # Far enough ahead that only a ledger that answers again can call it expired.
+        height = 2**62
+    return faucet_in_flight(record.id, record.signature, height)
+
+
+def faucet_effects(wallet: str) -> TransactionEffects:
+    """What of an airdrop can be judged: it takes nothing from the wallet."""
+    return TransactionEffects(lamports_out=0, fee_lamports=0, addresses=frozenset({wallet}))
+
+
+def faucet_in_flight(transaction_id: str, signature: str, height: int) -> InFlight:
+    """A faucet's transaction to watch: not ours to resend, and it costs the wallet nothing."""
+    return InFlight(
+        transaction_id, signature, None, height + MAX_VALID_BLOCKS, fee_lamports=0, held_lamports=0
+    )

@@ -1,0 +1,85 @@
+"""What a caller hands the engine: who asks, what is declared, and the instructions or bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from solders.instruction import Instruction
+
+from solward.guardrail import Intent, TransactionEffects
+from solward.vault.guardrails import ScopeLimits
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """One use of the Idempotency-Key header: its scope and the request's fingerprint.
+
+    Attributes:
+        scope: `principal|method|path|key`, unique.
+        fingerprint: SHA-256 of the canonical request body, hex.
+    """
+
+    scope: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRun:
+    """The run of an agent's cycle that spends, while nobody else has taken the agent's fence."""
+
+    agent_id: str
+    cycle: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks for a transaction, and the limits that come with them.
+
+    Attributes:
+        principal: `admin`, `key:<id>` or `agent:<id>`.
+        agent_id: recorded as the transaction's `agentId`.
+        limits: limit scopes beside the wallet's own, such as `("key:<id>", ScopeLimits(...))`.
+        action_key: names one logical action for ever; a second request with it returns the
+            first one's record and sends nothing.
+        idempotency: the HTTP caller's Idempotency-Key, when given.
+        run: the agent's cycle that asks; a run that lost its fence is refused.
+        trace: what asked, for the logs of every process that works on the transaction: a request's
+            id, or `agent:<id>:<cycle>`.
+        dry_run: everything is judged and nothing is sent: the engine raises `TrialEnded` where it
+            would answer with a record.
+    """
+
+    principal: str
+    agent_id: str | None = None
+    limits: tuple[tuple[str, ScopeLimits], ...] = ()
+    action_key: str | None = None
+    idempotency: IdempotencyKey | None = None
+    dry_run: bool = False
+    run: AgentRun | None = None
+    trace: str | None = None
+
+
+ADMIN = Actor("admin")
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A transaction to judge and send: the declaration and either instructions or bytes.
+
+    Attributes:
+        intent: what the caller declares.
+        instructions: compiled by the engine with the wallet as fee payer.
+        wire: a complete versioned transaction made elsewhere (a swap venue), where only the
+            wallet's signature may be missing; its blockhash is kept.
+        settled_details: details to add once the effects are known (a swap's output amount).
+    """
+
+    intent: Intent
+    instructions: tuple[Instruction, ...] = ()
+    wire: bytes | None = None
+    settled_details: Callable[[TransactionEffects], Mapping[str, Any]] = field(
+        default=lambda _effects: {}
+    )

@@ -1,0 +1,104 @@
+"""Signing what was judged, and writing it ahead: no signed bytes leave before they are durable."""
+
+from __future__ import annotations
+
+from sqlalchemy.exc import IntegrityError
+
+from solward.clock import now_ms
+from solward.errors import TakenOver, TransactionFailed
+from solward.telemetry import metrics
+from solward.vault.guardrails import max_debit
+from solward.vault.store import attempts as store
+from solward.vault.store.attempts import Attempt
+from solward.vault.store.database import Database
+from solward.vault.transactions.assess import Assessment, Assessor
+from solward.vault.transactions.build import message_bytes, with_signature
+from solward.vault.transactions.request import Draft
+from solward.vault.transactions.reservation import Reservation, Reserver
+from solward.vault.transactions.sender import InFlight
+from solward.vault.transactions.steps import Step, StepHook
+from solward.vault.wallets import Wallets
+
+
+class Signing:
+    """Turns a reservation into signed bytes that are on disk."""
+
+    def __init__(
+        self,
+        database: Database,
+        wallets: Wallets,
+        assessor: Assessor,
+        reserver: Reserver,
+        hook: StepHook,
+        owner: str | None = None,
+    ) -> None:
+        self._database = database
+        self._wallets = wallets
+        self._assessor = assessor
+        self._reserver = reserver
+        self._hook = hook
+        self._owner = owner
+
+    async def sign_and_write(
+        self, wallet_id: str, draft: Draft, assessment: Assessment, reservation: Reservation
+    ) -> InFlight:
+        """Sign the assessed bytes and make them durable.
+
+        Raises:
+            TransactionFailed: on any failure; nothing was sent, and the reservation is released.
+        """
+        record = reservation.record
+        try:
+            try:
+                return await self._write(wallet_id, draft, assessment, reservation)
+            except IntegrityError:
+                if draft.wire is not None:
+                    raise
+                rebuilt = await self._assessor.rebuild(draft, record.id)
+                self._reserver.recheck(draft.intent, rebuilt.effects, reservation)
+                return await self._write(wallet_id, draft, rebuilt, reservation)
+        except Exception as error:
+            text = "The transaction could not be signed; nothing was sent"
+            if isinstance(error, IntegrityError):
+                text = "An identical transaction was already sent; nothing was sent"
+            elif isinstance(error, TakenOver):
+                metrics.FENCED.labels("write_ahead").inc()
+                text = "Another process has taken this transaction over; nothing was sent here"
+            failed = await self._reserver.release(record, text)
+            raise TransactionFailed(text, failed) from error
+
+    async def _write(
+        self, wallet_id: str, draft: Draft, assessment: Assessment, reservation: Reservation
+    ) -> InFlight:
+        assert assessment.effects is not None
+        record, effects = reservation.record, assessment.effects
+        signer = await self._wallets.signer(wallet_id)
+        message = assessment.transaction.message
+        signed = with_signature(assessment.transaction, await signer.sign(message_bytes(message)))
+        self._hook(Step.SIGNED)
+        signature = str(signed.signatures[0])
+        debit = max_debit(draft.intent, effects)
+        attempt = Attempt(
+            transaction_id=record.id,
+            attempt_no=1,
+            signature=signature,
+            wire=bytes(signed),
+            blockhash=str(message.recent_blockhash),
+            last_valid_block_height=assessment.blockhash.last_valid_block_height,
+            context_slot=assessment.blockhash.context_slot,
+            max_debit=debit,
+        )
+        async with self._database.write() as connection:
+            await store.write_ahead(connection, attempt, now_ms(), owner=self._owner)
+        self._hook(Step.WRITTEN_AHEAD)
+        settled = draft.settled_details(effects)
+        return InFlight(
+            record.id,
+            signature,
+            attempt.wire,
+            attempt.last_valid_block_height,
+            fee_lamports=effects.fee_lamports,
+            held_lamports=debit,
+            details={**record.details, **settled} if settled else None,
+            context_slot=attempt.context_slot,
+        )

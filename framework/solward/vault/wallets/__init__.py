@@ -1,0 +1,8 @@
+"""Key custody and the wallets on it."""
+
+from solward.vault.wallets.keyring import KeySource
+from solward.vault.wallets.model import Wallet
+from solward.vault.wallets.service import Wallets
+from solward.vault.wallets.signer import Signer
+
+__all__ = ["KeySource", "Signer", "Wallet", "Wallets"]

@@ -1,0 +1,100 @@
+"""Taking a wallet's key out of the keystore: once proved who asks, never silently.
+
+For the offline command alone: no route, skill or plugin reaches this module, and the event is
+recorded in the transaction in which the file comes to be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from solders.keypair import Keypair
+
+from solward.audit import outbox
+from solward.errors import InvalidRequest, KeystoreError
+from solward.events import EventKind
+from solward.vault.store import wallets as store
+from solward.vault.store.database import Database
+from solward.vault.wallets import keyring
+from solward.vault.wallets.envelope import open_envelope
+from solward.vault.wallets.keyfile import sync_folder
+from solward.vault.wallets.keyring import KeySource, KeystoreRow
+from solward.vault.wallets.keystore import envelope_of, keystore_row
+from solward.vault.wallets.model import Wallet
+
+
+async def newest_keystore(database: Database) -> KeystoreRow:
+    """The keystore's row, which says how it is protected; raises `KeystoreError`."""
+    async with database.read() as connection:
+        rows = await store.keystore_rows(connection)
+    if not rows:
+        raise KeystoreError("There is no keystore here, and no wallet")
+    return keystore_row(rows[0])
+
+
+def choose(wallets: list[Wallet], wanted: str) -> Wallet:
+    """The wallet with this id, address or unique name; raises `InvalidRequest`."""
+    matches = [each for each in wallets if wanted in (each.id, each.address)]
+    matches = matches or [each for each in wallets if each.name == wanted]
+    if not matches:
+        raise InvalidRequest(f"No wallet here has the id, address or name {wanted!r}")
+    if len(matches) > 1:
+        ids = ", ".join(each.id for each in matches)
+        raise InvalidRequest(f"{len(matches)} wallets have the name {wanted!r}; use an id: {ids}")
+    return matches[0]
+
+
+async def export_wallet(
+    database: Database, source: KeySource, newest: KeystoreRow, wallet: Wallet, file: Path
+) -> None:
+    """Write a wallet's key to a new Solana CLI keypair file, mode 0600, and record it.
+
+    Raises:
+        KeystoreError: `source` is not this keystore's secret, or the key was tampered with.
+        InvalidRequest: the file exists already, or cannot be written; nothing is recorded.
+        StoreError: the database refused the record; the file is removed again.
+    """
+    ring = await keyring.unlock(source, newest)
+    async with database.read() as connection:
+        row = await store.get_wallet(connection, wallet.id)
+    if row is None:
+        raise InvalidRequest(f"Wallet {wallet.id} is not here any more")
+    envelope = envelope_of(row)
+    keypair = open_envelope(ring.kek(envelope.kek_version), envelope)
+    written = False
+    try:
+        async with database.write() as connection:
+            told = {"walletId": wallet.id, "name": wallet.name, "address": wallet.address}
+            outbox.record(connection, EventKind.WALLET_EXPORTED, told)
+            _write(file, keypair)
+            written = True
+    except BaseException:
+        if written:
+            _remove(file)
+        raise
+
+
+def _write(file: Path, keypair: Keypair) -> None:
+    text = json.dumps(list(bytes(keypair)))
+    try:
+        # Exclusive: never over a file or through a link, so never onto a terminal or a pipe.
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise InvalidRequest(f"{file} exists already; choose another name") from None
+    except OSError as error:
+        raise InvalidRequest(f"{file} cannot be written: {error.strerror}") from None
+    try:
+        with os.fdopen(descriptor, "w") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(descriptor)
+        sync_folder(file.parent)
+    except OSError as error:
+        _remove(file)
+        raise InvalidRequest(f"{file} cannot be written: {error.strerror}") from None
+
+
+def _remove(file: Path) -> None:
+    file.unlink()

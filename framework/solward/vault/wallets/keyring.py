@@ -1,0 +1,231 @@
+"""The key-encryption key (KEK) of a process: where it comes from, and that it is the right one.
+
+The store keeps one row a KEK version with its derivation parameters and a verifier. While a
+rotation runs there are two, and the newer one carries the older KEK wrapped under itself, so that
+the new secret alone is enough to finish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from argon2.low_level import Type, hash_secret_raw
+
+from solward import jsontext
+from solward.errors import KeystoreError
+from solward.vault.wallets import keyfile
+from solward.vault.wallets.envelope import KEY_BYTES, decrypt, encrypt
+
+_KNOWN = b"solward keystore"
+_PREVIOUS = "previous"
+
+# reference/reliability.md: argon2id 64 MiB, t=3, p=4. The stored values are used, within bounds:
+# less would be a downgrade by whoever can write the database, more would stop the start.
+_ARGON2 = {"memory_kib": 65_536, "time_cost": 3, "parallelism": 4}
+_CEILING = {"memory_kib": 1_048_576, "time_cost": 16, "parallelism": 16}
+_SALT_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """Where the KEK comes from: a passphrase, or else a file (made at the first start)."""
+
+    passphrase: str | None = field(default=None, repr=False)
+    file: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.passphrase is not None and not self.passphrase.strip():
+            raise KeystoreError("KEYSTORE_PASSPHRASE must not be blank")
+        if (self.passphrase is None) == (self.file is None):
+            raise KeystoreError("A keystore has a passphrase or a key file, one of them")
+
+
+@dataclass(frozen=True, slots=True)
+class KeystoreRow:
+    """A KEK version as stored; `kdf` says how to derive it, `verifier` whether that was right."""
+
+    kek_version: int
+    kdf: Mapping[str, Any]
+    verifier: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """The KEKs in use by version: one, or two while a rotation is unfinished."""
+
+    version: int
+    _keks: Mapping[int, bytes] = field(repr=False)
+
+    def kek(self, version: int) -> bytes:
+        """The KEK of a version; raises `KeystoreError` when it is not at hand."""
+        try:
+            return self._keks[version]
+        except KeyError:
+            raise KeystoreError(
+                f"Version {version} of the key-encryption key is not at hand; where the keystore"
+                " was rotated since this process started, start it again with the new secret"
+            ) from None
+
+    @property
+    def current(self) -> bytes:
+        """The KEK that seals new wallets."""
+        return self._keks[self.version]
+
+    @property
+    def previous(self) -> int | None:
+        """The version a rotation is leaving, None when there is none."""
+        return min(self._keks) if len(self._keks) > 1 else None
+
+
+async def create(
+    source: KeySource, version: int = 1, previous: Keyring | None = None
+) -> tuple[Keyring, KeystoreRow]:
+    """A new KEK version and its row; a file is made where it is missing.
+
+    Raises:
+        KeystoreError: the file cannot be made, or is open to others.
+    """
+    keks = {}
+    if source.passphrase is not None:
+        salt = base64.b64encode(os.urandom(_SALT_BYTES)).decode()
+        kdf: dict[str, Any] = {"kind": "argon2id", "salt": salt, **_ARGON2}
+        kek = await _derive(source.passphrase, kdf)
+    else:
+        assert source.file is not None
+        kdf = {"kind": "file"}
+        exists = source.file.exists()
+        kek = keyfile.read_key(source.file) if exists else keyfile.create_key(source.file)
+    keks[version] = kek
+    verifier = encrypt(kek, _KNOWN, _bound(version, kdf))
+    if previous is not None:
+        keks[previous.version] = previous.current
+        wrapped = encrypt(kek, previous.current, _bound_previous(version, previous.version))
+        kdf[_PREVIOUS] = {
+            "version": previous.version,
+            "key": base64.b64encode(wrapped).decode(),
+        }
+    return Keyring(version, keks), KeystoreRow(version, kdf, verifier)
+
+
+async def unlock(source: KeySource, row: KeystoreRow) -> Keyring:
+    """The keyring of the newest row.
+
+    Raises:
+        KeystoreError: the passphrase or file is missing, of the wrong kind or not the right one,
+            or the stored parameters are out of bounds.
+    """
+    kek = await _obtain(source, row)
+    keks = {row.kek_version: kek}
+    previous = row.kdf.get(_PREVIOUS)
+    if previous is not None:
+        try:
+            old, wrapped = int(previous["version"]), _base64(previous["key"])
+        except (KeyError, TypeError, ValueError):
+            raise KeystoreError("The keystore's parameters are damaged") from None
+        bound = _bound_previous(row.kek_version, old)
+        keks[old] = decrypt(kek, wrapped, bound, "The previous keystore key")
+    return Keyring(row.kek_version, keks)
+
+
+def finished(row_kdf: Mapping[str, Any]) -> dict[str, Any]:
+    """A row's `kdf` once nothing needs the previous KEK any more."""
+    return {name: value for name, value in row_kdf.items() if name != _PREVIOUS}
+
+
+def next_file(path: Path) -> Path:
+    """Where a rotation writes the new key file, until the store knows of it."""
+    return path.with_name(f"{path.name}.next")
+
+
+async def _obtain(source: KeySource, row: KeystoreRow) -> bytes:
+    kind = row.kdf.get("kind")
+    if kind == "argon2id":
+        if source.passphrase is None:
+            raise KeystoreError("This keystore has a passphrase: set KEYSTORE_PASSPHRASE")
+        kek = await _derive(source.passphrase, row.kdf)
+        if not _verifies(kek, row):
+            raise KeystoreError("KEYSTORE_PASSPHRASE is not this keystore's passphrase")
+        return kek
+    if kind != "file":
+        raise KeystoreError(f"The keystore was made in a way this version does not know: {kind}")
+    if source.file is None:
+        raise KeystoreError("This keystore has a key file: unset KEYSTORE_PASSPHRASE")
+    # Of processes that start together after an interrupted rotation one puts the new file in its
+    # place, perhaps between this one's look there and its look beside it; then it is there now.
+    for _ in range(2):
+        found = _of_file(source.file, row)
+        if found is not None:
+            return found
+    raise KeystoreError(f"The key file {source.file} is not this keystore's key")
+
+
+def _of_file(path: Path, row: KeystoreRow) -> bytes | None:
+    following = next_file(path)
+    if path.exists() or not following.exists():
+        kek = keyfile.read_key(path)
+        if _verifies(kek, row):
+            return kek
+    if not following.exists():
+        return None
+    # A rotation may have ended between storing the new version and putting its file in place.
+    try:
+        kek = keyfile.read_key(following)
+        if _verifies(kek, row):
+            keyfile.replace_key(following, path)
+            return kek
+    except (KeystoreError, FileNotFoundError):
+        if following.exists():
+            raise
+    return None
+
+
+async def _derive(passphrase: str, kdf: Mapping[str, Any]) -> bytes:
+    for name, floor in _ARGON2.items():
+        value = kdf.get(name)
+        if not isinstance(value, int) or not floor <= value <= _CEILING[name]:
+            raise KeystoreError(
+                f"The keystore's {name} must be between {floor} and {_CEILING[name]}"
+            )
+    salt = _base64(kdf.get("salt"))
+    if len(salt) < _SALT_BYTES:
+        raise KeystoreError(f"The keystore's salt must have at least {_SALT_BYTES} bytes")
+    return await asyncio.to_thread(
+        hash_secret_raw,
+        passphrase.encode(),
+        salt,
+        time_cost=kdf["time_cost"],
+        memory_cost=kdf["memory_kib"],
+        parallelism=kdf["parallelism"],
+        hash_len=KEY_BYTES,
+        type=Type.ID,
+    )
+
+
+def _verifies(kek: bytes, row: KeystoreRow) -> bool:
+    try:
+        bound = _bound(row.kek_version, finished(row.kdf))
+        return decrypt(kek, row.verifier, bound, "The keystore") == _KNOWN
+    except KeystoreError:
+        return False
+
+
+def _base64(text: object) -> bytes:
+    try:
+        return base64.b64decode(str(text), validate=True)
+    except binascii.Error:
+        raise KeystoreError("The keystore's parameters are damaged") from None
+
+
+def _bound(version: int, kdf: Mapping[str, Any]) -> bytes:
+    return f"solward-keystore/1|{version}|{jsontext.dumps(dict(kdf), canonical=True)}".encode()
+
+
+def _bound_previous(version: int, previous: int) -> bytes:
+    return f"solward-keystore/1|previous|{version}|{previous}".encode()

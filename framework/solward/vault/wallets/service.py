@@ -1,0 +1,235 @@
+"""Wallets: creation, import, listing, and the signer the transaction engine asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from solders.keypair import Keypair
+from sqlalchemy.exc import IntegrityError
+
+from solward.clock import now_ms
+from solward.errors import InvalidRequest, WalletNotFound
+from solward.settings import Settings
+from solward.vault.store import wallets as store
+from solward.vault.store.database import Database
+from solward.vault.wallets.envelope import Envelope, open_envelope, seal
+from solward.vault.wallets.keyring import KeySource
+from solward.vault.wallets.keystore import Keystore, envelope_of
+from solward.vault.wallets.model import (
+    DEFAULT_NAME,
+    Wallet,
+    check_tags,
+    check_text,
+    parse_keypair_file,
+    wallet_of,
+)
+from solward.vault.wallets.signer import InProcessSigner, Signer
+
+KEY_FILE = "keystore.key"
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What is kept in memory of a wallet; its key only as it is stored, sealed."""
+
+    wallet: Wallet
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class _Creation:
+    """A wallet waiting to be stored."""
+
+    wallet: Wallet
+    keypair: Keypair = field(repr=False)
+    stored: asyncio.Future[None]
+
+
+class Wallets:
+    """The wallets of a store. Open with `Wallets.open`."""
+
+    def __init__(self, database: Database, keystore: Keystore) -> None:
+        self._database = database
+        self._keystore = keystore
+        self._held: dict[str, _Held] = {}
+        self._waiting: list[_Creation] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, database: Database, settings: Settings, home: Path) -> Wallets:
+        """Unlock the keystore the settings name, or make it at the first start.
+
+        Raises:
+            KeystoreError: the passphrase or key file is not this store's, is missing, or is open
+                to other users.
+        """
+        return cls(database, await Keystore.open(database, key_source(settings, home)))
+
+    async def create(self, name: str = DEFAULT_NAME, tags: Sequence[str] = ()) -> Wallet:
+        """A new wallet with a key of its own, stored when this returns.
+
+        Raises:
+            InvalidRequest: the name or a tag is not 1 to 64 printable characters.
+        """
+        keypair = Keypair()
+        wallet = _new_wallet(keypair, name, tags)
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Wallets asked for at the same time share a commit.
+        self._waiting.append(_Creation(wallet, keypair, stored))
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._store_waiting())
+        await stored
+        return wallet
+
+    async def import_keypair(
+        self, keypair_file_text: str, name: str = DEFAULT_NAME, tags: Sequence[str] = ()
+    ) -> Wallet:
+        """A wallet on an existing key, given as the text of a Solana CLI keypair file.
+
+        Raises:
+            InvalidRequest: it is no such file, or the key is managed already. Never shows it.
+        """
+        keypair = parse_keypair_file(keypair_file_text)
+        wallet = _new_wallet(keypair, name, tags)
+        try:
+            await self._store([(wallet, keypair)])
+        except IntegrityError:
+            raise InvalidRequest(f"keypair {wallet.address} is imported already") from None
+        return wallet
+
+    async def get(self, wallet_id: str) -> Wallet:
+        """One wallet; raises `WalletNotFound`.
+
+        Its tags may be older than what another process set: see `shown`.
+        """
+        return (await self._hold(wallet_id)).wallet
+
+    async def shown(self, wallet_id: str) -> Wallet:
+        """One wallet with its tags as they are now; raises `WalletNotFound`."""
+        if self._database.shared:
+            self._held.pop(wallet_id, None)
+        return await self.get(wallet_id)
+
+    async def list(self) -> list[Wallet]:
+        """Every wallet, oldest first."""
+        async with self._database.read() as connection:
+            return [wallet_of(row) for row in await store.list_wallets(connection)]
+
+    async def set_tags(self, wallet_id: str, tags: Sequence[str]) -> Wallet:
+        """Replace a wallet's tags.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            InvalidRequest: more than 20 tags, or one that is not 1 to 64 printable characters.
+        """
+        checked = check_tags(tags)
+        held = await self._hold(wallet_id)
+        async with self._database.write() as connection:
+            await store.set_tags(connection, wallet_id, checked)
+        held = replace(held, wallet=replace(held.wallet, tags=checked))
+        self._held[wallet_id] = held
+        return held.wallet
+
+    async def signer(self, wallet_id: str) -> Signer:
+        """Signs this wallet's transactions; for `solward.vault.transactions` alone.
+
+        Raises:
+            WalletNotFound: no such wallet.
+        """
+        held = await self._hold(wallet_id)
+        return InProcessSigner(held.wallet.address, lambda: self._open(held.envelope))
+
+    async def rotate(self, new: KeySource) -> int:
+        """Put every key under a new key-encryption key; returns how many were.
+
+        Killed halfway, the next `open` with the new secret finishes it.
+
+        Raises:
+            KeystoreError: the new key file cannot be made, or a stored key was tampered with.
+        """
+        changed = await self._keystore.rotate(new)
+        self._held.clear()
+        return changed
+
+    def _open(self, envelope: Envelope) -> Keypair:
+        return open_envelope(self._keystore.keyring.kek(envelope.kek_version), envelope)
+
+    async def _hold(self, wallet_id: str) -> _Held:
+        held = self._held.get(wallet_id)
+        if held is not None:
+            return held
+        async with self._database.read() as connection:
+            row = await store.get_wallet(connection, wallet_id)
+        if row is None:
+            raise WalletNotFound
+        held = self._held[wallet_id] = _Held(wallet_of(row), envelope_of(row))
+        return held
+
+    async def _store(self, created: Sequence[tuple[Wallet, Keypair]]) -> None:
+        async with self._database.write() as connection:
+            # Sealed inside the transaction: a rotation ends only after every key sealed under
+            # the version it leaves.
+            ring = await self._keystore.newest(connection)
+            held = [
+                _Held(wallet, seal(ring.current, ring.version, wallet.id, keypair))
+                for wallet, keypair in created
+            ]
+            await store.insert_wallets(connection, [_row_of(item) for item in held])
+        self._held.update((item.wallet.id, item) for item in held)
+
+    async def _store_waiting(self) -> None:
+        # One turn of the loop lets everybody who is about to ask do so.
+        await asyncio.sleep(0)
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                error: Exception | None = None
+                try:
+                    await self._store([(item.wallet, item.keypair) for item in batch])
+                except Exception as raised:
+                    error = raised
+                for item in batch:
+                    if item.stored.done():
+                        continue  # its caller was cancelled
+                    if error is None:
+                        item.stored.set_result(None)
+                    else:
+                        item.stored.set_exception(error)
+        finally:
+            self._writer = None
+
+
+def _new_wallet(keypair: Keypair, name: str, tags: Sequence[str]) -> Wallet:
+    return Wallet(
+        id=str(uuid.uuid4()),
+        name=check_text(name, "name"),
+        address=str(keypair.pubkey()),
+        tags=check_tags(tags),
+        created_ms=now_ms(),
+    )
+
+
+def _row_of(held: _Held) -> dict[str, Any]:
+    wallet, envelope = held.wallet, held.envelope
+    return {
+        "id": wallet.id,
+        "name": wallet.name,
+        "public_key": wallet.address,
+        "tags": list(wallet.tags),
+        "created_ms": wallet.created_ms,
+        "kek_version": envelope.kek_version,
+        "wrapped_data_key": envelope.wrapped_data_key,
+        "sealed_key": envelope.sealed_key,
+    }
+
+
+def key_source(settings: Settings, home: Path) -> KeySource:
+    """The passphrase or key file the settings name; a file in `home` where they name none."""
+    if settings.keystore_passphrase is not None:
+        return KeySource(passphrase=settings.keystore_passphrase.get_secret_value())
+    return KeySource(file=settings.keystore_key_file or home / KEY_FILE)

@@ -1,0 +1,227 @@
+"""A transaction's way onto the ledger: read, check, execute, record."""
+
+import hashlib
+from typing import Any
+
+from solders.message import to_bytes_versioned
+from solders.pubkey import Pubkey
+from solders.transaction import VersionedTransaction
+
+from solward_localnet import accountindex as tokens
+from solward_localnet.errors import (
+    PREFLIGHT_FAILURE,
+    SIGNATURE_VERIFICATION_FAILURE,
+    RpcError,
+    invalid_params,
+)
+from solward_localnet.execution import Execution
+from solward_localnet.ledger import Ledger
+from solward_localnet.parsed.tokens import ui_token_amount
+from solward_localnet.records import StoredTransaction
+from solward_localnet.txerrors import error_text
+from solward_localnet.vm import VmPanic
+
+MEMO_PROGRAMS = frozenset(
+    Pubkey.from_string(address)
+    for address in (
+        "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr",
+        "Memo1UhkJRfHyvLMcVucJwxXeuD728EqVDDwQDxFMNo",
+    )
+)
+
+# What Agave finds while it resolves lookup tables, before there is a transaction to execute.
+_LOOKUP_ERRORS = frozenset(
+    {
+        "AddressLookupTableNotFound",
+        "InvalidAddressLookupTableOwner",
+        "InvalidAddressLookupTableData",
+        "InvalidAddressLookupTableIndex",
+    }
+)
+
+
+class TornLedger(Exception):
+    """A transaction was executed and could not be recorded: the batch must be rolled back."""
+
+
+def read_transaction(wire: bytes) -> VersionedTransaction:
+    """The transaction in `wire`, structurally sound.
+
+    Raises:
+        RpcError: -32602, it cannot be read or its indexes do not fit.
+    """
+    try:
+        tx = VersionedTransaction.from_bytes(wire)
+        if bytes(tx) != wire:
+            raise ValueError("it does not serialize to the same bytes")
+    except ValueError as error:
+        raise invalid_params(
+            f"failed to deserialize solana_transaction::versioned::VersionedTransaction: {error}"
+        ) from None
+    try:
+        tx.sanitize()
+    except Exception:  # solders.SanitizeError is no subclass of anything narrower
+        raise invalid_params(f"invalid transaction: {error_text('SanitizeFailure')}") from None
+    return tx
+
+
+def signatures_hold(tx: VersionedTransaction) -> bool:
+    """Whether every signature the message asks for is there and right."""
+    results = tx.verify_with_results()
+    return len(results) == tx.message.header.num_required_signatures and all(results)
+
+
+def signature_failure() -> RpcError:
+    """Agave's error for a transaction whose signatures do not hold."""
+    return RpcError(SIGNATURE_VERIFICATION_FAILURE, "Transaction signature verification failure")
+
+
+def message_hash(tx: VersionedTransaction) -> bytes:
+    """What makes a transaction the same one again: its message, whoever signed it how."""
+    return hashlib.sha256(to_bytes_versioned(tx.message)).digest()
+
+
+def refusal(ledger: Ledger, tx: VersionedTransaction) -> tuple[str | None, Pubkey | None]:
+    """Why the chain does not take the transaction now, if it does not; and its durable nonce."""
+    nonce: Pubkey | None = None
+    if ledger.chain.blockhash_slot(bytes(tx.message.recent_blockhash)) is None:
+        nonce = ledger.usable_nonce(tx)
+        if nonce is None:
+            # A nonce that was used up is found here too, before its duplicate, as in Agave.
+            return "BlockhashNotFound", None
+    if ledger.storage.has_message(message_hash(tx)):
+        return "AlreadyProcessed", None
+    return None, nonce
+
+
+def land(ledger: Ledger, tx: VersionedTransaction, wire: bytes, *, preflight: bool) -> str:
+    """Execute and record a transaction; its signature.
+
+    With `preflight` one that fails is refused and leaves nothing. Without, a failure is recorded
+    with its fee, and one that the chain does not take (unknown blockhash, duplicate, bad signature,
+    a payer without the fee) is dropped without a word, as a node drops it.
+
+    Raises:
+        RpcError: with `preflight`: -32003 or -32002 with the simulation as its data.
+        VmPanic: LiteSVM panicked.
+        TornLedger: executed, not recorded.
+    """
+    signature = str(tx.signatures[0])
+    if not signatures_hold(tx):
+        if preflight:
+            raise signature_failure()
+        return signature
+    refused, nonce = refusal(ledger, tx)
+    if refused is not None:
+        if preflight:
+            raise preflight_failure(None, refused)
+        return signature
+    try:
+        execution = ledger.vm.execute(tx, keep_failure=not preflight, nonce=nonce)
+        if execution.err is None or (execution.landed and not preflight):
+            _record(ledger, tx, wire, execution)
+    except VmPanic:
+        raise
+    except BaseException as error:
+        raise TornLedger(f"{signature}: {error}") from error
+    if preflight and execution.err is not None:
+        if isinstance(execution.err, str) and execution.err in _LOOKUP_ERRORS:
+            raise invalid_params(f"invalid transaction: {error_text(execution.err)}")
+        raise preflight_failure(execution, execution.err)
+    return signature
+
+
+def preflight_failure(execution: Execution | None, err: Any) -> RpcError:
+    """Agave's error -32002, with the simulation that failed as its data."""
+    logs = [] if execution is None else list(execution.logs)
+    return RpcError(
+        PREFLIGHT_FAILURE,
+        f"Transaction simulation failed: {error_text(err)}",
+        {
+            "accounts": None,
+            "err": err,
+            "fee": None if execution is None else execution.fee,
+            "innerInstructions": None,
+            "loadedAccountsDataSize": 0,
+            "loadedAddresses": None,
+            "logs": logs,
+            "postBalances": None,
+            "postTokenBalances": None,
+            "preBalances": None,
+            "preTokenBalances": None,
+            "replacementBlockhash": None,
+            "returnData": None if execution is None else execution.return_data,
+            "unitsConsumed": 0 if execution is None else execution.compute_units,
+        },
+    )
+
+
+def _record(ledger: Ledger, tx: VersionedTransaction, wire: bytes, execution: Execution) -> None:
+    keys = execution.keys
+    stored = StoredTransaction(
+        signature=str(tx.signatures[0]),
+        slot=ledger.chain.slot,
+        block_time=ledger.chain.unix_timestamp,
+        err=execution.err,
+        fee=execution.fee,
+        wire=wire,
+        compute_units=execution.compute_units,
+        log_messages=execution.logs,
+        pre_balances=balances(execution.pre),
+        post_balances=balances(execution.post),
+        pre_token_balances=token_balances(ledger, execution, execution.pre),
+        post_token_balances=token_balances(ledger, execution, execution.post),
+        inner_instructions=execution.inner,
+        loaded_writable=tuple(map(str, keys.loaded_writable)),
+        loaded_readonly=tuple(map(str, keys.loaded_readonly)),
+        return_data=execution.return_data,
+    )
+    ledger.record(
+        stored,
+        execution.changed(),
+        message_hash=message_hash(tx),
+        addresses=keys.all,
+        memo=_memo(tx, keys.all),
+    )
+
+
+def balances(accounts: tuple[Any, ...]) -> tuple[int, ...]:
+    """Lamports of each account, 0 for None."""
+    return tuple(0 if account is None else account.lamports for account in accounts)
+
+
+def token_balances(
+    ledger: Ledger, execution: Execution, accounts: tuple[Any, ...]
+) -> tuple[dict[str, Any], ...]:
+    """The `UiTransactionTokenBalance` of each token account among the transaction's accounts."""
+    known = dict(zip(execution.keys.all, accounts, strict=True))
+    found = []
+    for index, account in enumerate(accounts):
+        if account is None or not tokens.is_token_account(account):
+            continue
+        data = account.data
+        mint = tokens.token_mint(data)
+        mint_account = known.get(mint) or ledger.vm.account(mint)
+        if mint_account is None or not tokens.is_mint(mint_account):
+            continue
+        decimals = tokens.mint_decimals(mint_account.data)
+        found.append(
+            {
+                "accountIndex": index,
+                "mint": str(mint),
+                "owner": str(tokens.token_owner(data)),
+                "programId": str(account.owner),
+                "uiTokenAmount": ui_token_amount(tokens.token_amount(data), decimals),
+            }
+        )
+    return tuple(found)
+
+
+def _memo(tx: VersionedTransaction, keys: tuple[Pubkey, ...]) -> str | None:
+    memos = []
+    for instruction in tx.message.instructions:
+        if keys[instruction.program_id_index] in MEMO_PROGRAMS:
+            data = bytes(instruction.data)
+            text = data.decode("utf-8", errors="replace")
+            memos.append(f"[{len(data)}] {text}")
+    return "; ".join(memos) or None

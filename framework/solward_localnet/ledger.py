@@ -1,0 +1,218 @@
+"""The ledger: bank, chain and file together, as the one worker thread sees them.
+
+Nothing here is durable, and so nothing may be answered, before `storage.commit()`.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from solders.account import Account
+from solders.pubkey import Pubkey
+from solders.transaction import VersionedTransaction
+
+from solward.solana import delegation
+from solward_localnet.chain import Chain, ChainState
+from solward_localnet.genesis import Cast, genesis_accounts
+from solward_localnet.options import LocalnetOptions
+from solward_localnet.records import Commit, StoredTransaction
+from solward_localnet.storage import Storage
+from solward_localnet.vm import Vm, nonce_authority, nonce_value
+
+CEILING_SLOTS = 8
+"""Slots that may be told without a write. After a kill as many may be skipped, so that no slot
+comes back even where the machine's clock went back too."""
+
+_STATE_FIELDS = ("slot", "time_ms", "skew_ms", "ceiling")
+
+
+class Ledger:
+    """One open ledger. `vm`, `chain`, `storage`, `cast` and `options` are read by the methods."""
+
+    vm: Vm
+    chain: Chain
+
+    def __init__(self, path: Path | None, options: LocalnetOptions) -> None:
+        """Open the ledger at `path`, in memory for None, and create genesis in a new one.
+
+        Raises:
+            LedgerLocked: it is open elsewhere.
+            LedgerMismatch: the file is no ledger of this version.
+        """
+        self.options = options
+        self.storage = Storage(path)
+        try:
+            seed = self.storage.meta("seed")
+            if seed is None:
+                seed = self._create()
+            self.seed = seed
+            self.cast = Cast.of(seed)
+            self.load()
+        except BaseException:
+            self.storage.close()
+            raise
+
+    def _create(self) -> bytes:
+        seed = secrets.token_bytes(32)
+        vm = Vm(self.options.slots_per_epoch)
+        accounts = genesis_accounts(vm, Cast.of(seed), self.options)
+        self.storage.put_accounts(accounts)
+        self.storage.put_meta(
+            {"seed": seed, "slots_per_epoch": _integer(self.options.slots_per_epoch)}
+        )
+        self._put_state(ChainState(1, self.options.clock(), 0, 1))
+        self.storage.commit()
+        return seed
+
+    def load(self) -> None:
+        """Build the bank and the chain from what is stored; anything uncommitted is forgotten."""
+        self.storage.rollback()
+        stored = {name: self.storage.meta(name) for name in ("slots_per_epoch", *_STATE_FIELDS)}
+        number = {
+            name: int.from_bytes(value or b"", "little", signed=True)
+            for name, value in stored.items()
+        }
+        self.vm = Vm(number["slots_per_epoch"])
+        self.vm.put(dict(self.storage.accounts()))
+        state = ChainState(*(number[name] for name in _STATE_FIELDS))
+        self.chain = Chain.resume(
+            state,
+            seed=self.seed,
+            slots_per_epoch=number["slots_per_epoch"],
+            slot_ms=self.options.slot_ms,
+            now_ms=self.options.clock(),
+        )
+        self._ceiling = state.ceiling
+        self._history = self.storage.stake_history()
+        self._synced_slot = -1
+        self._synced_epoch = -1
+        self._told_slot = self.chain.slot
+        self._begin_changes()
+        self.sync()
+
+    def _begin_changes(self) -> None:
+        self._transactions: list[StoredTransaction] = []
+        self._accounts: dict[Pubkey, Account | None] = {}
+
+    def sync(self) -> None:
+        """Bring the bank to the slot the clock says; called before a batch of calls."""
+        self.chain.advance(self.options.clock())
+        self.follow_chain()
+
+    def follow_chain(self) -> None:
+        """Bring the bank's sysvars to the chain's slot, and the stakes to its epoch."""
+        chain = self.chain
+        if chain.slot == self._synced_slot:
+            return
+        if chain.epoch != self._synced_epoch:
+            self._enter_epoch()
+        self.vm.set_clock(
+            slot=chain.slot,
+            epoch=chain.epoch,
+            epoch_start=chain.block_time(chain.epoch * chain.slots_per_epoch),
+            now=chain.unix_timestamp,
+            hashes=chain.slot_hashes(),
+        )
+        self._synced_slot = chain.slot
+
+    def _enter_epoch(self) -> None:
+        epoch = self.chain.epoch
+        delegations = self.vm.delegations()
+        first = max(self._history, default=-1) + 1
+        added = delegation.pass_epochs(delegations, first, epoch, self._history)
+        if added:
+            self.storage.put_stake_history(added)
+            kept = {
+                e: v for e, v in self._history.items() if e >= epoch - delegation.HISTORY_EPOCHS
+            }
+            self._history = kept | added
+        self.vm.set_stakes(
+            self._history, delegation.epoch_stakes(delegations, epoch, self._history)
+        )
+        self._synced_epoch = epoch
+
+    def skip(self, slots: int) -> None:
+        """Let `slots` pass at once."""
+        self.chain.skip(slots)
+        self.follow_chain()
+
+    def genesis_hash(self) -> bytes:
+        """The 32 bytes that name this ledger, the same for as long as it lives."""
+        return hashlib.sha256(self.seed + b"genesis").digest()
+
+    def stakes(self) -> Mapping[Pubkey, int]:
+        """The effective stake of each vote account in this epoch."""
+        return delegation.epoch_stakes(self.vm.delegations(), self.chain.epoch, self._history)
+
+    def usable_nonce(self, tx: VersionedTransaction) -> Pubkey | None:
+        """The nonce account whose durable nonce is the transaction's blockhash, if there is one.
+
+        As Agave's `check_load_and_advance_message_nonce_account`: the first instruction advances
+        the nonce, the account is written, and its authority has signed.
+        """
+        if not tx.uses_durable_nonce():
+            return None
+        message = tx.message
+        advance = message.instructions[0]
+        if not advance.accounts:
+            return None
+        index = advance.accounts[0]
+        keys = self.vm.keys(message)
+        if index >= len(keys.all) or not keys.writable[index]:
+            return None
+        account = self.vm.account(keys.all[index])
+        if account is None or nonce_value(account) != bytes(message.recent_blockhash):
+            return None
+        signers = message.account_keys[: message.header.num_required_signatures]
+        return keys.all[index] if nonce_authority(account) in signers else None
+
+    def record(
+        self,
+        stored: StoredTransaction,
+        changed: Mapping[Pubkey, Account | None],
+        *,
+        message_hash: bytes,
+        addresses: tuple[Pubkey, ...],
+        memo: str | None,
+    ) -> None:
+        """Store a transaction that landed, with the accounts it changed."""
+        self.storage.put_accounts(changed)
+        self.storage.put_transaction(
+            stored, message_hash=message_hash, addresses=addresses, memo=memo
+        )
+        self._transactions.append(stored)
+        self._accounts.update(changed)
+
+    def commit(self) -> Commit | None:
+        """Make everything since the last commit durable; what listeners are to be told, if any."""
+        chain = self.chain
+        if self.storage.writing or chain.slot > self._ceiling:
+            ceiling = max(self._ceiling, chain.slot)
+            if chain.slot >= self._ceiling:
+                ceiling = chain.slot + CEILING_SLOTS
+            self._put_state(chain.state(ceiling))
+            self.storage.commit()
+            self._ceiling = ceiling
+        transactions, accounts, told = self._transactions, self._accounts, self._told_slot
+        self._begin_changes()
+        self._told_slot = chain.slot
+        if not transactions and chain.slot == told:
+            return None
+        return Commit(chain.slot, chain.slot, told, tuple(transactions), accounts)
+
+    def close(self) -> None:
+        """Store the chain as it stands, and close the file."""
+        try:
+            self.storage.rollback()
+            self._put_state(self.chain.state(self.chain.slot))
+            self.storage.commit()
+        finally:
+            self.storage.close()
+
+    def _put_state(self, state: ChainState) -> None:
+        self.storage.put_meta({name: _integer(getattr(state, name)) for name in _STATE_FIELDS})
+
+
+def _integer(value: int) -> bytes:
+    return value.to_bytes(8, "little", signed=True)

@@ -1,0 +1,255 @@
+"""Methods about the chain and its one validator: slots, blockhashes, epochs, fees, votes."""
+
+import base64
+import binascii
+from typing import Any
+
+from solders.hash import Hash
+from solders.instruction import Instruction
+from solders.message import MessageV0, from_bytes_versioned
+from solders.signature import Signature
+from solders.transaction import VersionedTransaction
+
+from solward.solana.delegation import STAKE_PROGRAM
+from solward_localnet.errors import invalid_params
+from solward_localnet.genesis import COMMISSION_PERCENT
+from solward_localnet.ledger import Ledger
+from solward_localnet.methods.base import API_VERSION, with_context
+from solward_localnet.params import (
+    Params,
+    check_context_slot,
+    config_at,
+    integer_at,
+    list_at,
+    parse_blockhash,
+    parse_pubkey,
+    string_at,
+)
+
+FEATURE_SET = 0
+_GET_MINIMUM_DELEGATION = (13).to_bytes(4, "little")
+
+
+def get_health(_ledger: Ledger, _params: Params) -> str:
+    return "ok"
+
+
+def get_version(_ledger: Ledger, _params: Params) -> dict[str, Any]:
+    return {"feature-set": FEATURE_SET, "solana-core": API_VERSION}
+
+
+def get_identity(ledger: Ledger, _params: Params) -> dict[str, str]:
+    return {"identity": str(ledger.cast.identity.pubkey())}
+
+
+def get_genesis_hash(ledger: Ledger, _params: Params) -> str:
+    return str(Hash(ledger.genesis_hash()))
+
+
+def get_slot(ledger: Ledger, params: Params) -> int:
+    """Slot and block height: no slot is skipped, so they are one number."""
+    check_context_slot(config_at(params, 0), ledger.chain.slot)
+    return ledger.chain.slot
+
+
+def get_epoch_info(ledger: Ledger, params: Params) -> dict[str, int]:
+    check_context_slot(config_at(params, 0), ledger.chain.slot)
+    chain = ledger.chain
+    return {
+        "absoluteSlot": chain.slot,
+        "blockHeight": chain.slot,
+        "epoch": chain.epoch,
+        "slotIndex": chain.slot % chain.slots_per_epoch,
+        "slotsInEpoch": chain.slots_per_epoch,
+        "transactionCount": ledger.storage.transaction_count(),
+    }
+
+
+def get_epoch_schedule(ledger: Ledger, _params: Params) -> dict[str, Any]:
+    slots = ledger.chain.slots_per_epoch
+    return {
+        "firstNormalEpoch": 0,
+        "firstNormalSlot": 0,
+        "leaderScheduleSlotOffset": slots,
+        "slotsPerEpoch": slots,
+        "warmup": False,
+    }
+
+
+def get_latest_blockhash(ledger: Ledger, params: Params) -> dict[str, Any]:
+    check_context_slot(config_at(params, 0), ledger.chain.slot)
+    return with_context(ledger, latest_blockhash(ledger))
+
+
+def latest_blockhash(ledger: Ledger) -> dict[str, Any]:
+    """The current blockhash and the last block height it may be used at."""
+    return {
+        "blockhash": str(Hash(ledger.chain.blockhash())),
+        "lastValidBlockHeight": ledger.chain.last_valid_block_height(),
+    }
+
+
+def is_blockhash_valid(ledger: Ledger, params: Params) -> dict[str, Any]:
+    blockhash = parse_blockhash(string_at(params, 0))
+    check_context_slot(config_at(params, 1), ledger.chain.slot)
+    return with_context(ledger, ledger.chain.blockhash_slot(blockhash) is not None)
+
+
+def get_fee_for_message(ledger: Ledger, params: Params) -> dict[str, Any]:
+    """The fee in lamports, null where the message's blockhash is not valid any more."""
+    text = string_at(params, 0)
+    check_context_slot(config_at(params, 1), ledger.chain.slot)
+    try:
+        message = from_bytes_versioned(base64.b64decode(text, validate=True))
+    except (ValueError, binascii.Error) as error:
+        raise invalid_params(f"failed to deserialize VersionedMessage: {error}") from None
+    unsigned = [Signature.default()] * message.header.num_required_signatures
+    tx = VersionedTransaction.populate(message, unsigned)
+    try:
+        tx.sanitize()
+    except Exception:  # solders.SanitizeError is no subclass of anything narrower
+        raise invalid_params("invalid message: its indexes do not fit") from None
+    known = ledger.chain.blockhash_slot(bytes(message.recent_blockhash)) is not None
+    if not known and ledger.usable_nonce(tx) is None:
+        return with_context(ledger, None)
+    return with_context(ledger, ledger.vm.simulate(tx).fee)
+
+
+def get_recent_prioritization_fees(ledger: Ledger, params: Params) -> list[dict[str, int]]:
+    """Nobody competes for a block here: the fee that lands is 0 in each of the last 150 slots."""
+    for address in list_at(params, 0) if params else []:
+        parse_pubkey(address)
+    slot = ledger.chain.slot
+    return [
+        {"prioritizationFee": 0, "slot": number} for number in range(max(0, slot - 149), slot + 1)
+    ]
+
+
+def get_minimum_balance(ledger: Ledger, params: Params) -> int:
+    data_bytes = integer_at(params, 0)
+    config_at(params, 1)
+    if data_bytes > 10 * 1024 * 1024:
+        raise invalid_params(
+            f"Invalid param: an account has at most 10 MiB, not {data_bytes} bytes"
+        )
+    return ledger.vm.rent(data_bytes)
+
+
+def get_stake_minimum_delegation(ledger: Ledger, params: Params) -> dict[str, Any]:
+    """As the Stake program itself says."""
+    check_context_slot(config_at(params, 0), ledger.chain.slot)
+    faucet = ledger.cast.faucet
+    ask = Instruction(STAKE_PROGRAM, _GET_MINIMUM_DELEGATION, [])
+    message = MessageV0.try_compile(faucet.pubkey(), [ask], [], Hash(ledger.chain.blockhash()))
+    execution = ledger.vm.simulate(VersionedTransaction(message, [faucet]))
+    if execution.return_data is None:
+        raise RuntimeError(f"the Stake program gave no minimum delegation: {execution.err}")
+    answer = base64.b64decode(execution.return_data["data"][0])
+    return with_context(ledger, int.from_bytes(answer, "little"))
+
+
+def get_vote_accounts(ledger: Ledger, params: Params) -> dict[str, Any]:
+    config = config_at(params, 0)
+    wanted = config.get("votePubkey")
+    vote = ledger.cast.vote.pubkey()
+    if wanted is not None and parse_pubkey(wanted) != vote:
+        return {"current": [], "delinquent": []}
+    slot, epoch = ledger.chain.slot, ledger.chain.epoch
+    account = {
+        "activatedStake": ledger.stakes().get(vote, 0),
+        "commission": COMMISSION_PERCENT,
+        "epochCredits": [[epoch, slot + 1, epoch * ledger.chain.slots_per_epoch]],
+        "epochVoteAccount": True,
+        "lastVote": slot,
+        "nodePubkey": str(ledger.cast.identity.pubkey()),
+        "rootSlot": max(0, slot - 1),
+        "votePubkey": str(vote),
+    }
+    return {"current": [account], "delinquent": []}
+
+
+def get_supply(ledger: Ledger, params: Params) -> dict[str, Any]:
+    config_at(params, 0)
+    total = ledger.storage.total_lamports()
+    supply = {
+        "circulating": total,
+        "nonCirculating": 0,
+        "nonCirculatingAccounts": [],
+        "total": total,
+    }
+    return with_context(ledger, supply)
+
+
+def get_transaction_count(ledger: Ledger, params: Params) -> int:
+    check_context_slot(config_at(params, 0), ledger.chain.slot)
+    return ledger.storage.transaction_count()
+
+
+def get_first_available_block(_ledger: Ledger, _params: Params) -> int:
+    return 0
+
+
+def get_cluster_nodes(ledger: Ledger, _params: Params) -> list[dict[str, Any]]:
+    return [
+        {
+            "featureSet": FEATURE_SET,
+            "gossip": None,
+            "pubkey": str(ledger.cast.identity.pubkey()),
+            "pubsub": None,
+            "rpc": None,
+            "serveRepair": None,
+            "shredVersion": 1,
+            "tpu": None,
+            "tpuForwards": None,
+            "tpuForwardsQuic": None,
+            "tpuQuic": None,
+            "tpuVote": None,
+            "tvu": None,
+            "version": API_VERSION,
+        }
+    ]
+
+
+def get_slot_leader(ledger: Ledger, params: Params) -> str:
+    check_context_slot(config_at(params, 0), ledger.chain.slot)
+    return str(ledger.cast.identity.pubkey())
+
+
+def get_slot_leaders(ledger: Ledger, params: Params) -> list[str]:
+    integer_at(params, 0)
+    limit = integer_at(params, 1)
+    if not 1 <= limit <= 5000:
+        raise invalid_params("Invalid limit; max 5000")
+    return [str(ledger.cast.identity.pubkey())] * limit
+
+
+def get_recent_performance_samples(_ledger: Ledger, _params: Params) -> list[Any]:
+    """A node takes its first sample after a minute, and a ledger of the clock needs none."""
+    return []
+
+
+METHODS = {
+    "getBlockHeight": get_slot,
+    "getClusterNodes": get_cluster_nodes,
+    "getEpochInfo": get_epoch_info,
+    "getEpochSchedule": get_epoch_schedule,
+    "getFeeForMessage": get_fee_for_message,
+    "getFirstAvailableBlock": get_first_available_block,
+    "getGenesisHash": get_genesis_hash,
+    "getHealth": get_health,
+    "getIdentity": get_identity,
+    "getLatestBlockhash": get_latest_blockhash,
+    "getMinimumBalanceForRentExemption": get_minimum_balance,
+    "getRecentPerformanceSamples": get_recent_performance_samples,
+    "getRecentPrioritizationFees": get_recent_prioritization_fees,
+    "getSlot": get_slot,
+    "getSlotLeader": get_slot_leader,
+    "getSlotLeaders": get_slot_leaders,
+    "getStakeMinimumDelegation": get_stake_minimum_delegation,
+    "getSupply": get_supply,
+    "getTransactionCount": get_transaction_count,
+    "getVersion": get_version,
+    "getVoteAccounts": get_vote_accounts,
+    "isBlockhashValid": is_blockhash_valid,
+    "minimumLedgerSlot": get_first_available_block,
+}

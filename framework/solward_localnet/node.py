@@ -1,0 +1,225 @@
+"""The localnet: the ledger behind the methods of Solana's JSON-RPC, for one process.
+
+One thread owns the ledger. Calls queue up; the thread takes what has queued as a batch, executes it
+in order, commits once and only then answers, so that whatever was answered survives a kill.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from solward_localnet.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError
+from solward_localnet.landing import TornLedger
+from solward_localnet.ledger import Ledger
+from solward_localnet.methods import CONTROL_METHODS, METHODS, Method
+from solward_localnet.options import LocalnetOptions
+from solward_localnet.records import Commit
+from solward_localnet.vm import VmPanic
+
+_log = logging.getLogger(__name__)
+
+MAX_BATCH = 256
+
+Listener = Callable[[Commit], None]
+
+
+@dataclass(slots=True)
+class _Call:
+    method: Method | None
+    params: Sequence[Any]
+    future: "asyncio.Future[Any]"
+    result: Any = None
+    error: BaseException | None = None
+
+    def resolve(self) -> None:
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class Localnet:
+    """An open localnet. Its methods are called on the event loop it was opened on."""
+
+    def __init__(
+        self, ledger: Ledger, options: LocalnetOptions, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._ledger = ledger
+        self._options = options
+        self._loop = loop
+        self._queue: SimpleQueue[_Call | None] = SimpleQueue()
+        self._listeners: list[Listener] = []
+        self._ticker: asyncio.Task[None] | None = None
+        self._closing = False
+        self._torn = False
+        # A daemon: a process that ends without closing ends as if killed, and loses nothing either.
+        self._thread = threading.Thread(target=self._work, name="localnet", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    async def open(cls, path: Path | None, options: LocalnetOptions | None = None) -> "Localnet":
+        """Open the ledger file at `path`, or one in memory for None; a new one gets its genesis.
+
+        Raises:
+            LedgerLocked: another process, or another localnet of this one, has the file open.
+            LedgerMismatch: the file is no ledger of this version.
+        """
+        chosen = options or LocalnetOptions()
+        loop = asyncio.get_running_loop()
+        ledger = await loop.run_in_executor(None, Ledger, path, chosen)
+        return cls(ledger, chosen, loop)
+
+    async def call(self, method: str, params: Sequence[Any] = ()) -> Any:
+        """The `result` of a JSON-RPC method: plain JSON values, durable when this returns.
+
+        Raises:
+            RpcError: what the wire carries as the `error` object.
+        """
+        found = METHODS.get(method)
+        if found is None and self._options.test_control:
+            found = CONTROL_METHODS.get(method)
+        if found is None:
+            raise RpcError(METHOD_NOT_FOUND, "Method not found")
+        return await self._enqueue(found, params)
+
+    async def advance_slots(self, slots: int) -> None:
+        """Let `slots` pass at once: for tests, which have no time to wait."""
+        await self._enqueue(CONTROL_METHODS["solward_advanceSlots"], [slots])
+
+    async def advance_epochs(self, epochs: int) -> None:
+        """Let slots pass up to the first one of the epoch `epochs` from now: for tests."""
+        await self._enqueue(CONTROL_METHODS["solward_advanceEpochs"], [epochs])
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` on the event loop after each durable commit; returns how to stop that."""
+        self._listeners.append(listener)
+        if self._options.ticker and self._ticker is None and not self._closing:
+            self._ticker = self._loop.create_task(self._tick())
+
+        def unsubscribe() -> None:
+            with contextlib.suppress(ValueError):
+                self._listeners.remove(listener)
+            if not self._listeners and self._ticker is not None:
+                self._ticker.cancel()
+                self._ticker = None
+
+        return unsubscribe
+
+    async def close(self) -> None:
+        """Answer what is queued, store the chain and release the file. Calling it again is fine."""
+        self._closing = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+        if self._thread.is_alive():
+            self._queue.put(None)
+            await self._loop.run_in_executor(None, self._thread.join)
+
+    async def _enqueue(self, method: Method | None, params: Sequence[Any]) -> Any:
+        if self._closing:
+            raise RpcError(INTERNAL_ERROR, "The localnet is closed")
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._queue.put(_Call(method, params, future))
+        return await future
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.slot_ms / 1000)
+            with contextlib.suppress(RpcError):
+                await self._enqueue(None, ())
+
+    def _work(self) -> None:
+        closing = False
+        while not closing:
+            batch, closing = self._take()
+            commit = self._run(batch)
+            # A loop that has gone takes no answers, but what was asked is durable all the same.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._answer, batch, commit)
+        try:
+            self._ledger.close()
+        except Exception:
+            _log.exception("the ledger could not be closed cleanly")
+
+    def _take(self) -> tuple[list[_Call], bool]:
+        item = self._queue.get()
+        batch: list[_Call] = []
+        while item is not None:
+            batch.append(item)
+            if len(batch) == MAX_BATCH:
+                return batch, False
+            try:
+                item = self._queue.get_nowait()
+            except Empty:
+                return batch, False
+        return batch, True
+
+    def _run(self, batch: list[_Call]) -> Commit | None:
+        try:
+            if self._torn:
+                self._ledger.load()
+                self._torn = False
+            self._ledger.sync()
+            commits = [self._execute(call) for call in batch]
+            commits.append(self._ledger.commit())
+            return _merge([commit for commit in commits if commit is not None])
+        except Exception:
+            # Nothing of the batch is durable: fail all of it, and go on from what is stored.
+            _log.exception("a batch of calls was rolled back")
+            for call in batch:
+                call.error = RpcError(INTERNAL_ERROR, "Internal error")
+            self._torn = True
+            return None
+
+    def _execute(self, call: _Call) -> Commit | None:
+        if call.method is None:
+            return None
+        try:
+            call.result = call.method(self._ledger, call.params)
+        except RpcError as error:
+            call.error = error
+        except VmPanic as panic:
+            _log.error("the virtual machine panicked: %s", panic)
+            call.error = RpcError(INTERNAL_ERROR, "Internal error: the transaction panicked")
+            commit = self._ledger.commit()
+            self._ledger.load()
+            return commit
+        except TornLedger:
+            raise
+        except Exception:
+            if self._ledger.storage.writing:
+                raise
+            _log.exception("a call failed")
+            call.error = RpcError(INTERNAL_ERROR, "Internal error")
+        except BaseException as panic:
+            # pyo3's PanicException, from parsing: it must not end the thread.
+            _log.error("a call panicked: %s", panic)
+            call.error = RpcError(INTERNAL_ERROR, "Internal error: the call panicked")
+        return None
+
+    def _answer(self, batch: list[_Call], commit: Commit | None) -> None:
+        if commit is not None:
+            for listener in tuple(self._listeners):
+                try:
+                    listener(commit)
+                except Exception:
+                    _log.exception("a listener of the localnet failed")
+        for call in batch:
+            call.resolve()
+
+
+def _merge(commits: list[Commit]) -> Commit | None:
+    if len(commits) < 2:
+        return commits[0] if commits else None
+    accounts = {key: account for commit in commits for key, account in commit.accounts.items()}
+    transactions = tuple(tx for commit in commits for tx in commit.transactions)
+    last = commits[-1]
+    return Commit(last.slot, last.block_height, commits[0].previous_slot, transactions, accounts)

@@ -1,0 +1,154 @@
+"""A localnet served over HTTP and WebSocket, as a validator is."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from hypercorn.asyncio import serve as serve_asgi
+from hypercorn.config import Config
+from hypercorn.typing import Framework
+from websockets.asyncio.server import serve as serve_websocket
+
+from solward_localnet.http import MAX_BODY_BYTES, Application, application
+from solward_localnet.jsonrpc import Call
+from solward_localnet.records import Commit
+from solward_localnet.websocket import PubSub
+
+_BACKLOG = 512
+_PAIR_ATTEMPTS = 20
+
+# web3.js keeps a free connection for 19 seconds and expects its server to keep it longer.
+_KEEP_ALIVE_SECONDS = 75
+_REQUESTS_PER_CONNECTION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where a served localnet listens."""
+
+    host: str
+    http_port: int
+    ws_port: int
+
+    @property
+    def http(self) -> str:
+        """The JSON-RPC address."""
+        return f"http://{_in_url(self.host)}:{self.http_port}"
+
+    @property
+    def ws(self) -> str:
+        """The WebSocket address."""
+        return f"ws://{_in_url(self.host)}:{self.ws_port}"
+
+
+class Ledger(Protocol):
+    """What is served: `Localnet`, or anything with its two methods."""
+
+    @property
+    def call(self) -> Call:
+        """Executes a JSON-RPC method."""
+
+    def subscribe(self, listener: Callable[[Commit], None]) -> Callable[[], None]:
+        """Calls `listener` after each commit, until what it returns is called."""
+
+
+async def serve(
+    localnet: Ledger,
+    host: str,
+    http_port: int,
+    ws_port: int | None = None,
+    *,
+    ready: Callable[[Addresses], None] | None = None,
+    mounts: Mapping[str, Application] | None = None,
+) -> None:
+    """Serve `localnet` until cancelled; see `serving`. `ready` is called once it listens."""
+    async with serving(localnet, host, http_port, ws_port, mounts=mounts) as addresses:
+        if ready is not None:
+            ready(addresses)
+        await asyncio.get_running_loop().create_future()
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    localnet: Ledger,
+    host: str,
+    http_port: int,
+    ws_port: int | None = None,
+    *,
+    mounts: Mapping[str, Application] | None = None,
+) -> AsyncIterator[Addresses]:
+    """Serve `localnet` inside the `async with` block; the localnet itself stays open after it.
+
+    `ws_port` None is the port after the HTTP one, where clients look for it. `http_port` 0 takes
+    any free one (with `ws_port` None, one whose next is free too). `mounts` is `application`'s.
+
+    Raises:
+        OSError: an address cannot be listened on.
+    """
+    http_socket, ws_socket = _bind(host, http_port, ws_port)
+    addresses = Addresses(host, http_socket.getsockname()[1], ws_socket.getsockname()[1])
+    pubsub = PubSub(localnet.call)
+    unsubscribe = localnet.subscribe(pubsub.publish)
+    stop = asyncio.Event()
+    app = cast(Framework, application(localnet.call, mounts))
+    config = _http_config(http_socket)
+    try:
+        async with serve_websocket(
+            pubsub.serve_connection,
+            sock=ws_socket,
+            compression=None,
+            max_size=MAX_BODY_BYTES,
+            close_timeout=1,
+            server_header=None,
+        ):
+            http = asyncio.create_task(
+                serve_asgi(app, config, shutdown_trigger=stop.wait, mode="asgi")
+            )
+            try:
+                yield addresses
+            finally:
+                stop.set()
+                await http
+    finally:
+        unsubscribe()
+
+
+def _http_config(http_socket: socket.socket) -> Config:
+    config = Config()
+    config.bind = [f"fd://{http_socket.detach()}"]
+    config.accesslog = None
+    config.errorlog = None
+    config.include_server_header = False
+    config.keep_alive_timeout = _KEEP_ALIVE_SECONDS
+    config.keep_alive_max_requests = _REQUESTS_PER_CONNECTION
+    config.graceful_timeout = 1
+    config.backlog = _BACKLOG
+    return config
+
+
+def _bind(host: str, http_port: int, ws_port: int | None) -> tuple[socket.socket, socket.socket]:
+    attempts = _PAIR_ATTEMPTS if http_port == 0 and ws_port is None else 1
+    while True:
+        attempts -= 1
+        http_socket = _listen(host, http_port)
+        wanted = http_socket.getsockname()[1] + 1 if ws_port is None else ws_port
+        try:
+            return http_socket, _listen(host, wanted)
+        except (OSError, OverflowError):
+            http_socket.close()
+            if not attempts:
+                raise
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    listening.setblocking(False)
+    return listening
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,254 @@
+"""The ledger's file: SQLite, one transaction a batch of calls, durable at its commit.
+
+Used by one thread, and by one process: the connection keeps SQLite's exclusive lock for as long as
+it lives (the lock goes with the process, a killed one included).
+"""
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from solders.account import Account
+from solders.pubkey import Pubkey
+
+from solward_localnet.errors import LedgerMismatch
+from solward_localnet.ledgerfile import open_file
+from solward_localnet.records import StoredTransaction
+
+_SELECT = "SELECT signature, slot, block_time, err, wire, detail FROM transactions"
+
+_DETAIL = (
+    "fee",
+    "compute_units",
+    "log_messages",
+    "pre_balances",
+    "post_balances",
+    "pre_token_balances",
+    "post_token_balances",
+    "inner_instructions",
+    "loaded_writable",
+    "loaded_readonly",
+    "return_data",
+)
+_TUPLES = frozenset(_DETAIL) - {"fee", "compute_units", "return_data"}
+
+
+class Storage:
+    """One open ledger file. Writes open a transaction themselves; `commit` makes them durable."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Open or create the file, or a ledger in memory for None.
+
+        Raises:
+            LedgerLocked: another process, or another localnet of this one, has it open.
+            LedgerMismatch: the file is no ledger, or one of another version.
+        """
+        self._connection = open_file(path)
+
+    def close(self) -> None:
+        """Close the file and give up its lock; what was not committed is lost."""
+        self._connection.close()
+
+    @property
+    def writing(self) -> bool:
+        """Whether there is something to commit."""
+        return self._connection.in_transaction
+
+    def commit(self) -> None:
+        """Make everything written since the last commit durable, at once."""
+        if self.writing:
+            self._connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Forget everything written since the last commit."""
+        if self.writing:
+            self._connection.execute("ROLLBACK")
+
+    def _write(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        if not self.writing:
+            self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.executemany(sql, rows)
+
+    def meta(self, name: str) -> bytes | None:
+        """The value stored under `name`."""
+        row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def put_meta(self, values: Mapping[str, bytes]) -> None:
+        self._write("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
+
+    def accounts(self) -> Iterator[tuple[Pubkey, Account]]:
+        """Every account; executable ones last, since they point at accounts that hold code."""
+        rows = self._connection.execute("SELECT * FROM accounts ORDER BY executable")
+        for address, lamports, owner, executable, rent_epoch, data in rows:
+            yield (
+                Pubkey(address),
+                Account(
+                    lamports,
+                    data,
+                    Pubkey(owner),
+                    bool(executable),
+                    int.from_bytes(rent_epoch, "little"),
+                ),
+            )
+
+    def put_accounts(self, accounts: Mapping[Pubkey, Account | None]) -> None:
+        """Store the new state of each account; None deletes it."""
+        kept = [
+            (
+                bytes(address),
+                account.lamports,
+                bytes(account.owner),
+                account.executable,
+                account.rent_epoch.to_bytes(8, "little"),
+                account.data,
+            )
+            for address, account in accounts.items()
+            if account is not None
+        ]
+        closed = [(bytes(address),) for address, account in accounts.items() if account is None]
+        if kept:
+            self._write("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?, ?, ?)", kept)
+        if closed:
+            self._write("DELETE FROM accounts WHERE address = ?", closed)
+
+    def total_lamports(self) -> int:
+        """The lamports of all stored accounts together."""
+        return int(
+            self._connection.execute("SELECT coalesce(sum(lamports), 0) FROM accounts").fetchone()[
+                0
+            ]
+        )
+
+    def largest_accounts(self, limit: int) -> list[tuple[Pubkey, int]]:
+        """Addresses and lamports of the accounts that hold most, the largest first."""
+        rows = self._connection.execute(
+            "SELECT address, lamports FROM accounts ORDER BY lamports DESC LIMIT ?", (limit,)
+        )
+        return [(Pubkey(address), lamports) for address, lamports in rows]
+
+    def put_transaction(
+        self,
+        record: StoredTransaction,
+        *,
+        message_hash: bytes,
+        addresses: Iterable[Pubkey],
+        memo: str | None,
+    ) -> None:
+        """Store a transaction that landed, under each of `addresses`."""
+        detail = {name: getattr(record, name) for name in _DETAIL}
+        seq = self.transaction_count() + 1
+        self._write(
+            "INSERT INTO transactions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    seq,
+                    record.signature,
+                    message_hash,
+                    record.slot,
+                    record.block_time,
+                    None if record.err is None else json.dumps(record.err),
+                    memo,
+                    record.wire,
+                    json.dumps(detail, separators=(",", ":")),
+                )
+            ],
+        )
+        rows = [(bytes(address), seq) for address in dict.fromkeys(addresses)]
+        self._write("INSERT INTO address_transactions VALUES (?, ?)", rows)
+
+    def transaction_count(self) -> int:
+        """How many transactions have landed; they are numbered from 1 without a gap."""
+        row = self._connection.execute("SELECT max(seq) FROM transactions").fetchone()
+        return row[0] or 0
+
+    def status(self, signature: str) -> tuple[int, Any | None] | None:
+        """Slot and error (None: success) of the transaction, or None where there is none."""
+        row = self._connection.execute(
+            "SELECT slot, err FROM transactions WHERE signature = ?", (signature,)
+        ).fetchone()
+        return None if row is None else (row[0], _error(row[1]))
+
+    def has_message(self, message_hash: bytes) -> bool:
+        """Whether a transaction with this message has landed, whoever signed it."""
+        found = self._connection.execute(
+            "SELECT 1 FROM transactions WHERE message_hash = ?", (message_hash,)
+        )
+        return found.fetchone() is not None
+
+    def transaction(self, signature: str) -> StoredTransaction | None:
+        """The stored transaction with this base58 signature."""
+        row = self._connection.execute(
+            _SELECT + " WHERE signature = ?",
+            (signature,),
+        ).fetchone()
+        return None if row is None else _stored(row)
+
+    def transactions_in(self, slot: int) -> list[StoredTransaction]:
+        """The transactions that landed in `slot`, in order."""
+        rows = self._connection.execute(
+            _SELECT + " WHERE slot = ? ORDER BY seq",
+            (slot,),
+        )
+        return [_stored(row) for row in rows]
+
+    def sequence(self, signature: str) -> int | None:
+        """The number of the transaction in the order in which they landed."""
+        row = self._connection.execute(
+            "SELECT seq FROM transactions WHERE signature = ?", (signature,)
+        ).fetchone()
+        return None if row is None else int(row[0])
+
+    def signatures_for(
+        self, address: Pubkey, *, before: int | None, until: int | None, limit: int
+    ) -> list[tuple[str, int, int, Any | None, str | None]]:
+        """(signature, slot, block time, error, memo) of an address, the newest first.
+
+        Only those numbered strictly below `before` and strictly above `until`.
+        """
+        rows = self._connection.execute(
+            "SELECT t.signature, t.slot, t.block_time, t.err, t.memo"
+            " FROM address_transactions a JOIN transactions t ON t.seq = a.seq"
+            " WHERE a.address = ? AND a.seq < ? AND a.seq > ? ORDER BY a.seq DESC LIMIT ?",
+            (bytes(address), 2**62 if before is None else before, until or 0, limit),
+        )
+        return [(row[0], row[1], row[2], _error(row[3]), row[4]) for row in rows]
+
+    def stake_history(self) -> dict[int, tuple[int, int, int]]:
+        """Epoch to (effective, activating, deactivating) lamports, the newest 512 epochs."""
+        rows = self._connection.execute("SELECT * FROM stake_history ORDER BY epoch DESC LIMIT 512")
+        return {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+    def put_stake_history(self, entries: Mapping[int, tuple[int, int, int]]) -> None:
+        rows = [(epoch, *entry) for epoch, entry in entries.items()]
+        self._write("INSERT OR REPLACE INTO stake_history VALUES (?, ?, ?, ?)", rows)
+
+
+def _stored(row: Sequence[Any]) -> StoredTransaction:
+    signature, slot, block_time, err, wire, text = row
+    detail: dict[str, Any] = {
+        name: tuple(value) if name in _TUPLES else value for name, value in json.loads(text).items()
+    }
+    return StoredTransaction(
+        signature=signature, slot=slot, block_time=block_time, err=_error(err), wire=wire, **detail
+    )
+
+
+def _error(text: str | None) -> Any | None:
+    return None if text is None else json.loads(text)
+
+
+def reset(path: Path) -> None:
+    """Delete the ledger at `path`, with SQLite's files beside it; nothing where there is none.
+
+    Raises:
+        LedgerLocked: it is open in a localnet.
+    """
+    if path.exists():
+        # What is no ledger is not locked by one either: it is deleted all the same.
+        with contextlib.suppress(LedgerMismatch):
+            Storage(path).close()
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -1,0 +1,261 @@
+"""LiteSVM as the bank of the localnet: executes and simulates, and says what changed.
+
+LiteSVM's own checks of signatures, blockhashes and duplicates are off: the ledger makes them,
+against its own chain (LiteSVM accepts its latest blockhash alone). What LiteSVM lacks is added
+here: the priority fee in the message of a v1 transaction, and the nonce that advances even when
+the rest of its transaction fails.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from solders.account import Account
+from solders.clock import Clock
+from solders.epoch_schedule import EpochSchedule
+from solders.hash import Hash
+from solders.litesvm import LiteSVM
+from solders.message import Message, MessageV0, MessageV1
+from solders.pubkey import Pubkey
+from solders.stake_history import StakeHistory, StakeHistoryEntry
+from solders.transaction import VersionedTransaction
+from solders.transaction_metadata import FailedTransactionMetadata, SimulatedTransactionInfo
+
+from solward.solana.delegation import STAKE_PROGRAM, Delegation, Entry, read_delegation
+from solward_localnet.accountindex import AccountIndex
+from solward_localnet.execution import Execution, Keys, executed, refused
+
+AnyMessage = Message | MessageV0 | MessageV1
+
+SYSTEM_PROGRAM = Pubkey.default()
+SYSVAR_OWNER = Pubkey.from_string("Sysvar1111111111111111111111111111111111111")
+
+_LOOKUP_TABLE_HEADER_BYTES = 56
+_NONCE_BYTES = 80
+
+
+class VmPanic(Exception):
+    """LiteSVM panicked: its state is not to be trusted any more and must be built anew."""
+
+
+class Vm:
+    """One LiteSVM and the index over its accounts. Used by one thread."""
+
+    def __init__(self, slots_per_epoch: int) -> None:
+        self._svm = (
+            LiteSVM()
+            .with_sigverify(False)
+            .with_blockhash_check(False)
+            .with_transaction_history(0)
+            .with_log_bytes_limit(10_000)
+        )
+        self._svm.set_epoch_schedule(EpochSchedule.custom(slots_per_epoch, slots_per_epoch, False))
+        self.index = AccountIndex()
+
+    def account(self, address: Pubkey) -> Account | None:
+        """The account, None where there is none or it has no lamports."""
+        account = self._svm.get_account(address)
+        return account if account is not None and account.lamports else None
+
+    def balance(self, address: Pubkey) -> int:
+        """Lamports of the account, 0 where there is none."""
+        return self._svm.get_balance(address) or 0
+
+    def put(self, accounts: Mapping[Pubkey, Account | None]) -> None:
+        """Overwrite accounts; None deletes."""
+        for address, account in accounts.items():
+            self._svm.set_account(address, account or Account(0, b"", SYSTEM_PROGRAM))
+            self.index.update(address, account)
+
+    def rent(self, data_bytes: int) -> int:
+        """Lamports that make an account with so much data exempt from rent."""
+        return self._svm.minimum_balance_for_rent_exemption(data_bytes)
+
+    def delegations(self) -> list[Delegation]:
+        """Every delegated stake."""
+        accounts = (self.account(key) for key in self.index.owned_by_program(STAKE_PROGRAM))
+        found = (read_delegation(account.data) for account in accounts if account is not None)
+        return [delegation for delegation in found if delegation is not None]
+
+    def set_clock(
+        self, *, slot: int, epoch: int, epoch_start: int, now: int, hashes: Sequence[Any]
+    ) -> None:
+        """Set the Clock and SlotHashes sysvars; times in seconds since the Unix epoch."""
+        self._svm.set_clock(
+            Clock(
+                slot=slot,
+                epoch_start_timestamp=epoch_start,
+                epoch=epoch,
+                leader_schedule_epoch=epoch + 1,
+                unix_timestamp=now,
+            )
+        )
+        self._svm.set_slot_hashes([(number, Hash(digest)) for number, digest in hashes])
+
+    def set_stakes(self, history: Mapping[int, Entry], stakes: Mapping[Pubkey, int]) -> None:
+        """Set the StakeHistory sysvar and the epoch's stake of each vote account."""
+        sysvar = StakeHistory()
+        for epoch, (effective, activating, deactivating) in sorted(history.items()):
+            sysvar.add(epoch, StakeHistoryEntry(effective, activating, deactivating))
+        self._svm.set_stake_history(sysvar)
+        self._svm.set_epoch_stakes(dict(stakes))
+
+    def execute(
+        self, tx: VersionedTransaction, *, keep_failure: bool = True, nonce: Pubkey | None = None
+    ) -> Execution:
+        """Execute and apply. `keep_failure` False leaves nothing of a transaction that failed.
+
+        `nonce` is the account of the durable nonce that stands in for the blockhash, if any.
+
+        Raises:
+            VmPanic: the transaction made LiteSVM panic.
+        """
+        keys = self.keys(tx.message)
+        pre = self._states(keys)
+        extra = priority_fee_of_message(tx.message)
+        if not self._take(keys.all[0], pre[0], extra):
+            return refused(keys, pre, extra)
+        result = self._guarded(self._svm.send_transaction, tx)
+        post = self._states(keys)
+        failed = isinstance(result, FailedTransactionMetadata)
+        # LiteSVM charges nothing for what does not land, and then the rest is not due either.
+        landed = not failed or _lamports(post[0]) < _lamports(pre[0]) - extra
+        if failed and post[0] != pre[0] and not (landed and keep_failure):
+            self.put({keys.all[0]: pre[0]})
+            post = pre
+        elif failed and landed and nonce is not None:
+            self._advance_nonce(nonce, bytes(tx.message.recent_blockhash))
+            post = self._states(keys)
+        execution = executed(keys, result, landed=landed, extra=extra, pre=pre, post=post)
+        for address, account in execution.changed().items():
+            self.index.update(address, account)
+        return execution
+
+    def simulate(self, tx: VersionedTransaction) -> Execution:
+        """Execute without applying; `post` is what the accounts would be.
+
+        Raises:
+            VmPanic: the transaction made LiteSVM panic.
+        """
+        keys = self.keys(tx.message)
+        pre = self._states(keys)
+        extra = priority_fee_of_message(tx.message)
+        if not self._take(keys.all[0], pre[0], extra):
+            return refused(keys, pre, extra)
+        try:
+            result = self._guarded(self._svm.simulate_transaction, tx)
+        finally:
+            if extra and pre[0] is not None:
+                self._svm.set_account(keys.all[0], pre[0])
+        post = pre
+        if isinstance(result, SimulatedTransactionInfo):
+            after = dict(result.post_accounts())
+            states = zip(keys.all, pre, strict=True)
+            post = tuple(_living(after.get(key, old)) for key, old in states)
+        return executed(keys, result, landed=False, extra=extra, pre=pre, post=post)
+
+    def keys(self, message: AnyMessage) -> Keys:
+        """The accounts of a message; those of a lookup table that cannot be read are left out."""
+        static, header = message.account_keys, message.header
+        signed = header.num_required_signatures
+        last_signed = signed - header.num_readonly_signed_accounts
+        last_unsigned = len(static) - header.num_readonly_unsigned_accounts
+        writable = [
+            index < last_signed or signed <= index < last_unsigned for index in range(len(static))
+        ]
+        loaded_writable: list[Pubkey] = []
+        loaded_readonly: list[Pubkey] = []
+        for lookup in message.address_table_lookups if isinstance(message, MessageV0) else ():
+            table = self._svm.get_account(lookup.account_key)
+            data = b"" if table is None else table.data[_LOOKUP_TABLE_HEADER_BYTES:]
+            loaded_writable += _at(data, bytes(lookup.writable_indexes))
+            loaded_readonly += _at(data, bytes(lookup.readonly_indexes))
+        return Keys(
+            all=(*static, *loaded_writable, *loaded_readonly),
+            writable=(*writable, *[True] * len(loaded_writable), *[False] * len(loaded_readonly)),
+            programs=frozenset(
+                instruction.program_id_index for instruction in message.instructions
+            ),
+            loaded_writable=tuple(loaded_writable),
+            loaded_readonly=tuple(loaded_readonly),
+        )
+
+    def _states(self, keys: Keys) -> tuple[Account | None, ...]:
+        return tuple(
+            # The code of a program is long, unchanged, and of no use to anybody here.
+            Account(self.balance(key), b"", SYSTEM_PROGRAM)
+            if index in keys.programs and not keys.writable[index]
+            else self.account(key)
+            for index, key in enumerate(keys.all)
+        )
+
+    def _take(self, address: Pubkey, payer: Account | None, lamports: int) -> bool:
+        """Take a v1 message's priority fee, which LiteSVM does not; False: it cannot be paid."""
+        if not lamports or payer is None:
+            return True
+        if payer.lamports < lamports:
+            return False
+        reduced = Account(
+            payer.lamports - lamports, payer.data, payer.owner, payer.executable, payer.rent_epoch
+        )
+        self._svm.set_account(address, reduced)
+        return True
+
+    def _guarded(self, run: Any, tx: VersionedTransaction) -> Any:
+        try:
+            return run(tx)
+        except Exception:
+            raise
+        except BaseException as panic:
+            # pyo3's PanicException is not an Exception.
+            raise VmPanic(str(panic)) from None
+
+    def _advance_nonce(self, address: Pubkey, used: bytes) -> None:
+        account = self.account(address)
+        if account is None or nonce_value(account) != used:
+            return
+        data = account.data
+        following = hashlib.sha256(b"DURABLE_NONCE" + used).digest()
+        self.put(
+            {
+                address: Account(
+                    account.lamports,
+                    data[:40] + following + data[72:],
+                    account.owner,
+                    account.executable,
+                    account.rent_epoch,
+                )
+            }
+        )
+
+
+def priority_fee_of_message(message: AnyMessage) -> int:
+    """Lamports a v1 message offers; of the others the ComputeBudget instructions decide."""
+    return message.config.priority_fee or 0 if isinstance(message, MessageV1) else 0
+
+
+def nonce_value(account: Account) -> bytes | None:
+    """The 32 bytes of the durable nonce an account holds, None where it is no nonce account."""
+    data = account.data
+    initialized = (1).to_bytes(4, "little") * 2
+    if account.owner != SYSTEM_PROGRAM or len(data) != _NONCE_BYTES or data[:8] != initialized:
+        return None
+    return data[40:72]
+
+
+def nonce_authority(account: Account) -> Pubkey:
+    """Who may advance the nonce of a nonce account."""
+    return Pubkey(account.data[8:40])
+
+
+def _at(addresses: bytes, indexes: bytes) -> list[Pubkey]:
+    found = (addresses[32 * index : 32 * index + 32] for index in indexes)
+    return [Pubkey(address) for address in found if len(address) == 32]
+
+
+def _living(account: Account | None) -> Account | None:
+    return account if account is not None and account.lamports else None
+
+
+def _lamports(account: Account | None) -> int:
+    return 0 if account is None else account.lamports

@@ -1,0 +1,165 @@
+"""`solward agent ...`: agents of the running service."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from solward_cli.agent.chat import chat, watch
+from solward_cli.agent.create import create
+from solward_cli.service_call import (
+    ServiceCall,
+    confirmed,
+    limit_option,
+    service_call,
+    waiting,
+    yes_option,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from solward.client import Agent
+
+
+@click.group()
+def agent() -> None:
+    """Agents of the running service."""
+
+
+agent.add_command(create)
+agent.add_command(chat)
+agent.add_command(watch)
+
+_agent_argument = click.argument("agent")
+
+
+@agent.command("list")
+@service_call
+async def listing(call: ServiceCall) -> RenderableType:
+    """List the agents."""
+    from solward_cli.render import plain, short, status, table
+
+    rows = [
+        (
+            short(each.id),
+            each.name,
+            status(each.status),
+            plain(each.llm_provider + ("" if each.is_llm else " (no LLM)")),
+            short(each.wallet_id),
+        )
+        for each in await call.client.agents.list()
+    ]
+    return table(("ID", "NAME", "STATUS", "PROVIDER", "WALLET"), rows, "There are no agents yet.")
+
+
+@agent.command("show")
+@_agent_argument
+@service_call
+async def show_one(call: ServiceCall, agent: str) -> RenderableType:
+    """Show an agent."""
+    found = await call.agent(agent)
+    call.json_is(found.raw)
+    return agent_shown(found)
+
+
+@agent.command()
+@_agent_argument
+@service_call
+async def limits(call: ServiceCall, agent: str) -> RenderableType:
+    """Show an agent's limits, what is spent of each and what is left."""
+    from solward_cli.wallet.show import limits_table
+
+    found = await call.agent(agent)
+    return limits_table(await call.client.agents.limits(found.id))
+
+
+@agent.command()
+@_agent_argument
+@limit_option
+@service_call
+async def decisions(call: ServiceCall, agent: str, limit: int) -> RenderableType:
+    """List what an agent decided, newest first."""
+    from solward_cli.render import moment, table
+
+    found = await call.agent(agent)
+    rows = [
+        (str(each.cycle), moment(each.timestamp), each.action or "-", each.outcome)
+        for each in await call.client.agents.decisions(found.id, limit)
+    ]
+    return table((">CYCLE", "TIME (UTC)", "ACTION", "OUTCOME"), rows, "There are no decisions yet.")
+
+
+@agent.command()
+@_agent_argument
+@service_call
+async def start(call: ServiceCall, agent: str) -> RenderableType:
+    """Start an agent, or resume it."""
+    found = await call.agent(agent)
+    return _done(found, await call.client.agents.start(found.id))
+
+
+@agent.command()
+@_agent_argument
+@service_call
+async def stop(call: ServiceCall, agent: str) -> RenderableType:
+    """Stop an agent, once what it was paying is finished."""
+    found = await call.agent(agent)
+    with waiting("Stopping"):
+        return _done(found, await call.client.agents.stop(found.id))
+
+
+@agent.command()
+@_agent_argument
+@service_call
+async def pause(call: ServiceCall, agent: str) -> RenderableType:
+    """Set a running agent aside; start resumes it."""
+    found = await call.agent(agent)
+    with waiting("Pausing"):
+        return _done(found, await call.client.agents.pause(found.id))
+
+
+@agent.command()
+@_agent_argument
+@yes_option
+@service_call
+async def delete(call: ServiceCall, agent: str, yes: bool) -> RenderableType:
+    """Delete an agent with its decisions and memory; its transactions and its wallet stay."""
+    from solward_cli.render import visible
+
+    found = await call.agent(agent)
+    confirmed(f"Delete the agent {visible(found.name)} ({found.id})?", yes)
+    with waiting("Deleting"):
+        await call.client.agents.delete(found.id)
+    return _done(found, "deleted")
+
+
+def agent_shown(found: Agent) -> RenderableType:
+    """All of an agent."""
+    from solward_cli.render import amount, fields, moment, status
+
+    limits = {f"  {name}": amount(value) for name, value in (*found.guardrails.items(),)} | {
+        f"  {name}": amount(value) for name, value in found.llm_budget.items()
+    }
+    model = f"{found.llm_provider}, {found.llm_model}"
+    return fields(
+        {
+            "Agent": found.id,
+            "Name": found.name,
+            "Status": status(found.status),
+            "Why": found.error,
+            "Wallet": found.wallet_id,
+            "Model": model if found.is_llm else f"{model} (fixed rules, not a language model)",
+            "Every": f"{amount(found.loop_interval_ms)} ms",
+            **limits,
+            "Created": f"{moment(found.created_at)} UTC",
+            "Strategy": found.strategy,
+        }
+    )
+
+
+def _done(found: Agent, what: str) -> RenderableType:
+    from solward_cli.render import plain
+
+    return plain(f"{found.name}: {what}")

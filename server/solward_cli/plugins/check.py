@@ -1,0 +1,110 @@
+"""`solward plugins check`: the conformance kit over a plugin, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from solward.testing.conformance import Report
+
+EXIT_FAILED = 1
+
+_STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
+
+
+@click.command("check")
+@click.argument("target", metavar="PATH-or-NAME")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(target: str, as_json: bool) -> None:
+    """Check a plugin against its contract, on a ledger of its own.
+
+    PATH is a folder with a pyproject.toml, which need not be installed; NAME an installed
+    distribution or plugin. Ends with exit code 1 where a check fails. The plugin's code runs, with
+    test money only.
+    """
+    from solward.errors import InvalidRequest
+    from solward.telemetry import logs
+    from solward.testing.conformance import check_path_or_name
+    from solward_cli.entrypoint import refusals, refuse
+
+    logs.configure("error")
+    with refusals():
+        try:
+            reports = check_path_or_name(target)
+        except InvalidRequest as error:
+            refuse(str(error))
+    if as_json:
+        click.echo(json.dumps(_json(reports), indent=2))
+    else:
+        _show(reports)
+    if not all(report.ok for report in reports):
+        sys.exit(EXIT_FAILED)
+
+
+def _json(reports: Sequence[Report]) -> dict[str, object]:
+    return {
+        "ok": all(report.ok for report in reports),
+        "plugins": [
+            {
+                "name": report.plugin,
+                "kind": report.kind,
+                "distribution": report.distribution,
+                "version": report.version,
+                "ok": report.ok,
+                "findings": [
+                    {"check": each.check, "outcome": each.outcome.value, "detail": each.detail}
+                    for each in report.findings
+                ],
+            }
+            for report in reports
+        ],
+    }
+
+
+def _show(reports: Sequence[Report]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from solward_cli.plugins.command import printable
+
+    console = Console(highlight=False)
+
+    def say(*parts: tuple[str, str]) -> None:
+        line = Text.assemble(*((printable(text), style) for text, style in parts))
+        console.print(line, soft_wrap=True)
+
+    for report in reports:
+        title = f"{report.kind} {report.plugin}"
+        say((title, "bold"), (f" of {report.distribution} {report.version}", ""))
+        for each in report.findings:
+            detail = f": {each.detail}" if each.detail else ""
+            say(
+                (f"  {each.outcome.value:<7}", _STYLES[each.outcome.value]),
+                (f"  {each.check}{detail}", ""),
+            )
+    for line in advice(reports):
+        say((line, ""))
+
+
+def advice(reports: Sequence[Report]) -> list[str]:
+    """What there is to do after the checks."""
+    failed = [
+        f"{report.plugin} ({', '.join(report.failed)})" for report in reports if report.failed
+    ]
+    warned = [
+        f"{report.plugin} ({', '.join(report.warnings)})" for report in reports if report.warnings
+    ]
+    lines = []
+    if failed:
+        lines.append(f"Mend before you install it: {'; '.join(failed)}.")
+    if warned:
+        lines.append(f"Look at the warnings: {'; '.join(warned)}.")
+    if not failed:
+        many = "The plugin conforms" if len(reports) == 1 else f"All {len(reports)} plugins conform"
+        lines.append(f"{many}. Once installed, loaded at the next start of the service.")
+    return lines

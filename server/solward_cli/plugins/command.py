@@ -1,0 +1,153 @@
+"""`solward plugins` and `solward skills list`: what is installed, without a service."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from solward_cli.plugins.check import check
+from solward_cli.plugins.new import new
+from solward_cli.plugins.skill_run import run
+
+if TYPE_CHECKING:
+    from solward.registry import Registry
+
+LOADED = "loaded"
+DEMO = "with --demo"
+LEFT_OUT = "left out"
+
+_STYLES = {LOADED: "green", DEMO: "cyan", LEFT_OUT: "bold red"}
+
+
+@click.group()
+def plugins() -> None:
+    """Skills, providers and venues that are installed."""
+
+
+@click.group()
+def skills() -> None:
+    """What an agent can do."""
+
+
+plugins.add_command(new)
+plugins.add_command(check)
+skills.add_command(run)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One plugin as it is listed; `problem` and `detail` say why it is left out, else empty."""
+
+    name: str
+    kind: str
+    distribution: str
+    version: str
+    status: str
+    problem: str = ""
+    detail: str = ""
+
+
+@plugins.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_plugins(as_json: bool) -> None:
+    """List every plugin found: loaded at the next start, or left out and why."""
+    allow = _allowed()
+    rows = list(rows_of(_registry(allow), allow))
+    if as_json:
+        click.echo(json.dumps({"plugins": [asdict(row) for row in rows]}, indent=2))
+    elif sys.stdout.isatty():
+        _table(rows)
+    else:
+        _columns([tuple(asdict(row).values()) for row in rows])
+
+
+@skills.command("list")
+def list_skills() -> None:
+    """List the skills with their effects and descriptions."""
+    _columns(
+        [
+            (name, skill.spec.effects.value, skill.spec.description)
+            for name, skill in _registry(_allowed()).skills.items()
+        ]
+    )
+
+
+def rows_of(registry: Registry, allow: Collection[str]) -> Iterator[Row]:
+    """What is loaded, built-ins first, and then what is left out."""
+    from solward.registry.discovery import discover
+
+    left_out = {(each.group, each.plugin, each.distribution) for each in registry.problems}
+    for found in discover(allow)[0]:
+        if (found.group, found.name, found.distribution) in left_out and not found.built_in:
+            continue
+        provider = registry.providers.get(found.name) if _kind(found.group) == "provider" else None
+        status = DEMO if provider is not None and provider.spec.demo else LOADED
+        yield Row(found.name, _kind(found.group), found.distribution, found.version, status)
+    for problem in registry.problems:
+        yield Row(
+            problem.plugin,
+            _kind(problem.group),
+            problem.distribution,
+            problem.version,
+            LEFT_OUT,
+            problem.code.value,
+            problem.detail,
+        )
+
+
+def _kind(group: str) -> str:
+    return group.removeprefix("solward.").removesuffix("s")
+
+
+def _allowed() -> tuple[str, ...]:
+    from solward.settings import Settings
+    from solward_cli.entrypoint import refusals
+
+    with refusals():
+        return Settings().plugins
+
+
+def _registry(allow: Collection[str]) -> Registry:
+    from solward.registry import load_registry
+    from solward_cli.entrypoint import refusals
+
+    with refusals():
+        return load_registry(allow, demo=True)
+
+
+def _table(rows: Sequence[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("Name", "Kind", "Distribution", "Version", "Status", "Problem", box=None)
+    for row in rows:
+        # Names and problems are third parties' text: no markup, no terminal codes.
+        told = (row.name, row.kind, row.distribution, row.version)
+        status = Text(row.status, _STYLES[row.status])
+        table.add_row(*(Text(printable(text)) for text in told), status, row.problem)
+    console = Console()
+    console.print(table)
+    for row in rows:
+        if row.problem:
+            said = f"{row.name} of {row.distribution}: {row.problem}: {row.detail}"
+            console.print(Text(printable(said)), soft_wrap=True)
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> None:
+    """One line a row, for other programs."""
+    rows = [tuple(map(printable, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        parts = (f"{text:<{width}}" for text, width in zip(row, widths, strict=True))
+        click.echo("  ".join(parts).rstrip())
+
+
+def printable(text: str) -> str:
+    """`text` with its control characters shown as what they are."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -1,0 +1,83 @@
+"""`solward skills run`: a skill on a wallet, by the running service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from solward_cli.service_call import ServiceCall, service_call, waiting
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+@click.command("run")
+@click.argument("name")
+@click.option("--wallet", required=True, help="The wallet it acts on.")
+@click.option(
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A parameter, or all of them as a JSON object; may be given more than once.",
+)
+@click.option(
+    "--idempotency-key", "key", help="Pay once under this key, however often it is asked."
+)
+@service_call
+async def run(
+    call: ServiceCall, name: str, wallet: str, params: tuple[str, ...], key: str | None
+) -> RenderableType:
+    """Run a skill on a wallet of the running service and print its outcome."""
+    from solward_cli.render import plain
+
+    found = await call.wallet(wallet)
+    skills = {each.name: each for each in await call.client.skills()}
+    schema = skills[name].parameters if name in skills else {}
+    given = parameters(params, schema.get("properties", {}))
+    with waiting(f"Running {name}"):
+        text = await call.client.wallets.run_skill(found.id, name, given, idempotency_key=key)
+    return plain(text, lines=True)
+
+
+def parameters(given: tuple[str, ...], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters as the skill's schema wants them: a text where it says so, else JSON.
+
+    Raises:
+        click.BadParameter: one is neither `name=value` nor a JSON object.
+    """
+    made: dict[str, Any] = {}
+    for each in given:
+        if each.lstrip().startswith("{"):
+            made |= _object(each)
+            continue
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(
+                f"{each!r} is neither NAME=VALUE nor a JSON object", param_hint="--param"
+            )
+        text = properties.get(name, {}).get("type") == "string"
+        made[name] = value if text else _value(value)
+    return made
+
+
+def _object(text: str) -> dict[str, Any]:
+    from solward import jsontext
+
+    try:
+        value = jsontext.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"no JSON: {error}", param_hint="--param") from None
+    assert isinstance(value, dict)
+    return value
+
+
+def _value(text: str) -> Any:
+    from solward import jsontext
+
+    try:
+        return jsontext.loads(text)
+    except ValueError:
+        return text

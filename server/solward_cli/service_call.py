@@ -1,0 +1,213 @@
+"""What the commands that call a running service share: options, errors, JSON, waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import re
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from solward.client import Agent, Event, SolwardClient, Wallet
+    from solward.settings import Settings
+    from solward_cli.recording_transport import Answers
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+_ADDRESS = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}")
+
+Command: TypeAlias = "Callable[..., Coroutine[Any, Any, RenderableType | None]]"
+
+
+@dataclass(slots=True)
+class ServiceCall:
+    """One command's call of the service.
+
+    Attributes:
+        settings: the command's own, not the service's.
+        as_json: whether JSON goes to standard output, and nothing else.
+        exit_code: what the command ends with once its answer is shown.
+    """
+
+    client: SolwardClient
+    settings: Settings
+    as_json: bool
+    _answers: Answers
+    exit_code: int = 0
+    _json: Any = field(default=None)
+
+    async def wallet(self, named: str) -> Wallet:
+        """The wallet of this name, id, address, or beginning of an id."""
+        return await self.client.wallets.find(named)
+
+    async def address(self, given: str) -> str:
+        """An address as it is; anything else names a wallet of the service."""
+        return given if _ADDRESS.fullmatch(given) else (await self.wallet(given)).address
+
+    async def agent(self, named: str) -> Agent:
+        """The agent of this name, id, or beginning of an id."""
+        return await self.client.agents.find(named)
+
+    def json_is(self, raw: Any) -> None:
+        """What `--json` prints, where it is not the service's last answer as it came."""
+        self._json = raw
+
+    def json_text(self) -> str:
+        """What `--json` prints."""
+        from solward import jsontext
+
+        return self._answers.last if self._json is None else jsontext.dumps(self._json)
+
+    async def tell(
+        self,
+        events: AsyncGenerator[Event, None],
+        shown: Callable[[Event], RenderableType | None],
+        count: int | None,
+    ) -> None:
+        """Print events as they come, each a line of JSON with `--json`, until `count` were."""
+        from solward import jsontext
+        from solward_cli.render import show
+
+        told = 0
+        async with contextlib.aclosing(events):
+            async for event in events:
+                what = shown(event)
+                if what is None:
+                    continue
+                if self.as_json:
+                    click.echo(jsontext.dumps(dict(event.raw)))
+                else:
+                    show(what)
+                told += 1
+                if told == count:
+                    return
+
+
+def service_call(function: Command) -> Callable[..., None]:
+    """A command of a coroutine `(call, **parameters)`; what it returns is shown.
+
+    Adds `--url` and `--json`. What fails is one line on standard error and exit code 1.
+    """
+
+    @click.option("--url", default=None, help="The service.  [default: SOLWARD_API_URL]")
+    @click.option("--json", "as_json", is_flag=True, help="Print the answer's JSON as it came.")
+    @functools.wraps(function)
+    def command(url: str | None, as_json: bool, **parameters: Any) -> None:
+        from solward.errors import SolwardError
+        from solward.settings import Settings
+        from solward.settings.masking import forget_secrets
+        from solward_cli.entrypoint import refusals
+
+        with refusals():
+            settings = Settings()
+            address = settings.client_url if url is None else url
+        forget_secrets(Settings)
+        try:
+            code = asyncio.run(_run(function, address, settings, as_json, parameters))
+        except SolwardError as error:
+            fail(_explained(error))
+        except KeyboardInterrupt:
+            sys.exit(EXIT_INTERRUPTED)
+        if code:
+            sys.exit(code)
+
+    return command
+
+
+def fail(text: str) -> NoReturn:
+    """Say what went wrong on one line of standard error, and end with exit code 1."""
+    from solward_cli.render import visible
+
+    click.echo(f"Error: {visible(' '.join(text.split()))}", err=True)
+    sys.exit(EXIT_FAILED)
+
+
+@contextlib.contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """A spinner on standard error while it is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    from solward_cli.render import plain
+
+    with Console(stderr=True).status(plain(text)):
+        yield
+
+
+def confirmed(question: str, yes: bool) -> None:
+    """Ask before what cannot be undone; ends the command unless it is agreed to."""
+    if not yes:
+        with interruptible():
+            click.confirm(question, abort=True, err=True)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end what waits for a person.
+
+    asyncio takes the first one for a wish to cancel, which a blocked read does not hear.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def exact(text: str) -> Decimal:
+    """A plain decimal number, exact; the type of arguments and options that are amounts."""
+    from solward.client.exact import number
+    from solward.errors import InvalidRequest
+
+    try:
+        return Decimal(number(text, "it"))
+    except InvalidRequest as error:
+        raise click.BadParameter(str(error)) from None
+
+
+wallet_argument = click.argument("wallet")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+count_option = click.option("--count", type=click.IntRange(1), help="End after so many.")
+limit_option = click.option(
+    "--limit", type=click.IntRange(1, 500), default=20, show_default=True, help="At most so many."
+)
+
+
+async def _run(
+    function: Command, url: str, settings: Settings, as_json: bool, parameters: Mapping[str, Any]
+) -> int:
+    from solward.client import SolwardClient
+    from solward_cli.recording_transport import Answers
+    from solward_cli.render import show
+
+    answers = Answers()
+    async with SolwardClient(url, settings.client_token, transport=answers) as client:
+        call = ServiceCall(client, settings, as_json, answers)
+        what = await function(call, **parameters)
+    if what is not None:
+        if as_json:
+            click.echo(call.json_text())
+        else:
+            show(what)
+    return call.exit_code
+
+
+def _explained(error: Exception) -> str:
+    from solward.client import Unauthorized
+
+    if isinstance(error, Unauthorized):
+        return f"{error} (set SOLWARD_API_KEY to an API key or the admin secret)"
+    return str(error)

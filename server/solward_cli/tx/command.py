@@ -1,0 +1,127 @@
+"""`solward tx list|show|watch`: the records of transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from solward_cli.service_call import (
+    EXIT_FAILED,
+    ServiceCall,
+    count_option,
+    limit_option,
+    service_call,
+    waiting,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from solward.client import Event, Transaction
+
+_PAGE = 500
+_MOST_PAGES = 20
+_POLL_S = 1.0
+_KINDS = (
+    "transaction:pending",
+    "transaction:confirmed",
+    "transaction:failed",
+    "transaction:blocked",
+)
+
+
+@click.group()
+def tx() -> None:
+    """Transactions of the running service."""
+
+
+@tx.command("list")
+@click.option("--wallet", help="Only this wallet's.")
+@limit_option
+@click.option("--before", help="Only those older than the transaction of this id.")
+@service_call
+async def listing(
+    call: ServiceCall, wallet: str | None, limit: int, before: str | None
+) -> RenderableType:
+    """List transactions, newest first."""
+    from solward_cli.tx.show import records_shown
+
+    if wallet is None:
+        return records_shown(await call.client.transactions.list(limit, before))
+    found = await call.wallet(wallet)
+    return records_shown(await call.client.wallets.transactions(found.id, limit, before))
+
+
+@tx.command()
+@click.argument("transaction")
+@service_call
+async def show(call: ServiceCall, transaction: str) -> RenderableType:
+    """Show one of the latest 10,000: by its id, the beginning of it, or its signature."""
+    from solward_cli.tx.show import record_shown
+
+    found = await _find(call, transaction)
+    call.json_is(found.raw)
+    return record_shown(found)
+
+
+@tx.command()
+@click.argument("transaction", required=False)
+@click.option("--wallet", help="Only this wallet's.")
+@count_option
+@service_call
+async def watch(
+    call: ServiceCall, transaction: str | None, wallet: str | None, count: int | None
+) -> RenderableType | None:
+    """Print transactions as they happen, or wait for the end of one.
+
+    Waiting for one exits with 1 unless it is confirmed. Watching all needs the admin secret.
+    """
+    if transaction is not None:
+        return await _end_of(call, transaction)
+    only = None if wallet is None else (await call.wallet(wallet)).id
+
+    def shown(event: Event) -> RenderableType | None:
+        from solward.client import Transaction
+        from solward_cli.tx.show import record_line
+
+        if only is not None and event.data.get("walletId") != only:
+            return None
+        return record_line(Transaction.of(event.data))
+
+    await call.tell(call.client.events(types=_KINDS), shown, count)
+    return None
+
+
+async def _end_of(call: ServiceCall, transaction: str) -> RenderableType:
+    from solward_cli.tx.show import record_shown
+
+    found = await _find(call, transaction)
+    with waiting("Waiting for the ledger"):
+        while found.status == "pending":
+            await asyncio.sleep(_POLL_S)
+            found = await _find(call, found.id)
+    call.json_is(found.raw)
+    if found.status != "confirmed":
+        click.echo(f"The transaction is {found.status}.", err=True)
+        call.exit_code = EXIT_FAILED
+    return record_shown(found)
+
+
+async def _find(call: ServiceCall, wanted: str) -> Transaction:
+    from solward.client import AmbiguousName, NotFoundError
+
+    before = None
+    for _ in range(_MOST_PAGES):
+        page = await call.client.transactions.list(_PAGE, before)
+        fits = [each for each in page if wanted in (each.id, each.signature)]
+        fits = fits or [each for each in page if len(wanted) >= 4 and each.id.startswith(wanted)]
+        if len(fits) > 1:
+            raise AmbiguousName(f"{len(fits)} transactions begin with {wanted!r}; give more of it")
+        if fits:
+            return fits[0]
+        if len(page) < _PAGE:
+            break
+        before = page[-1].id
+    raise NotFoundError(404, f"No transaction has the id or signature {wanted!r}")

@@ -1,0 +1,146 @@
+"""`solward up`: everything on one machine; the pages in a process of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import click
+
+from solward_cli.options import host_option, log_level_option, port_option
+
+if TYPE_CHECKING:
+    from solward.service import Solward
+    from solward.settings import Settings
+
+# Where Solana's own tools look for a local validator; WebSocket one above.
+RPC_HOST = "127.0.0.1"
+RPC_PORT = 8899
+
+
+@click.command()
+@click.option("--demo", is_flag=True, help="Add a wallet and a running rule-based agent.")
+@host_option
+@port_option
+@click.option("--reset", is_flag=True, help="Forget the local ledger and start a new one.")
+@click.option("--no-rpc", is_flag=True, help="Do not serve the ledger to other Solana clients.")
+@click.option(
+    "--rpc-port",
+    type=click.IntRange(0, 65535),
+    default=RPC_PORT,
+    show_default=True,
+    help="Port of the ledger's JSON-RPC; 0 takes a free one.",
+)
+@click.option("--no-dashboard", is_flag=True, help="Do not serve the pages.")
+@click.option(
+    "--dashboard-port",
+    type=click.IntRange(0, 65535),
+    default=None,
+    help="Port of the pages; 0 takes a free one.  [default: DASHBOARD_PORT or 3000]",
+)
+@log_level_option
+def up(
+    demo: bool,
+    host: str | None,
+    port: int | None,
+    reset: bool,
+    no_rpc: bool,
+    rpc_port: int,
+    no_dashboard: bool,
+    dashboard_port: int | None,
+    log_level: str,
+) -> None:
+    """Start ledger, API and dashboard, and with --demo an agent; Ctrl-C stops all of it."""
+    from solward.service import Solward
+    from solward_cli.entrypoint import overridden, refusals, run, spare_what_started
+    from solward_cli.up.dashboard_process import dashboard_process
+    from solward_cli.up.demo import seed_demo
+    from solward_cli.up.screen import Screen, show
+    from solward_server.serve import Address, listen, serve, stop_on_signals
+
+    with refusals():
+        settings = overridden(host, port)
+        if reset:
+            _forget_ledger(settings)
+        listening = listen(settings.api_host, settings.api_port)
+    pages_port = settings.dashboard_port if dashboard_port is None else dashboard_port
+
+    async def work() -> None:
+        async with stop_on_signals() as stop, Solward.open(settings, demo=demo) as service:
+            seed = await seed_demo(service) if demo else None
+            async with (
+                _rpc(service, None if no_rpc else rpc_port) as (rpc, no_rpc_why),
+                dashboard_process(settings, listening, None if no_dashboard else pages_port) as (
+                    pages,
+                    no_pages_why,
+                ),
+            ):
+
+                def ready(address: Address) -> None:
+                    notices = tuple(why for why in (no_rpc_why, no_pages_why) if why)
+                    show(Screen(service, address, rpc, pages, notices, seed))
+
+                spare_what_started()
+                async with _agents(service, stop):
+                    await serve(service, listening, stop, ready=ready)
+        click.echo("Solward has stopped; start it again and everything is as it was.")
+
+    with listening:
+        run(work, log_level=log_level)
+
+
+@contextlib.asynccontextmanager
+async def _rpc(
+    service: Solward, port: int | None
+) -> AsyncIterator[tuple[tuple[str, str] | None, str | None]]:
+    """The embedded ledger for other clients: its two addresses, or a notice why not."""
+    from solward_localnet.server import serving
+    from solward_localnet.venue import PREFIX, venue_app
+
+    if service.localnet is None or port is None:
+        yield None, None
+        return
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            mounts = {PREFIX: venue_app(service.localnet.call)}
+            addresses = await stack.enter_async_context(
+                serving(service.localnet, RPC_HOST, port, mounts=mounts)
+            )
+        except OSError as error:
+            reason = error.strerror or str(error)
+            yield (
+                None,
+                "The ledger is not served to other clients. Port "
+                f"{port} or {port + 1} cannot be used ({reason}); see --rpc-port",
+            )
+            return
+        yield (addresses.http, addresses.ws), None
+
+
+@contextlib.asynccontextmanager
+async def _agents(service: Solward, stop: asyncio.Event) -> AsyncIterator[None]:
+    """With PostgreSQL, a worker of this process; otherwise the service runs its agents itself."""
+    if not service.database.shared:
+        yield
+        return
+    from solward_cli.worker_loop import kept_working
+
+    task = asyncio.create_task(kept_working(service, stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await task
+
+
+def _forget_ledger(settings: Settings) -> None:
+    from solward.errors import ConfigError
+    from solward.settings.home import Home
+    from solward_localnet.storage import reset
+
+    if settings.solana_rpc_url is not None:
+        raise ConfigError("--reset is for the embedded ledger, and SOLANA_RPC_URL is set")
+    with Home.locked(settings.solward_home):
+        reset(settings.localnet_path)

@@ -1,0 +1,104 @@
+"""The dashboard's process beside `solward up`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from solward.settings import Settings
+
+_STOP_S = 5.0
+
+
+@contextlib.asynccontextmanager
+async def dashboard_process(
+    settings: Settings, api: socket.socket, port: int | None
+) -> AsyncIterator[tuple[str | None, str | None]]:
+    """The pages' process until the block ends: their address, or None and a notice why not.
+
+    It ends with this process too, a killed one included: its standard input ends then.
+
+    Args:
+        api: the service's listening socket.
+        port: of the pages; None serves none.
+    """
+    from solward.errors import ConfigError
+    from solward.settings.access import reached
+    from solward_dashboard.options import Options
+    from solward_server.serve import listen
+
+    if port is None:
+        yield None, None
+        return
+    try:
+        variables = ("--dashboard-port", "DASHBOARD_PORT")
+        listening = listen(settings.dashboard_host, port, variables=variables)
+    except ConfigError as error:
+        yield None, f"The dashboard is not served. {error}"
+        return
+    with listening:
+        try:
+            # Refused here and not in the child, whose words nobody reads.
+            options = Options.of(
+                settings,
+                settings.dashboard_host,
+                listening.getsockname()[1],
+                api_url=reached(*api.getsockname()[:2]),
+            )
+        except ConfigError as error:
+            yield None, f"The dashboard is not served. {error}"
+            return
+        process = _start(settings, options.api_url, listening)
+    watching = asyncio.create_task(_tell_its_end(process))
+    try:
+        yield options.url, None
+    finally:
+        watching.cancel()
+        assert process.stdin is not None
+        process.stdin.close()
+        await asyncio.to_thread(_ended, process)
+
+
+def _start(settings: Settings, api_url: str, listening: socket.socket) -> subprocess.Popen[bytes]:
+    password = settings.dashboard_password
+    # This process has taken its secrets out of the environment; the child does so in its turn.
+    environment = os.environ | {
+        "NEXT_PUBLIC_API_URL": api_url,
+        "NEXT_PUBLIC_API_SECRET": settings.api_secret.get_secret_value(),
+        "DASHBOARD_PASSWORD": password.get_secret_value() if password else "",
+    }
+    command = ["dashboard", "--host", settings.dashboard_host, "--fd", str(listening.fileno())]
+    return subprocess.Popen(  # noqa: S603 - our own program and arguments
+        [sys.executable, "-m", "solward_cli", *command],
+        stdin=subprocess.PIPE,
+        pass_fds=(listening.fileno(),),
+        env=environment,
+        # Ctrl-C is for the parent, which ends it.
+        start_new_session=True,
+    )
+
+
+async def _tell_its_end(process: subprocess.Popen[bytes]) -> None:
+    code = await asyncio.to_thread(process.wait)
+    # The service goes on: agents and their money do not depend on who looks.
+    structlog.get_logger(__name__).error(
+        "the dashboard ended and the service goes on; `solward dashboard` serves the pages again",
+        code=code,
+    )
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

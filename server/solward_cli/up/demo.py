@@ -1,0 +1,89 @@
+"""The demo: a wallet and a running agent that needs no model, no key and no network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from solward.agents.model import Agent, AgentStatus
+
+if TYPE_CHECKING:
+    from solward.service import Solward
+    from solward.vault.wallets import Wallet
+
+DEMO_AGENT = "demo-agent"
+PROVIDER = "rules"
+LOOP_INTERVAL_MS = 5_000
+
+_WALLET_TAG = "solward-demo"
+_SAVINGS_TAG = "solward-demo-savings"
+
+# A first minute that tells a story in the transaction list, then a routine. Within the default
+# limits for days, and with room for a visitor: never more than 5 transactions a minute (limit 5);
+# the largest is the stake's 1.1 SOL (limit 2, least 1.00228288); and of SOL 1.2 once and then
+# 0.004 a minute, 5.76 a day, so at most 6.96 in 24 hours (limit 10).
+STRATEGY = """\
+# Rules of the demo provider, which is not a language model. The first that matches is taken.
+when balance.SOL < 0.5 do airdrop amount=2
+when cycle == 2 do launch_token name="Demo Token" symbol=DEMO
+when cycle == 3 do swap inputToken=SOL outputToken=USDC amount=0.05
+when cycle == 4 do stake_sol amount=1.1
+when cycle == 5 do wrap_sol amount=0.05
+every 6 cycles when cycle > 12 do swap inputToken=SOL outputToken=USDC amount=0.001
+every 4 cycles when cycle > 12 do transfer to={savings} amount=0.001
+always do wait
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSeed:
+    """What the demo consists of.
+
+    Attributes:
+        wallet: the agent's wallet.
+        savings: the wallet it sends small amounts to.
+        agent: driven by the rule-based provider, which is not a language model.
+    """
+
+    wallet: Wallet
+    savings: Wallet
+    agent: Agent
+
+
+async def seed_demo(service: Solward) -> DemoSeed:
+    """Make the demo's wallets and its agent where they are missing, and start a new agent.
+
+    Idempotent over restarts: an agent that was stopped stays stopped.
+
+    Raises:
+        InvalidRequest: the `rules` provider is not loaded (the service runs without demo).
+    """
+    wallet = await _wallet(service, "demo", _WALLET_TAG)
+    savings = await _wallet(service, "demo-savings", _SAVINGS_TAG)
+    agent = await _agent(service, wallet, savings)
+    if agent.status is AgentStatus.IDLE:
+        agent = await service.agents.start(agent.id)
+    return DemoSeed(wallet, savings, agent)
+
+
+async def _wallet(service: Solward, name: str, tag: str) -> Wallet:
+    for wallet in await service.wallets.list():
+        if tag in wallet.tags:
+            return wallet
+    return await service.wallets.create(name, (tag,))
+
+
+async def _agent(service: Solward, wallet: Wallet, savings: Wallet) -> Agent:
+    for agent in await service.agents.list():
+        if (agent.name, agent.wallet_id, agent.llm_provider) == (DEMO_AGENT, wallet.id, PROVIDER):
+            return agent
+    return await service.agents.create(
+        {
+            "name": DEMO_AGENT,
+            "walletId": wallet.id,
+            "llmProvider": PROVIDER,
+            "llmModel": PROVIDER,
+            "strategy": STRATEGY.format(savings=savings.address),
+            "loopIntervalMs": LOOP_INTERVAL_MS,
+        }
+    )

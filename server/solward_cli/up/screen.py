@@ -1,0 +1,117 @@
+"""What `solward up` shows once it serves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+
+from solward import __version__
+from solward.service import Solward
+from solward.settings.access import DEVELOPMENT_SECRET
+from solward_cli.up.demo import DemoSeed
+from solward_server.serve import Address
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What is running.
+
+    Attributes:
+        rpc: the ledger's HTTP and WebSocket address.
+        dashboard: the pages' address.
+        also: further notices.
+    """
+
+    service: Solward
+    address: Address
+    rpc: tuple[str, str] | None
+    dashboard: str | None
+    also: tuple[str, ...]
+    seed: DemoSeed | None
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Every address, and what is loaded."""
+        service, settings = self.service, self.service.settings
+        if self.dashboard is not None:
+            yield "Dashboard", self.dashboard
+        yield "API", f"{self.address.url}/api/v1"
+        yield "Health", self.address.health
+        if self.rpc is not None:
+            yield "JSON-RPC", self.rpc[0]
+            yield "WebSocket", self.rpc[1]
+        yield "Network", service.network
+        yield "Home", str(settings.solward_home)
+        registry = service.registry
+        for name, loaded in (
+            ("Skills", registry.skills),
+            ("Providers", registry.providers),
+            ("Venues", registry.venues),
+        ):
+            yield name, f"{len(loaded)}: {', '.join(loaded)}" if loaded else "0"
+        if self.seed is not None:
+            wallet, agent = self.seed.wallet, self.seed.agent
+            yield "Demo wallet", f"{wallet.name} {wallet.address}"
+            yield "Demo agent", f"{agent.name} ({agent.status.value})"
+
+    def notices(self) -> Iterator[str]:
+        """What the user should know."""
+        settings = self.service.settings
+        if settings.development_secret:
+            yield (
+                "The admin secret is the development one, which everybody knows. "
+                "Set API_SECRET before anybody else can reach this machine."
+            )
+        if self.seed is not None and not self.seed.agent.is_llm:
+            yield (
+                f"{self.seed.agent.name} is driven by fixed rules (provider "
+                f"{self.seed.agent.llm_provider}), not by a language model."
+            )
+        yield from self.also
+        for problem in self.service.registry.problems:
+            yield f"Plugin not loaded: {problem}"
+
+    def curl(self) -> str:
+        """One request to try."""
+        settings = self.service.settings
+        secret = DEVELOPMENT_SECRET if settings.development_secret else "$API_SECRET"
+        path = "wallets" if self.seed is None else f"agents/{self.seed.agent.id}/decisions?limit=3"
+        return f'curl -H "Authorization: Bearer {secret}" "{self.address.url}/api/v1/{path}"'
+
+
+def show(screen: Screen) -> None:
+    """Print the screen: rich on a terminal, plain lines elsewhere."""
+    if sys.stdout.isatty():
+        _rich(screen)
+    else:
+        _plain(screen)
+    sys.stdout.flush()
+
+
+def _plain(screen: Screen) -> None:
+    click.echo(f"Solward {__version__} is up.")
+    for name, value in screen.rows():
+        click.echo(f"{name + ':':<13} {value}")
+    for notice in screen.notices():
+        click.echo(f"Notice: {notice}")
+    click.echo(f"Try: {screen.curl()}")
+
+
+def _rich(screen: Screen) -> None:
+    console = Console()
+    table = Table.grid(padding=(0, 2))
+    for name, value in screen.rows():
+        table.add_row(f"[bold]{name}[/]", escape(value))
+    console.print(Panel(table, title=f"Solward {__version__}", border_style="green", expand=False))
+    for notice in screen.notices():
+        console.print(f"[yellow]![/] {escape(notice)}", highlight=False)
+    console.print("\nTry it:")
+    # Printed unwrapped, so that it can be copied.
+    click.echo(f"  {screen.curl()}")
+    console.print("\n[dim]Ctrl-C stops it.[/]")

@@ -1,0 +1,140 @@
+"""`solward wallet import` and `solward wallet export`: keys in and out, without a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from solward.settings import Settings
+    from solward.vault.wallets import KeySource, Wallet
+    from solward.vault.wallets.keyring import KeystoreRow
+
+# A keypair file has at most 64 numbers of three digits; more is another file, or a trap.
+_MAX_FILE_BYTES = 4096
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--name", default=None, help="The wallet's name.  [default: the file's]")
+def import_(file: Path, name: str | None) -> None:
+    """Import a Solana CLI keypair file, while the service is stopped.
+
+    The key is sealed in SOLWARD_HOME; the file stays as it is.
+    """
+    import asyncio
+
+    from solward.errors import InvalidRequest
+    from solward_cli.entrypoint import refusals, refuse
+
+    settings = _settings()
+    with refusals():
+        try:
+            made = asyncio.run(_import(settings, file, name or file.stem))
+        except InvalidRequest as error:
+            refuse(str(error))
+    click.echo(f"Wallet:  {made.id}")
+    click.echo(f"Name:    {made.name}")
+    click.echo(f"Address: {made.address}")
+
+
+@click.command()
+@click.argument("wallet")
+@click.option(
+    "--out",
+    "file",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The file to make; it must not exist.",
+)
+def export(wallet: str, file: Path) -> None:
+    """Write the key of WALLET (id, address or name) to a file, while the service is stopped.
+
+    Asks for the keystore's passphrase, or with a key file for the wallet's address. The file is a
+    Solana CLI keypair file, for its owner only: whoever reads it has the wallet. The audit log
+    tells of it.
+    """
+    import asyncio
+
+    from solward.errors import InvalidRequest
+    from solward_cli.entrypoint import refusals, refuse
+
+    settings = _settings()
+    with refusals():
+        try:
+            exported = asyncio.run(_export(settings, wallet, file.absolute()))
+        except InvalidRequest as error:
+            refuse(str(error))
+    click.echo(f"Address: {exported.address}")
+    click.echo(f"File:    {file}")
+    click.echo(
+        "Whoever reads this file has the wallet, past every limit. This home still holds the key:"
+        " freeze the wallet here if it is used elsewhere."
+    )
+
+
+def _settings() -> Settings:
+    from solward.settings import Settings
+    from solward.settings.masking import forget_secrets
+    from solward.vault.wallets.hardening import forbid_core_dumps
+    from solward_cli.entrypoint import refusals
+
+    forbid_core_dumps()
+    with refusals():
+        settings = Settings()
+        forget_secrets(Settings)
+    return settings
+
+
+async def _import(settings: Settings, file: Path, name: str) -> Wallet:
+    from solward.vault.wallets import Wallets
+    from solward_cli.offline import stopped
+
+    with file.open("rb") as opened:
+        text = opened.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
+    async with stopped(settings) as database:
+        wallets = await Wallets.open(database, settings, settings.solward_home)
+        return await wallets.import_keypair(text, name)
+
+
+async def _export(settings: Settings, wanted: str, file: Path) -> Wallet:
+    from solward.errors import KeystoreError
+    from solward.vault.store import wallets as store
+    from solward.vault.wallets.export import choose, export_wallet, newest_keystore
+    from solward.vault.wallets.model import wallet_of
+    from solward_cli.offline import stopped
+
+    async with stopped(settings) as database:
+        newest = await newest_keystore(database)
+        async with database.read() as connection:
+            rows = await store.list_wallets(connection)
+        wallet = choose([wallet_of(row) for row in rows], wanted)
+        click.echo(f"Wallet {wallet.id} ({wallet.name}), address {wallet.address}", err=True)
+        source = _proved(settings, newest, wallet)
+        try:
+            await export_wallet(database, source, newest, wallet, file)
+        except KeystoreError as error:
+            raise KeystoreError(
+                str(error).replace("KEYSTORE_PASSPHRASE", "What was typed")
+            ) from None
+    return wallet
+
+
+def _proved(settings: Settings, newest: KeystoreRow, wallet: Wallet) -> KeySource:
+    """The keystore's secret, from whoever sits at the terminal.
+
+    Never the environment's passphrase: a program that can run this command must not thereby be
+    able to take the keys.
+    """
+    from solward.errors import InvalidRequest
+    from solward.vault.wallets import KeySource
+    from solward.vault.wallets.service import KEY_FILE
+
+    if newest.kdf.get("kind") == "argon2id":
+        return KeySource(passphrase=click.prompt("Keystore passphrase", hide_input=True, err=True))
+    typed = str(click.prompt("Type the wallet's address to export its key", err=True))
+    if typed.strip() != wallet.address:
+        raise InvalidRequest("That is not the wallet's address; nothing was exported")
+    return KeySource(file=settings.keystore_key_file or settings.solward_home / KEY_FILE)

@@ -1,0 +1,143 @@
+"""`solward wallet list|create|show|balance|limits|stakes|tag`: wallets of the running service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from solward_cli.service_call import ServiceCall, service_call, waiting, wallet_argument
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from solward.client import Balance, Wallet
+
+
+@click.command("list")
+@service_call
+async def listing(call: ServiceCall) -> RenderableType:
+    """List the wallets, oldest first."""
+    from solward_cli.render import short, table
+
+    wallets = await call.client.wallets.list()
+    rows = [(short(each.id), each.name, each.address) for each in wallets]
+    return table(("ID", "NAME", "ADDRESS"), rows, "There are no wallets yet.")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--tag", "tags", multiple=True, help="A tag; may be given more than once.")
+@service_call
+async def create(call: ServiceCall, name: str | None, tags: tuple[str, ...]) -> RenderableType:
+    """Create a wallet."""
+    return _wallet(await call.client.wallets.create(name, tags))
+
+
+@click.command("show")
+@wallet_argument
+@service_call
+async def show_one(call: ServiceCall, wallet: str) -> RenderableType:
+    """Show a wallet and what it holds. JSON: the wallet alone."""
+    from solward_cli.render import together
+
+    found = await call.wallet(wallet)
+    held = await call.client.wallets.balance(found.id)
+    call.json_is(found.raw)
+    return together(_wallet(found), "", _balance(held))
+
+
+@click.command()
+@wallet_argument
+@service_call
+async def balance(call: ServiceCall, wallet: str) -> RenderableType:
+    """Show what a wallet holds."""
+    found = await call.wallet(wallet)
+    with waiting("Reading the ledger"):
+        return _balance(await call.client.wallets.balance(found.id))
+
+
+@click.command()
+@wallet_argument
+@service_call
+async def limits(call: ServiceCall, wallet: str) -> RenderableType:
+    """Show a wallet's limits, what is spent of each and what is left."""
+    found = await call.wallet(wallet)
+    return limits_table(await call.client.wallets.limits(found.id))
+
+
+@click.command()
+@wallet_argument
+@service_call
+async def stakes(call: ServiceCall, wallet: str) -> RenderableType:
+    """List a wallet's stakes."""
+    from solward_cli.render import amount, status, table
+
+    found = await call.wallet(wallet)
+    with waiting("Reading the ledger"):
+        held = await call.client.wallets.stakes(found.id)
+    rows = [(each.address, amount(each.balance), status(each.state)) for each in held]
+    return table(("STAKE ACCOUNT", ">SOL", "STATE"), rows, "There are no stakes.")
+
+
+@click.command()
+@wallet_argument
+@click.argument("tags", nargs=-1)
+@service_call
+async def tag(call: ServiceCall, wallet: str, tags: tuple[str, ...]) -> RenderableType:
+    """Replace a wallet's tags; without any it has none."""
+    found = await call.wallet(wallet)
+    return _wallet(await call.client.wallets.tag(found.id, tags))
+
+
+def limits_table(report: Mapping[str, Any]) -> RenderableType:
+    """The limits of a wallet or an agent; a limit that is not set is a dash."""
+    from solward_cli.render import amount, plain, table, together
+
+    names = {
+        "maxSolPerTransaction": "SOL a transaction",
+        "maxTransactionsPerMinute": "transactions a minute",
+        "dailySpendingLimitSol": "SOL in 24 hours",
+    }
+    named = [(label, report[name]) for name, label in names.items()]
+    named += [(f"units of {mint}", row) for mint, row in report["dailyTokens"].items()]
+    rows = [
+        (
+            label,
+            *(
+                "-" if row.get(column) is None else amount(row[column])
+                for column in ("limit", "spent", "reserved", "left")
+            ),
+        )
+        for label, row in ((label, {"spent": row.get("used"), **row}) for label, row in named)
+    ]
+    shown = table(("LIMIT OF", ">LIMIT", ">SPENT", ">RESERVED", ">LEFT"), rows, "")
+    if report.get("frozen"):
+        return together(shown, plain("Frozen: no new transactions.", "bold red"))
+    return shown
+
+
+def _wallet(wallet: Wallet) -> RenderableType:
+    from solward_cli.render import fields, moment
+
+    return fields(
+        {
+            "Wallet": wallet.id,
+            "Name": wallet.name,
+            "Address": wallet.address,
+            "Tags": ", ".join(wallet.tags) or None,
+            "Created": f"{moment(wallet.created_at)} UTC",
+        }
+    )
+
+
+def _balance(held: Balance) -> RenderableType:
+    from solward_cli.render import amount, table
+
+    rows = [("SOL", amount(held.sol), "")]
+    rows += [(each.symbol or "-", amount(each.amount), each.mint) for each in held.tokens]
+    return table(("ASSET", ">AMOUNT", "MINT"), rows, "")
+
+
+COMMANDS = (listing, create, show_one, balance, limits, stakes, tag)

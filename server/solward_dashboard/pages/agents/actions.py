@@ -1,0 +1,175 @@
+"""What an agent can be told: start, pause, stop, delete; and its chip, bars and strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from nicegui import ui
+
+from solward.client import Agent
+from solward.errors import SolwardError
+from solward_dashboard.api import api
+from solward_dashboard.dialogs import confirmed
+from solward_dashboard.pages.agents.data import ACTIVE, STATUS_CLASSES, Bar
+
+_LONG_STRATEGY = 160
+
+
+class Chip:
+    """An agent's status, in colour and in words."""
+
+    def __init__(self) -> None:
+        self._badge = ui.badge().props('data-testid="status"')
+
+    def show(self, agent: Agent) -> None:
+        """Show it."""
+        self._badge.set_text(agent.status)
+        own = STATUS_CLASSES.get(agent.status, "sw-idle")
+        others = " ".join({*STATUS_CLASSES.values()} - {own})
+        self._badge.classes(add=own, remove=others)
+
+
+class Switches:
+    """The buttons of one agent.
+
+    Args:
+        page: what outlives the buttons: dialogs and notifications come from it.
+        again: asks the API again, after something was done.
+        gone: called when it is deleted, in place of `again`.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        page: ui.element,
+        again: Callable[[], Awaitable[None]],
+        chat: Callable[[Agent], None],
+        gone: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._agent = agent
+        self._page = page
+        self._again = again
+        self._gone = gone or again
+        name = agent.name
+        self._start = _button("Start", "play_arrow", name, lambda: self._do("start"))
+        self._pause = _button("Pause", "pause", name, lambda: self._do("pause"))
+        self._stop = _button("Stop", "stop", name, lambda: self._do("stop"))
+        self._chat = _button("Chat", "chat", name, lambda: chat(self._agent))
+        self._delete = ui.button(icon="delete_outline", color=None, on_click=self._remove)
+        self._delete.props("flat round dense")
+        self.show(agent)
+
+    def show(self, agent: Agent) -> None:
+        """Offer what its status allows."""
+        self._agent = agent
+        active = agent.status in ACTIVE
+        self._start.set_visibility(agent.status != "running")
+        self._pause.set_visibility(active)
+        self._stop.set_visibility(active or agent.status == "paused")
+        self._chat.set_enabled(active)
+        for button, verb in ((self._start, "Start"), (self._pause, "Pause"), (self._stop, "Stop")):
+            button.props["aria-label"] = f"{verb} {agent.name}"
+        self._chat.props["aria-label"] = f"Chat with {agent.name}"
+        self._delete.props["aria-label"] = f"Delete {agent.name}"
+
+    async def _do(self, what: str) -> None:
+        agents = api().agents
+        calls: Mapping[str, Callable[[str], Awaitable[Any]]] = {
+            "start": agents.start,
+            "pause": agents.pause,
+            "stop": agents.stop,
+        }
+        await self._run(calls[what])
+        await self._again()
+
+    async def _remove(self) -> None:
+        agent = self._agent
+        details = ["Its decisions and its memory go; its transactions stay in the history."]
+        if agent.status in ACTIVE:
+            details.insert(0, "It is running. It is stopped first.")
+        with self._page:
+            sure = await confirmed(f"Delete {agent.name}?", details, "Delete")
+        if sure:
+            done = await self._run(api().agents.delete)
+            await (self._gone() if done else self._again())
+
+    async def _run(self, call: Callable[[str], Awaitable[Any]]) -> bool:
+        buttons = (self._start, self._pause, self._stop, self._delete)
+        for each in buttons:
+            each.disable()
+        try:
+            await call(self._agent.id)
+        except SolwardError as error:
+            with self._page:
+                ui.notify(str(error), type="negative", multi_line=True)
+            return False
+        finally:
+            for each in buttons:
+                each.enable()
+        return True
+
+
+def _button(text: str, icon: str, name: str, do: Callable[[], Any]) -> ui.button:
+    button = ui.button(text, icon=icon, color=None, on_click=do)
+    button.props("outline dense no-caps").classes("sw-switch")
+    button.props["aria-label"] = f"{text} {name}"
+    return button
+
+
+class Bars:
+    """Bars of what is used of limits; they stay while the limits are the same ones."""
+
+    def __init__(self) -> None:
+        self._place = ui.element("div").classes("sw-bars")
+        self._rows: list[tuple[ui.label, ui.linear_progress]] = []
+        self._titles: list[str] = []
+
+    def show(self, bars: Sequence[Bar]) -> None:
+        """Show them in their order."""
+        titles = [each.title for each in bars]
+        if titles != self._titles:
+            self._titles = titles
+            self._place.clear()
+            with self._place:
+                self._rows = [self._row(each) for each in titles]
+        for (said, line), bar in zip(self._rows, bars, strict=True):
+            said.set_text(bar.said)
+            line.set_value(bar.share)
+            line.props["color"] = (
+                "negative" if bar.share >= 0.9 else "warning" if bar.share >= 0.7 else "teal"
+            )
+            line.props["aria-label"] = f"{bar.title}: {bar.said}"
+
+    @staticmethod
+    def _row(title: str) -> tuple[ui.label, ui.linear_progress]:
+        with ui.element("div"):
+            with ui.element("div").classes("sw-row sw-dim"):
+                ui.label(title)
+                ui.space()
+                said = ui.label().classes("sw-number")
+            line = ui.linear_progress(0, show_value=False, size="6px")
+            line.props("rounded instant-feedback")
+        return said, line
+
+
+class Strategy:
+    """What an agent is to do: its beginning, and all of it on demand."""
+
+    def __init__(self) -> None:
+        self._text = ui.label().classes("sw-text sw-clamp")
+        self._more = ui.button("Whole strategy", color=None, on_click=self._turn)
+        self._more.props("flat dense no-caps aria-expanded=false").classes("sw-more sw-start")
+        self._open = False
+
+    def show(self, strategy: str) -> None:
+        """Show it."""
+        self._text.set_text(strategy.strip())
+        long = len(strategy) > _LONG_STRATEGY or strategy.strip().count("\n") > 1
+        self._more.set_visibility(long)
+
+    def _turn(self) -> None:
+        self._open = not self._open
+        self._text.classes(**{"remove" if self._open else "add": "sw-clamp"})
+        self._more.set_text("Less" if self._open else "Whole strategy")
+        self._more.props["aria-expanded"] = "true" if self._open else "false"

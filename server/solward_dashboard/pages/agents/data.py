@@ -1,0 +1,155 @@
+"""What the agents' pages ask, and what they make of the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from solward.client import Agent, Decision, NotFoundError
+from solward_dashboard.api import api
+from solward_dashboard.wording import plain
+
+_AT_ONCE = 6
+# What an agent can be told to do, by its status (docs/agents.md); chat needs its cycles too.
+ACTIVE = ("running", "error")
+STATUS_CLASSES = {
+    "running": "sw-confirmed",
+    "paused": "sw-pending",
+    "error": "sw-blocked",
+    "idle": "sw-idle",
+    "stopped": "sw-idle",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What an agent did last, and what it has used of its limits (`GET /agents/:id/limits`)."""
+
+    last: Decision | None
+    limits: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """Every agent; what those on the page do, by their id; names of wallets, by theirs."""
+
+    agents: tuple[Agent, ...]
+    doing: Mapping[str, Doing]
+    wallets: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """How much of a limit is used; `share` is 0 to 1."""
+
+    title: str
+    said: str
+    share: float
+
+
+async def ask(shown: Sequence[str], first: int, wallets: Mapping[str, str]) -> Agents:
+    """All agents, and what those in `shown` do; the `first` ones where none is.
+
+    Args:
+        wallets: names known already; they are asked for only where one is missing.
+    """
+    agents = await api().agents.list()
+    known = {each.id for each in agents}
+    wanted = [each for each in shown if each in known] or [each.id for each in agents[:first]]
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def seen(agent_id: str) -> Doing | None:
+        async with turn:
+            return await doing(agent_id)
+
+    found = await asyncio.gather(*map(seen, wanted))
+    return Agents(
+        agents,
+        {name: each for name, each in zip(wanted, found, strict=True) if each is not None},
+        await wallet_names({each.wallet_id for each in agents}, wallets),
+    )
+
+
+async def doing(agent_id: str) -> Doing | None:
+    """Its last decision and its limits; None where it is gone since it was listed."""
+    try:
+        decisions, limits = await asyncio.gather(
+            api().agents.decisions(agent_id, limit=1), api().agents.limits(agent_id)
+        )
+    except NotFoundError:
+        return None
+    return Doing(decisions[0] if decisions else None, limits)
+
+
+async def wallet_names(wanted: set[str], known: Mapping[str, str]) -> Mapping[str, str]:
+    """Names of wallets by their id; what is known is not asked again, for it never changes."""
+    if wanted <= known.keys():
+        return known
+    return {each.id: each.name for each in await api().wallets.list()}
+
+
+def matching(agents: Sequence[Agent], wallets: Mapping[str, str], search: str) -> list[Agent]:
+    """Those in whose name, wallet, status, provider or model every word of the search stands."""
+    words = search.casefold().split()
+
+    def said(agent: Agent) -> str:
+        wallet = wallets.get(agent.wallet_id, "")
+        parts = (agent.name, wallet, agent.status, agent.llm_provider, agent.llm_model)
+        return "\n".join(parts).casefold()
+
+    return [each for each in agents if all(word in said(each) for word in words)]
+
+
+def bars(limits: Mapping[str, Any]) -> tuple[Bar, ...]:
+    """The day's SOL, and what is limited of its model's tokens and dollars."""
+    day = limits["dailySpendingLimitSol"]
+    spent, reserved = Decimal(day["spent"]), Decimal(day["reserved"])
+    held = f", {plain(reserved)} reserved" if reserved else ""
+    made = [_bar("Spent in 24 hours", spent, day["limit"], " SOL", held, spent + reserved)]
+    model = limits.get("model", {})
+    budget, used = model.get("budget", {}), model.get("lastDay", {})
+    if budget.get("maxTokensPerDay") is not None:
+        made.append(_bar("Tokens in a day", used["tokens"], budget["maxTokensPerDay"], ""))
+    if budget.get("maxUsdPerDay") is not None:
+        made.append(_bar("Model's price in a day", used["usd"], budget["maxUsdPerDay"], " USD"))
+    return tuple(made)
+
+
+def _bar(
+    title: str,
+    used: Decimal | int,
+    limit: Decimal | int | None,
+    unit: str,
+    more: str = "",
+    counted: Decimal | None = None,
+) -> Bar:
+    if limit is None:
+        return Bar(title, f"{plain(used)}{unit}{more}, no limit", 0.0)
+    filled = Decimal(used) if counted is None else counted
+    share = min(1.0, float(filled / Decimal(limit))) if limit else 1.0
+    return Bar(title, f"{plain(used)} of {plain(limit)}{unit}{more}", share)
+
+
+def action_text(decision: Decision) -> str:
+    """The skill and its parameters; without them where there are none."""
+    return "no action" if decision.action is None else decision.action.removesuffix("({})")
+
+
+def usage_text(usage: Mapping[str, Any] | None) -> str:
+    """`912 + 41 tokens, about 0.000161 USD`; empty where the model's vendor does not count."""
+    if usage is None:
+        return ""
+    cost = usage.get("costUsd")
+    price = "" if cost is None else f", about {plain(cost)} USD"
+    return f"{plain(usage['inputTokens'])} + {plain(usage['outputTokens'])} tokens{price}"
+
+
+def interval_text(milliseconds: int) -> str:
+    """`every 5 s`, `every 2 min`."""
+    for size, unit in ((3_600_000, "h"), (60_000, "min"), (1_000, "s")):
+        if milliseconds % size == 0:
+            return f"every {milliseconds // size} {unit}"
+    return f"every {milliseconds:,} ms"

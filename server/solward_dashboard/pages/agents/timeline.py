@@ -1,0 +1,157 @@
+"""What an agent decided, newest first: a line each, and all of it when opened."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from nicegui import ui
+
+from solward.client import Decision
+from solward.errors import SolwardError
+from solward_dashboard.api import api
+from solward_dashboard.pages.agents.data import action_text, usage_text
+from solward_dashboard.wording import ago, plain, short, told
+
+NEWEST = 20
+_OLDER = 50
+# So many stay on a page that is left open; older ones that were asked for are more.
+_MOST = 500
+_CUT = 240
+_LONG_DETAIL = 30
+_WRAPPED_SOL = "So11111111111111111111111111111111111111112"
+
+
+class Timeline:
+    """The decisions of one agent; opened ones stay open when others come."""
+
+    def __init__(self, agent_id: str) -> None:
+        self._agent_id = agent_id
+        self._entries: dict[int, _Entry] = {}
+        self._most = _MOST
+        with ui.element("section").classes("sw-card").props('data-testid="timeline"'):
+            ui.label("Decisions").classes("sw-card-title").props("role=heading aria-level=2")
+            self._empty = ui.label("It has not decided anything yet. Start it.")
+            self._empty.classes("sw-empty")
+            self._list = ui.element("div").classes("sw-list").props("role=list")
+            self._more = ui.button("Older decisions", color=None, on_click=self._older)
+            self._more.props("flat dense no-caps").classes("sw-start").set_visibility(False)
+
+    def show(self, newest: Sequence[Decision]) -> None:
+        """Add what is new; `newest` are the `NEWEST` last ones, newest first."""
+        fresh = [each for each in newest if each.cycle not in self._entries]
+        if fresh and len(fresh) == len(newest) and self._entries:
+            # Nobody looked for so long that what lies between is not known.
+            self._list.clear()
+            self._entries.clear()
+        if not self._entries:
+            self._more.set_visibility(len(newest) == NEWEST)
+        for decision in reversed(fresh):
+            self._add(decision).row.move(target_index=0)
+        for cycle in beyond(self._entries, self._most):
+            self._entries.pop(cycle).row.delete()
+            self._more.set_visibility(True)
+        self._empty.set_visibility(not self._entries)
+        for entry in self._entries.values():
+            entry.age()
+
+    def _add(self, decision: Decision) -> _Entry:
+        with self._list:
+            entry = self._entries[decision.cycle] = _Entry(decision)
+        return entry
+
+    async def _older(self) -> None:
+        if not self._entries:
+            return
+        self._more.disable()
+        try:
+            oldest = min(self._entries)
+            found = await api().agents.decisions(self._agent_id, limit=_OLDER, before=oldest)
+        except SolwardError as error:
+            ui.notify(str(error), type="negative", multi_line=True)
+            return
+        finally:
+            self._more.enable()
+        for decision in found:
+            if decision.cycle not in self._entries:
+                self._add(decision).age()
+        self._most += len(found)
+        self._more.set_visibility(len(found) == _OLDER)
+
+
+class _Entry:
+    def __init__(self, decision: Decision) -> None:
+        self._decision = decision
+        self._built = False
+        with ui.element("div").props("role=listitem") as self.row:
+            self._expansion = ui.expansion(
+                f"Cycle {decision.cycle:,}", on_value_change=self._build
+            ).classes("sw-decision")
+            self._expansion.props["data-testid"] = f"decision-{decision.cycle}"
+            with self._expansion.add_slot("header"), ui.element("div").classes("sw-grow"):
+                with ui.element("div").classes("sw-row sw-nowrap"):
+                    ui.label(f"Cycle {decision.cycle:,}").classes("sw-dim sw-keep")
+                    ui.label(_cut(action_text(decision))).classes("sw-mono sw-cut sw-grow")
+                    self._ago = ui.label().classes("sw-dim sw-keep")
+                ui.label(_cut(decision.outcome)).classes("sw-cut")
+
+    def age(self) -> None:
+        self._ago.set_text(ago(self._decision.timestamp))
+
+    def _build(self) -> None:
+        # Most are never opened.
+        if self._built or not self._expansion.value:
+            return
+        self._built = True
+        decision = self._decision
+        with self._expansion, ui.element("dl").classes("sw-facts"):
+            _fact("Observation", observation_text(decision.observations))
+            _fact("Reasoning", decision.reasoning)
+            _fact("Action", decision.action or "none", mono=True)
+            _fact("Outcome", decision.outcome)
+            if used := usage_text(decision.usage):
+                _fact("Model", used)
+            _fact("Time", decision.timestamp.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"))
+
+
+def beyond(cycles: Collection[int], most: int) -> list[int]:
+    """The oldest cycles, where there are more than `most`."""
+    return sorted(cycles)[: max(0, len(cycles) - most)]
+
+
+def observation_text(seen: Mapping[str, Any]) -> str:
+    """What an agent saw of its wallet, a line each; or why it saw nothing."""
+    if "error" in seen:
+        return f"The wallet could not be observed: {seen['error']}"
+    lines = [
+        f"{seen['walletName']} ({seen['walletAddress']})",
+        f"{plain(seen['solBalance'])} SOL",
+    ]
+    for each in seen["tokenBalances"]:
+        named = "wSOL" if each["mint"] == _WRAPPED_SOL else each.get("symbol") or each["mint"]
+        lines.append(f"{plain(each['uiBalance'])} {named}")
+    if seen["recentTransactions"]:
+        lines.append("Last transactions:")
+    for each in seen["recentTransactions"]:
+        said = [f"{name} {_detail(value)}" for name, value in each.get("details", {}).items()]
+        kind = each["type"].replace("_", " ")
+        lines.append(f"- {kind} {each['status']}: {_cut(', '.join(said))}")
+    return "\n".join(lines)
+
+
+def _detail(value: Any) -> str:
+    text = told(value)
+    return short(text) if len(text) > _LONG_DETAIL else text
+
+
+def _fact(name: str, text: str, *, mono: bool = False) -> None:
+    with ui.element("div"):
+        with ui.element("dt"):
+            ui.label(name)
+        with ui.element("dd"):
+            ui.label(text).classes("sw-mono sw-pre" if mono else "sw-text")
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _CUT else f"{line[: _CUT - 1]}…"

@@ -1,0 +1,131 @@
+"""Overview: is it healthy, what is it doing, and how much is left to spend."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from nicegui import ui
+
+from solward.client import Health, Plugins, Transaction
+from solward_dashboard import charts
+from solward_dashboard.frame import frame
+from solward_dashboard.pages.overview.data import TRANSACTIONS, Overview, ask
+from solward_dashboard.pages.overview.rows import DecisionRows, LimitRows
+from solward_dashboard.polling import Feed
+from solward_dashboard.wording import sol
+
+EVERY_S = 5.0
+
+
+def page() -> None:
+    """Built once a visitor; what changes is changed in place."""
+    with frame("/") as freshness:
+        with ui.element("div").classes("sw-grid"):
+            service = _Figure("Service", "favorite")
+            network = _Figure("Network", "lan")
+            agents = _Figure("Agents running", "smart_toy")
+            spent = _Figure("Spent in 24 hours", "payments")
+        with ui.element("div").classes("sw-wide"):
+            times = _Chart("Transactions over time")
+            kinds = _Chart("Transactions by type")
+        with ui.element("div").classes("sw-wide"):
+            with ui.element("div").classes("sw-stack"):
+                with ui.element("section").classes("sw-card"):
+                    _heading("Spending limits today", "All wallets", "/wallets")
+                    limits = LimitRows()
+                problems = _Problems()
+            with ui.element("section").classes("sw-card"):
+                _heading("Recent decisions", "All agents", "/agents")
+                decisions = DecisionRows()
+
+        def show(seen: Overview) -> None:
+            _show_health(seen.health, service, network)
+            running, total = seen.health.agents["running"], seen.health.agents["total"]
+            agents.set(str(running), f"of {total}" if total else "none made yet")
+            spent.set(sol(seen.spent), seen.spent_by)
+            now = datetime.now(UTC)
+            times.show(charts.by_time(seen.transactions, now), seen.transactions)
+            kinds.show(charts.by_type(seen.transactions), seen.transactions)
+            limits.show(seen.budgets)
+            decisions.show(seen.decisions, now)
+            problems.show(seen.plugins)
+
+        Feed(freshness, EVERY_S, ask, show)
+
+
+def _show_health(health: Health, service: _Figure, network: _Figure) -> None:
+    good = health.status == "ok"
+    service.set("ok" if good else "degraded", f"version {health.version}", bad=not good)
+    if health.ledger_healthy:
+        network.set(health.network, f"slot {health.slot:,}" if health.slot is not None else "")
+    else:
+        network.set(health.network, "the ledger does not answer", bad=True)
+
+
+def _heading(title: str, more: str, route: str) -> None:
+    with ui.element("div").classes("sw-row"):
+        ui.label(title).classes("sw-card-title").props("role=heading aria-level=2")
+        ui.space()
+        ui.link(more, route).classes("sw-more")
+
+
+class _Figure:
+    def __init__(self, title: str, icon: str) -> None:
+        with ui.element("section").classes("sw-card"):
+            with ui.element("div").classes("sw-row sw-dim"):
+                ui.icon(icon).props("aria-hidden=true")
+                ui.label(title)
+            self._value = ui.label("-").classes("sw-figure")
+            # A line high before it says anything, so that the page does not jump.
+            self._note = ui.label("\N{NO-BREAK SPACE}").classes("sw-dim")
+        self._value.props(f'data-testid="figure-{icon}"')
+
+    def set(self, value: str, note: str, *, bad: bool = False) -> None:
+        self._value.set_text(value)
+        self._note.set_text(note)
+        change = {"add": "sw-bad"} if bad else {"remove": "sw-bad"}
+        self._value.classes(**change)
+
+
+class _Chart:
+    def __init__(self, title: str) -> None:
+        with ui.element("section").classes("sw-card"):
+            with ui.element("div").classes("sw-row"):
+                ui.label(title).classes("sw-card-title").props("role=heading aria-level=2")
+                ui.space()
+                self._of = ui.label().classes("sw-dim")
+            self._chart = ui.echart({}).classes("sw-chart").props("role=img")
+            self._title = title
+
+    def show(self, options: dict[str, Any], transactions: tuple[Transaction, ...]) -> None:
+        newest = len(transactions) == TRANSACTIONS
+        self._of.set_text(f"the newest {TRANSACTIONS}" if newest else f"{len(transactions)}")
+        if self._chart.options != options:
+            self._chart.options.clear()
+            self._chart.options.update(options)
+            self._chart.props["aria-label"] = f"{self._title}. {charts.told(transactions)}"
+            self._chart.update()
+
+
+class _Problems:
+    """Rebuilt only when the plugins change, which is at a start of the service."""
+
+    def __init__(self) -> None:
+        self._shown: Plugins | None = None
+        self._card = ui.element("section").classes("sw-card").props('data-testid="plugins"')
+
+    def show(self, plugins: Plugins) -> None:
+        if plugins == self._shown:
+            return
+        self._shown = plugins
+        self._card.clear()
+        with self._card:
+            _heading("Plugins", "All plugins", "/plugins")
+            count = len(plugins.problems)
+            wrong = "no problems" if not count else f"{count} could not be loaded"
+            ui.label(f"{len(plugins.plugins)} loaded, {wrong}").classes("sw-dim")
+            for each in plugins.problems:
+                with ui.element("div"):
+                    ui.label(f"{each.plugin} of {each.distribution or 'no distribution'}")
+                    ui.label(f"{each.code}: {each.detail}").classes("sw-dim sw-text sw-bad")

@@ -1,0 +1,98 @@
+"""Transactions as rows of a table; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from solward.client import Transaction
+from solward.solana.token_list import TokenList
+from solward_dashboard.wording import short, told
+
+_EXPLORER = "https://explorer.solana.com/tx/"
+# Networks whose transactions everybody can look up; None is the explorer's default.
+_CLUSTERS: Mapping[str, str | None] = {
+    "mainnet-beta": None,
+    "devnet": "devnet",
+    "testnet": "testnet",
+}
+# The first of these that a record's details have says how much it is about.
+_AMOUNTS = ("amount", "inputAmount", "supply", "reclaimed")
+_TOKENS = ("symbol", "mint", "inputToken")
+_SOL_TYPES = frozenset(
+    {"transfer", "airdrop", "stake", "unstake", "withdraw_stake", "wrap_sol", "unwrap_sol"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What of the records is shown; empty is everything."""
+
+    wallet_id: str = ""
+    type: str = ""
+    status: str = ""
+    text: str = ""
+
+    def lets(self, record: Transaction, wallet: str) -> bool:
+        """Whether a record, of the wallet of this name, is shown."""
+        if self.wallet_id not in ("", record.wallet_id):
+            return False
+        if self.type not in ("", record.type) or self.status not in ("", record.status):
+            return False
+        wanted = self.text.strip().casefold()
+        return not wanted or wanted in _searched(record, wallet).casefold()
+
+
+def row(record: Transaction, wallet: str, tokens: TokenList) -> dict[str, str]:
+    """One row, all of it text: what came from a ledger or a model is never more than that."""
+    return {
+        "id": record.id,
+        "at": record.timestamp.isoformat(),
+        "time": record.timestamp.astimezone().strftime("%b %d %H:%M:%S"),
+        "wallet": wallet,
+        "type": record.type.replace("_", " "),
+        "amount": amount(record, tokens),
+        "status": record.status,
+        "why": record.error or "",
+        "signature": short(record.signature or "", 6),
+    }
+
+
+def amount(record: Transaction, tokens: TokenList) -> str:
+    """How much it is about, with its unit where the record says one."""
+    value = next((record.details[name] for name in _AMOUNTS if name in record.details), None)
+    if value is None:
+        return ""
+    if record.type in _SOL_TYPES:
+        return f"{told(value)} SOL"
+    token = str(next((record.details[name] for name in _TOKENS if name in record.details), ""))
+    return f"{told(value)} {tokens.symbol_of(token) or short(token)}".strip()
+
+
+def details(record: Transaction) -> list[tuple[str, str]]:
+    """Every detail as (name, text), in the record's order."""
+    return [(name, told(value)) for name, value in record.details.items()]
+
+
+def explorer(record: Transaction, network: str) -> str | None:
+    """Where everybody can look it up; None on a network only this machine has."""
+    if record.signature is None or network not in _CLUSTERS:
+        return None
+    cluster = _CLUSTERS[network]
+    return f"{_EXPLORER}{record.signature}" + (f"?cluster={cluster}" if cluster else "")
+
+
+def changed(
+    known: Mapping[str, Transaction], answered: Iterable[Transaction]
+) -> tuple[list[Transaction], list[Transaction]]:
+    """The records that are new, and those known ones that are not what they were."""
+    answered = list(answered)
+    new = [each for each in answered if each.id not in known]
+    other = [each for each in answered if each.id in known and known[each.id].raw != each.raw]
+    return new, other
+
+
+def _searched(record: Transaction, wallet: str) -> str:
+    parts: list[Any] = [record.id, wallet, record.type, record.signature, record.error]
+    return " ".join(str(each) for each in [*parts, *record.details.values()] if each is not None)

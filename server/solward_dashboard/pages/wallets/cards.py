@@ -1,0 +1,278 @@
+"""The parts of a wallet's page."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from nicegui import ui
+
+from solward.client import Balance, Stake, TokenBalance, Transaction, Wallet
+from solward.errors import SolwardError
+from solward_dashboard.api import api
+from solward_dashboard.dialogs import confirmed, copy_button
+from solward_dashboard.pages.wallets.dialogs import asked_reason, asked_tags, show_qr
+from solward_dashboard.pages.wallets.page import token_name
+from solward_dashboard.wording import ago, plain, short, sol, told
+
+_RECENT = 8
+
+Which = Callable[[], Wallet | None]
+Again = Callable[[], Awaitable[None]]
+
+
+class Head:
+    """Name, address, tags, and the switch that freezes it."""
+
+    def __init__(self, wallet: Which, again: Again) -> None:
+        self._wallet = wallet
+        self._again = again
+        self._frozen = False
+        self._shown: tuple[str, ...] | None = None
+        with ui.element("section").classes("sw-card"):
+            with ui.element("div").classes("sw-row"):
+                self._name = (
+                    ui.label().classes("sw-name sw-text").props("role=heading aria-level=2")
+                )
+                self._badge = ui.badge("frozen", color="blue-8")
+                ui.space()
+                self._switch = ui.button("Freeze", icon="ac_unit", color=None, on_click=self._turn)
+                self._switch.props('outline no-caps padding="4px 12px" data-testid="freeze"')
+            self._place = ui.element("div").classes("sw-row")
+            with ui.element("div").classes("sw-row"):
+                self._tags = ui.element("div").classes("sw-row")
+                edit = ui.button("Edit tags", icon="sell", color=None, on_click=self._tag)
+                edit.props("flat dense no-caps size=sm")
+        self._badge.set_visibility(False)
+
+    def show(self, wallet: Wallet, *, frozen: bool) -> None:
+        self._name.set_text(wallet.name)
+        self._badge.set_visibility(frozen)
+        self._frozen = frozen
+        self._switch.set_text("Unfreeze" if frozen else "Freeze")
+        if self._shown is None:
+            with self._place:
+                ui.label(wallet.address).classes("sw-mono").props('data-testid="address"')
+                copy_button(wallet.address, "Address")
+                code = ui.button(icon="qr_code_2", color=None, on_click=lambda: show_qr(wallet))
+                code.props('flat round dense size=sm aria-label="Show the QR code"')
+        if wallet.tags != self._shown:
+            self._shown = wallet.tags
+            self._tags.clear()
+            with self._tags:
+                for tag in wallet.tags:
+                    ui.badge(tag).props("outline").classes("sw-tag")
+
+    async def _tag(self) -> None:
+        wallet = self._wallet()
+        tags = None if wallet is None else await asked_tags(wallet)
+        if wallet is None or tags is None:
+            return
+        try:
+            await api().wallets.tag(wallet.id, tags)
+        except SolwardError as error:
+            ui.notify(str(error), type="negative", multi_line=True)
+        await self._again()
+
+    async def _turn(self) -> None:
+        wallet = self._wallet()
+        if wallet is None:
+            return
+        if self._frozen:
+            sure = await confirmed(
+                f"Unfreeze {wallet.name}?", ["It may make transactions again."], "Unfreeze"
+            )
+            reason: str | None = "" if sure else None
+        else:
+            reason = await asked_reason(wallet.name)
+        if reason is None:
+            return
+        self._switch.disable()
+        try:
+            if self._frozen:
+                await api().unfreeze(wallet_id=wallet.id)
+            else:
+                await api().freeze(wallet_id=wallet.id, reason=reason or None)
+        except SolwardError as error:
+            ui.notify(str(error), type="negative", multi_line=True)
+        finally:
+            self._switch.enable()
+        await self._again()
+
+
+class Holdings:
+    """SOL and tokens."""
+
+    def __init__(self) -> None:
+        self._tokens: tuple[tuple[str, Decimal], ...] | None = None
+        with ui.element("section").classes("sw-card"):
+            ui.label("Balance").classes("sw-card-title")
+            self._sol = ui.label("…").classes("sw-figure").props('data-testid="sol"')
+            self._list = ui.element("div").classes("sw-list")
+
+    def show(self, balance: Balance) -> None:
+        self._sol.set_text(f"{plain(balance.sol)} SOL")
+        held = tuple((each.mint, each.amount) for each in balance.tokens)
+        if held == self._tokens:
+            return
+        self._tokens = held
+        self._list.clear()
+        with self._list:
+            if not balance.tokens:
+                ui.label("No tokens. Swap some SOL, or launch one.").classes("sw-dim")
+            for each in balance.tokens:
+                _token(each)
+
+
+def _token(token: TokenBalance) -> None:
+    with ui.element("div").classes("sw-row"):
+        named = token_name(token)
+        ui.label("Token" if named == short(token.mint) else named).classes("sw-strong")
+        ui.label(short(token.mint)).classes("sw-mono sw-dim")
+        copy_button(token.mint, "Mint")
+        ui.space()
+        ui.label(plain(token.amount)).classes("sw-number")
+
+
+class Limits:
+    """How much of each limit is spent, reserved and left."""
+
+    def __init__(self) -> None:
+        self._seen: Mapping[str, Any] | None = None
+        with ui.element("section").classes("sw-card").props('data-testid="limits"'):
+            ui.label("Limits").classes("sw-card-title")
+            self._list = ui.element("div").classes("sw-list")
+
+    def show(self, limits: Mapping[str, Any]) -> None:
+        if limits == self._seen:
+            return
+        self._seen = limits
+        day = limits["dailySpendingLimitSol"]
+        minute = limits["maxTransactionsPerMinute"]
+        self._list.clear()
+        with self._list:
+            with ui.element("div").classes("sw-row"):
+                ui.label("One transaction")
+                ui.space()
+                most = limits["maxSolPerTransaction"]["limit"]
+                ui.label(f"at most {plain(most)} SOL").classes("sw-dim")
+            _bar("Transactions in a minute", minute["used"], 0, minute["limit"], "")
+            _bar("In 24 hours", day["spent"], day["reserved"], day["limit"], " SOL")
+            for mint, each in limits.get("dailyTokens", {}).items():
+                spent, reserved, most = (
+                    Decimal(each[key]) for key in ("spent", "reserved", "limit")
+                )
+                _bar(f"{short(mint)} in 24 hours", spent, reserved, most, " smallest units")
+
+
+def _bar(
+    title: str, spent: Decimal | int, reserved: Decimal | int, limit: Decimal | int, unit: str
+) -> None:
+    spent, reserved, limit = Decimal(spent), Decimal(reserved), Decimal(limit)
+    left = max(Decimal(0), limit - spent - reserved)
+    held = f", {plain(reserved)} reserved" if reserved else ""
+    with ui.element("div"):
+        with ui.element("div").classes("sw-row"):
+            ui.label(title)
+            ui.space()
+            said = f"{plain(spent)} of {plain(limit)}{unit}{held}, {plain(left)} left"
+            ui.label(said).classes("sw-dim")
+        used = float((spent + reserved) / limit) if limit else 1.0
+        bar = ui.linear_progress(min(1.0, used), show_value=False, size="6px").props("rounded")
+        # What is reserved stands behind what is spent.
+        bar.props["buffer"] = min(1.0, used)
+        bar.set_value(min(1.0, float(spent / limit)) if limit else 1.0)
+        bar.props["aria-label"] = f"{title}: {said}"
+
+
+class Stakes:
+    """Stake accounts, and what can be done with each."""
+
+    def __init__(self, wallet: Which, again: Again) -> None:
+        self._wallet = wallet
+        self._again = again
+        self._seen: tuple[Stake, ...] | None = None
+        with ui.element("section").classes("sw-card").props('data-testid="stakes"'):
+            ui.label("Stakes").classes("sw-card-title")
+            self._list = ui.element("div").classes("sw-list")
+
+    def show(self, stakes: tuple[Stake, ...]) -> None:
+        if stakes == self._seen:
+            return
+        self._seen = stakes
+        self._list.clear()
+        with self._list:
+            if not stakes:
+                ui.label("Nothing staked. Run the skill stake_sol to stake some.").classes("sw-dim")
+            for each in stakes:
+                self._row(each)
+
+    def _row(self, stake: Stake) -> None:
+        with ui.element("div").classes("sw-row"):
+            ui.label(short(stake.address)).classes("sw-mono")
+            copy_button(stake.address, "Stake account")
+            ui.badge(stake.state).props("outline")
+            ui.space()
+            ui.label(sol(stake.balance)).classes("sw-number")
+            verb = {"activating": "Unstake", "active": "Unstake", "inactive": "Withdraw"}.get(
+                stake.state
+            )
+            if verb is not None:
+                button = ui.button(verb, color=None).props('outline no-caps padding="2px 10px"')
+                button.props["aria-label"] = f"{verb} {short(stake.address)}"
+                button.on_click(lambda: self._do(stake, verb, button))
+
+    async def _do(self, stake: Stake, verb: str, button: ui.button) -> None:
+        wallet = self._wallet()
+        details = [stake.address, sol(stake.balance)]
+        if wallet is None or not await confirmed(f"{verb} this stake?", details, verb):
+            return
+        button.disable()
+        do = api().wallets.unstake if verb == "Unstake" else api().wallets.withdraw_stake
+        try:
+            record = await do(wallet.id, stake_account=stake.address)
+            ui.notify(f"{verb}: {record.status}", type="positive")
+        except SolwardError as error:
+            ui.notify(str(error), type="negative", multi_line=True)
+        finally:
+            button.enable()
+        await self._again()
+
+
+class Recent:
+    """The last transactions."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[tuple[str, str], ...] | None = None
+        self._ages: list[tuple[ui.label, Transaction]] = []
+        with ui.element("section").classes("sw-card").props('data-testid="recent"'):
+            ui.label("Last transactions").classes("sw-card-title")
+            self._list = ui.element("div").classes("sw-list")
+
+    def show(self, records: Sequence[Transaction]) -> None:
+        records = records[:_RECENT]
+        seen = tuple((each.id, each.status) for each in records)
+        if seen != self._seen:
+            self._seen = seen
+            self._list.clear()
+            with self._list:
+                if not records:
+                    ui.label("None yet. Ask the faucet for some SOL.").classes("sw-dim")
+                self._ages = [self._row(each) for each in records]
+        for label, each in self._ages:
+            label.set_text(ago(each.timestamp))
+
+    def _row(self, record: Transaction) -> tuple[ui.label, Transaction]:
+        with ui.element("div"):
+            with ui.element("div").classes("sw-row"):
+                ui.label(record.type.replace("_", " "))
+                ui.badge(record.status).classes(f"sw-{record.status}")
+                amount = record.details.get("amount", record.details.get("inputAmount"))
+                if amount is not None:
+                    ui.label(told(amount)).classes("sw-number")
+                ui.space()
+                age = ui.label().classes("sw-dim")
+            if record.error is not None:
+                ui.label(record.error).classes("sw-dim sw-text")
+        return age, record

@@ -1,0 +1,116 @@
+"""Dialogs of the wallets' pages: is it meant, which address, what shall the new one be called."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from nicegui import ui
+
+from solward.client import Wallet
+from solward.errors import SolwardError
+from solward_dashboard.api import api
+from solward_dashboard.forms.form import FormError, schema_form
+
+_TAGS = {
+    "type": "array",
+    "items": {"type": "string", "title": "Tag", "minLength": 1, "maxLength": 50},
+    "description": "To find wallets by.",
+}
+_NEW_WALLET = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 100}, "tags": _TAGS},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+_TAGS_ALONE = {"type": "object", "properties": {"tags": _TAGS}, "additionalProperties": False}
+
+
+async def asked_reason(name: str) -> str | None:
+    """Whether a wallet is to be frozen, and why; None is no."""
+    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
+        ui.label(f"Freeze {name}?").classes("sw-card-title")
+        ui.label("It makes no new transaction until it is unfrozen.").classes("sw-dim")
+        reason = ui.input("Reason (optional)").classes("sw-field").props("outlined dense")
+        with ui.element("div").classes("sw-row sw-end"):
+            ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
+            yes = ui.button("Freeze", on_click=lambda: dialog.submit(reason.value or ""))
+            yes.props('no-caps unelevated data-testid="confirm"')
+    try:
+        answer = await dialog
+    finally:
+        dialog.delete()
+    return None if answer is None else str(answer).strip()
+
+
+async def asked_tags(wallet: Wallet) -> list[str] | None:
+    """The tags that a wallet is to have; None is as it is."""
+    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
+        ui.label(f"Tags of {wallet.name}").classes("sw-card-title")
+        form = schema_form(_TAGS_ALONE, {"tags": wallet.tags})
+
+        def save() -> None:
+            with suppress(FormError):
+                dialog.submit(form.values().get("tags", []))
+
+        with ui.element("div").classes("sw-row sw-end"):
+            ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
+            yes = ui.button("Save", on_click=save)
+            yes.props('no-caps unelevated data-testid="confirm"')
+    try:
+        answer = await dialog
+    finally:
+        dialog.delete()
+    return None if answer is None else [str(each) for each in answer]
+
+
+def show_qr(wallet: Wallet) -> None:
+    """The wallet's address to scan."""
+    # Loaded when the first one is asked for.
+    import segno
+
+    code = segno.make_qr(wallet.address, error="m")
+    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
+        ui.label(f"Address of {wallet.name}").classes("sw-card-title")
+        image = ui.image(code.svg_data_uri(scale=8, border=3, dark="#000", light="#fff"))
+        image.classes("sw-qr").props["alt"] = f"QR code of {wallet.address}"
+        image.props["data-testid"] = "qr"
+        ui.label(wallet.address).classes("sw-mono")
+        with ui.element("div").classes("sw-row sw-end"):
+            ui.button("Close", on_click=dialog.close).props("flat no-caps")
+    dialog.on("hide", dialog.delete)
+    dialog.open()
+
+
+class CreateDialog:
+    """Makes a wallet and goes to it."""
+
+    def __init__(self) -> None:
+        with ui.dialog() as self._dialog, ui.card().classes("sw-dialog"):
+            ui.label("New wallet").classes("sw-card-title")
+            self._form = schema_form(_NEW_WALLET)
+            with ui.element("div").classes("sw-row sw-end"):
+                ui.button("Cancel", on_click=self._dialog.close).props("flat no-caps")
+                self._button = ui.button("Create", on_click=self._create)
+                self._button.props('no-caps unelevated data-testid="create"')
+
+    def open(self) -> None:
+        """Ask for its name and tags."""
+        self._form.clear()
+        self._dialog.open()
+
+    async def _create(self) -> None:
+        try:
+            values = self._form.values()
+        except FormError:
+            return
+        self._button.disable()
+        try:
+            made = await api().wallets.create(values["name"], values.get("tags", ()))
+        except SolwardError as error:
+            self._form.say(str(error))
+            ui.notify(str(error), type="negative", multi_line=True)
+            return
+        finally:
+            self._button.enable()
+        self._dialog.close()
+        ui.navigate.to(f"/wallets/{made.id}")

@@ -1,0 +1,60 @@
+"""Gauges that are read when somebody scrapes: what the database and the ledger say just then.
+
+Every process that serves metrics shows them; of those that speak of the whole database a query
+takes the maximum, never the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from solward import __version__
+from solward.agents.model import AgentStatus
+from solward.service import Solward
+from solward.store import agents, jobs
+from solward.telemetry import metrics
+from solward.vault.store import attempts, processes
+from solward.vault.store.attempts import AttemptState
+from solward.vault.store.database import Database
+
+_KINDS = ("api", "worker")
+_JOBS = ("todo", "doing", "stalled")
+
+
+@contextmanager
+def filling_gauges(service: Solward, kind: str) -> Iterator[None]:
+    """Inside the block, scrapes of this process show the state of this service; `kind` is what the
+    process is, `api` or `worker`."""
+
+    async def ledger() -> None:
+        health = await service.ledger_health()
+        metrics.LEDGER_HEALTHY.set(health["healthy"])
+        if health["healthy"]:
+            metrics.LEDGER_SLOT.set(health["slot"])
+
+    async def database() -> None:
+        await fill(service.database)
+
+    metrics.describe_process(__version__, service.network, kind)
+    with metrics.at_scrape(ledger), metrics.at_scrape(database):
+        yield
+
+
+async def fill(database: Database) -> None:
+    """Set the gauges of what the database holds."""
+    async with database.read() as connection:
+        counts = await agents.count_by_status(connection)
+        states = await attempts.live_states(connection)
+        queued = await jobs.count(connection) if database.shared else {}
+        kinds = await processes.count_by_kind(connection)
+    for status in AgentStatus:
+        metrics.AGENTS.labels(status.value).set(counts.get(status.value, 0))
+    for state in (AttemptState.SIGNED, AttemptState.SENT, AttemptState.UNKNOWN):
+        metrics.ATTEMPTS.labels(state.value).set(states.get(state.value, 0))
+    metrics.ATTEMPTS_UNKNOWN.set(states.get(AttemptState.UNKNOWN.value, 0))
+    if database.shared:
+        for job in _JOBS:
+            metrics.JOBS.labels(job).set(queued.get(job, 0))
+    for kind in _KINDS:
+        metrics.PROCESSES.labels(kind).set(kinds.get(kind, 0))

@@ -1,0 +1,152 @@
+"""API keys: made, found by hash, listed, revoked. The key itself is never kept."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, Protocol
+
+from solward.clock import iso, now_ms
+from solward.errors import NotFound
+from solward.money import sol_to_lamports
+from solward_server.http.body import Body, number, optional_text, text, texts, whole
+
+# Contract 2.1 and 8.
+DEFAULT_PERMISSIONS = ("read", "write")
+DEFAULT_RATE_LIMIT = 10
+DEFAULT_SPENDING_LIMIT_SOL = 5
+
+_MAX_RATE_LIMIT = 1_000_000
+_PREFIX = "sk-"
+_KEY_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """One key's record.
+
+    Attributes:
+        hash: SHA-256 of the key, hex.
+        wallet_id: the only wallet it may use; None is all.
+        rate_limit: transaction-producing requests a minute.
+        spending_limit_lamports: per rolling 24 hours, over all wallets.
+        last_used_ms: None before its first use.
+    """
+
+    id: str
+    hash: str = field(repr=False)
+    name: str
+    wallet_id: str | None
+    permissions: tuple[str, ...]
+    rate_limit: int
+    spending_limit_lamports: int
+    created_ms: int
+    last_used_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The list form (contract 4.1)."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "walletId": self.wallet_id,
+            "permissions": list(self.permissions),
+            "createdAt": iso(self.created_ms),
+            "lastUsedAt": None if self.last_used_ms is None else iso(self.last_used_ms),
+        }
+
+
+class KeyStore(Protocol):
+    """Where keys live: in memory, or in the service's database."""
+
+    async def add(self, key: ApiKey) -> None:
+        """Keep a new key."""
+
+    async def find(self, hash_: str) -> ApiKey | None:
+        """The key with this hash, unless it was revoked."""
+
+    async def list(self) -> list[ApiKey]:
+        """Every key, oldest first."""
+
+    async def revoke(self, key_id: str) -> None:
+        """Forget a key at once; raises `NotFound`."""
+
+    def used(self, key: ApiKey, ms: int) -> None:
+        """Note the use of a key."""
+
+    async def flush(self) -> None:
+        """Make noted uses durable."""
+
+
+class MemoryKeys:
+    """Keys that end with the process (contract 2.1)."""
+
+    def __init__(self) -> None:
+        self._by_hash: dict[str, ApiKey] = {}
+
+    async def add(self, key: ApiKey) -> None:
+        """Keep a new key."""
+        self._by_hash[key.hash] = key
+
+    async def find(self, hash_: str) -> ApiKey | None:
+        """The key with this hash."""
+        return self._by_hash.get(hash_)
+
+    async def list(self) -> list[ApiKey]:
+        """Every key, oldest first."""
+        return list(self._by_hash.values())
+
+    async def revoke(self, key_id: str) -> None:
+        """Forget a key."""
+        for hash_, key in self._by_hash.items():
+            if key.id == key_id:
+                del self._by_hash[hash_]
+                return
+        raise key_not_found()
+
+    def used(self, key: ApiKey, ms: int) -> None:
+        """Note the use of a key."""
+        if key.hash in self._by_hash:
+            self._by_hash[key.hash] = replace(key, last_used_ms=ms)
+
+    async def flush(self) -> None:
+        """Nothing outlives the process."""
+
+
+def key_not_found() -> NotFound:
+    """No key has this id."""
+    return NotFound("API key not found")
+
+
+def hash_of(token: str) -> str:
+    """The hash a key is found by."""
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+
+
+def new_key(body: Body) -> tuple[str, ApiKey]:
+    """A key from a create body (contract 4.1): the secret, shown once, and its record.
+
+    Raises:
+        InvalidRequest: naming the field.
+    """
+    secret = _PREFIX + secrets.token_hex(_KEY_BYTES)
+    record = ApiKey(
+        id=str(uuid.uuid4()),
+        hash=hash_of(secret),
+        name=text(body, "name", longest=100),
+        wallet_id=optional_text(body, "walletId"),
+        permissions=texts(body, "permissions", DEFAULT_PERMISSIONS),
+        rate_limit=whole(body, "rateLimit", DEFAULT_RATE_LIMIT, 1, _MAX_RATE_LIMIT),
+        spending_limit_lamports=_spending_limit(body),
+        created_ms=now_ms(),
+    )
+    return secret, record
+
+
+def _spending_limit(body: Mapping[str, Any]) -> int:
+    value: int | Decimal = number(body, "spendingLimitSol", DEFAULT_SPENDING_LIMIT_SOL)
+    # Nothing to spend is a useful key: it reads.
+    return 0 if value == 0 else sol_to_lamports(value, "spendingLimitSol")

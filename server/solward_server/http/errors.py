@@ -1,0 +1,122 @@
+"""Every error as `{"error": text}` and its status: one mapping for all routes."""
+
+from __future__ import annotations
+
+import structlog
+from quart import Quart, Response
+from werkzeug.exceptions import HTTPException
+
+from solward.errors import (
+    IdempotencyInFlight,
+    IdempotencyMismatch,
+    InvalidRequest,
+    NotFound,
+    SkillError,
+    SkillNotFound,
+    SkillTimeout,
+    SolwardError,
+    TokenBudgetReached,
+    TransactionError,
+)
+from solward.telemetry import metrics
+from solward.telemetry.scrub import scrub_text
+from solward_server.http.auth import Unauthorized
+from solward_server.http.host_check import ForeignOrigin, Misdirected
+from solward_server.http.json_provider import json_response
+from solward_server.http.rate_limits import TooManyRequests
+
+_log = structlog.get_logger(__name__)
+
+# The most specific first; what is not named here is 500 (contract, section 7).
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (InvalidRequest, 400),
+    (SkillTimeout, 500),
+    (SkillNotFound, 404),
+    (SkillError, 400),
+    (NotFound, 404),
+    (IdempotencyMismatch, 422),
+    (IdempotencyInFlight, 409),
+    (TokenBudgetReached, 429),
+)
+_INTERNAL_CODES = frozenset({"internal_error"})
+_IN_FLIGHT_RETRY_S = 1
+
+_HTTP_TEXTS = {
+    400: "Bad request",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "The request body took too long to arrive",
+    413: "The request body must not be larger than 64 KiB",
+}
+
+
+class Forbidden(Exception):
+    """An API key asks for what a key confined to one wallet may not do."""
+
+
+def status_of(error: Exception) -> int:
+    """The status of a deliberate error."""
+    if isinstance(error, SkillError) and error.code in _INTERNAL_CODES:
+        return 500
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def error_response(text: str, status: int) -> Response:
+    """The one form every error has."""
+    return json_response({"error": text}, status)
+
+
+def handle_errors(app: Quart) -> None:
+    """Register the mapping; nothing that raises escapes it."""
+
+    @app.errorhandler(SolwardError)
+    async def deliberate(error: SolwardError) -> Response:
+        status = status_of(error)
+        if status == 500 and not isinstance(error, TransactionError):
+            _log.warning("request_failed", error=str(error), kind=type(error).__name__)
+        response = error_response(scrub_text(str(error)), status)
+        if status == 409:
+            response.headers["Retry-After"] = str(_IN_FLIGHT_RETRY_S)
+        return response
+
+    @app.errorhandler(Unauthorized)
+    async def unauthorized(error: Unauthorized) -> Response:
+        response = error_response(str(error), 401)
+        response.headers["WWW-Authenticate"] = "Bearer"
+        return response
+
+    @app.errorhandler(Forbidden)
+    async def forbidden(error: Forbidden) -> Response:
+        return error_response(str(error), 403)
+
+    @app.errorhandler(Misdirected)
+    async def misdirected(error: Misdirected) -> Response:
+        return error_response(str(error), 421)
+
+    @app.errorhandler(ForeignOrigin)
+    async def foreign_origin(error: ForeignOrigin) -> Response:
+        return error_response(str(error), 403)
+
+    @app.errorhandler(TooManyRequests)
+    async def too_many(error: TooManyRequests) -> Response:
+        metrics.RATE_LIMITED.inc()
+        response = error_response(str(error), 429)
+        response.headers["Retry-After"] = str(error.retry_after)
+        return response
+
+    @app.errorhandler(HTTPException)
+    async def http(error: HTTPException) -> Response:
+        status = error.code or 500
+        response = error_response(_HTTP_TEXTS.get(status, error.name), status)
+        if status == 413:
+            # What was not read makes the connection useless; a client must not reuse it.
+            response.headers["Connection"] = "close"
+        methods = getattr(error, "valid_methods", None)
+        if methods:
+            response.headers["Allow"] = ", ".join(sorted(methods))
+        return response
+
+    @app.errorhandler(Exception)
+    async def bug(error: Exception) -> Response:
+        _log.error("request_crashed", exc_info=error)
+        return error_response("Internal error", 500)

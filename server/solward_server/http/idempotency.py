@@ -1,0 +1,135 @@
+"""The Idempotency-Key header: one intent, however often its request is sent."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from quart import Response, request
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward import jsontext
+from solward.clock import now_ms
+from solward.errors import IdempotencyInFlight, IdempotencyMismatch, InvalidRequest
+from solward.vault.store import idempotency as store
+from solward.vault.store.database import Database
+from solward.vault.store.idempotency import StoredResponse
+from solward.vault.transactions.request import IdempotencyKey
+from solward_server.http.auth import caller
+from solward_server.http.body import Body
+
+REPLAYED = "Idempotent-Replayed"
+
+# Skill calls make any number of transactions, so no single record stands behind their key.
+_SKILL_CALL = "skill"
+
+
+def idempotency_key(body: Body) -> IdempotencyKey | None:
+    """The header's key in the scope of this principal, method and path; None without a header.
+
+    Raises:
+        InvalidRequest: it is not 1 to 255 visible ASCII characters (inner spaces allowed).
+    """
+    given = request.headers.get("Idempotency-Key")
+    if given is None:
+        return None
+    if not 1 <= len(given) <= 255 or not given.isascii() or not given.isprintable():
+        raise InvalidRequest("Idempotency-Key must be 1 to 255 visible ASCII characters")
+    return IdempotencyKey(
+        scope="|".join((caller().principal, request.method, request.path, given)),
+        fingerprint=hashlib.sha256(jsontext.dumps(body, canonical=True).encode()).hexdigest(),
+    )
+
+
+async def first_use(database: Database, key: IdempotencyKey) -> StoredResponse | None:
+    """What became of the key's first request, None when there was none.
+
+    Raises:
+        IdempotencyMismatch: it had another body.
+    """
+    async with database.read() as connection:
+        stored = await store.lookup(connection, key.scope)
+    if stored is not None and stored.fingerprint != key.fingerprint:
+        raise IdempotencyMismatch
+    return stored
+
+
+async def finish(database: Database, key: IdempotencyKey, response: Response) -> Response:
+    """Keep the answer for replays, as the bytes that were sent first.
+
+    Where another process gave one meanwhile, that is the answer.
+    """
+    body = await response.get_data(as_text=True)
+    async with database.write() as connection:
+        if await store.finish(connection, key.scope, response.status_code, body):
+            return response
+        first = await store.lookup(connection, key.scope)
+    return response if first is None or first.body is None else replay(first)
+
+
+def replay(stored: StoredResponse) -> Response:
+    """The first answer again, marked."""
+    response = Response(stored.body or "", stored.status_code, mimetype="application/json")
+    return replayed(response)
+
+
+def replayed(response: Response) -> Response:
+    """Mark an answer as that of an earlier request."""
+    response.headers[REPLAYED] = "true"
+    return response
+
+
+@dataclass(frozen=True, slots=True)
+class SkillCalls:
+    """Skill calls with an Idempotency-Key: each runs in one process at a time.
+
+    After a crash the same request runs the skill again, in whichever process it reaches; its money
+    calls are numbered and named after the key, so those that were made are not made twice.
+
+    Attributes:
+        process_id: this process, as those that share its database know it.
+    """
+
+    process_id: str
+    # Scopes of those that run in this process now.
+    _running: set[str] = field(default_factory=set)
+
+    @asynccontextmanager
+    async def claimed(
+        self, database: Database, key: IdempotencyKey
+    ) -> AsyncIterator[StoredResponse | None]:
+        """Hold the key while the skill runs; yields the first answer when there is one.
+
+        Raises:
+            IdempotencyInFlight, IdempotencyMismatch: the first request still runs, or differs.
+        """
+        if key.scope in self._running:
+            raise IdempotencyInFlight
+        self._running.add(key.scope)
+        try:
+            stored = await first_use(database, key)
+            if stored is None or stored.body is None:
+                async with database.write() as connection:
+                    stored = await self._claim(connection, key, stored)
+            yield stored
+        finally:
+            self._running.discard(key.scope)
+
+    async def _claim(
+        self, connection: AsyncConnection, key: IdempotencyKey, stored: StoredResponse | None
+    ) -> StoredResponse | None:
+        """Make the key this process's; returns an answer that was given meanwhile."""
+        if stored is None:
+            await store.claim(
+                connection, key.scope, key.fingerprint, _SKILL_CALL, now_ms(), owner=self.process_id
+            )
+            return None
+        stored = await store.take_over(connection, key.scope, self.process_id)
+        return None if stored.body is None else stored
+
+
+def action_key(key: IdempotencyKey) -> str:
+    """The name under which a skill's money calls are made once."""
+    return "http:" + hashlib.sha256(f"{key.scope}|{key.fingerprint}".encode()).hexdigest()

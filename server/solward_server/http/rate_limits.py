@@ -1,0 +1,83 @@
+"""How many transaction-producing requests a key may make: its `rateLimit` in any 60 seconds."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from solward.store import key_requests
+from solward.vault.store.database import Database
+
+WINDOW_S = 60.0
+
+
+class TooManyRequests(Exception):
+    """The key's `rateLimit` is used up; `retry_after` is in whole seconds, at least 1."""
+
+    def __init__(self, limit: int, retry_after: int) -> None:
+        super().__init__(
+            f"Rate limit exceeded: this API key may make {limit} transaction requests a minute; "
+            f"retry in {retry_after} s"
+        )
+        self.retry_after = retry_after
+
+
+class Limiter(Protocol):
+    """Counts the requests of keys: in this process, or in the database for all that share it."""
+
+    async def take(self, key_id: str, limit: int) -> None:
+        """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+
+    async def forget(self, key_id: str) -> None:
+        """Drop a revoked key's window."""
+
+
+class RateLimiter:
+    """Sliding windows by key id, in this process; `clock` gives monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._taken: dict[str, deque[float]] = {}
+
+    async def take(self, key_id: str, limit: int) -> None:
+        """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+        now = self._clock()
+        taken = self._taken.setdefault(key_id, deque())
+        while taken and taken[0] <= now - WINDOW_S:
+            taken.popleft()
+        if len(taken) >= limit:
+            # Room comes when the oldest that fills the last place leaves the window.
+            wait = taken[len(taken) - limit] + WINDOW_S - now
+            raise TooManyRequests(limit, _seconds(wait))
+        taken.append(now)
+
+    async def forget(self, key_id: str) -> None:
+        """Drop a revoked key's window."""
+        self._taken.pop(key_id, None)
+
+
+class SharedRateLimiter:
+    """The same windows in a database of several processes, by its clock."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def take(self, key_id: str, limit: int) -> None:
+        """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+        async with self._database.write() as connection:
+            wait_ms = await key_requests.take(connection, key_id, limit, int(WINDOW_S * 1000))
+        if wait_ms is not None:
+            raise TooManyRequests(limit, _seconds(wait_ms / 1000))
+
+    async def forget(self, key_id: str) -> None:
+        """Drop a revoked key's window."""
+        async with self._database.write() as connection:
+            await key_requests.forget(connection, key_id)
+
+
+def _seconds(wait_s: float) -> int:
+    """Whole seconds after which there is room for sure, at least 1."""
+    return max(1, math.ceil(wait_s))

@@ -1,0 +1,42 @@
+"""The routes, one module a resource, each a blueprint over the `Edge`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from quart import Blueprint
+
+from solward_server.http.edge import Edge
+from solward_server.resources import (
+    agents,
+    chat,
+    events,
+    health,
+    keys,
+    operations,
+    plugins,
+    skills,
+    staking,
+    switches,
+    tokens,
+    transactions,
+    wallets,
+)
+
+PREFIX = "/api/v1"
+
+BLUEPRINTS: tuple[Callable[[Edge], Blueprint], ...] = (
+    health.blueprint,
+    keys.blueprint,
+    wallets.blueprint,
+    transactions.blueprint,
+    operations.blueprint,
+    tokens.blueprint,
+    staking.blueprint,
+    skills.blueprint,
+    plugins.blueprint,
+    agents.blueprint,
+    chat.blueprint,
+    switches.blueprint,
+    events.blueprint,
+)

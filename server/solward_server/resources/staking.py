@@ -1,0 +1,107 @@
+"""What a wallet does with SOL of its own: stake it and take it back, wrap and unwrap it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quart import Blueprint, Response
+
+from solward.money import lamports_to_sol
+from solward.record import TransactionRecord, TransactionStatus
+from solward.vault.transactions.request import Actor
+from solward_server.http.auth import keyed
+from solward_server.http.body import number, optional_text, read_body, text
+from solward_server.http.edge import Edge
+from solward_server.http.money_response import money_response
+
+
+def blueprint(edge: Edge) -> Blueprint:
+    """Contract 4.3."""
+    routes = Blueprint("staking", __name__, url_prefix="/wallets/<wallet_id>")
+    operations = edge.service.operations
+
+    @routes.post("/stake")
+    @keyed
+    async def stake(wallet_id: str) -> Response:
+        body = await read_body()
+
+        async def run(actor: Actor) -> TransactionRecord:
+            amount, validator = number(body, "amount"), optional_text(body, "validator")
+            return await operations.stake(wallet_id, actor, amount=amount, validator=validator)
+
+        return await money_response(edge, wallet_id, body, run, _answer)
+
+    @routes.get("/stakes")
+    @keyed
+    async def stakes(wallet_id: str) -> dict[str, Any]:
+        await edge.wallet(wallet_id)
+        found = await edge.service.stakes(wallet_id)
+        return {
+            "stakes": [
+                {
+                    "address": each.address,
+                    "balance": lamports_to_sol(each.lamports),
+                    "state": each.state.value,
+                }
+                for each in found
+            ]
+        }
+
+    @routes.post("/unstake")
+    @keyed
+    async def unstake(wallet_id: str) -> Response:
+        body = await read_body()
+
+        async def run(actor: Actor) -> TransactionRecord:
+            account = text(body, "stakeAccount")
+            return await operations.unstake(wallet_id, actor, stake_account=account)
+
+        return await money_response(edge, wallet_id, body, run, _unstake_answer)
+
+    @routes.post("/withdraw-stake")
+    @keyed
+    async def withdraw_stake(wallet_id: str) -> Response:
+        body = await read_body()
+
+        async def run(actor: Actor) -> TransactionRecord:
+            account = text(body, "stakeAccount")
+            return await operations.withdraw_stake(wallet_id, actor, stake_account=account)
+
+        return await money_response(edge, wallet_id, body, run, _withdraw_answer)
+
+    @routes.post("/wrap-sol")
+    @keyed
+    async def wrap_sol(wallet_id: str) -> Response:
+        body = await read_body()
+
+        async def run(actor: Actor) -> TransactionRecord:
+            return await operations.wrap_sol(wallet_id, actor, amount=number(body, "amount"))
+
+        return await money_response(edge, wallet_id, body, run, _answer)
+
+    @routes.post("/unwrap-sol")
+    @keyed
+    async def unwrap_sol(wallet_id: str) -> Response:
+        body = await read_body()
+
+        async def run(actor: Actor) -> TransactionRecord:
+            return await operations.unwrap_sol(wallet_id, actor)
+
+        return await money_response(edge, wallet_id, body, run, _answer)
+
+    return routes
+
+
+def _answer(record: TransactionRecord) -> dict[str, Any]:
+    """Contract 4.3: the details at the top level."""
+    return {**record.details, **record.to_json()}
+
+
+def _unstake_answer(record: TransactionRecord) -> dict[str, Any]:
+    """Contract 4.3: `deactivated` is true once the ledger has taken it."""
+    return _answer(record) | {"deactivated": record.status is TransactionStatus.CONFIRMED}
+
+
+def _withdraw_answer(record: TransactionRecord) -> dict[str, Any]:
+    """Contract 4.3: `withdrawn` is true once the ledger has taken it."""
+    return _answer(record) | {"withdrawn": record.status is TransactionStatus.CONFIRMED}

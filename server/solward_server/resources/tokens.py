@@ -1,0 +1,114 @@
+"""What a wallet does with tokens: launch, mint, send, revoke, burn, close."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quart import Blueprint, Response
+
+from solward.record import TransactionRecord, TransactionStatus
+from solward.vault.transactions.request import Actor
+from solward_server.http.auth import keyed
+from solward_server.http.body import number, read_body, text
+from solward_server.http.edge import Edge
+from solward_server.http.money_response import money_response
+
+# Contract 4.3.
+_DEFAULT_DECIMALS = 9
+_DEFAULT_SUPPLY = 1_000_000
+
+
+def blueprint(edge: Edge) -> Blueprint:
+    """Contract 4.3, and `token-transfer`, whose type the contract lists."""
+    routes = Blueprint("tokens", __name__, url_prefix="/wallets/<wallet_id>")
+    operations = edge.service.operations
+
+    @routes.post("/launch-token")
+    @keyed
+    async def launch_token(wallet_id: str) -> Response:
+        body = await read_body()
+
+        async def run(actor: Actor) -> TransactionRecord:
+            return await operations.launch_token(
+                wallet_id,
+                actor,
+                name=text(body, "name"),
+                symbol=text(body, "symbol"),
+                decimals=number(body, "decimals", _DEFAULT_DECIMALS),
+                initial_supply=number(body, "initialSupply", _DEFAULT_SUPPLY),
+            )
+
+        return await money_response(edge, wallet_id, body, run, _answer)
+
+    @routes.post("/mint-supply")
+    @keyed
+    async def mint_supply(wallet_id: str) -> Response:
+        body = await read_body()
+
+        async def run(actor: Actor) -> TransactionRecord:
+            mint, amount = text(body, "mint"), number(body, "amount")
+            decimals = None if body.get("decimals") is None else number(body, "decimals")
+            return await operations.mint_supply(
+                wallet_id, actor, mint=mint, amount=amount, decimals=decimals
+            )
+
+        return await money_response(edge, wallet_id, body, run, _answer)
+
+    @routes.post("/token-transfer")
+    @keyed
+    async def token_transfer(wallet_id: str) -> Response:
+        body = await read_body()
+
+        async def run(actor: Actor) -> TransactionRecord:
+            mint, to, amount = text(body, "mint"), text(body, "to"), number(body, "amount")
+            return await operations.token_transfer(
+                wallet_id, actor, mint=mint, to=to, amount=amount
+            )
+
+        return await money_response(edge, wallet_id, body, run, _answer)
+
+    @routes.post("/revoke-authority")
+    @keyed
+    async def revoke_authority(wallet_id: str) -> Response:
+        body = await read_body()
+
+        async def run(actor: Actor) -> TransactionRecord:
+            mint, kind = text(body, "mint"), text(body, "authorityType", "mint")
+            return await operations.revoke_authority(
+                wallet_id, actor, mint=mint, authority_type=kind
+            )
+
+        return await money_response(edge, wallet_id, body, run, _revoke_answer)
+
+    @routes.post("/burn")
+    @keyed
+    async def burn(wallet_id: str) -> Response:
+        body = await read_body()
+
+        async def run(actor: Actor) -> TransactionRecord:
+            mint, amount = text(body, "mint"), number(body, "amount")
+            return await operations.burn(wallet_id, actor, mint=mint, amount=amount)
+
+        return await money_response(edge, wallet_id, body, run, _answer)
+
+    @routes.post("/close-account")
+    @keyed
+    async def close_account(wallet_id: str) -> Response:
+        body = await read_body()
+
+        async def run(actor: Actor) -> TransactionRecord:
+            return await operations.close_account(wallet_id, actor, mint=text(body, "mint"))
+
+        return await money_response(edge, wallet_id, body, run, _answer)
+
+    return routes
+
+
+def _answer(record: TransactionRecord) -> dict[str, Any]:
+    """Contract 4.3: the details at the top level."""
+    return {**record.details, **record.to_json()}
+
+
+def _revoke_answer(record: TransactionRecord) -> dict[str, Any]:
+    """Contract 4.3: `revoked` is true once the ledger has taken it."""
+    return _answer(record) | {"revoked": record.status is TransactionStatus.CONFIRMED}
