@@ -42,7 +42,7 @@ class EventKind(StrEnum):
     AGENT_ERROR = "agent:error"
     """An agent's cycles failed three times in a row; it keeps trying."""
     AGENT_DECISION = "agent:decision"
-    """A cycle ended (contract 6)."""
+    """A cycle ended; its data is the decision."""
     KEY_CREATED = "key:created"
     """An API key was created."""
     KEY_REVOKED = "key:revoked"

@@ -1,4 +1,4 @@
-"""The public record of one transaction (contract 2.4) and how it is written as JSON."""
+"""The public record of one transaction and how it is written as JSON."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TransactionRecord:
     fee_lamports: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The record as the contract's 2.4 writes it; absent fields are omitted."""
+        """The record as the API shows it; absent fields are omitted."""
         body: dict[str, Any] = {"id": self.id, "walletId": self.wallet_id}
         if self.agent_id is not None:
             body["agentId"] = self.agent_id

@@ -54,7 +54,7 @@ from solward_localnet.node import Localnet
 
 # Long enough for an answering ledger to settle everything, short enough to start without one.
 RECONCILE_WAIT_S = 5.0
-# Contract addition in DESIGN: health answers within a second, ledger or not.
+# Health answers within a second, ledger or not.
 HEALTH_WAIT_S = 0.8
 
 _log = structlog.get_logger(__name__)
@@ -245,7 +245,7 @@ class Solward:
         return record
 
     async def ledger_health(self) -> dict[str, Any]:
-        """Contract 2.10's ledger object; says unhealthy within a second when it is away."""
+        """The health report's ledger object; says unhealthy within a second when it is away."""
         slot = None
         with contextlib.suppress(LedgerError, TimeoutError):
             slot = await asyncio.wait_for(self.ledger.slot(), HEALTH_WAIT_S)

@@ -1,4 +1,4 @@
-"""Chat: a person writes to a running agent (contract 4.5). Tool calls are not run."""
+"""Chat: a person writes to a running agent. Tool calls are not run."""
 
 from __future__ import annotations
 

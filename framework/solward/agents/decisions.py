@@ -13,7 +13,7 @@ from solward.provider import Usage
 
 
 class MemoryEntry(NamedTuple):
-    """What an agent remembers of one cycle (contract 2.9).
+    """What an agent remembers of one cycle.
 
     A tuple, because ten are made in every cycle and a dataclass takes five times as long.
     """
@@ -25,7 +25,7 @@ class MemoryEntry(NamedTuple):
     created_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        """Contract 2.9."""
+        """The entry as the API lists it."""
         return {
             "cycle": self.cycle,
             "reasoning": self.reasoning,
@@ -44,7 +44,7 @@ def memory_of(row: Mapping[str, Any]) -> MemoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One cycle as decided and carried out (contract 2.9).
+    """One cycle as decided and carried out.
 
     Attributes:
         observations: what was observed, JSON-able; amounts are Decimal.
@@ -62,7 +62,7 @@ class Decision:
     usage: Usage | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Contract 2.9, with `usage` where it is known."""
+        """The decision as the API lists it, with `usage` where it is known."""
         body: dict[str, Any] = {
             "agentId": self.agent_id,
             "cycle": self.cycle,

@@ -56,7 +56,7 @@ class AgentFields:
 def read_create(
     body: Mapping[str, Any], models: Mapping[str, str], defaults: Defaults
 ) -> AgentFields:
-    """Check a create body (contract 4.4), either form; unknown fields are ignored.
+    """Check a create body, either form; unknown fields are ignored.
 
     The second form has `maxSolPerTransaction` at the top level and no `walletId`; only there
     the configured default provider and model fill what is missing.

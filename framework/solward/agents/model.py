@@ -17,7 +17,7 @@ from solward.vault.guardrails import ScopeLimits
 
 
 class AgentStatus(StrEnum):
-    """The status shown (contract 3.1)."""
+    """The status shown."""
 
     IDLE = "idle"
     """Created, never started."""
@@ -41,7 +41,7 @@ class DesiredState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AgentGuardrails:
-    """An agent's own limits (contract 2.8), in lamports; stated to the model and enforced."""
+    """An agent's own limits, in lamports; stated to the model and enforced."""
 
     max_lamports_per_transaction: int
     max_transactions_per_minute: int
@@ -57,7 +57,7 @@ class AgentGuardrails:
         )
 
     def to_json(self) -> dict[str, Decimal | int]:
-        """Contract 2.8, in SOL."""
+        """The `guardrails` object of the API, in SOL."""
         return {
             "maxSolPerTransaction": lamports_to_sol(self.max_lamports_per_transaction),
             "maxTransactionsPerMinute": self.max_transactions_per_minute,
@@ -107,7 +107,7 @@ class Agent:
         return self.guardrails.limits
 
     def to_json(self) -> dict[str, Any]:
-        """Contract 2.6, with `isLlm`, and `error` while its cycles fail."""
+        """The agent as the API lists it: `isLlm`, and `error` while its cycles fail."""
         body: dict[str, Any] = {
             "id": self.id,
             "name": self.name,
@@ -199,7 +199,7 @@ class AgentStatistics:
     error: int
 
     def to_json(self) -> dict[str, int]:
-        """Both shapes of contract 2.10."""
+        """The `agents` object of the health report, under both sets of names clients read."""
         return {
             "total": self.total,
             "running": self.running,

@@ -14,7 +14,7 @@ from solward.money import lamports_to_sol
 from solward.record import TransactionRecord
 from solward.solana.balances import Balances
 
-RECENT_TRANSACTIONS = 5  # contract 8, observation history
+RECENT_TRANSACTIONS = 5  # in an observation
 
 _log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ class Sources(Protocol):
 
 
 async def observe(agent: Agent, cycle: int, sources: Sources, now_ms: int) -> dict[str, Any]:
-    """The observation of contract 1.1; amounts are Decimal.
+    """What the cycle starts from: wallet, balances, recent transactions; amounts are Decimal.
 
     Never raises: when collecting fails it is `{error, cycle, timestamp}`, and Think still runs.
     """

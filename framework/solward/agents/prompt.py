@@ -52,7 +52,7 @@ _DATA_RULES = (
 
 
 def system_prompt(agent: Agent, network: str) -> str:
-    """Contract 1.1 rule 1: who the agent is, its strategy, its limits, the network, the rules."""
+    """Who the agent is, its strategy, its limits, the network, the rules."""
     return _system_prompt(agent.name, agent.strategy, agent.guardrails, network)
 
 

@@ -72,7 +72,7 @@ class AgentService:
         return await run_cycle(agent_id, cycle, self._parts)
 
     async def create(self, body: Mapping[str, Any]) -> Agent:
-        """Make an agent from a create body (contract 4.4); the second form gets its own wallet.
+        """Make an agent from a create body; the second form gets its own wallet.
 
         Raises:
             InvalidRequest: naming the field.
@@ -188,7 +188,7 @@ class AgentService:
             return await self._end(agent_id, DesiredState.PAUSED)
 
     async def chat(self, agent_id: str, message: str) -> str:
-        """The model's answer to a person (contract 4.5).
+        """The model's answer to a person.
 
         Raises:
             InvalidRequest: the message is empty, or the agent is not running.

@@ -26,7 +26,7 @@ from solward.errors import SolwardError, StoreError
 from solward.store import jobs as store
 from solward.vault.store.database import Database
 
-# Most cycles wait for a model: reference/scale.md measured these.
+# Most cycles wait for a model; measured with models that answer in seconds.
 CONCURRENCY = 300
 CONTROL = "control"
 CONTROL_CONCURRENCY = 3  # a `retain` takes long, and must not keep the others waiting

@@ -1,7 +1,7 @@
 """Copies of a home's SQLite files as of one moment, also while a service writes to them.
 
 Whatever the ledger's copy shows as landed, the database's copy has on record: nothing is sent
-before it is stored (reference/reliability.md), and the two moments are one, because no transaction
+before it is stored (docs/exactly-once.md), and the two moments are one, because no transaction
 of the database can end between them. What was in flight is found again at the next start.
 """
 

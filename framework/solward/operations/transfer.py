@@ -12,7 +12,7 @@ from solward.money import LAMPORTS_PER_SOL, lamports_to_sol, sol_to_lamports
 from solward.record import TransactionType
 from solward.vault.transactions.request import Draft
 
-# Contract, section 8: at most 2 SOL a request.
+# The most one request gives.
 MAX_AIRDROP_LAMPORTS = 2 * LAMPORTS_PER_SOL
 
 

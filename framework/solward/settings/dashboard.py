@@ -1,7 +1,7 @@
 """Where the dashboard listens and what it calls.
 
 Each field is the environment variable of the same name in capitals; the two `NEXT_PUBLIC_` ones
-are the contract's (section 1.3).
+are the contract's.
 """
 
 from __future__ import annotations

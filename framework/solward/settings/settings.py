@@ -24,7 +24,7 @@ from solward.settings.masking import addresses_of, secret_fields, shown
 from solward.settings.vendors import VendorSettings, http_address
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
 
-# reference/reliability.md, API hardening.
+# Of the admin secret, where others can reach the service or the money is real.
 MIN_SECRET_BYTES = 32
 
 # A hundred years; what is to be kept for longer is kept for ever.

@@ -26,7 +26,7 @@ class TokenBalance:
         return from_units(self.units, self.decimals)
 
     def to_json(self) -> dict[str, Any]:
-        """Contract 2.3: `uiBalance` a number, `rawBalance` a string, `symbol` when known."""
+        """`uiBalance` a number, `rawBalance` a string, `symbol` when known."""
         body: dict[str, Any] = {"mint": self.mint}
         if self.symbol is not None:
             body["symbol"] = self.symbol
@@ -45,7 +45,7 @@ class Balances:
     tokens: tuple[TokenBalance, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Contract 2.3."""
+        """The balance as the API shows it."""
         return {
             "sol": lamports_to_sol(self.lamports),
             "tokens": [token.to_json() for token in self.tokens],

@@ -17,7 +17,7 @@ from solward.store.tables import agent_usage, agents, decisions, memory
 
 Fields = dict[str, Any]
 
-MEMORY_KEPT = 100  # contract 2.9
+MEMORY_KEPT = 100  # entries an agent
 USAGE_HOURS = 24
 
 _RUNNING = "running"

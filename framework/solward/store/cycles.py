@@ -1,6 +1,6 @@
 """Entering and leaving cycles, many in one transaction.
 
-Both are guarded by the fence (reference/scale.md, "The pattern"), so that a stale or duplicate run
+Both are guarded by the fence, so that a stale or duplicate run
 changes nothing. Rows are locked in the order of their ids: batches of several processes wait for
 each other and never for ever.
 """
@@ -22,7 +22,7 @@ from solward.store.tables import agents, decisions, memory
 from solward.vault.store.tables import transactions
 from solward.vault.store.transactions import RECORD, record_of
 
-MEMORY_GIVEN = 10  # contract 2.9
+MEMORY_GIVEN = 10  # entries, to the model
 
 _RUNNING = "running"
 _IDS: BindParameter[list[str]] = bindparam("of_agents", expanding=True)

@@ -17,7 +17,7 @@ from solward.vault.store import locks
 QUEUE = "agents"
 TASK = "solward.run_cycle"
 
-# More only makes every fetch dearer: reference/scale.md, pitfall 4.
+# More rows to do only make every fetch dearer.
 BACKLOG = 1_000
 # Two missed heartbeats, and a half.
 STALLED_S = 5.0

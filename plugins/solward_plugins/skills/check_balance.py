@@ -22,7 +22,7 @@ def skill_spec() -> SkillSpec:
 
 @hookimpl
 async def skill_execute(context: SkillContext) -> str:
-    """Wallet name and address, SOL with 4 decimals, a line per token (contract 1.2)."""
+    """Wallet name and address, SOL with 4 decimals, a line per token."""
     balances = await context.balances()
     lines = [
         f"Wallet: {context.wallet.name} ({context.wallet.address})",

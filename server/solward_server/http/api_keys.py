@@ -15,7 +15,6 @@ from solward.errors import NotFound
 from solward.money import sol_to_lamports
 from solward_server.http.body import Body, number, optional_text, text, texts, whole
 
-# Contract 2.1 and 8.
 DEFAULT_PERMISSIONS = ("read", "write")
 DEFAULT_RATE_LIMIT = 10
 DEFAULT_SPENDING_LIMIT_SOL = 5
@@ -48,7 +47,7 @@ class ApiKey:
     last_used_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The list form (contract 4.1)."""
+        """The list form."""
         return {
             "id": self.id,
             "name": self.name,
@@ -82,7 +81,7 @@ class KeyStore(Protocol):
 
 
 class MemoryKeys:
-    """Keys that end with the process (contract 2.1)."""
+    """Keys that end with the process."""
 
     def __init__(self) -> None:
         self._by_hash: dict[str, ApiKey] = {}
@@ -127,7 +126,7 @@ def hash_of(token: str) -> str:
 
 
 def new_key(body: Body) -> tuple[str, ApiKey]:
-    """A key from a create body (contract 4.1): the secret, shown once, and its record.
+    """A key from a create body: the secret, shown once, and its record.
 
     Raises:
         InvalidRequest: naming the field.

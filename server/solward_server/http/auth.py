@@ -1,4 +1,4 @@
-"""Who calls: the admin secret or an API key (contract, section 5)."""
+"""Who calls: the admin secret or an API key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from solward_server.http.request_log import request_id
 if TYPE_CHECKING:
     from typing import Any
 
-# Contract, section 7, to the letter.
+# Clients compare these texts.
 KEY_REQUIRED = "Unauthorized — API key required"
 KEY_INVALID = "Invalid API key"
 ADMIN_REQUIRED = "Unauthorized — admin API secret required"

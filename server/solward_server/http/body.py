@@ -11,9 +11,9 @@ from quart import request
 from solward import jsontext
 from solward.errors import InvalidRequest
 
-MAX_BODY_BYTES = 64 * 1024  # reference/reliability.md, API hardening
-MAX_LIST = 500  # DESIGN, decisions: `limit` 1..500
-DEFAULT_LIST = 50  # contract 8
+MAX_BODY_BYTES = 64 * 1024
+MAX_LIST = 500
+DEFAULT_LIST = 50
 
 Body = Mapping[str, Any]
 

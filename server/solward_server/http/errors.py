@@ -27,7 +27,7 @@ from solward_server.http.rate_limits import TooManyRequests
 
 _log = structlog.get_logger(__name__)
 
-# The most specific first; what is not named here is 500 (contract, section 7).
+# The most specific first; what is not named here is 500.
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (InvalidRequest, 400),
     (SkillTimeout, 500),

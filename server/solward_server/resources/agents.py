@@ -10,12 +10,12 @@ from solward_server.http.auth import caller, keyed
 from solward_server.http.body import query_limit, query_whole, read_body
 from solward_server.http.edge import Edge
 
-_MEMORY_KEPT = 100  # contract 2.9
+_MEMORY_KEPT = 100
 _MAX_CYCLE = 2**53
 
 
 def blueprint(edge: Edge) -> Blueprint:
-    """Contract 4.4, with pause, one agent, PATCH, DELETE, decisions, memory, limits."""
+    """Agents: create, list, read, change, delete, start, stop, pause; decisions, memory, limits."""
     routes = Blueprint("agents", __name__, url_prefix="/agents")
     agents = edge.service.agents
 

@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 
 
 def blueprint(edge: Edge) -> Blueprint:
-    """Contract 4.5; with `Accept: text/event-stream` as events `delta`, then `done` or `error`."""
+    """Chat; with `Accept: text/event-stream` as events `delta`, then `done` or `error`."""
     routes = Blueprint("chat", __name__, url_prefix="/agents")
 
     @routes.post("/<agent_id>/chat")

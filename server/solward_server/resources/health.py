@@ -13,13 +13,13 @@ from solward.errors import StoreError
 from solward_server.http.auth import public
 from solward_server.http.edge import Edge
 
-# DESIGN: health answers within a second, whatever else does not.
+# Health answers within a second, whatever else does not.
 _AGENTS_WAIT_S = 0.8
 _UNKNOWN = AgentStatistics(total=0, running=0, stopped=0, idle=0, paused=0, error=0)
 
 
 def blueprint(edge: Edge) -> Blueprint:
-    """Contract 2.10."""
+    """The health report, public."""
     routes = Blueprint("health", __name__)
 
     @routes.get("/health")

@@ -13,7 +13,7 @@ from solward_server.http.edge import Edge
 
 
 def blueprint(edge: Edge) -> Blueprint:
-    """Contract 4.1, with `DELETE /keys/:id`."""
+    """API keys: create, list, revoke."""
     routes = Blueprint("keys", __name__)
 
     @routes.post("/keys")

@@ -13,14 +13,14 @@ from solward_server.http.body import number, read_body, text, whole
 from solward_server.http.edge import Edge
 from solward_server.http.money_response import money_response
 
-# Contract 8, and all of the input at most.
+# At most all of the input.
 DEFAULT_SLIPPAGE_BPS = 50
 _MAX_SLIPPAGE_BPS = 10_000
 _DEFAULT_AIRDROP_SOL = 1
 
 
 def blueprint(edge: Edge) -> Blueprint:
-    """Contract 4.3."""
+    """Transfer, swap and airdrop."""
     routes = Blueprint("operations", __name__, url_prefix="/wallets/<wallet_id>")
     operations = edge.service.operations
 
@@ -67,11 +67,11 @@ def blueprint(edge: Edge) -> Blueprint:
 
 
 def _transfer_answer(record: TransactionRecord) -> dict[str, Any]:
-    """Contract 2.4: a transfer shows `to` and `amount` under `metadata` too."""
+    """A transfer shows `to` and `amount` under `metadata` too."""
     metadata = {name: record.details[name] for name in ("to", "amount")}
     return record.to_json() | {"metadata": metadata}
 
 
 def _swap_answer(record: TransactionRecord) -> dict[str, Any]:
-    """Contract 4.3: the details at the top level."""
+    """The record with its details at the top level too."""
     return {**record.details, **record.to_json()}

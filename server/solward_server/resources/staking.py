@@ -16,7 +16,7 @@ from solward_server.http.money_response import money_response
 
 
 def blueprint(edge: Edge) -> Blueprint:
-    """Contract 4.3."""
+    """Stake, unstake, withdraw, list; wrap and unwrap SOL."""
     routes = Blueprint("staking", __name__, url_prefix="/wallets/<wallet_id>")
     operations = edge.service.operations
 
@@ -93,15 +93,15 @@ def blueprint(edge: Edge) -> Blueprint:
 
 
 def _answer(record: TransactionRecord) -> dict[str, Any]:
-    """Contract 4.3: the details at the top level."""
+    """The record with its details at the top level too."""
     return {**record.details, **record.to_json()}
 
 
 def _unstake_answer(record: TransactionRecord) -> dict[str, Any]:
-    """Contract 4.3: `deactivated` is true once the ledger has taken it."""
+    """`deactivated` is true once the ledger has taken it."""
     return _answer(record) | {"deactivated": record.status is TransactionStatus.CONFIRMED}
 
 
 def _withdraw_answer(record: TransactionRecord) -> dict[str, Any]:
-    """Contract 4.3: `withdrawn` is true once the ledger has taken it."""
+    """`withdrawn` is true once the ledger has taken it."""
     return _answer(record) | {"withdrawn": record.status is TransactionStatus.CONFIRMED}

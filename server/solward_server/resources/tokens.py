@@ -13,13 +13,12 @@ from solward_server.http.body import number, read_body, text
 from solward_server.http.edge import Edge
 from solward_server.http.money_response import money_response
 
-# Contract 4.3.
 _DEFAULT_DECIMALS = 9
 _DEFAULT_SUPPLY = 1_000_000
 
 
 def blueprint(edge: Edge) -> Blueprint:
-    """Contract 4.3, and `token-transfer`, whose type the contract lists."""
+    """Launch, mint, revoke, burn, close and `token-transfer`."""
     routes = Blueprint("tokens", __name__, url_prefix="/wallets/<wallet_id>")
     operations = edge.service.operations
 
@@ -105,10 +104,10 @@ def blueprint(edge: Edge) -> Blueprint:
 
 
 def _answer(record: TransactionRecord) -> dict[str, Any]:
-    """Contract 4.3: the details at the top level."""
+    """The record with its details at the top level too."""
     return {**record.details, **record.to_json()}
 
 
 def _revoke_answer(record: TransactionRecord) -> dict[str, Any]:
-    """Contract 4.3: `revoked` is true once the ledger has taken it."""
+    """`revoked` is true once the ledger has taken it."""
     return _answer(record) | {"revoked": record.status is TransactionStatus.CONFIRMED}

@@ -12,7 +12,7 @@ from solward_server.http.edge import Edge
 
 
 def blueprint(edge: Edge) -> Blueprint:
-    """Contract 4.2's two lists; `before=<id>` pages."""
+    """Records of one wallet and of all, newest first; `before=<id>` pages."""
     routes = Blueprint("transactions", __name__)
 
     @routes.get("/transactions")

@@ -14,7 +14,7 @@ from solward_server.http.errors import Forbidden
 
 
 def blueprint(edge: Edge) -> Blueprint:
-    """Contract 4.2, with one wallet, its tags and its limits."""
+    """Wallets: create, list, read; balance, tags, limits."""
     routes = Blueprint("wallets", __name__)
     service = edge.service
 

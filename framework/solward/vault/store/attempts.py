@@ -20,7 +20,7 @@ from solward.vault.store.transactions import RECORD, UNFINISHED, record_of, tell
 
 
 class AttemptState(StrEnum):
-    """Where one signed transaction stands (reference/reliability.md, exactly-once sending)."""
+    """Where one signed transaction stands (docs/exactly-once.md)."""
 
     SIGNED = "signed"
     """Written ahead; its bytes may or may not have left the process."""

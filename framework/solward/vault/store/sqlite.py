@@ -135,7 +135,7 @@ class InlineSQLite(SQLiteDialect_pysqlite):
 
 
 def on_connect(connection: sqlite3.Connection, *, writer: bool) -> None:
-    """Make a new connection durable and strict (reference/reliability.md: WAL, FULL)."""
+    """Make a new connection durable and strict: WAL with FULL survives a power loss."""
     # Explicit transactions only (SQLAlchemy's SQLite documentation, "Serializable isolation").
     connection.isolation_level = None
     for pragma in (

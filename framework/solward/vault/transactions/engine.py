@@ -1,6 +1,6 @@
 """The only door to a signature: assess, judge and reserve, sign, write ahead, send, confirm.
 
-Order and durability follow reference/reliability.md, "Exactly-once sending".
+docs/exactly-once.md states the order and what is durable when.
 """
 
 from __future__ import annotations

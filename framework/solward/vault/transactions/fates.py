@@ -1,9 +1,8 @@
 """What became of transactions whose last valid block height has passed.
 
-One is dead only where a single node says all of this (reference/reliability.md, 6): its block
-height is past the last valid one; *afterwards*, at a slot no earlier, its whole history has no
-status; and that history reaches back to when the bytes were signed. Answers of different nodes
-are never combined: one that lags has not seen yet what another one's height says is over.
+One is dead only where a single node says all of this: its block height is past the last valid one;
+*afterwards*, at a slot no earlier, its whole history has no status; and that history reaches back
+to when the bytes were signed. Answers of different nodes are never combined: one that lags has not seen yet what another one's height says is over.
 """
 
 from __future__ import annotations

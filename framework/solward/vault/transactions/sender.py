@@ -1,7 +1,7 @@
 """Watches what was sent until its fate is known: polls in batches, resends, settles.
 
 The only terminal facts are the ledger's: a status, or what `fates` counts as a proof that there
-never will be one (reference/reliability.md, 5 and 6). The wall clock never decides.
+never will be one. The wall clock never decides.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A wallet's seed is sealed under a random data key of its own, the data key under the key-encryption
 key (KEK). Both with AES-256-GCM and a random 96-bit nonce, bound to format, wallet, public key and
-key version, so that no row can be put in another's place (reference/reliability.md, key custody).
+key version, so that no row can be put in another's place.
 """
 
 from __future__ import annotations

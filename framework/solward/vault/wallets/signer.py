@@ -13,7 +13,7 @@ class Signer(Protocol):
 
     Only `solward.vault.transactions` holds one, and only after the guardrails have judged the very
     bytes. There is no signing of raw messages anywhere: a signature over bytes that happen to be
-    a transaction *is* that transaction's signature (reference/reliability.md, attack 28).
+    a transaction *is* that transaction's signature.
     """
 
     @property

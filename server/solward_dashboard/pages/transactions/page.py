@@ -16,7 +16,6 @@ from solward_dashboard.pages.transactions.detail import show_one
 from solward_dashboard.pages.transactions.rows import Filter, changed, row
 from solward_dashboard.polling import Feed, Freshness
 
-# Contract 1.3.
 EVERY_S = 3.0
 LIMIT = 50
 # So much is asked at once where more has happened than one answer holds, and for older ones.
