@@ -37,7 +37,7 @@ from solward.skill import Effects
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 AWAY = "did not answer"
-# Beyond the 17 of the contract; tests/operations/test_token_transfer.py has its effects and refusals.
+# Not one of the 17; tests/operations/test_token_transfer.py has its effects and refusals.
 WITHOUT_A_SKILL = {"/token-transfer"}
 
 

@@ -2,7 +2,8 @@
 
 One is dead only where a single node says all of this: its block height is past the last valid one;
 *afterwards*, at a slot no earlier, its whole history has no status; and that history reaches back
-to when the bytes were signed. Answers of different nodes are never combined: one that lags has not seen yet what another one's height says is over.
+to when the bytes were signed. Answers of different nodes are never
+combined: one that lags has not seen yet what another one's height says is over.
 """
 
 from __future__ import annotations
