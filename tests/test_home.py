@@ -17,7 +17,7 @@ from solward.settings.home import Home
 HOLD = """
 import sys, time
 from pathlib import Path
-from solward.home import Home
+from solward.settings.home import Home
 with Home.locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -230,7 +230,7 @@ def test_without_an_endpoint_there_is_nothing_and_nothing_is_loaded() -> None:
     assert tracing.span("a") is tracing.child_span("b") is tracing.request_span("c", PARENT)
     stop()
     program = (
-        "import sys; from solward import telemetry; telemetry.start('a', '1', {});"
+        "import sys; from solward.telemetry import tracing; tracing.start('a', '1', {});"
         "print(any(name.startswith('opentelemetry') for name in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

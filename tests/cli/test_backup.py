@@ -345,7 +345,7 @@ def test_a_rotation_that_was_killed_is_backed_up_as_it_stands_and_finished_after
 
 STOPPED = """
 import os, signal, sys, time
-from solward.backup import making, restoring
+from solward.backup import create, restore
 from solward_cli import main
 
 watched = sys.argv.pop(1)
@@ -355,7 +355,7 @@ def stopped(*_):
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(60)
 
-making.write_archive = restoring.drill = stopped
+create.write_archive = restore.drill = stopped
 main()
 """
 

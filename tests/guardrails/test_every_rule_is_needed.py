@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pytest
-import solward.guardrails.judge  # noqa: F401 - the module, whose name the package gives its function
+import solward.vault.guardrails.judge  # noqa: F401 - the module, whose name the package gives its function
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from tests.guardrails.attacks import ATTACKS, move_tokens, pay
 from tests.guardrails.bank import POLICY, SOL, WALLET_LIMITS, Bank

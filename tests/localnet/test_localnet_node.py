@@ -56,7 +56,7 @@ CHILD = """
 import asyncio, sys
 from pathlib import Path
 from solders.pubkey import Pubkey
-from solward.localnet.node import Localnet
+from solward_localnet.node import Localnet
 
 async def main() -> None:
     node = await Localnet.open(Path(sys.argv[1]))

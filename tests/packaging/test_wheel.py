@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "solward",
     "solward_plugins",
+    "solward_localnet",
     "solward_server",
     "solward_mcp",
     "solward_dashboard",
@@ -30,7 +31,7 @@ def test_the_wheel_is_whole(tmp_path: Path) -> None:
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
     assert "solward/py.typed" in names
-    assert any(name.startswith("solward/store/migrations/versions/") for name in names)
+    assert any(name.startswith("solward/vault/store/migrations/versions/") for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     sources = {
         str(path.relative_to(root))

@@ -123,10 +123,11 @@ _GENERATED = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ve
 
 
 def template_root() -> Path:
-    """The template: in the wheel beside this module, else at the top of the source tree."""
-    here = Path(__file__).parent
-    shipped = here / "plugin_template"
-    return shipped if shipped.is_dir() else here.parents[1] / "plugin_template"
+    """The template: in the wheel beside `solward_cli`'s modules, else at the top of the source
+    tree."""
+    package = Path(__file__).parents[1]
+    shipped = package / "plugin_template"
+    return shipped if shipped.is_dir() else package.parents[1] / "plugin_template"
 
 
 def _renamed(text: str, name: str) -> str:
