@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pytest
-import solward.vault.guardrails.judge  # noqa: F401 - the module, whose name the package gives its function
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from tests.guardrails.attacks import ATTACKS, move_tokens, pay
 from tests.guardrails.bank import POLICY, SOL, WALLET_LIMITS, Bank
 from tests.guardrails.mixes import DECLARED, intent
 
+import solward.vault.guardrails.judge  # noqa: F401 - the module, whose name the package gives its function
 from solward.guardrail import Intent, TransactionEffects
 from solward.vault.guardrails import RULES, Policy, ScopeLimits, ScopeUsage, Verdict, judge
 
