@@ -12,11 +12,11 @@ from solward.registry.discovery import GROUPS
 
 ROOT = Path(__file__).parents[2]
 SUFFIXES = {".py", ".md", ".toml", ".yaml", ".yml", ".conf", ".service", ".txt", ".mako", ".mjs"}
-NAMED = {"Makefile", "Dockerfile", "run"}
+NAMED = {"Dockerfile", "run"}
 # Paths in them are those of the plugin's own repository.
 OTHER_ROOTS = ("plugin_template/", "examples/")
-# What the reader of a tutorial makes.
-MADE_BY_THE_READER = {"tip_jar/src/tip_jar/tip.py"}
+# What the reader of a tutorial makes, and a route's prefix.
+NOT_PATHS = {"tip_jar/src/tip_jar/tip.py", "responses/"}
 # Dotted names that are not of modules: entry-point groups, files, tasks of the queue.
 NOT_MODULES = {*GROUPS, "solward.db", "solward.lock", "solward.dump", "solward.run_cycle"}
 
@@ -30,7 +30,7 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 SAMPLE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 # A path from the repository's root, and a test in it.
 PATH = re.compile(
-    r"(?<![\w./@<{,-])((?:docs|framework|plugins|server|tests|benchmarks|deploy|examples"
+    r"(?<![\w./@<{,-])(?<!=\")((?:docs|framework|plugins|server|tests|benchmarks|deploy|examples"
     r"|plugin_template|requirements)/(?>[\w./-]+))(?![*{<$])(?:::(\w+))?"
 )
 # A path inside a package, or of the page beside.
@@ -75,11 +75,14 @@ def anchors(page: Path) -> set[str]:
 
 
 def is_path(path: str, test: str) -> bool:
+    """Whether it is here, from the root or from `tests`, and the named test in it."""
     path = path.rstrip("/.-")
-    if path in folders():
-        return True
     defined = rf"^\s*(?:async )?def {test}\("
-    return path in tracked() and (not test or bool(re.search(defined, text_of(path), re.M)))
+    return any(
+        place in folders()
+        or (place in tracked() and (not test or re.search(defined, text_of(place), re.M)))
+        for place in (path, f"tests/{path}")
+    )
 
 
 def is_module(dotted: str) -> bool:
@@ -125,16 +128,17 @@ def test_paths_and_tests_that_are_cited_exist() -> None:
         for path, test in PATH.findall(text)
         if not is_path(path, test)
     }
-    ends = {name[start:] for name in tracked() for start in starts(name)} | MADE_BY_THE_READER
+    places = tracked() | {f"{folder}/" for folder in folders()}
+    ends = {place[start:] for place in places for start in starts(place)} | NOT_PATHS
     inside = {
         (name, file) for name, text in ours for file in FILE.findall(text) if file not in ends
     }
     assert from_the_root | inside == set()
 
 
-def starts(name: str) -> Iterator[int]:
-    yield 0
-    yield from (each.end() for each in re.finditer("/", name))
+def starts(place: str) -> list[int]:
+    """Where the parts of a path start."""
+    return [0, *(each.end() for each in re.finditer("/(?!$)", place))]
 
 
 def test_modules_that_are_cited_exist() -> None:
@@ -145,4 +149,16 @@ def test_modules_that_are_cited_exist() -> None:
     cited = {(name, dotted) for name, text in prose for dotted in MODULE.findall(text)}
     assert {
         each for each in cited if each[1] not in NOT_MODULES and not is_module(each[1])
+    } == set()
+
+
+def test_the_drawing_has_every_room_of_the_framework() -> None:
+    drawing = text_of("docs/architecture.md").partition("\n```\n")[2].partition("\n```\n")[0]
+    rooms = {
+        Path(name).relative_to("framework/solward").parts[0].removesuffix(".py")
+        for name in tracked()
+        if name.startswith("framework/solward/") and name.endswith(".py")
+    }
+    assert {
+        room for room in rooms - {"__init__"} if not re.search(rf"\b{room}\b", drawing)
     } == set()

@@ -7,7 +7,7 @@
     except FormError:
         return  # the fields say what is wrong
 
-The pure parts are in `forms_fields.py` (what to ask for) and `forms_reading.py` (what it means).
+The pure parts are in `fields.py` (what to ask for) and `reading.py` (what it means).
 """
 
 from __future__ import annotations
