@@ -8,13 +8,13 @@ WORKERS ?= auto
 # Each test's database is one of its own on a PostgreSQL that the tests start themselves.
 ON_POSTGRES := SOLWARD_TEST_DATABASE=postgresql $(BIN)/python -m pytest -n $(WORKERS) \
 	--dist worksteal -m 'not long and not llm and not devnet and not sqlite'
-POSTGRES_HEART := $(addprefix tests/,transactions/test_engine.py transactions/test_rolling_limits.py \
-	transactions/test_reconcile.py transactions/test_takeover.py \
+POSTGRES_HEART := $(addprefix tests/,$(addprefix vault/transactions/test_,engine.py rolling_limits.py \
+	reconcile.py takeover.py) \
 	agents/test_agents_on_localnet.py agents/test_lifecycle.py \
 	server/test_agent_routes.py server/test_key_routes.py \
 	server/test_idempotent_requests.py store/test_agents_store.py e2e/test_contract_money.py)
-POSTGRES_ALL := $(addprefix tests/,agents guardrails matrix operations plugins registry server store \
-	testing transactions wallets test_audit.py test_events.py e2e/money) tests/e2e/test_contract_*.py
+POSTGRES_ALL := $(addprefix tests/,agents audit mcp operations plugins registry server store \
+	testing vault test_events.py e2e/money) tests/e2e/test_contract_*.py
 
 .PHONY: install up test test-postgres test-long test-llm test-devnet lint bench screenshots clean
 install: $(STAMP)

@@ -25,7 +25,7 @@ from typing import Any
 import aiohttp
 from benchmarks.load import free_port
 from benchmarks.report import Ratio
-from tests.vendors.process import vendor_process
+from tests.support.vendors.process import vendor_process
 
 AGENTS = 1_000
 INTERVAL_MS = 1_000

@@ -28,7 +28,7 @@ from benchmarks.report import Ratio
 from benchmarks.scale_cluster import WALLETS, Case, Running, cluster, seed, start_all
 from benchmarks.scale_measure import Reading, lag_s, read
 from benchmarks.scripted_provider import NAME, installed
-from tests.postgres import Postgres, server
+from tests.support.postgres_server import Postgres, server
 
 CASES = ("1000,1000,0", "1000,5000,0", "10000,30000,3")
 CONCURRENCY = 300  # the default of `solward worker`

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
-from tests import homes
-from tests import postgres as servers
+from tests.support import databases
+from tests.support import postgres_server as servers
 
 # A busy machine is no failure; pytest-timeout ends what hangs.
 settings.register_profile("solward", deadline=None)
@@ -31,31 +31,31 @@ def postgres_url(postgres: servers.Postgres) -> Iterator[str]:
 
 def pytest_report_header() -> str:
     """On which database the tests run."""
-    return f"databases: {'PostgreSQL' if homes.ON_POSTGRES else 'SQLite'}"
+    return f"databases: {'PostgreSQL' if databases.ON_POSTGRES else 'SQLite'}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out what is SQLite's own where the tests run on PostgreSQL."""
-    if homes.ON_POSTGRES:
+    if databases.ON_POSTGRES:
         for item in items:
             own = item.get_closest_marker("sqlite")
             if own is not None:
                 item.add_marker(pytest.mark.skip(f"SQLite's own: {own.args[0]}"))
 
 
-if homes.ON_POSTGRES:
+if databases.ON_POSTGRES:
 
     @pytest.fixture(scope="session", autouse=True)
-    def _databases(postgres: servers.Postgres) -> Iterator[homes.Homes]:
-        with homes.on_postgres(postgres) as given:
+    def _databases(postgres: servers.Postgres) -> Iterator[databases.Homes]:
+        with databases.on_postgres(postgres) as given:
             yield given
 
     @pytest.fixture(scope="module", autouse=True)
-    def _of_a_module(_databases: homes.Homes) -> Iterator[None]:
+    def _of_a_module(_databases: databases.Homes) -> Iterator[None]:
         with _databases.scope():
             yield
 
     @pytest.fixture(autouse=True)
-    def _of_a_test(_databases: homes.Homes) -> Iterator[None]:
+    def _of_a_test(_databases: databases.Homes) -> Iterator[None]:
         with _databases.scope():
             yield

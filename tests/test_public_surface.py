@@ -5,9 +5,9 @@ import json
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
+from tests.support.repository import ROOT
 
 import solward
 from solward import errors
@@ -24,7 +24,7 @@ SURFACE = """
     lamports_to_sol read_mint sol_to_lamports to_units tool_definitions
 """
 
-PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def test_the_public_surface_is_exactly_this() -> None:

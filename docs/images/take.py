@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 import httpx
-from tests.e2e.dashboard.browsing import Browser
-from tests.e2e.service_process import funded_wallet
+from tests.support.browser import Browser
+from tests.support.service_process import funded_wallet
 
 from solward.settings.access import DEVELOPMENT_SECRET
 

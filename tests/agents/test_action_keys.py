@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
-from tests.agents.scripted_model import installed
-from tests.registry.plugin_dists import skill_source
+from tests.support.plugin_distributions import skill_source
+from tests.support.scripted_provider import installed
 
 from solward.agents.act import actor_of
 from solward.agents.cycle import run_cycle

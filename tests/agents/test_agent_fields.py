@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.agents.agents_support import AGENT
+from tests.support.agents import AGENT
 
 from solward.agents.budget import TokenBudget, usd_of
 from solward.agents.fields import Defaults, read_create, read_update

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
-from tests.agents.agent_host import BODY, Host, agents_wallet
+from tests.support.agent_host import BODY, Host, agents_wallet
 
 from solward import jsontext
 from solward.agents.model import Agent

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.agents.agents_support import (
+from tests.support.agents import (
     AGENT,
     TOOLS,
     USDC,

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.agents.agents_support import AGENT, Notebook, Scripted, parts
+from tests.support.agents import AGENT, Notebook, Scripted, parts
 
 from solward.agents.cycle import Entered, Next, next_due_ms, run_cycle
 from solward.agents.runner import Runner

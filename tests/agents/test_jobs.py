@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, text
-from tests.store.agent_rows import WALLET, decision, fields
+from tests.support.agent_rows import WALLET, decision, fields
 
 from solward.agents import job_queue as jobs_module
 from solward.agents.job_queue import Queued

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select
-from tests.agents.scripted_model import installed
+from tests.support.scripted_provider import installed
 
 from solward.agents.model import Agent, AgentStatus, DesiredState
 from solward.agents.phases import Phase

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.agents.agents_support import AGENT
+from tests.support.agents import AGENT
 
 from solward import jsontext
 from solward.agents.decisions import MemoryEntry

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, insert
-from tests.agents.agents_support import AGENT
-from tests.store.agent_rows import WALLET, fields
+from tests.support.agent_rows import WALLET, fields
+from tests.support.agents import AGENT
 
 from solward.agents.cycle import Entered, Standing
 from solward.agents.decisions import Decision

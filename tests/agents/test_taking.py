@@ -10,7 +10,7 @@ import pytest
 from procrastinate import PsycopgConnector
 from procrastinate.jobs import Job, Status
 from sqlalchemy import insert, text
-from tests.store.agent_rows import WALLET, fields
+from tests.support.agent_rows import WALLET, fields
 
 from solward.agents.queue_worker import Jobs
 from solward.store import agents as agent_store

@@ -13,8 +13,8 @@ import pytest
 from procrastinate import PsycopgConnector
 from procrastinate.exceptions import ConnectorException
 from sqlalchemy import text
-from tests.agents.agent_host import BODY, Host, agents_wallet
-from tests.agents.agents_support import record
+from tests.support.agent_host import BODY, Host, agents_wallet
+from tests.support.agents import record
 
 from solward.agents.act import RESUMED_REASONING
 from solward.agents.cycle import run_cycle

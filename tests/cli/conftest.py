@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.cli.live import Live, live_service
+from tests.support.cli_service import Live, live_service
 
 
 @pytest.fixture(scope="module")

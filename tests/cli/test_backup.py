@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from tests.backup.homes import (
+from tests.support.backup_homes import (
     KEYSTORE,
     PASSPHRASE,
     TWICE,
@@ -22,6 +22,7 @@ from tests.backup.homes import (
     signs,
     solward,
 )
+from tests.support.repository import TESTS
 
 from solward.backup.archive import write_archive
 from solward.backup.manifest import Manifest
@@ -29,7 +30,7 @@ from solward.settings.home import Home
 from solward.vault.store.schema import HEAD
 
 ONCE = f"{PASSPHRASE}\n"
-ROTATING = Path(__file__).parents[1] / "wallets" / "rotating.py"
+ROTATING = TESTS / "vault" / "wallets" / "rotating.py"
 
 
 @pytest.fixture

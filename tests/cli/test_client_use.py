@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.live import STRANGER, Live
-from tests.e2e.service_process import SECRET, free_port
+from tests.support.cli_service import STRANGER, Live
+from tests.support.service_process import SECRET, free_port
 
 from solward import jsontext
 from solward_cli.plugins.skill_run import parameters

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.cli.up_process import client, command, ended, running
+from tests.support.up_process import client, command, ended, running
 
 UP = ("up", "--no-rpc", "--port", "0")
 

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from solders.keypair import Keypair
 from sqlalchemy import update
-from tests.client.carriers import Carrier
-from tests.server.api import SECRET, Api, serving_api
+from tests.support.api import SECRET, Api, serving_api
+from tests.support.http_transport import Carrier
 
 from solward.client import SolwardClient
 from solward.errors import InvalidRequest

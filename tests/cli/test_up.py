@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.cli.up_process import client, command, ended, running
+from tests.support.up_process import client, command, ended, running
 
 from solward.settings.access import DEVELOPMENT_SECRET
 

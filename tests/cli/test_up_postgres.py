@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from tests.cli.up_process import client, ended, running
+from tests.support.up_process import client, ended, running
 
 
 def test_the_demo_agent_runs_on_a_worker_of_the_same_process(

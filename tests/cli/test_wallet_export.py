@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from solders.keypair import Keypair
-from tests.backup.homes import KEYSTORE, furnish, refused, solward
-from tests.cli.up_process import running
+from tests.support.backup_homes import KEYSTORE, furnish, refused, solward
+from tests.support.up_process import running
 
 from solward.vault.store.database import Database
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from solders.keypair import Keypair
-from tests.cli.up_process import client, ended, running
+from tests.support.up_process import client, ended, running
 
 from solward_cli import main
 

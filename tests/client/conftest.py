@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.client.carriers import Carrier
-from tests.server.api import SECRET, Api, serving_api
+from tests.support.api import SECRET, Api, serving_api
+from tests.support.http_transport import Carrier
 
 from solward.client import SolwardClient
 

@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 from quart import Quart
-from tests.client.carriers import Carrier
 from tests.client.walk import walk
-from tests.server.api import Api
+from tests.support.api import Api
+from tests.support.http_transport import Carrier
 
 from solward.client import NotFoundError, SolwardClient, Transaction
 from solward.client.errors import AmbiguousName

@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.client.carriers import Carrier
 from tests.client.conftest import URL
-from tests.server.api import NOBODY, SECRET
+from tests.support.api import NOBODY, SECRET
+from tests.support.http_transport import Carrier
 
 from solward.client import (
     BadRequest,

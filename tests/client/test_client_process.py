@@ -13,8 +13,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.cli.up_process import running
-from tests.e2e.service_process import SECRET, Service, free_port
+from tests.support.service_process import SECRET, Service, free_port
+from tests.support.up_process import running
 
 from solward.client import BadRequest, Event, SolwardClient, Unreachable
 from solward.settings import Settings

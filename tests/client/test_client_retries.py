@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import httpx
 import pytest
-from tests.client.carriers import Carrier, away, cut, times
 from tests.client.conftest import URL
-from tests.server.api import SECRET
+from tests.support.api import SECRET
+from tests.support.http_transport import Carrier, away, cut, times
 
 from solward.client import (
     BadAnswer,

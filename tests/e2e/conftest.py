@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.service_process import Service
+from tests.support.service_process import Service
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from solders.keypair import Keypair
-from tests.e2e.service_process import Service, funded_wallet, sol_of
+from tests.support.service_process import Service, funded_wallet, sol_of
 
 from solward import jsontext
 

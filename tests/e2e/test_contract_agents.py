@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.cli.up_process import client, running
+from tests.support.up_process import client, running
 
 
 def decisions(api: httpx.Client, agent: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from tests.e2e.service_process import Service, funded_wallet, sol_of
+from tests.support.service_process import Service, funded_wallet, sol_of
 
 STRANGER = "11111111111111111111111111111112"
 NOBODY = "00000000-0000-4000-8000-000000000000"

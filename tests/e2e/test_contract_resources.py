@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.e2e.service_process import Service, funded_wallet
+from tests.support.service_process import Service, funded_wallet
 
 STRANGER = "11111111111111111111111111111112"
 

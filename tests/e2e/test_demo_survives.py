@@ -15,7 +15,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.e2e.service_process import SECRET, free_port
+from tests.support.repository import ROOT
+from tests.support.service_process import SECRET, free_port
 
 # A network namespace with nothing but loopback: whatever reaches out fails at once.
 OFFLINE = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "offline"]
@@ -112,7 +113,7 @@ def test_an_agent_acts_and_a_restart_goes_on_without_a_network(tmp_path: Path) -
         "live_and_live_again(pathlib.Path(sys.argv[1]))"
     )
     command = [*OFFLINE, sys.executable, "-c", script, str(tmp_path)]
-    root = str(Path(__file__).parents[2])
+    root = str(ROOT)
     found = subprocess.run(
         command,
         env=os.environ | {"PYTHONPATH": root},

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.dashboard.browsing import Browser
-from tests.e2e.service_process import SECRET, Service
+from tests.support.browser import Browser
+from tests.support.service_process import SECRET, Service
 
 
 @pytest.fixture

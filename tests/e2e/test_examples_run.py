@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.localnet_process import localnet_process
-from tests.e2e.service_process import SECRET
+from tests.support.localnet_process import localnet_process
+from tests.support.repository import ROOT
+from tests.support.service_process import SECRET
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 def run(program: Path, **environment: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.service_process import SECRET, Service, funded_wallet, sol_of
+from tests.support.service_process import SECRET, Service, funded_wallet, sol_of
 
 LOCKED = Path(__file__).parent / "inspector"
 LAUNCHER = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"

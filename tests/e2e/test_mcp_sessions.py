@@ -16,15 +16,8 @@ import pytest
 from mcp import MCPError
 from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types import ToolListChangedNotification
-from tests.e2e.mcp_sessions import (
-    MODES,
-    called,
-    http_session,
-    refusal,
-    resource,
-    stdio_session,
-)
-from tests.e2e.service_process import SECRET, Service, funded_wallet, sol_of
+from tests.support.mcp_sessions import MODES, called, http_session, refusal, resource, stdio_session
+from tests.support.service_process import SECRET, Service, funded_wallet, sol_of
 
 STRANGER = "11111111111111111111111111111112"
 OPEN = {"stdio": stdio_session, "http": http_session}

@@ -26,8 +26,8 @@ from solders.signature import Signature
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from spl.token.instructions import get_associated_token_address
-from tests.e2e.localnet_process import LocalnetProcess, localnet_process
-from tests.localnet.wire_support import (
+from tests.support.localnet_process import LocalnetProcess, localnet_process
+from tests.support.localnet_wire import (
     TOKEN,
     TOKEN_2022,
     fund_instructions,

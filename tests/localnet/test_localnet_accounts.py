@@ -22,7 +22,7 @@ from spl.token.models import (
     SetAuthorityParams,
     TransferCheckedParams,
 )
-from tests.localnet.node_support import PAYER_LAMPORTS, SOL, Chain, key, pay
+from tests.support.localnet_chain import PAYER_LAMPORTS, SOL, Chain, key, pay
 
 from solward.solana.base58 import b58encode
 from solward_localnet.accountindex import TOKEN_2022_PROGRAM, TOKEN_PROGRAM

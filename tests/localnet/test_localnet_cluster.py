@@ -4,7 +4,7 @@ import pytest
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
 from solders.message import Message, MessageV1, TransactionConfig, to_bytes_versioned
-from tests.localnet.node_support import FEE, SOL, Chain, key, pay
+from tests.support.localnet_chain import FEE, SOL, Chain, key, pay
 
 VERSION = "3.1.0"
 

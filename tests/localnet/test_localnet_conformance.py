@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from solders.rpc import responses
-from tests.localnet.node_support import SOL, Chain, key, pay
+from tests.support.localnet_chain import SOL, Chain, key, pay
 
 SYSTEM = "11111111111111111111111111111111"
 TOKEN = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA"

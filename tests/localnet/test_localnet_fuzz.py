@@ -1,7 +1,7 @@
 import base64
 import random
 
-from tests.localnet.node_support import SOL, Chain, key, pay
+from tests.support.localnet_chain import SOL, Chain, key, pay
 
 from solward_localnet.errors import RpcError
 

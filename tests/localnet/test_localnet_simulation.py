@@ -5,8 +5,8 @@ from solders.keypair import Keypair
 from solders.rpc.responses import SimulateTransactionResp
 from solders.transaction import VersionedTransaction
 from spl.token.instructions import get_associated_token_address
-from tests.localnet.node_support import FEE, PAYER_LAMPORTS, SOL, Chain, key, wire
 from tests.localnet.test_localnet_accounts import give, new_mint
+from tests.support.localnet_chain import FEE, PAYER_LAMPORTS, SOL, Chain, key, wire
 
 
 async def simulated(chain: Chain, tx: VersionedTransaction, **config: object) -> dict:

@@ -12,7 +12,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from spl.token import instructions as token
 from spl.token import models
-from tests.localnet.wire_support import METADATA_INITIALIZE, TOKEN, TOKEN_2022
+from tests.support.localnet_wire import METADATA_INITIALIZE, TOKEN, TOKEN_2022
 
 from solward_localnet.parsed import Unparsable, parse_instruction
 

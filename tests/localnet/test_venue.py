@@ -19,7 +19,7 @@ from solders.transaction import VersionedTransaction
 from spl.token.constants import TOKEN_PROGRAM_ID
 from spl.token.instructions import transfer_checked
 from spl.token.models import TransferCheckedParams
-from tests.localnet.node_support import FEE, SOL, Chain, StillClock
+from tests.support.localnet_chain import FEE, SOL, Chain, StillClock
 
 from solward.solana.token_list import WRAPPED_SOL_MINT
 from solward_localnet.errors import RpcError

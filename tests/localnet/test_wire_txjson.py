@@ -15,7 +15,7 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from solders.transaction_status import EncodedConfirmedTransactionWithStatusMeta
-from tests.localnet.wire_support import TOKEN
+from tests.support.localnet_wire import TOKEN
 
 from solward.solana.base58 import b58decode, b58encode
 from solward_localnet.errors import RpcError

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
-from tests.localnet.wire_support import TOKEN_2022
-from tests.operations.token_support import FEE, RENT_2022, SOL, TokenBench, open_tokens
+from tests.support.localnet_wire import TOKEN_2022
+from tests.support.tokens import FEE, RENT_2022, SOL, TokenBench, open_tokens
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.operations.launch import plan_launch

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
-from tests.operations.staking_support import authorize, by_hand, locked_stake
-from tests.operations.token_support import FEE, SOL, TokenBench, open_tokens
+from tests.support.staking import authorize, by_hand, locked_stake
+from tests.support.tokens import FEE, SOL, TokenBench, open_tokens
 
 from solward.errors import GuardrailBlocked, InvalidRequest, LedgerUnavailable, TransactionFailed
 from solward.guardrail import Intent

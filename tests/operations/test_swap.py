@@ -21,7 +21,7 @@ from spl.token.instructions import (
     create_idempotent_associated_token_account,
 )
 from spl.token.models import ApproveParams
-from tests.operations.swap_support import (
+from tests.support.swap import (
     BONK,
     BONK_POOL,
     FEE,

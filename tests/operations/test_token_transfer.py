@@ -22,15 +22,8 @@ from spl.token.instructions import (
     initialize_account3,
 )
 from spl.token.models import InitializeAccount3Params
-from tests.localnet.wire_support import TOKEN, TOKEN_2022
-from tests.operations.token_support import (
-    FEE,
-    PROGRAMS,
-    RENT,
-    RENT_2022,
-    TokenBench,
-    open_tokens,
-)
+from tests.support.localnet_wire import TOKEN, TOKEN_2022
+from tests.support.tokens import FEE, PROGRAMS, RENT, RENT_2022, TokenBench, open_tokens
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.record import TransactionRecord, TransactionStatus

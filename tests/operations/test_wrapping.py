@@ -9,9 +9,9 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from spl.token.instructions import create_idempotent_associated_token_account, set_authority
 from spl.token.models import AuthorityType, SetAuthorityParams
-from tests.localnet.wire_support import TOKEN
-from tests.operations.staking_support import by_hand
-from tests.operations.token_support import FEE, RENT, SOL, TokenBench, open_tokens
+from tests.support.localnet_wire import TOKEN
+from tests.support.staking import by_hand
+from tests.support.tokens import FEE, RENT, SOL, TokenBench, open_tokens
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.record import TransactionRecord, TransactionStatus

@@ -10,11 +10,11 @@ from typing import Any
 import click
 import pytest
 import yaml
+from tests.support.repository import ROOT
 
 from solward.settings import Settings
 from solward_cli import main
 
-ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 EXAMPLE = (DEPLOY / ".env.example").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())

@@ -3,13 +3,13 @@ from __future__ import annotations
 import importlib
 import tomllib
 from importlib.metadata import distribution
-from pathlib import Path
 
 import pytest
+from tests.support.repository import ROOT
 
 from solward.registry import load_registry
 
-PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DECLARED: dict[str, dict[str, str]] = PROJECT["project"]["entry-points"]
 OWN = {group: plugins for group, plugins in DECLARED.items() if group.startswith("solward.")}
 PLUGINS = [(group, name) for group, plugins in OWN.items() for name in plugins]

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.repository import ROOT
 
 import solward
 
-ROOT = Path(__file__).parents[2]
 FOLDERS = (
     "plugins/solward_plugins",
     "plugin_template",

@@ -8,10 +8,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.support.repository import ROOT
 
 from solward_cli.plugins.new import KINDS, contents
 
-ROOT = Path(__file__).parents[2]
 NAMES = {"skill": "tip_jar", "provider": "pacer", "guardrail": "careful"}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.registry.plugin_dists import built_ins
+from tests.support.plugin_distributions import built_ins
 
 from solward.errors import InvalidRequest, LedgerUnavailable
 from solward.registry import load_registry

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from tests.plugins.llm_support import KEY, VENDORS, asked_of, loaded
-from tests.vendors.server import VendorServer, vendor_server
+from tests.support.llm_providers import KEY, VENDORS, asked_of, loaded
+from tests.support.vendors.server import VendorServer, vendor_server
 
 from solward import Completion, ProviderContext, ProviderError, Usage
 from solward_plugins.llm import llm_process

@@ -7,7 +7,7 @@ import socket
 import time
 
 import pytest
-from tests.plugins.llm_support import (
+from tests.support.llm_providers import (
     KEY,
     VENDORS,
     Clock,
@@ -17,9 +17,9 @@ from tests.plugins.llm_support import (
     loaded,
     streamed,
 )
-from tests.vendors.scenarios import SAID
-from tests.vendors.server import vendor_server
-from tests.vendors.wire import Answer, CapturedRequest
+from tests.support.vendors.scenarios import SAID
+from tests.support.vendors.server import vendor_server
+from tests.support.vendors.wire import Answer, CapturedRequest
 
 from solward import Completion, InvalidRequest, ProviderContext, ProviderError
 from solward_plugins.llm import call

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.support.repository import ROOT
 
 # Every address but loopback is refused, and noted.
 FORBID = """
@@ -63,8 +62,8 @@ def test_import_warm_up_and_calls_stay_off_the_network_and_out_of_the_log() -> N
         "(where / '.env').write_text('STRAY_VARIABLE=1')\n"
         "os.chdir(where)\n"
         f"sys.path.insert(0, {str(ROOT)!r})\n"
-        "from tests.plugins.llm_support import VENDORS, WAIT, complete, streamed\n"
-        "from tests.vendors.server import vendor_server\n"
+        "from tests.support.llm_providers import VENDORS, WAIT, complete, streamed\n"
+        "from tests.support.vendors.server import vendor_server\n"
         "async def main():\n"
         "    async with vendor_server() as server:\n"
         "        for vendor in VENDORS.values():\n"

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.agents.agents_support import AGENT, Notebook, Scripted, Skills, done, parts
-from tests.plugins.llm_support import loaded, registry
+from tests.support.agents import AGENT, Notebook, Scripted, Skills, done, parts
+from tests.support.llm_providers import loaded, registry
 
 from solward import Completion, CompletionRequest, ProviderContext
 from solward.agents.cycle import run_cycle

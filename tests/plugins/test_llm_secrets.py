@@ -6,9 +6,9 @@ import logging
 import traceback
 
 import pytest
-from tests.plugins.llm_support import KEY, VENDORS, WAIT, Clock, asked_of, lent, loaded
-from tests.vendors.server import vendor_server
-from tests.vendors.wire import Answer, CapturedRequest
+from tests.support.llm_providers import KEY, VENDORS, WAIT, Clock, asked_of, lent, loaded
+from tests.support.vendors.server import vendor_server
+from tests.support.vendors.wire import Answer, CapturedRequest
 
 from solward import ProviderContext, ProviderError
 from solward_plugins.llm import call

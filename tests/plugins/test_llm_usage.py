@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from tests.plugins.llm_support import VENDORS
+from tests.support.llm_providers import VENDORS
 
 from solward import Usage
 from solward_plugins.llm.usage import usage_of

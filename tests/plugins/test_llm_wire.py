@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.agents.agents_support import AGENT, Notebook, Scripted, Skills, done, parts
-from tests.plugins.llm_support import (
+from tests.support.agents import AGENT, Notebook, Scripted, Skills, done, parts
+from tests.support.llm_providers import (
     KEY,
     VENDORS,
     WAIT,
@@ -20,9 +20,9 @@ from tests.plugins.llm_support import (
     registry,
     streamed,
 )
-from tests.vendors.scenarios import SAID
-from tests.vendors.server import vendor_server
-from tests.vendors.wire import Answer, Call, CapturedRequest
+from tests.support.vendors.scenarios import SAID
+from tests.support.vendors.server import vendor_server
+from tests.support.vendors.wire import Answer, Call, CapturedRequest
 
 from solward import CompletionRequest, Message, ProviderContext, ToolCall, Usage
 from solward.agents.cycle import run_cycle

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.plugins.skill_support import SOL, open_skills
-from tests.registry.plugin_dists import Shelf, shelf, skill_source
+from tests.support.plugin_distributions import Shelf, shelf, skill_source
+from tests.support.skills import SOL, open_skills
 
 from solward.errors import SkillError, SkillTimeout
 

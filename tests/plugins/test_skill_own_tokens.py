@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.localnet.wire_support import TOKEN_2022
-from tests.operations.token_support import open_tokens
-from tests.plugins.skill_support import SkillBench, open_skills
+from tests.support.localnet_wire import TOKEN_2022
+from tests.support.skills import SkillBench, open_skills
+from tests.support.tokens import open_tokens
 
 from solward.errors import GuardrailBlocked, InvalidRequest
 from solward.solana.token_list import KnownToken

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
-from tests.operations.staking_support import authorize, by_hand, deactivate, locked_stake
-from tests.plugins.skill_support import SkillBench, open_skills
-from tests.transactions.engine_bench import open_bench
+from tests.support.engine_harness import open_bench
+from tests.support.skills import SkillBench, open_skills
+from tests.support.staking import authorize, by_hand, deactivate, locked_stake
 
 from solward.errors import GuardrailBlocked, InvalidRequest, LedgerUnavailable, TransactionFailed
 from solward.vault.guardrails import ScopeLimits

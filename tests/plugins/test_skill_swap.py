@@ -8,8 +8,8 @@ import httpx
 import pytest
 import structlog
 from solders.keypair import Keypair
-from tests.operations.swap_support import SOL, USDC, SwapBench, open_swaps
-from tests.registry.plugin_dists import built_ins
+from tests.support.plugin_distributions import built_ins
+from tests.support.swap import SOL, USDC, SwapBench, open_swaps
 
 from solward.context import SkillContext, WalletView
 from solward.errors import GuardrailBlocked, InvalidRequest, SkillError, TransactionFailed

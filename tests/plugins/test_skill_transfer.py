@@ -4,7 +4,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.plugins.skill_support import SOL, open_skills
+from tests.support.skills import SOL, open_skills
 
 from solward.errors import GuardrailBlocked, InvalidRequest, LedgerUnavailable, TransactionFailed
 from solward.vault.guardrails import ScopeLimits

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.plugins.skill_support import SkillBench, open_skills
-from tests.transactions.engine_bench import open_bench
+from tests.support.engine_harness import open_bench
+from tests.support.skills import SkillBench, open_skills
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.solana.token_list import WRAPPED_SOL_MINT

@@ -1,3 +1,3 @@
-from tests.registry.plugin_dists import shelf
+from tests.support.plugin_distributions import shelf
 
 __all__ = ["shelf"]

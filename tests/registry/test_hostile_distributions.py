@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint
 
 import pytest
-from tests.registry.plugin_dists import CLOSED, HEAD, Shelf, built_ins, skill_source
+from tests.support.plugin_distributions import CLOSED, HEAD, Shelf, built_ins, skill_source
 
 from solward.errors import PluginError
 from solward.registry import Problem, load_registry

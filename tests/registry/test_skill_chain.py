@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 from structlog.testing import capture_logs
-from tests.registry.plugin_dists import Shelf, skill_source
+from tests.support.plugin_distributions import Shelf, skill_source
 
 from solward.errors import GuardrailBlocked, InvalidRequest, SkillError, SkillTimeout
 from solward.registry import LoadedSkill, chain, load_registry, run_skill

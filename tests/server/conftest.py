@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.server.api import Api, serving_api
+from tests.support.api import Api, serving_api
 
 
 @pytest.fixture

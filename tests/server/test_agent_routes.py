@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.api import NOBODY, Api, serving_api
+from tests.support.api import NOBODY, Api, serving_api
 
 
 @pytest.fixture

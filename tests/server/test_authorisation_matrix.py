@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.server.api import NOBODY, SECRET, Answer, Api
+from tests.support.api import NOBODY, SECRET, Answer, Api
 
 from solward_server.resources import PREFIX
 
@@ -153,7 +153,7 @@ async def test_a_key_confined_to_one_wallet_finds_no_other_and_nothing_of_it(api
             # What is asked is judged before who it is asked of; neither tells of the agent.
             told = {(404, "Agent not found"), (400, "message is required and must be a string")}
             assert (answer.status, answer.error) in told, route
-        elif path != "/mcp":  # tests/server/test_mcp_http.py
+        elif path != "/mcp":  # tests/mcp/test_mcp_http.py
             answer = await ask(api, route, token)
             assert answer.status == (403 if route == "POST /wallets" else 200), route
             assert other not in answer.text, route

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 from structlog.testing import capture_logs
-from tests.agents.scripted_model import installed
-from tests.server.api import NOBODY, SECRET, settings
+from tests.support.api import NOBODY, SECRET, settings
+from tests.support.scripted_provider import installed
 
 from solward import jsontext
 from solward.errors import ProviderError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from tests.server.api import SECRET, Api
+from tests.support.api import SECRET, Api
 
 from solward import errors
 from solward.errors import LedgerUnavailable, SkillError, SolwardError

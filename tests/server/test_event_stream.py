@@ -9,9 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.server.api import NOBODY, settings
-from tests.server.event_client import Served, serving_events
-from tests.store.places import places, seq_at
+from tests.support.api import NOBODY, settings
+from tests.support.audit_places import places, seq_at
+from tests.support.event_client import Served, serving_events
 
 from solward import jsontext
 from solward.events import EventKind

@@ -13,9 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 from sqlalchemy import text
-from tests.server.api import settings
-from tests.server.event_client import Served, serving_events
-from tests.server.several import shared_ledger
+from tests.support.api import settings
+from tests.support.event_client import Served, serving_events
+from tests.support.shared_services import shared_ledger
 
 from solward.audit.chains import AuditEntry
 from solward.audit.log import AuditLog

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, select, update
-from tests.server.api import STRANGER, Api
-from tests.server.several import several_apis
+from tests.support.api import STRANGER, Api
+from tests.support.shared_services import several_apis
 
 from solward.errors import IdempotencyInFlight
 from solward.service import Solward

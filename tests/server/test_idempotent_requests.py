@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
-from tests.server.api import STRANGER, Api, serving_api
+from tests.support.api import STRANGER, Api, serving_api
 
 from solward.vault.store.tables import idempotency
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, update
-from tests.server.several import several_apis
+from tests.support.shared_services import several_apis
 
 from solward.store import key_requests as store
 from solward.store.tables import key_requests

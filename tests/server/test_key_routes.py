@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.server.api import NOBODY, STRANGER, Api, serving_api
+from tests.support.api import NOBODY, STRANGER, Api, serving_api
 
 from solward_server.http.api_keys import DEFAULT_PERMISSIONS
 

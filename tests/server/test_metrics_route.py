@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text
-from tests.server.api import STRANGER, Answer, Api, serving_api
+from tests.support.api import STRANGER, Answer, Api, serving_api
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

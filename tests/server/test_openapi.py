@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
-from tests.server.api import Api
 from tests.server.described import Described, target
+from tests.support.api import Api
 
 from solward import SkillSpec
 from solward.registry import load_registry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.server.api import Api
+from tests.support.api import Api
 
 from solward_server.http.rate_limits import RateLimiter, TooManyRequests
 

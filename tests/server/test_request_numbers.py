@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from sqlalchemy import func, select
-from tests.server.api import STRANGER, Api, serving_api
+from tests.support.api import STRANGER, Api, serving_api
 
 from solward.skill import Effects
 from solward.vault.store.tables import attempts, reservations, transactions

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.server.api import SECRET, settings
+from tests.support.api import SECRET, settings
 
 from solward.errors import ConfigError
 from solward.service import Solward

@@ -6,8 +6,8 @@ import asyncio
 from decimal import Decimal
 from pathlib import Path
 
-from tests.server.api import STRANGER
-from tests.server.several import several_apis
+from tests.support.api import STRANGER
+from tests.support.shared_services import several_apis
 
 AGENT = {
     "name": "shared",

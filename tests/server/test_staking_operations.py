@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.api import NOBODY, STRANGER, Api, serving_api
+from tests.support.api import NOBODY, STRANGER, Api, serving_api
 
 from solward.errors import LedgerUnavailable
 from solward.vault.ledger.client import RpcLedger

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.api import Api, serving_api
-from tests.transactions.engine_bench import until
+from tests.support.api import Api, serving_api
+from tests.support.engine_harness import until
 
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
 LIMIT = 50_000_000  # 50 USDC, which has 6 decimals

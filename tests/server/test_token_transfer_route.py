@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 from solders.keypair import Keypair
-from tests.server.api import Api
+from tests.support.api import Api
 
 from solward.context import SkillContext, WalletView
 from solward.errors import SkillError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
-from tests.store.agent_rows import WALLET, decision, fields
+from tests.support.agent_rows import WALLET, decision, fields
 
 from solward.store import agents, cycles
 from solward.vault.store import transactions

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert
-from tests.store.agent_rows import WALLET, decision, fields
+from tests.support.agent_rows import WALLET, decision, fields
 
 from solward.record import TransactionRecord, TransactionStatus
 from solward.store import agents as store

@@ -8,8 +8,8 @@ from importlib.metadata import distribution
 
 import pytest
 import pytest_asyncio
+from tests.support.vendors.server import vendor_server
 from tests.testing.builtin_cases import CASES
-from tests.vendors.server import vendor_server
 
 from solward.registry import load_registry
 from solward.testing import Stand

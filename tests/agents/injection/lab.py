@@ -20,13 +20,9 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from tests.agents.injection.scripts import SCRIPTS, Channel, Order, Script
-from tests.agents.scripted_model import installed
-from tests.localnet.wire_support import (
-    TOKEN_2022,
-    fund_instructions,
-    named_mint_instructions,
-)
-from tests.registry.plugin_dists import Shelf, skill_source
+from tests.support.localnet_wire import TOKEN_2022, fund_instructions, named_mint_instructions
+from tests.support.plugin_distributions import Shelf, skill_source
+from tests.support.scripted_provider import installed
 
 from solward import jsontext
 from solward.agents.cycle import run_cycle

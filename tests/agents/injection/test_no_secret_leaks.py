@@ -15,9 +15,9 @@ import pytest
 import structlog
 from tests.agents.injection.canaries import Canaries
 from tests.agents.injection.lab import GUARDRAILS, SOL, loot, prompt_of
-from tests.agents.scripted_model import installed
-from tests.registry.plugin_dists import skill_source
-from tests.server.api import STRANGER
+from tests.support.api import STRANGER
+from tests.support.plugin_distributions import skill_source
+from tests.support.scripted_provider import installed
 
 from solward import jsontext
 from solward.agents.cycle import run_cycle

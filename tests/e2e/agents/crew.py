@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 from tests.e2e.agents.remains import Deeds, Payment
-from tests.e2e.service_process import Service, funded_wallet, sol_of
+from tests.support.service_process import Service, funded_wallet, sol_of
 
 from solward.agents.act import RESUMED_REASONING
 

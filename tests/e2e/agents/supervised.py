@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import httpx
-from tests.e2e.service_process import Service
+from tests.support.service_process import Service
 
 MORTAL = Path(__file__).with_name("mortal.py")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.agents.crew import Crew, at_rest, goes_on, hire, landed_on, told_truly
 from tests.e2e.agents.remains import Deeds, examine
 from tests.e2e.agents.supervised import Supervised
-from tests.e2e.localnet_process import localnet_process
+from tests.support.localnet_process import localnet_process
 
 from solward.agents.phases import Phase
 from solward.vault.transactions.steps import Step

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from tests.e2e.dashboard.browsing import Browser, Pages
-from tests.e2e.service_process import Service
+from tests.support.browser import Browser, Pages
+from tests.support.service_process import Service
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ import httpx
 import pytest
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
-from tests.e2e.dashboard.browsing import DESKTOP, PHONE, Browser
 from tests.e2e.dashboard.talker import Talker, talker
-from tests.e2e.service_process import Service, funded_wallet
-from tests.vendors.process import vendor_process
+from tests.support.browser import DESKTOP, PHONE, Browser
+from tests.support.service_process import Service, funded_wallet
+from tests.support.vendors.process import vendor_process
 
 from solward.jsontext import loads
 

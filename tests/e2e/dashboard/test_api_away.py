@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from tests.e2e.dashboard.between import Between, between
-from tests.e2e.dashboard.browsing import Browser, Pages
-from tests.e2e.service_process import SECRET, Service, funded_wallet
+from tests.support.browser import Browser, Pages
+from tests.support.service_process import SECRET, Service, funded_wallet
 
 EVERY_S = {"/": 5.0, "/wallets": 10.0, "/transactions": 3.0, "/agents": 5.0}
 ASKED = {

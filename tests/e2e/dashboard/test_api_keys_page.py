@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import httpx
-from tests.e2e.dashboard.browsing import Browser
-from tests.e2e.service_process import Service, funded_wallet
+from tests.support.browser import Browser
+from tests.support.service_process import Service, funded_wallet
 
 
 def test_a_key_is_shown_once_works_and_is_revoked(

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.dashboard.browsing import Browser
-from tests.e2e.service_process import SECRET, Service
+from tests.support.browser import Browser
+from tests.support.service_process import SECRET, Service
 
 # The page's script asks as a dashboard in the browser would: JSON, a credential, no cache.
 FETCH = """

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from selenium.webdriver.common.keys import Keys
-from tests.e2e.dashboard.browsing import Browser, Pages
-from tests.e2e.service_process import Service
+from tests.support.browser import Browser, Pages
+from tests.support.service_process import Service
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.e2e.dashboard.browsing import PHONE, Browser, Pages
 from tests.e2e.hostile.test_hostile_plugins import install
-from tests.e2e.service_process import Service, funded_wallet
-from tests.vendors.process import vendor_process
+from tests.support.browser import PHONE, Browser, Pages
+from tests.support.service_process import Service, funded_wallet
+from tests.support.vendors.process import vendor_process
 
 # Markup, a script, and what a template of Vue would run.
 EVIL = (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import httpx
-from tests.e2e.dashboard.browsing import Browser
-from tests.e2e.service_process import funded_wallet
+from tests.support.browser import Browser
+from tests.support.service_process import funded_wallet
 
 
 def test_a_fresh_home_says_what_to_do_next(browser: Browser) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.e2e.dashboard.browsing import Browser
+from tests.support.browser import Browser
 
 
 def test_every_skill_and_provider_is_there_with_what_it_takes(browser: Browser) -> None:

@@ -17,9 +17,9 @@ from selenium.common.exceptions import WebDriverException
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.signature import Signature
-from tests.e2e.dashboard.browsing import Browser, Pages
-from tests.e2e.service_process import SECRET, Service, funded_wallet
-from tests.vendors.process import vendor_process
+from tests.support.browser import Browser, Pages
+from tests.support.service_process import SECRET, Service, funded_wallet
+from tests.support.vendors.process import vendor_process
 
 from solward.settings.access import DEVELOPMENT_SECRET
 

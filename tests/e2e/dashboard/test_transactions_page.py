@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 from sqlalchemy import insert, select
-from tests.e2e.dashboard.browsing import Browser, Pages
-from tests.e2e.service_process import Service, funded_wallet
+from tests.support.browser import Browser, Pages
+from tests.support.service_process import Service, funded_wallet
 
 from solward.clock import now_ms
 from solward.vault.store.database import Database

@@ -10,8 +10,8 @@ import httpx
 import pytest
 import segno
 from selenium.webdriver.common.keys import Keys
-from tests.e2e.dashboard.browsing import PHONE, Browser
-from tests.e2e.service_process import Service, funded_wallet, sol_of
+from tests.support.browser import PHONE, Browser
+from tests.support.service_process import Service, funded_wallet, sol_of
 
 from solward.jsontext import loads
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.service_process import SECRET, Service, funded_wallet
+from tests.support.service_process import SECRET, Service, funded_wallet
 
 HERE = Path(__file__).parent
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"

@@ -10,7 +10,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from tests.e2e.fuzz.fuzzing import ENDLESS
-from tests.e2e.service_process import SECRET, Service
+from tests.support.service_process import SECRET, Service
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.e2e.service_process import Service, free_port, funded_wallet, sol_of
+from tests.support.service_process import Service, free_port, funded_wallet, sol_of
 
 from solward.vault.transactions.steps import Step
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.service_process import SECRET, Service, funded_wallet, sol_of
+from tests.support.service_process import SECRET, Service, funded_wallet, sol_of
 
 RACER = Path(__file__).with_name("racer.py")
 AMOUNT = "0.5"

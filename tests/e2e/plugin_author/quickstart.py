@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+from tests.support.repository import ROOT
+
 PAGE = ROOT / "docs" / "quickstart-plugin.md"
 _PART = re.compile(
     r"^## (?P<title>[^\n]+)$|^```sh(?P<behind> background)?\n(?P<text>.*?)^```$", re.M | re.S

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.e2e.plugin_author.environments import Environment
-from tests.e2e.service_process import Service, funded_wallet
+from tests.support.service_process import Service, funded_wallet
 
 # pip and a service's start, several times over: minutes on a busy machine.
 pytestmark = pytest.mark.timeout(600)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from tests.e2e.scale.cluster import Cluster, Node
+from tests.support.worker_cluster import Cluster, Node
 
 from solward.vault.transactions.process import LEASE_S
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.e2e.scale.cluster import SOL, Cluster, Node, running_cluster
-from tests.e2e.scale.weather import weather_process
-from tests.e2e.service_process import SECRET
+from tests.support.rpc_weather import weather_process
+from tests.support.service_process import SECRET
+from tests.support.worker_cluster import SOL, Cluster, Node, running_cluster
 
 AGENTS = 12
 FROZEN_S = 20.0

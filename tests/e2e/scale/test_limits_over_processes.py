@@ -10,8 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.e2e.scale.cluster import SOL, Cluster, running_cluster
-from tests.e2e.service_process import SECRET
+from tests.support.service_process import SECRET
+from tests.support.worker_cluster import SOL, Cluster, running_cluster
 
 AMOUNT = Decimal("0.5")
 CONCURRENT = 100

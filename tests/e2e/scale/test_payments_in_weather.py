@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 from solders.keypair import Keypair
-from tests.e2e.localnet_process import localnet_process
-from tests.e2e.scale.weather import Weather
-from tests.e2e.service_process import SECRET
+from tests.support.localnet_process import localnet_process
+from tests.support.rpc_weather import Weather
+from tests.support.service_process import SECRET
 
 PAYMENTS = 12
 LAMPORTS = 10_000_000

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.e2e.scale.cluster import Cluster, Node, running_cluster
+from tests.support.worker_cluster import Cluster, Node, running_cluster
 
 LAMPORTS = 500_000_000
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.e2e.scale.weather import CHANCES, Weather, weather_process
-from tests.ledger.rpc_nodes import RpcNode, listening
+from tests.support.rpc_nodes import RpcNode, listening
+from tests.support.rpc_weather import CHANCES, Weather, weather_process
 
 ROUNDS = 400
 

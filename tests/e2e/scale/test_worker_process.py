@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from tests import postgres as servers
-from tests.e2e.scale.cluster import Cluster, running_cluster
-from tests.e2e.service_process import SECRET
+from tests.support import postgres_server as servers
+from tests.support.service_process import SECRET
+from tests.support.worker_cluster import Cluster, running_cluster
 
 # Two processes take a while to start on a busy machine, and each test starts some again.
 pytestmark = pytest.mark.timeout(300)

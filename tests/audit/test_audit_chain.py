@@ -1,0 +1,287 @@
+"""The audit chains show every edit, removal, insertion and move, and where it happened."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from tests.support.audit_places import places
+
+from solward.audit import chains as audit
+from solward.audit import verification
+from solward.audit.verification import Head, Log
+from solward.errors import AuditBroken
+from solward.vault.store.database import Database
+
+# Entry by entry to this one and the next, so that their places in the log and in their chains
+# differ: chain "" has the odd ones of twelve.
+CHAINS = ("", "wallet:a")
+ENTRIES = 6
+DATA = {"amount": Decimal("0.1"), "text": "é|\n"}
+
+
+async def append(database: Database, *chains: str, ms: int = 1000) -> list[int]:
+    """An entry in each of the chains named, in one transaction."""
+    async with database.write() as connection:
+        events = [(chain, "agent:decision", DATA) for chain in chains]
+        return await audit.append_many(connection, ms, events)
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    opened = await Database.open(None, tmp_path)
+    for number in range(ENTRIES):
+        await append(opened, *CHAINS, ms=1000 + number)
+    yield opened
+    await opened.close()
+
+
+async def verify(database: Database) -> Log:
+    async with database.read() as connection:
+        return await verification.verify(connection)
+
+
+async def tamper(database: Database, *statements: str) -> None:
+    async with database.write() as connection:
+        for statement in statements:
+            await connection.execute(text(statement))
+
+
+async def test_untouched_chains_are_whole(database: Database) -> None:
+    log = await verify(database)
+    assert (log.entries, log.first_ms, log.last_ms) == (12, 1000, 1005)
+    assert {chain: head.number for chain, head in log.heads.items()} == dict.fromkeys(CHAINS, 6)
+    assert (log.hash, log.pruned) == (log.heads[""].hash, 0)
+
+
+async def test_an_empty_log_is_whole(tmp_path: Path) -> None:
+    database = await Database.open(None, tmp_path)
+    log = await verify(database)
+    assert log == Log(0, {}, None, None)
+    assert log.hash == audit.GENESIS_HASH
+    await database.close()
+
+
+@pytest.mark.parametrize("page", [1, 4, 6, 7])
+async def test_a_log_longer_than_a_page_is_read_whole(
+    database: Database, monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    monkeypatch.setattr(verification, "PAGE", page)
+    assert (await verify(database)).entries == 12
+    await tamper(database, "UPDATE audit SET data = '{}' WHERE chain = 'wallet:a' AND number = 6")
+    with pytest.raises(AuditBroken, match="at entry 6 of wallet:a"):
+        await verify(database)
+
+
+async def test_the_entries_of_a_transaction_are_one_run_over_its_chains(database: Database) -> None:
+    run = await append(database, "wallet:a", "", "agent:new", "wallet:a")
+    assert run == list(range(run[0], run[0] + 4))
+    assert await places(database, *run) == [13, 14, 15, 16]
+    log = await verify(database)
+    assert {chain: head.number for chain, head in log.heads.items()} == {
+        "": 7, "agent:new": 1, "wallet:a": 8
+    }  # fmt: skip
+    async with database.read() as connection:
+        entries = await audit.after(connection, run[0] - 1, 10)
+    assert [each.seq for each in entries] == run
+    assert [(each.chain, each.number) for each in entries] == [
+        ("wallet:a", 7), ("", 7), ("agent:new", 1), ("wallet:a", 8)
+    ]  # fmt: skip
+
+
+OF_A = "chain = 'wallet:a' AND number"
+COLUMNS = "created_ms, event, data, previous_hash"
+
+
+def copied(chain: str, number: int, *, of: int) -> str:
+    """Add an entry of its own hash to a chain, the rest as entry `of` of wallet:a has it."""
+    return (
+        f"INSERT INTO audit (seq, chain, number, {COLUMNS}, hash) "
+        f"SELECT 100, '{chain}', {number}, {COLUMNS}, 'x' FROM audit WHERE {OF_A} = {of}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tampering", "broken"),
+    [
+        pytest.param([f"UPDATE audit SET data = '{{}}' WHERE {OF_A} = 3"], 3, id="edited data"),
+        pytest.param([f"UPDATE audit SET created_ms = 1 WHERE {OF_A} = 1"], 1, id="edited time"),
+        pytest.param([f"UPDATE audit SET event = 'x' WHERE {OF_A} = 6"], 6, id="edited event"),
+        pytest.param([f"UPDATE audit SET hash = 'x' WHERE {OF_A} = 2"], 2, id="edited hash"),
+        pytest.param([f"UPDATE audit SET seq = 99 WHERE {OF_A} = 2"], 2, id="edited place"),
+        pytest.param([f"DELETE FROM audit WHERE {OF_A} = 1"], 1, id="first removed"),
+        pytest.param([f"DELETE FROM audit WHERE {OF_A} = 4"], 4, id="one removed"),
+        pytest.param([f"DELETE FROM audit WHERE {OF_A} > 4"], 5, id="end cut off"),
+        pytest.param([f"DELETE FROM audit WHERE {OF_A} > 0"], 1, id="all of a chain removed"),
+        pytest.param([copied("wallet:a", 7, of=6)], 7, id="one added"),
+        pytest.param([copied("wallet:a", 0, of=1)], 1, id="one added before the first"),
+        pytest.param([copied("wallet:a", -9, of=1)], 1, id="one added far before the first"),
+        pytest.param(
+            [
+                f"UPDATE audit SET number = -number - 1 WHERE {OF_A} > 3",
+                copied("wallet:a", 4, of=3),
+                f"UPDATE audit SET number = -number WHERE {OF_A} < 0",
+            ],
+            4,
+            id="one inserted",
+        ),
+        pytest.param(
+            [
+                f"UPDATE audit SET number = 100 WHERE {OF_A} = 2",
+                f"UPDATE audit SET number = 2 WHERE {OF_A} = 3",
+                f"UPDATE audit SET number = 3 WHERE {OF_A} = 100",
+            ],
+            2,
+            id="two exchanged",
+        ),
+        pytest.param(
+            [
+                f"UPDATE audit SET number = -number WHERE {OF_A} > 0",
+                f"UPDATE audit SET number = -number + 1 WHERE {OF_A} < 0",
+            ],
+            1,
+            id="all moved on",
+        ),
+        pytest.param(
+            ["UPDATE audit SET chain = 'wallet:a', number = 7 WHERE chain = '' AND number = 6"],
+            7,
+            id="moved to another chain",
+        ),
+        pytest.param(
+            [
+                "UPDATE audit SET chain = 'x' WHERE chain = '' AND number = 6",
+                f"UPDATE audit SET chain = '' WHERE {OF_A} = 6",
+                "UPDATE audit SET chain = 'wallet:a' WHERE chain = 'x'",
+            ],
+            6,
+            id="two chains' entries exchanged",
+        ),
+        pytest.param(
+            [
+                f"UPDATE {table} SET chain = {name} WHERE chain = {given}"
+                for name, given in (("'x'", "''"), ("''", "'wallet:a'"), ("'wallet:a'", "'x'"))
+                for table in ("audit", "audit_heads")
+            ],
+            1,
+            id="two chains exchanged",
+        ),
+        pytest.param(
+            [
+                f"UPDATE {table} SET chain = 'wallet:b' WHERE chain = 'wallet:a'"
+                for table in ("audit", "audit_heads")
+            ],
+            1,
+            id="a chain given to another wallet",
+        ),
+        pytest.param(
+            ["UPDATE audit_heads SET number = 7 WHERE chain = 'wallet:a'"], 7, id="head moved"
+        ),
+        pytest.param(
+            [
+                "UPDATE audit_heads SET number = 5, hash = (SELECT hash FROM audit "
+                f"WHERE {OF_A} = 5) WHERE chain = 'wallet:a'"
+            ],
+            7,
+            id="head taken back",
+        ),
+        pytest.param(
+            ["UPDATE audit_heads SET pruned_number = 1, pruned_hash = 'x' WHERE chain = ''"],
+            2,
+            id="pretended retention",
+        ),
+        pytest.param(
+            [
+                "INSERT INTO audit_heads (chain, number, hash) "
+                "SELECT 'wallet:z', number, hash FROM audit_heads WHERE chain = ''"
+            ],
+            1,
+            id="head of nothing",
+        ),
+    ],
+)
+async def test_tampering_is_found_where_it_was_done(
+    database: Database, tampering: list[str], broken: int
+) -> None:
+    await tamper(database, *tampering)
+    with pytest.raises(AuditBroken, match=f"broken at entry {broken}\\b"):
+        await verify(database)
+
+
+async def test_a_chain_whose_head_was_removed_is_found(database: Database) -> None:
+    await tamper(database, "DELETE FROM audit_heads WHERE chain = 'wallet:a'")
+    with pytest.raises(AuditBroken, match="a chain without a head: 'wallet:a'"):
+        await verify(database)
+
+
+async def test_a_chain_begun_again_under_its_old_name_is_found_by_its_old_head(
+    database: Database,
+) -> None:
+    before = await verify(database)
+    await tamper(
+        database,
+        "DELETE FROM audit WHERE chain = 'wallet:a'",
+        "DELETE FROM audit_heads WHERE chain = 'wallet:a'",
+    )
+    assert not await continued(database, before, "wallet:a")
+    for _ in range(ENTRIES + 1):
+        await append(database, "wallet:a", ms=2000)
+    assert not await continued(database, before, "wallet:a")
+    assert await continued(database, before, "")
+
+
+async def continued(database: Database, before: Log, chain: str) -> bool:
+    async with database.read() as connection:
+        log = await verification.verify(connection)
+        return await verification.continues(connection, log, chain, before.heads[chain])
+
+
+async def test_a_chain_continues_every_end_it_had_and_no_other(database: Database) -> None:
+    before = await verify(database)
+    await append(database, *CHAINS)
+    for chain in CHAINS:
+        assert await continued(database, before, chain)
+    async with database.read() as connection:
+        log = await verification.verify(connection)
+        other = before.heads[""]
+        assert not await verification.continues(connection, log, "wallet:a", other)
+        assert not await verification.continues(connection, log, "", Head(5, other.hash))
+        assert not await verification.continues(connection, log, "", Head(8, other.hash))
+        assert not await verification.continues(connection, log, "agent:x", Head(1, other.hash))
+
+
+async def test_an_append_goes_with_the_transaction_it_is_part_of(database: Database) -> None:
+    async def undone() -> None:
+        async with database.write() as connection:
+            assert len(await audit.append_many(connection, 1, [("agent:a", "x", {})])) == 1
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await undone()
+    assert await places(database, *await append(database, "agent:a")) == [13]
+    assert (await verify(database)).entries == 13
+
+
+async def test_the_latest_come_newest_first_and_page_by_number(database: Database) -> None:
+    async with database.read() as connection:
+        page = await audit.latest(connection, 2)
+        rest = await audit.latest(connection, 20, before=page[-1].seq)
+    numbers = [entry.seq for entry in page + rest]
+    assert await places(database, *numbers) == list(range(12, 0, -1))
+    assert page[0].to_json() == {
+        "seq": numbers[0],
+        "timestamp": "1970-01-01T00:00:01.005Z",
+        "event": "agent:decision",
+        "data": DATA,
+        "chain": "wallet:a",
+        "number": 6,
+        "hash": page[0].hash,
+    }
+
+
+async def test_each_chain_begins_with_a_hash_of_its_own() -> None:
+    assert audit.genesis("") == "0" * 64
+    begins = {audit.genesis(chain) for chain in ("", "wallet:a", "agent:a", "wallet:b")}
+    assert len(begins) == 4

@@ -1,0 +1,54 @@
+"""docs/backup.md names commands that exist, and the numbers that the code has."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import click
+import pytest
+from tests.support.repository import DOCS
+
+from solward.backup import sealed
+from solward.backup.manifest import FILES, NEXT_KEY_FILE
+from solward.events import EventKind
+from solward.money import format_sol
+from solward_cli import main
+from solward_cli.backup import MIN_PASSPHRASE
+from solward_cli.wallet.sweep_limits import RENT_EXEMPT
+
+PAGE = (DOCS / "backup.md").read_text()
+BLOCKS = "".join(re.findall(r"^```\n(.*?)^```$", PAGE, re.M | re.S))
+SHOWN = re.findall(r"^(?:\$ )?(?:\w+=\S+ )*(solward .+)$", BLOCKS, re.M)
+NAMED = [text for text in re.findall(r"`(solward [^`]+)`", PAGE) if text != "solward restore"]
+
+
+@pytest.mark.parametrize("line", SHOWN + NAMED)
+def test_every_command_exists_with_its_options(line: str) -> None:
+    command: click.Command = main
+    context = click.Context(main)
+    rest = shlex.split(line)[1:]
+    while isinstance(command, click.Group) and rest:
+        found = command.get_command(context, rest[0])
+        if found is None:
+            # `backup FILE` is `backup create FILE`.
+            assert command.name == "backup"
+            found = command.get_command(context, "create")
+            rest = ["create", *rest]
+        assert found is not None
+        command, rest = found, rest[1:]
+    assert not isinstance(command, click.Group) or command.name == "backup"
+    command.make_parser(click.Context(command)).parse_args(rest)
+
+
+def test_the_numbers_and_names_are_the_codes() -> None:
+    for text in (
+        f"{MIN_PASSPHRASE} characters or more",
+        f"Argon2id ({sealed._ARGON2['memory_kib'] // 1024} MiB, {sealed._ARGON2['time_cost']} pas",
+        f"chunks of {sealed.CHUNK >> 20} MiB",
+        f"{format_sol(RENT_EXEMPT)} SOL",
+        f"`{EventKind.WALLET_EXPORTED}`",
+    ):
+        assert text in PAGE, text
+    files = re.findall(r"^\| `([\w.]+)` \|", PAGE, re.M)
+    assert set(files) == set(FILES) - {NEXT_KEY_FILE}

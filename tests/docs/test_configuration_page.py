@@ -1,0 +1,61 @@
+"""docs/configuration.md names every setting, with its real default and an example that works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.support.repository import ROOT
+
+from solward.settings import Settings
+
+PAGE = ROOT / "docs" / "configuration.md"
+ROW = re.compile(r"^\| `([A-Z_]+)` \| (.+) \| (.+) \| `(.+)` \|$", re.MULTILINE)
+ROWS = {name: (default, example) for name, _, default, example in ROW.findall(PAGE.read_text())}
+
+# Words in the column of defaults that stand for a value nobody set.
+UNSET = (
+    "not set",
+    "none",
+    "the localnet",
+    "`solward.db`",
+    "`keystore.key`",
+    "`*`; none on mainnet",
+)
+# Its default is the machine's, not a value to compare.
+OF_THE_MACHINE = "SOLWARD_HOME"
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_every_setting_is_documented_and_no_other() -> None:
+    assert sorted(ROWS) == sorted(name.upper() for name in Settings.model_fields)
+
+
+@pytest.mark.parametrize("name", sorted(ROWS.keys() - {OF_THE_MACHINE}))
+def test_the_documented_default_is_the_real_one(name: str) -> None:
+    default, _ = ROWS[name]
+    real = Settings().masked()[name]
+    if real:
+        assert default.partition(";")[0].strip("`") == real
+    else:
+        assert default.startswith(UNSET)
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_the_documented_example_is_accepted_and_changes_something(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOLANA_RPC_URL", ROWS["SOLANA_RPC_URL"][1])
+    if name == "SOLANA_RPC_URL":
+        assert Settings().solana_rpc_url is not None
+        return
+    before = Settings()
+    monkeypatch.setenv(name, ROWS[name][1])
+    assert getattr(Settings(), name.lower()) != getattr(before, name.lower())

@@ -1,0 +1,90 @@
+"""docs/events.md lists every kind of event, with the fields it has."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.support.api import SECRET, STRANGER, Api, serving_api
+from tests.support.repository import DOCS
+
+from solward.agents.model import AgentStatus
+from solward.agents.remember import tell
+from solward.events import EventKind
+from solward.vault.store.alerts import BLOCKS
+from solward.vault.wallets import KeySource
+from solward.vault.wallets.export import export_wallet, newest_keystore
+from solward.vault.wallets.service import KEY_FILE
+from solward_server.resources.events import HEARTBEAT_S, RETRY_MS
+
+PAGE = (DOCS / "events.md").read_text()
+ROWS = re.findall(r"^\| `(\w+:\w+)` \| .+ \| (.+) \|$", PAGE, re.MULTILINE)
+TRANSACTION, DECISION = "the [record](#records)", "the [decision](#records)"
+
+
+def test_every_kind_is_documented_in_order_and_no_other() -> None:
+    assert [kind for kind, _ in ROWS] == list(EventKind)
+
+
+def test_the_streams_numbers_are_the_codes() -> None:
+    assert f"every {HEARTBEAT_S:.0f} seconds" in PAGE
+    assert f"`retry: {RETRY_MS}`" in PAGE
+
+
+async def everything(api: Api) -> None:
+    """Make each kind happen."""
+    wallet = await api.wallet(2)
+    home, database = api.service.settings.solward_home, api.service.database
+    await export_wallet(
+        database,
+        KeySource(file=home / KEY_FILE),
+        await newest_keystore(database),
+        await api.service.wallets.get(wallet),
+        home / "exported.json",
+    )
+    paths = {"transfer": {"to": STRANGER, "amount": 1}}
+    for path, body in paths.items():
+        for amount in (1, 2, *[3] * BLOCKS):
+            await api.post(f"/wallets/{wallet}/{path}", body | {"amount": amount})
+    for path in ("freeze", "unfreeze"):
+        await api.post(f"/{path}", {"walletId": wallet})
+    _, key = await api.key()
+    await api.call("DELETE", f"/keys/{key}")
+    body = {"name": "Ada", "walletId": wallet, "llmProvider": "rules", "llmModel": "rules",
+            "strategy": "always do wait"}  # fmt: skip
+    agent = (await api.post("/agents", body)).json["id"]
+    with api.service.events.subscribe() as events:
+        await api.post(f"/agents/{agent}/start")
+        async with asyncio.timeout(30):
+            while (event := await events.next()) is None or event.event != "agent:decision":
+                pass
+    for path in ("pause", "stop"):
+        await api.post(f"/agents/{agent}/{path}")
+    async with api.service.database.write() as connection:
+        tell(connection, agent, "Ada", AgentStatus.ERROR, "The provider is away")
+
+
+async def test_every_kind_has_the_fields_that_are_documented(tmp_path: Path) -> None:
+    async with serving_api(tmp_path / "home", demo=True) as api:
+        await everything(api)
+        entries = [entry.to_json() for entry in await api.service.audit.latest(500)]
+        records = (await api.get("/transactions")).json["transactions"]
+        agent = (await api.get("/agents")).json["agents"][0]["id"]
+        decisions = (await api.get(f"/agents/{agent}/decisions")).json["decisions"]
+    told: dict[str, list[Any]] = {}
+    for entry in entries:
+        told.setdefault(entry["event"], []).append(entry["data"])
+    assert SECRET not in str(entries)
+    for kind, fields in ROWS:
+        for data in told[kind]:
+            if fields == TRANSACTION:
+                (record,) = [record for record in records if record["id"] == data["id"]]
+                pending = kind == "transaction:pending"
+                assert data["status"] == kind.removeprefix("transaction:")
+                assert pending or data == record
+            elif fields == DECISION:
+                assert data in decisions
+            else:
+                assert list(data) == sorted(re.findall(r"`(\w+)`", fields)), kind

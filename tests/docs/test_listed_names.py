@@ -1,0 +1,61 @@
+"""What docs/transactions.md and docs/localnet.md list is what the code has."""
+
+from __future__ import annotations
+
+import re
+
+from tests.support.repository import DOCS
+
+from solward.money import format_sol
+from solward.record import TransactionStatus, TransactionType
+from solward.vault.guardrails import RULES, Policy
+from solward_localnet.market import POOLS
+from solward_localnet.methods import METHODS
+from solward_localnet.subscribing import SUBSCRIBE
+
+TRANSACTIONS = (DOCS / "transactions.md").read_text()
+LOCALNET = (DOCS / "localnet.md").read_text()
+
+
+def section(page: str, heading: str) -> str:
+    return page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def names_in_first_column(text: str) -> list[str]:
+    return re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+
+
+def test_the_guardrails_are_documented_in_their_order() -> None:
+    assert names_in_first_column(section(TRANSACTIONS, "Guardrails")) == list(RULES)
+
+
+def test_the_documented_fee_limits_are_the_defaults() -> None:
+    policy = Policy(frozenset())
+    fee, rent = format_sol(policy.max_fee_lamports), format_sol(policy.max_rent_lamports)
+    expected = f"{fee} SOL fee, {rent} SOL rent, {policy.max_accounts_created} accounts |"
+    assert expected in TRANSACTIONS
+
+
+def test_every_status_and_type_is_documented() -> None:
+    assert names_in_first_column(section(TRANSACTIONS, "Status")) == list(TransactionStatus)
+    types = section(TRANSACTIONS, "Types and details")
+    later = types.partition("Reserved for what comes later:")[2]
+    named = {*names_in_first_column(types), *re.findall(r"`(\w+)`", later)}
+    assert named == set(TransactionType)
+
+
+def test_every_method_of_the_localnet_is_documented_and_no_other() -> None:
+    methods = section(LOCALNET, "Methods")
+    table = "\n".join(line for line in methods.splitlines() if line.startswith("| "))
+    assert sorted(re.findall(r"`(\w+)`", table)) == sorted(METHODS)
+    assert re.findall(r"`(\w+Subscribe)`", methods) == list(SUBSCRIBE)
+
+
+def test_the_demo_market_is_documented_as_it_opens() -> None:
+    for pool in POOLS:
+        sol, tokens = pool.sol // 10**9, pool.units // 10**pool.decimals
+        row = (
+            f"| `{pool.symbol}` | `{pool.mint}` | {pool.decimals} "
+            f"| {tokens // sol:,} {pool.symbol} a SOL | {sol:,} SOL, {tokens:,} {pool.symbol} |"
+        )
+        assert row in LOCALNET

@@ -1,0 +1,109 @@
+"""docs/operations.md says the numbers that the code has, and its arithmetic is right."""
+
+from __future__ import annotations
+
+import re
+from math import ceil
+
+import pytest
+from tests.support.repository import ROOT
+
+from solward.agents import worker
+from solward.store import jobs
+from solward.vault.store import database
+from solward.vault.transactions import process
+from solward.vault.transactions.engine import CLOSE_WAIT_S, CONFIRM_WAIT_S
+from solward_cli.worker import PORT
+from solward_server.http.body import MAX_BODY_BYTES
+from solward_server.resources.events import HEARTBEAT_S
+from solward_server.serve import GRACEFUL_STOP_S
+
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+# Lines of a paragraph run on.
+TEXT = " ".join(PAGE.split())
+
+FEED = 2
+LISTENER = 1
+API = database._POOL + database._POOL_OVERFLOW + FEED
+WORKER = API + worker._POOL + LISTENER
+
+
+def row(name: str) -> list[str]:
+    """The cells of the table row that begins so."""
+    [found] = re.findall(rf"^\| {re.escape(name)}[^|]*\|(.+)\|$", PAGE, re.MULTILINE)
+    return [cell.strip() for cell in found.split("|")]
+
+
+def numbers(cell: str) -> list[float]:
+    return [float(each.replace(",", "")) for each in re.findall(r"[\d.,]*\d", cell)]
+
+
+def near(cells: list[str], *expected: tuple[float, ...]) -> None:
+    for cell, wanted in zip(cells, expected, strict=True):
+        assert numbers(cell) == pytest.approx(list(wanted), rel=0.04), cell
+
+
+def test_connections_are_what_the_pools_may_open() -> None:
+    assert row("connections at most")[:2] == [str(API), str(WORKER)]
+    assert f"connections {API} x APIs + {WORKER} x workers, and 10" in TEXT
+    assert f"3 + 3 make {3 * API + 3 * WORKER + 10}" in TEXT
+    [configured] = re.findall(r"max_connections=(\d+)", (ROOT / "deploy/compose.yaml").read_text())
+    assert f"max_connections = {configured}" in TEXT
+    assert int(configured) > 3 * API + 3 * WORKER + 10
+
+
+def test_leases_heartbeats_and_waits_are_the_codes() -> None:
+    assert f"renews a lease of {process.LEASE_S:g} s every {process.RENEW_S:g} s" in TEXT
+    slowest, soonest = process.LEASE_S + process.RENEW_S, process.LEASE_S - process.RENEW_S
+    assert f"taken over after {soonest:g} to {slowest:g} s" in TEXT
+    heartbeat = f"heartbeat, every {worker.HEARTBEAT_S:g} s, is {jobs.STALLED_S:g} s old"
+    assert heartbeat in TEXT
+    assert worker.PRUNE_S == 60
+    assert "frozen for a minute ends with 1" in TEXT
+    assert f"what it is answering for {GRACEFUL_STOP_S:g} s" in TEXT
+    assert f"gives those that run {worker.GRACE_S:g} s to end" in TEXT
+    assert f"what is being paid, {CONFIRM_WAIT_S:g} s at most" in TEXT
+    assert f"at most {jobs.BACKLOG:,} wait as jobs" in TEXT
+    assert f"--concurrency {worker.CONCURRENCY}" in TEXT
+    assert f"answered within {CONFIRM_WAIT_S:g} s, and streams say something every" in TEXT
+    assert f"every {HEARTBEAT_S:g} s. Bodies are {MAX_BODY_BYTES // 1024} KiB at most" in TEXT
+
+
+def test_supervisors_wait_longer_than_a_process_takes_to_end() -> None:
+    told = re.findall(r"wait (\d+) s for an API process and (\d+) s for a worker", TEXT)
+    [(api, worker_s)] = [(int(a), int(w)) for a, w in told]
+    assert api > GRACEFUL_STOP_S + CLOSE_WAIT_S
+    assert worker_s > worker.GRACE_S + CONFIRM_WAIT_S + CLOSE_WAIT_S
+    for name, most in (("solward-api.service", api), ("solward-worker@.service", worker_s)):
+        assert f"TimeoutStopSec={most}\n" in (ROOT / "deploy" / name).read_text()
+
+
+def test_another_worker_on_a_machine_is_given_another_port() -> None:
+    assert f"solward worker --port {PORT + 1}" in TEXT
+
+
+def test_the_arithmetic_of_a_million_agents_is_right() -> None:
+    cycles = (1e6 / 600, 1e6 / 60)
+    near(row("cycles a second: agents")[:2], *((c,) for c in cycles))
+    near(row("worker cores"), *((c * 1.8e-3,) for c in cycles))
+    near(row("the same with litellm"), *((c * 21.8e-3,) for c in cycles))
+    near(row("PostgreSQL cores: x"), *((c * 1.3e-3, c * 1.6e-3) for c in cycles))
+    near(row("transactions a second: x"), *((c * 7.3,) for c in cycles))
+    log = [(c * 3.1e-3, c * 3.1e3 * 86_400 / 1e12) for c in cycles]
+    near(row("write-ahead log: x"), *log)
+    near(row("calls of the RPC"), *((c * 3,) for c in cycles))
+    near(row("cycles at one time with"), *((c * 3,) for c in cycles))
+    near(row("worker processes at"), *((ceil(c * 3 / worker.CONCURRENCY),) for c in cycles))
+    near(row("decisions a day"), *((c * 86_400 / 1e6,) for c in cycles))
+
+
+def test_the_arithmetic_of_the_cells_is_right() -> None:
+    each = (1e6 / 60 / 8, 1e6 / 60 / 10)
+    section = PAGE.partition("| each of | 8 cells | 10 cells |")[2].partition("\n\n")[0]
+    cells = [line.strip("|").split("|")[1:] for line in section.splitlines()[2:]]
+    workers = [ceil(c * 3 / worker.CONCURRENCY) for c in each]
+    near(cells[0], *((c,) for c in each))
+    near(cells[1], *((c * 1.3e-3, c * 1.6e-3) for c in each))
+    near(cells[2], *((c * 7.3,) for c in each))
+    near(cells[3], *((c * 3.1e-3,) for c in each))
+    near(cells[4], *((w, w * WORKER) for w in workers))

@@ -1,0 +1,69 @@
+"""docs/rest.md lists every route with its credential, and shows how to call it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from tests.support.api import Api
+from tests.support.repository import DOCS
+
+from solward_server.http.auth import access_of
+
+PAGE = (DOCS / "rest.md").read_text()
+FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+SHELL = "".join(text for language, text in FENCED if not language)
+ROWS = re.findall(r"^\| `([A-Z]+ /[\w/:.-]+)` \| (\w+) \| \[[\w ]+\]\(#([\w-]+)\) \|$", PAGE, re.M)
+DOCUMENTED = {route: access for route, access, _ in ROWS}
+PREFIX = "/api/v1"
+
+
+def served(api: Api) -> dict[str, str]:
+    """Each route as the page writes it, `:id` and `:name`, and who may call it."""
+    found = {}
+    for rule in api.app.url_map.iter_rules():
+        if not rule.rule.startswith(PREFIX):
+            continue
+        path = re.sub(r"<\w+_id>", ":id", rule.rule.removeprefix(PREFIX)).replace("<name>", ":name")
+        access = access_of(api.app.view_functions[rule.endpoint])
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
+            found[f"{method} {path}"] = access.value
+    return found
+
+
+def called() -> set[str]:
+    """Method and path of every curl on the page, its ids written as in the table."""
+    found = set()
+    for command in re.split(r"^curl ", SHELL, flags=re.MULTILINE)[1:]:
+        (path,) = re.findall(r"\$B(/[\w/$.-]+)", command)
+        path = re.sub(r"\$(WALLET|AGENT|KEY)", ":id", path)
+        path = re.sub(r"/skills/\w+$", "/skills/:name", path)
+        method = re.search(r"-X (\w+)", command)
+        given = "POST" if " -d " in command else "GET"
+        found.add(f"{method[1] if method else given} {path}")
+    return found
+
+
+async def test_every_route_is_documented_with_its_credential_and_no_other(api: Api) -> None:
+    assert served(api) == DOCUMENTED
+
+
+async def test_every_route_has_a_curl_and_every_curl_a_route(api: Api) -> None:
+    assert called() == served(api).keys()
+
+
+def test_every_route_links_to_a_heading_of_the_page() -> None:
+    headings = re.findall(r"^#+ (.+)$", PAGE, re.MULTILINE)
+    anchors = {heading.lower().replace(" ", "-") for heading in headings}
+    assert {anchor for _, _, anchor in ROWS} <= anchors
+
+
+def test_every_json_sample_is_json() -> None:
+    samples = [text for language, text in FENCED if language == "json"]
+    assert samples
+    decoder = json.JSONDecoder()
+    for sample in samples:
+        rest = sample.strip()
+        while rest:
+            _, end = decoder.raw_decode(rest)
+            rest = rest[end:].lstrip()

@@ -1,0 +1,46 @@
+"""Python on a documentation page is a slice of a file that is tested."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.support.repository import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SAMPLE = re.compile(
+    r"^(?:<!-- from (?P<source>\S+) -->\n)?```(?:python|toml)\n(?P<text>.*?)^```$", re.M | re.S
+)
+# Its blocks are the hooks' exact signatures, held to the code by tests/registry.
+SIGNATURES = "hooks.md"
+
+
+def samples() -> list[tuple[str, str | None, str]]:
+    return [
+        (page.name, found["source"], found["text"])
+        for page in PAGES
+        if page.name != SIGNATURES
+        for found in SAMPLE.finditer(page.read_text())
+    ]
+
+
+@pytest.mark.parametrize(("page", "source", "text"), samples())
+def test_a_sample_is_a_slice_of_the_file_it_names(page: str, source: str | None, text: str) -> None:
+    assert source is not None, f"{page}: say `<!-- from PATH -->` above\n{text}"
+    lines = (ROOT / source).read_text().splitlines()
+    wanted = text.splitlines()
+    slices = (lines[at : at + len(wanted)] for at in range(len(lines)))
+    assert wanted in slices, f"{page}: this is not in {source}:\n{text}"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\(([\w./-]+\.md)?(?:#([\w-]+))?\)", page.read_text()):
+            other = page if not target else (page.parent / target)
+            assert other.exists(), f"{page.name} links to {target}"
+            if anchor:
+                headings = re.findall(r"^#+ (.+)$", other.read_text(), re.MULTILINE)
+                anchors = {
+                    re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings
+                }
+                assert anchor in anchors, f"{page.name} links to {target}#{anchor}"

@@ -1,9 +1,0 @@
-from __future__ import annotations
-
-import pytest
-from tests.guardrails.bank import Bank
-
-
-@pytest.fixture
-def bank() -> Bank:
-    return Bank()

@@ -1,0 +1,3 @@
+from tests.server.conftest import api
+
+__all__ = ["api"]

@@ -1,0 +1,356 @@
+"""`POST /mcp`: who may call it, from which pages, and the wire without a client's help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.api import SECRET, STRANGER, Answer, Api, serving_api
+
+from solward import jsontext
+
+KEY_REQUIRED = "Unauthorized — API key required"
+ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+
+async def post(
+    api: Api,
+    method: str = "tools/list",
+    params: dict[str, Any] | None = None,
+    *,
+    token: str | None = SECRET,
+    data: bytes | None = None,
+    **headers: str,
+) -> Answer:
+    """One JSON-RPC request to `/mcp`, as a client of the protocol before 2026 sends it."""
+    message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params or {}}
+    sent = ACCEPT | {name.replace("_", "-"): value for name, value in headers.items()}
+    if token is not None:
+        sent["Authorization"] = f"Bearer {token}"
+    response = await api.app.test_client().open(
+        "/mcp",
+        method="POST",
+        headers=sent,
+        data=jsontext.dumps(message).encode() if data is None else data,
+    )
+    return Answer(response.status_code, response.headers, (await response.get_data()).decode())
+
+
+async def tool(api: Api, name: str, arguments: dict[str, Any], **options: Any) -> tuple[bool, str]:
+    """Call a tool: whether it failed, and its text."""
+    answer = await post(api, "tools/call", {"name": name, "arguments": arguments}, **options)
+    result = answer.json["result"]
+    return result["isError"], result["content"][0]["text"]
+
+
+async def read(api: Api, uri: str, **options: Any) -> Any:
+    answer = await post(api, "resources/read", {"uri": uri}, **options)
+    assert "result" in answer.json, answer.text
+    [content] = answer.json["result"]["contents"]
+    assert content["mimeType"] == "application/json"
+    return jsontext.loads(content["text"])
+
+
+async def refused(api: Api, uri: str, **options: Any) -> tuple[int, str]:
+    """The code and text of a resource that cannot be read."""
+    error = (await post(api, "resources/read", {"uri": uri}, **options)).json["error"]
+    return error["code"], error["message"]
+
+
+async def test_the_tools_are_the_skills(api: Api) -> None:
+    answer = await post(api)
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "application/json"
+    assert "Mcp-Session-Id" not in answer.headers
+    assert answer.json["id"] == 7
+    listed = {found["name"]: found for found in answer.json["result"]["tools"]}
+    skills = {found["name"]: found for found in (await api.get("/skills")).json["skills"]}
+    assert listed.keys() == skills.keys()
+    for name, skill in skills.items():
+        schema = dict(listed[name]["inputSchema"])
+        assert schema["required"] == ["wallet", *skill["parameters"].get("required", [])]
+        assert listed[name]["description"] == skill["description"]
+        assert listed[name]["annotations"]["readOnlyHint"] is (skill["effects"] == "read")
+
+
+async def test_credentials_are_those_of_the_rest_api(api: Api) -> None:
+    key, _ = await api.key()
+    gone, gone_id = await api.key()
+    await api.call("DELETE", f"/keys/{gone_id}")
+    for token in (None, ""):
+        answer = await post(api, token=token)
+        assert (answer.status, answer.error) == (401, KEY_REQUIRED)
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+    for token in ("sk-" + "0" * 32, gone, SECRET + "x"):
+        assert (await post(api, token=token)).error == "Invalid API key"
+    for token in (key, SECRET):
+        assert (await post(api, token=token)).status == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+async def test_there_is_no_session_to_listen_to_or_to_end(api: Api, method: str) -> None:
+    headers = {"Authorization": f"Bearer {SECRET}"}
+    answer = await api.app.test_client().open("/mcp", method=method, headers=headers)
+    assert answer.status_code == 405
+    assert "POST" in answer.headers["Allow"]
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "http://localhost:9", "null", "http://evil.example:3000"]
+)
+async def test_a_foreign_page_is_refused(api: Api, origin: str) -> None:
+    answer = await post(api, Origin=origin, Host="127.0.0.1:3001")
+    assert answer.status == 403
+    assert "CORS_ORIGINS" in answer.error
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:3001", "", "127.0.0.1.evil.example"]
+)
+async def test_a_name_that_was_rebound_to_this_machine_is_refused(api: Api, host: str) -> None:
+    own = await post(api, Host=host, Origin=f"http://{host}")
+    assert own.status == 421
+    assert (await post(api, Host=host)).status == 421
+    assert "CORS_ORIGINS" in own.error
+
+
+async def test_the_dashboard_and_own_pages_may_call(api: Api) -> None:
+    for host in ("127.0.0.1:3001", "localhost:3001", "[::1]:3001"):
+        assert (await post(api, Host=host)).status == 200
+        assert (await post(api, Host=host, Origin=f"http://{host}")).status == 200
+        dashboard = await post(api, Host=host, Origin="http://localhost:3000")
+        assert dashboard.status == 200
+        assert dashboard.headers["Access-Control-Allow-Origin"] == "http://localhost:3000"
+
+
+async def test_a_proxys_own_name_is_accepted_where_it_is_configured(tmp_path: Any) -> None:
+    origin = "https://wallets.example"
+    async with serving_api(tmp_path / "home", cors_origins=origin) as api:
+        assert (await post(api, Host="wallets.example", Origin=origin)).status == 200
+        assert (
+            await post(api, Host="wallets.example", Origin="https://evil.example")
+        ).status == 403
+
+
+async def test_on_an_open_address_any_host_but_no_foreign_page_may_call(tmp_path: Any) -> None:
+    async with serving_api(tmp_path / "home", api_host="0.0.0.0") as api:
+        assert (await post(api, Host="wallets.lan:3001")).status == 200
+        rebound = await post(api, Host="evil.example", Origin="http://evil.example")
+        assert rebound.status == 403
+
+
+async def test_the_headers_of_the_protocol_pass_a_preflight(api: Api) -> None:
+    asked = "authorization,content-type,mcp-protocol-version,mcp-method,mcp-name,mcp-session-id"
+    answer = await api.app.test_client().open(
+        "/mcp",
+        method="OPTIONS",
+        headers={
+            "Origin": "http://localhost:3000",
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": asked,
+        },
+    )
+    assert answer.status_code == 204
+    allowed = answer.headers["Access-Control-Allow-Headers"].lower()
+    assert {part.strip() for part in allowed.split(",")} == set(asked.split(","))
+
+
+async def test_a_body_over_the_limit_is_not_read(api: Api) -> None:
+    answer = await post(api, data=b"{" + b" " * 65_536)
+    assert answer.status == 413
+    assert "64 KiB" in answer.error
+
+
+@pytest.mark.parametrize(
+    ("data", "code"), [(b"{nonsense", -32700), (b"", -32700), (b"[1]", -32602), (b"{}", -32602)]
+)
+async def test_what_is_no_message_is_an_error_of_the_protocol(
+    api: Api, data: bytes, code: int
+) -> None:
+    answer = await post(api, data=data)
+    assert answer.status == 400
+    assert answer.json["error"]["code"] == code
+
+
+async def test_a_call_names_its_wallet_by_id_name_or_address(api: Api) -> None:
+    made = (await api.post("/wallets", {"name": "pocket"})).json
+    for wallet in (made["walletId"], "pocket", made["address"]):
+        failed, text = await tool(api, "check_balance", {"wallet": wallet})
+        assert not failed
+        assert made["address"] in text
+
+
+async def test_a_call_without_a_wallet_says_which_there_are(api: Api) -> None:
+    assert await tool(api, "check_balance", {}) == (
+        True,
+        "wallet is required, and there is none yet: create one first",
+    )
+    await api.post("/wallets", {"name": "pocket"})
+    failed, text = await tool(api, "check_balance", {})
+    assert failed
+    assert text == "wallet is required: the name or id of a wallet, one of pocket"
+    failed, text = await tool(api, "check_balance", {"wallet": 7})
+    assert (failed, text) == (True, "wallet must be a string: the name or id of a wallet")
+
+
+async def test_what_the_service_refuses_is_told_in_its_words(api: Api) -> None:
+    wallet = await api.wallet()
+    assert await tool(api, "check_balance", {"wallet": "nobody"}) == (
+        True,
+        "No wallet is named 'nobody', and none has this id",
+    )
+    for name, arguments in (
+        ("transfer", {"to": "no address", "amount": 0.1}),
+        ("transfer", {"amount": 0.1}),
+        ("transfer", {"to": "x", "amount": 0.1, "more": 1}),
+        ("check_balance", {"verbose": True}),
+        ("airdrop", {"amount": 3}),
+        ("transfer", {"to": 1.1111111111111112e31, "amount": 0.1}),
+    ):
+        rest = await api.post(f"/wallets/{wallet}/skills/{name}", arguments)
+        assert rest.status in (400, 500)
+        assert await tool(api, name, {"wallet": wallet} | arguments) == (True, rest.error)
+
+
+async def test_an_unknown_tool_is_an_error_of_the_protocol(api: Api) -> None:
+    answer = await post(api, "tools/call", {"name": "steal", "arguments": {}})
+    assert answer.json["error"] == {"code": -32602, "message": "Unknown tool: steal"}
+
+
+async def test_money_moves_exactly_and_once_for_a_key(api: Api) -> None:
+    wallet, to = await api.wallet(2), await api.wallet()
+    address = (await api.get(f"/wallets/{to}")).json["publicKey"]
+    arguments = {"wallet": wallet, "to": address, "amount": 0.123456789}
+    meta = {"solward/idempotencyKey": "invoice-1"}
+    first = await post(
+        api, "tools/call", {"name": "transfer", "arguments": arguments, "_meta": meta}
+    )
+    again = await post(
+        api, "tools/call", {"name": "transfer", "arguments": arguments, "_meta": meta}
+    )
+    assert first.json["result"]["isError"] is False, first.text
+    assert again.json["result"] == first.json["result"]
+    balance = (await api.get(f"/wallets/{to}/balance")).text
+    assert jsontext.loads(balance)["sol"] == jsontext.loads("0.123456789")
+    other = await post(
+        api,
+        "tools/call",
+        {"name": "transfer", "arguments": arguments | {"amount": 0.2}, "_meta": meta},
+    )
+    assert other.json["result"]["isError"] is True
+
+
+async def test_an_amount_whose_digits_may_be_lost_is_not_paid(api: Api) -> None:
+    wallet = await api.wallet(2)
+    arguments = {"wallet": wallet, "to": STRANGER, "amount": 1.12345678901234567}
+    failed, text = await tool(api, "transfer", arguments)
+    assert failed
+    assert "amount must have at most 15 digits" in text
+    assert [record["type"] for record in await api.records(wallet)] == ["airdrop"]
+
+
+async def test_a_guardrails_refusal_is_an_error_that_names_it(api: Api) -> None:
+    wallet, to = await api.wallet(2), await api.wallet()
+    address = (await api.get(f"/wallets/{to}")).json["publicKey"]
+    failed, text = await tool(api, "transfer", {"wallet": wallet, "to": address, "amount": 2.5})
+    assert failed
+    assert "max_per_tx" in text
+    records = await api.records(wallet)
+    assert records[0]["status"] == "blocked"
+    assert (await api.get(f"/wallets/{to}/balance")).json["sol"] == 0
+
+
+async def test_a_keys_rate_limit_counts_tool_calls(api: Api) -> None:
+    wallet = await api.wallet(1)
+    key, _ = await api.key(rateLimit=1)
+    assert (await tool(api, "airdrop", {"wallet": wallet, "amount": 1}, token=key))[0] is False
+    failed, text = await tool(api, "airdrop", {"wallet": wallet, "amount": 1}, token=key)
+    assert failed
+    assert "may make 1 transaction requests a minute" in text
+
+
+async def test_resources_are_the_rest_api_in_json(api: Api) -> None:
+    wallet = await api.wallet(1)
+    rest = (await api.get(f"/wallets/{wallet}")).json
+    balance = (await api.get(f"/wallets/{wallet}/balance")).json
+    listed = (await api.get("/transactions")).json
+    assert await read(api, "solward://wallets") == {"wallets": [rest | {"balance": balance}]}
+    assert await read(api, "solward://transactions") == listed
+    one = await read(api, f"solward://wallets/{wallet}")
+    limits = (await api.get(f"/wallets/{wallet}/limits")).json
+    assert one == rest | {"balance": balance, "limits": limits}
+    assert await read(api, f"solward://wallets/{wallet}/transactions") == listed
+
+
+async def test_a_wallets_name_is_quoted_in_its_address(api: Api) -> None:
+    made = (await api.post("/wallets", {"name": "my savings/2"})).json
+    found = await read(api, "solward://wallets/my%20savings%2F2")
+    assert found["id"] == made["walletId"]
+
+
+async def test_listed_resources_can_be_read(api: Api) -> None:
+    wallet = await api.wallet()
+    listed = (await post(api, "resources/list")).json["result"]["resources"]
+    uris = [resource["uri"] for resource in listed]
+    assert uris == [
+        "solward://wallets",
+        "solward://transactions",
+        f"solward://wallets/{wallet}",
+    ]
+    for uri in uris:
+        await read(api, uri)
+    templates = (await post(api, "resources/templates/list")).json["result"]["resourceTemplates"]
+    assert [template["uriTemplate"] for template in templates] == [
+        "solward://wallets/{id}",
+        "solward://wallets/{id}/transactions",
+    ]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "solward://wallets/nobody",
+        "solward://wallets/nobody/transactions",
+        "solward://wallets/",
+        "solward://keys",
+        "solward://wallets/a/b/c",
+        "http://wallets",
+        "wallets",
+        "solward://",
+    ],
+)
+async def test_an_unknown_resource_is_invalid_params(api: Api, uri: str) -> None:
+    code, text = await refused(api, uri)
+    assert code == -32602
+    assert "nobody" in text or "Unknown resource" in text
+
+
+async def test_a_confined_key_sees_and_moves_its_own_wallet_only(api: Api) -> None:
+    mine, other = await api.wallet(1), await api.wallet(1)
+    key, _ = await api.key(walletId=mine)
+    schema = (await post(api, token=key)).json["result"]["tools"][0]["inputSchema"]
+    assert "wallet" not in schema.get("required", [])
+    assert (await tool(api, "check_balance", {}, token=key))[0] is False
+    assert (await tool(api, "check_balance", {"wallet": mine}, token=key))[0] is False
+    failed, text = await tool(api, "check_balance", {"wallet": other}, token=key)
+    assert failed
+    assert "alone" in text
+    wallets = await read(api, "solward://wallets", token=key)
+    assert [wallet["id"] for wallet in wallets["wallets"]] == [mine]
+    records = await read(api, "solward://transactions", token=key)
+    assert {record["walletId"] for record in records["transactions"]} == {mine}
+    code, _ = await refused(api, f"solward://wallets/{other}", token=key)
+    assert code == -32602
+
+
+async def test_a_crash_says_nothing_of_the_inside(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from solward_mcp import tools
+
+    async def crash(*_: object) -> None:
+        raise RuntimeError("the innermost secret")
+
+    monkeypatch.setattr(tools, "listed", crash)
+    answer = await post(api)
+    assert answer.json["error"] == {"code": -32603, "message": "Internal error"}

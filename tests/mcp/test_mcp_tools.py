@@ -1,0 +1,136 @@
+"""Skills as MCP tools: their schemas, their hints, and arguments that stay exact."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from tests.support.repository import DOCS
+
+from solward.client import Skill
+from solward_mcp import resources
+from solward_mcp.arguments import IDEMPOTENCY_META, BadArgument, exact, idempotency_key
+from solward_mcp.schema import tool_of, wallet_parameter
+
+
+def skill(effects: str = "spend", **schema: Any) -> Skill:
+    parameters = {
+        "type": "object",
+        "properties": {"amount": {"type": "number", "exclusiveMinimum": Decimal("0.5")}},
+        "required": ["amount"],
+        "additionalProperties": False,
+    } | schema
+    return Skill("tip", "Tips.", parameters, effects, "tips", "1.2", {})
+
+
+def test_a_tool_asks_for_the_wallet_beside_the_skills_own_parameters() -> None:
+    tool = tool_of(skill(), one_wallet=False)
+    assert (tool.name, tool.description) == ("tip", "Tips.")
+    assert list(tool.input_schema["properties"]) == ["wallet", "amount"]
+    assert tool.input_schema["required"] == ["wallet", "amount"]
+    assert tool.input_schema["additionalProperties"] is False
+
+
+def test_a_session_for_one_wallet_need_not_name_it() -> None:
+    tool = tool_of(skill(), one_wallet=True)
+    assert "wallet" in tool.input_schema["properties"]
+    assert tool.input_schema["required"] == ["amount"]
+
+
+def test_a_skill_without_parameters_still_takes_a_wallet() -> None:
+    bare = skill(properties={}, required=[])
+    assert tool_of(bare, one_wallet=False).input_schema["required"] == ["wallet"]
+
+
+def test_a_skills_own_wallet_parameter_keeps_its_name() -> None:
+    own = skill(properties={"wallet": {"type": "integer"}}, required=["wallet"])
+    tool = tool_of(own, one_wallet=False)
+    assert wallet_parameter(own) == "solward_wallet"
+    assert tool.input_schema["properties"]["wallet"] == {"type": "integer"}
+    assert tool.input_schema["required"] == ["solward_wallet", "wallet"]
+
+
+def test_the_schema_on_the_wire_has_numbers_where_the_skill_has_them() -> None:
+    sent = tool_of(skill(), one_wallet=False).model_dump(mode="json", by_alias=True)
+    assert sent["inputSchema"]["properties"]["amount"]["exclusiveMinimum"] == 0.5
+    Draft202012Validator.check_schema(sent["inputSchema"])
+
+
+def test_counting_keywords_do_not_count_the_wallet() -> None:
+    counted = skill(maxProperties=1, minProperties=1, propertyNames={"enum": ["amount"]})
+    schema = tool_of(counted, one_wallet=False).input_schema
+    assert Draft202012Validator(schema).is_valid({"wallet": "w", "amount": 1})
+
+
+def test_hints_tell_readers_from_spenders() -> None:
+    spend = tool_of(skill("spend"), one_wallet=False).annotations
+    read = tool_of(skill("read"), one_wallet=False).annotations
+    assert spend is not None
+    assert read is not None
+    assert (spend.read_only_hint, spend.destructive_hint) == (False, True)
+    assert (read.read_only_hint, read.destructive_hint) == (True, False)
+    assert spend.idempotent_hint is read.idempotent_hint is False
+    assert spend.open_world_hint is True
+
+
+def test_fractions_arrive_as_they_were_written() -> None:
+    given = {"amount": 0.1, "deep": [{"x": 1e-9}], "whole": 7, "text": "0.1", "flag": True}
+    assert exact(given, "", money=True) == {
+        "amount": Decimal("0.1"),
+        "deep": [{"x": Decimal("1e-9")}],
+        "whole": 7,
+        "text": "0.1",
+        "flag": True,
+    }
+    largest = exact({"amount": 999999.999999999}, "", money=True)
+    assert largest == {"amount": Decimal("999999.999999999")}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_no_number_is_refused_by_name(value: float) -> None:
+    with pytest.raises(BadArgument, match=r"deep\.amounts\[1\] must be a finite number"):
+        exact({"deep": {"amounts": [1, value]}}, "", money=False)
+
+
+def test_an_amount_with_more_digits_than_a_float_keeps_is_refused() -> None:
+    with pytest.raises(BadArgument, match="amount must have at most 15 digits"):
+        exact({"amount": 123456789.123456789}, "", money=True)
+    assert exact({"bearing": 0.1 + 0.2}, "", money=False) == {
+        "bearing": Decimal("0.30000000000000004")
+    }
+
+
+def test_a_caller_may_bring_the_key_of_its_call() -> None:
+    assert idempotency_key(None) is None
+    assert idempotency_key({"other": 1}) is None
+    assert idempotency_key({IDEMPOTENCY_META: "order 7"}) == "order 7"
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "ünï", "a\nb", 7, ["k"]])
+def test_a_key_no_header_could_carry_is_refused(key: object) -> None:
+    with pytest.raises(BadArgument, match=IDEMPOTENCY_META):
+        idempotency_key({IDEMPOTENCY_META: key})
+
+
+def test_the_documentation_lists_the_hints_and_the_addresses_as_they_are() -> None:
+    page = (DOCS / "mcp.md").read_text()
+    for field, name in (
+        ("read_only_hint", "readOnlyHint"),
+        ("destructive_hint", "destructiveHint"),
+        ("idempotent_hint", "idempotentHint"),
+        ("open_world_hint", "openWorldHint"),
+    ):
+        read, spend = (
+            str(getattr(tool_of(skill(effects), one_wallet=False).annotations, field)).lower()
+            for effects in ("read", "spend")
+        )
+        assert f"| `{name}` | {read} | {spend} |" in page
+    patterns = [template.uri_template for template in resources.templates().resource_templates]
+    documented = re.findall(r"^\| `(solward://[^`]+)` \|", page, re.MULTILINE)
+    assert sorted(documented) == sorted([resources.WALLETS, resources.TRANSACTIONS, *patterns])
+    assert f"at most {resources.MOST_WALLETS}" in page
+    assert f"newest {resources.RECORDS}" in page
+    assert IDEMPOTENCY_META in page

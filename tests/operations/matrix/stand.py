@@ -1,0 +1,196 @@
+"""One fresh wallet on the whole service, and the three ways to ask something of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from solders.keypair import Keypair
+from tests.support.agents import Scripted, calls
+from tests.support.api import Answer, Api
+
+from solward.agents.cycle import run_cycle
+from solward.agents.cycle_parts import parts_of
+from solward.agents.decisions import Decision
+from solward.errors import LedgerUnavailable
+from solward.operations import Operations
+from solward.provider import Completion, CompletionRequest
+from solward.solana.mints import Mint, read_mint
+from solward.store import agents as agent_store
+from solward.vault.ledger.transport import InProcessTransport
+from solward.vault.transactions.request import ADMIN
+
+SOL = 10**9
+FUNDS = 5 * SOL
+# MAX_TRANSACTIONS_PER_MINUTE of the service: what a case prepares, and the case itself, fit.
+PER_MINUTE = 4
+
+Unplug = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What came back: an HTTP answer, or an agent's decision."""
+
+    text: str
+    answer: Answer | None = None
+    decision: Decision | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """A wallet with 5 SOL and no records; what a case prepares goes through `operations`."""
+
+    api: Api
+    id: str
+    address: str
+
+    @property
+    def operations(self) -> Operations:
+        return self.api.service.operations
+
+    async def records(self) -> list[Any]:
+        """Newest first, as the REST route shows them."""
+        return await self.api.records(self.id)
+
+    async def lamports(self, address: str | None = None) -> int:
+        return await self.api.service.ledger.balance(address or self.address)
+
+    async def units(self, mint: str) -> int:
+        """All the wallet holds of a mint."""
+        held = await self.api.service.ledger.holdings(self.address)
+        return sum(each.units for each in held if each.mint == mint)
+
+    async def accounts(self, mint: str) -> list[str]:
+        """The wallet's token accounts of a mint."""
+        held = await self.api.service.ledger.holdings(self.address)
+        return [each.account for each in held if each.mint == mint]
+
+    async def mint(self, address: str) -> Mint:
+        return await read_mint(self.api.service.ledger, address)
+
+    async def launched(self, supply: int = 500) -> str:
+        """A token of the wallet's own with 2 decimals; it holds the whole supply."""
+        record = await self.operations.launch_token(
+            self.id, ADMIN, name="Case", symbol="CASE", decimals=2, initial_supply=supply
+        )
+        return str(record.details["mint"])
+
+    async def fill_the_minute(self) -> None:
+        """Use every transaction the wallet may still make this minute."""
+        for _ in range(PER_MINUTE - len(await self.records())):
+            await self.operations.airdrop(self.id, ADMIN, amount=1)
+
+
+async def new_stand(api: Api) -> Stand:
+    """A wallet funded past the service, so that nothing counts against its limits."""
+    wallet = await api.service.wallets.create("case")
+    localnet = api.service.localnet
+    assert localnet is not None
+    await localnet.call("requestAirdrop", [wallet.address, FUNDS])
+    return Stand(api, wallet.id, wallet.address)
+
+
+def stranger() -> str:
+    """An address nobody has used."""
+    return str(Keypair().pubkey())
+
+
+@contextmanager
+def unplugged() -> Iterator[Unplug]:
+    """Gives a function that leaves every ledger call unanswered until the block ends."""
+
+    async def away(_self: object, method: str, _params: Sequence[Any]) -> Any:
+        raise LedgerUnavailable(f"The ledger did not answer {method}")
+
+    with pytest.MonkeyPatch.context() as patch:
+        yield lambda: patch.setattr(InProcessTransport, "call", away)
+
+
+@dataclass(slots=True)
+class Glitch:
+    """Leaves one ledger call unanswered, the one after `answered` others; `method` is its name."""
+
+    answered: int
+    method: str | None = None
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        call, left = InProcessTransport.call, self.answered
+
+        async def counted(transport: InProcessTransport, method: str, params: Sequence[Any]) -> Any:
+            nonlocal left
+            # What is handed over again takes seconds, and the engine's own tests cut that off.
+            if method == "sendTransaction":
+                return await call(transport, method, params)
+            left -= 1
+            if left == -1:
+                self.method = method
+                raise LedgerUnavailable(f"The ledger did not answer {method}")
+            return await call(transport, method, params)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(InProcessTransport, "call", counted)
+            yield
+
+
+def connected() -> None:
+    """Leave the ledger as it is."""
+
+
+async def by_rest(
+    stand: Stand, method: str, path: str, params: Mapping[str, Any], unplug: Unplug = connected
+) -> Said:
+    """Through the route of the contract."""
+    unplug()
+    body = None if method == "GET" else dict(params)
+    answer = await stand.api.call(method, f"/wallets/{stand.id}{path}", body)
+    return Said(answer.text if answer.status == 200 else answer.error, answer)
+
+
+async def by_skill(
+    stand: Stand, skill: str, params: Mapping[str, Any], unplug: Unplug = connected
+) -> Said:
+    """Through `POST /wallets/:id/skills/:name`."""
+    unplug()
+    answer = await stand.api.post(f"/wallets/{stand.id}/skills/{skill}", dict(params))
+    return Said(str(answer.json["result"]) if answer.status == 200 else answer.error, answer)
+
+
+async def by_agent(
+    stand: Stand, skill: str, params: Mapping[str, Any], unplug: Unplug = connected
+) -> Said:
+    """Through one cycle of an agent whose model calls the skill; what is unplugged goes away
+    while the model thinks, for without a ledger there would be nothing to think about."""
+    service = stand.api.service
+    agent = await service.agents.create(
+        {
+            "name": "Ada",
+            "walletId": stand.id,
+            "llmProvider": "rules",
+            "llmModel": "rules",
+            "strategy": "always do wait",
+            "loopIntervalMs": 3_600_000,
+        }
+    )
+    async with service.database.write() as connection:
+        await agent_store.update_agent(connection, agent.id, {"desired_state": "running"})
+    scripted = Scripted(calls(skill, dict(params)))
+
+    async def complete(request: CompletionRequest) -> Completion:
+        assert skill in {tool.name for tool in request.tools}
+        unplug()
+        return await scripted.complete(request)
+
+    def provider(_agent: object) -> Callable[[CompletionRequest], Awaitable[Completion]]:
+        return complete
+
+    await run_cycle(agent.id, 1, replace(parts_of(service), provider=provider))
+    [decision] = await service.agents.decisions(agent.id)
+    assert (decision.action or "").startswith(f"{skill}(")
+    # What a skill says is the cycle's outcome and never the cycle's failure.
+    assert (await service.agents.get(agent.id)).failures == 0
+    return Said(decision.outcome, decision=decision)

@@ -1,0 +1,254 @@
+"""A real headless Chromium that opens the dashboard's pages, and the process that serves them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    StaleElementReferenceException,
+    TimeoutException,
+)
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service as Driver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+from tests.support.service_process import SECRET, free_port
+
+WAIT_S = 20.0
+DESKTOP = (1280, 900)
+PHONE = (390, 844)
+_ARGUMENTS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--force-color-profile=srgb",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+)
+
+
+class Pages:
+    """The dashboard's process, in front of a service."""
+
+    def __init__(self, api: str, home: Path, *, secret: str = SECRET, **environment: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.folder = home
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "SOLWARD_HOME": str(home / "home"),
+            "NEXT_PUBLIC_API_URL": api,
+            "NEXT_PUBLIC_API_SECRET": secret,
+        } | environment
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, *arguments: str) -> Pages:
+        """Start and wait until it says where it is."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        command = ["dashboard", "--port", str(self.port), *arguments]
+        with (self.folder / "dashboard.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "solward_cli", *command],
+                env=self.environment,
+                cwd=self.folder,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("Service:"):
+                return self
+        raise AssertionError((self.folder / "dashboard.log").read_text()[-4000:])
+
+    def stop(self, with_signal: int = signal.SIGTERM) -> int:
+        """End the process and wait for it."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(with_signal)
+        code = self.process.wait(20)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+class Browser:
+    """One Chromium on one dashboard; every wait is for a condition and ends with what was shown."""
+
+    def __init__(self, url: str, *, traffic: bool = False) -> None:
+        self.url = url
+        self.driver = _chromium(traffic)
+        self.size(*DESKTOP)
+
+    def quit(self) -> None:
+        """Close it."""
+        self.driver.quit()
+
+    def open(self, path: str = "/") -> Browser:
+        """Open a page and wait for its socket and its first answer of the API."""
+        self.driver.get(self.url + path)
+        self.until(
+            lambda: self.script("return !!(window.socket && window.socket.connected)"),
+            f"the socket of {path}",
+        )
+        return self
+
+    def size(self, width: int, height: int) -> None:
+        """The size of the window; below 700 pixels it is a phone, touch and all."""
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {
+                "width": width,
+                "height": height,
+                "deviceScaleFactor": 1,
+                "mobile": width < 700,
+            },
+        )
+
+    def dark(self, on: bool = True) -> None:
+        """What the system prefers."""
+        feature = {"name": "prefers-color-scheme", "value": "dark" if on else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+    def script(self, text: str, *arguments: Any) -> Any:
+        """The value of a script on the page."""
+        return self.driver.execute_script(text, *arguments)
+
+    def text(self) -> str:
+        """All that is shown."""
+        return str(self.script("return document.body.innerText"))
+
+    def until(self, holds: Callable[[], Any], what: str, timeout_s: float = WAIT_S) -> Any:
+        """What `holds` returned, once it is true."""
+
+        def held(_driver: object) -> Any:
+            try:
+                return holds()
+            except (StaleElementReferenceException, ElementClickInterceptedException):
+                # It was drawn anew, or lies under a dialog that is still opening or closing.
+                return None
+
+        try:
+            return WebDriverWait(self.driver, timeout_s, poll_frequency=0.05).until(held)
+        except TimeoutException:
+            shown = f"waited {timeout_s:g} s for {what}; shown:\n{self.text()}\n{self.errors()}"
+            raise AssertionError(shown) from None
+
+    def wait_for(self, text: str, timeout_s: float = WAIT_S) -> None:
+        """Until the page shows the text."""
+        self.until(lambda: text in self.text(), repr(text), timeout_s)
+
+    def wait_gone(self, text: str, timeout_s: float = WAIT_S) -> None:
+        """Until the page no longer shows it."""
+        self.until(lambda: text not in self.text(), f"{text!r} to go", timeout_s)
+
+    def all(self, css: str) -> list[WebElement]:
+        """Every element of a CSS selector that is displayed now."""
+        found = self.driver.find_elements(By.CSS_SELECTOR, css)
+        return [each for each in found if each.is_displayed()]
+
+    def one(self, css: str, timeout_s: float = WAIT_S) -> WebElement:
+        """The first one displayed, once there is one."""
+        found: WebElement = self.until(lambda: next(iter(self.all(css)), None), css, timeout_s)
+        return found
+
+    def marked(self, testid: str) -> WebElement:
+        """The element with this data-testid."""
+        return self.one(f'[data-testid="{testid}"]')
+
+    def press(self, testid: str) -> None:
+        """Click the element with this data-testid, once nothing lies over it."""
+
+        def pressed() -> bool:
+            for each in self.all(f'[data-testid="{testid}"]'):
+                each.click()
+                return True
+            return False
+
+        self.until(pressed, f"{testid} to be pressed")
+
+    def click(self, name: str, *, within: str = "body") -> None:
+        """Press the enabled button, link, tab or menu item of this name (aria-label or text)."""
+        wanted = (
+            "button, a, [role=button], [role=tab], [role=menuitem], .q-item, .q-btn, [role=option]"
+        )
+
+        def press() -> bool:
+            for each in self.all(
+                ", ".join(f"{within} {part.strip()}" for part in wanted.split(","))
+            ):
+                label = each.get_attribute("aria-label") or _words(each.text)
+                if label.casefold() == name.casefold() and each.is_enabled():
+                    each.click()
+                    return True
+            return False
+
+        self.until(press, f"a button {name!r} to press")
+
+    def fill(self, label: str, value: str, *, within: str = "body") -> None:
+        """Replace what is in the field of this label, by the keyboard."""
+        name = json.dumps(label)
+        field = self.one(f"{within} input[aria-label={name}], {within} textarea[aria-label={name}]")
+        field.send_keys(Keys.CONTROL, "a")
+        field.send_keys(Keys.DELETE, value)
+
+    def choose(self, label: str, option: str, *, within: str = "body") -> None:
+        """Pick an option of a select."""
+        # What has the label is an input of no size; a person presses the field around it.
+        css = f"{within} .q-field:has([aria-label={json.dumps(label)}]) .q-field__control"
+        self.one(css).click()
+        self.click(option, within=".q-menu")
+
+    def errors(self) -> list[str]:
+        """What the console complained about since the last call (CSP violations too)."""
+        return [
+            str(entry["message"])
+            for entry in self.driver.get_log("browser")
+            if entry["level"] == "SEVERE"
+        ]
+
+    def traffic(self) -> Iterator[dict[str, Any]]:
+        """CDP's Network events since the last call; only of a browser made with `traffic`."""
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"].startswith("Network."):
+                yield message
+
+
+def _words(text: str) -> str:
+    # A button's icon is the name of a glyph on a line of its own.
+    lines = [
+        line for line in text.splitlines() if not re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", line)
+    ]
+    return " ".join(lines[-1:]) if lines else text
+
+
+def _chromium(traffic: bool) -> webdriver.Chrome:
+    binary = shutil.which("chromium")
+    driver = shutil.which("chromedriver")
+    if binary is None or driver is None:
+        raise AssertionError(
+            "These tests need a real browser: apt-get install chromium chromium-driver"
+        )
+    options = Options()
+    for argument in _ARGUMENTS:
+        options.add_argument(argument)
+    wanted = {"browser": "ALL"} | ({"performance": "ALL"} if traffic else {})
+    options.set_capability("goog:loggingPrefs", wanted)
+    options.binary_location = binary
+    return webdriver.Chrome(options=options, service=Driver(driver))

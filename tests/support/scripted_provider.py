@@ -1,0 +1,61 @@
+"""A model that says what a test tells it to, as an installed third-party provider plugin."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.plugin_distributions import Shelf
+
+from solward.testing import ScriptedProvider
+
+MODELS: dict[str, ScriptedProvider] = {}
+_numbers = itertools.count(1)
+
+SOURCE = """
+from contextlib import aclosing
+
+from solward import ProviderSpec, hookimpl
+from tests.agents.scripted_model import MODELS
+
+MODEL = MODELS[{key!r}]
+
+
+@hookimpl
+def provider_spec():
+    options = {{"type": "object", "properties": {{}}, "additionalProperties": False}}
+    return ProviderSpec("scripted", "model-1", options, secret_env="XAI_API_KEY")
+
+
+@hookimpl
+async def provider_complete(request, options, context):
+    return await MODEL.complete(request, context)
+
+
+@hookimpl
+async def provider_stream(request, options, context):
+    async with aclosing(MODEL.stream(request, context)) as pieces:
+        async for piece in pieces:
+            yield piece
+"""
+
+
+@contextlib.contextmanager
+def installed(folder: Path) -> Iterator[tuple[Shelf, ScriptedProvider]]:
+    """The provider `scripted` on a shelf of its own, where more plugins can be put."""
+    folder.mkdir(parents=True)
+    key, model, shelf = str(next(_numbers)), ScriptedProvider(), Shelf(folder)
+    MODELS[key] = model
+    sys.path.insert(0, str(folder))
+    try:
+        source = SOURCE.format(key=key)
+        shelf.install("scripted-model", {"scripted": source}, group="solward.providers")
+        yield shelf, model
+    finally:
+        sys.path.remove(str(folder))
+        del MODELS[key]
+        for module in shelf.modules:
+            sys.modules.pop(module, None)

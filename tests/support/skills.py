@@ -1,0 +1,92 @@
+"""Built-in skills run as the service runs them: registry, chain, context, engine, real VM."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import httpx
+import structlog
+from solders.hash import Hash
+from solders.instruction import Instruction
+from solders.keypair import Keypair
+from solders.message import MessageV0
+from solders.transaction import VersionedTransaction
+from tests.support.engine_harness import UNLIMITED, Bench, open_bench
+from tests.support.plugin_distributions import built_ins
+
+from solward.context import SkillContext, WalletView
+from solward.operations import Operations
+from solward.registry import load_registry, run_skill
+from solward.solana.token_list import KnownToken, token_list
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.transactions.request import ADMIN
+
+SOL = 1_000_000_000
+
+
+@dataclass
+class SkillBench:
+    """An engine's bench with the built-in skills on its wallet."""
+
+    bench: Bench
+    known: tuple[KnownToken, ...] = ()
+    network: str = "localnet"
+    beside: Sequence[EntryPoint] = ()
+
+    async def run(self, name: str, /, **params: Any) -> str:
+        """Run a skill, found among the built-in of that name and those installed beside it."""
+        registry = load_registry(entry_points=[*self.beside, *built_ins(name)])
+        skill = registry.skills[name]
+        bench = self.bench
+        tokens = token_list(self.network, self.known)
+        operations = Operations(
+            engine=bench.engine,
+            wallets=bench.wallets,
+            ledger=bench.ledger,
+            tokens=tokens,
+            network=self.network,
+            venues={},
+        )
+        async with httpx.AsyncClient() as http:
+            context = SkillContext(
+                wallet=WalletView(bench.wallet.id, bench.wallet.name, bench.wallet.address),
+                agent=None,
+                ledger=bench.ledger,
+                tokens=tokens,
+                operations=operations,
+                actor=ADMIN,
+                effects=skill.spec.effects,
+                http=http,
+                log=structlog.get_logger("test"),
+            )
+            return await run_skill(skill, params, context, emit=lambda _name, _data: None)
+
+    async def land(self, instructions: Sequence[Instruction], *signers: Keypair) -> None:
+        """Put a transaction of somebody else on the ledger."""
+        latest = await self.bench.ledger.latest_blockhash()
+        blockhash = Hash.from_string(latest.blockhash)
+        message = MessageV0.try_compile(signers[0].pubkey(), list(instructions), [], blockhash)
+        wire = base64.b64encode(bytes(VersionedTransaction(message, list(signers)))).decode()
+        options = {"encoding": "base64", "preflightCommitment": "processed"}
+        await self.bench.wire.direct("sendTransaction", [wire, options])
+
+
+@asynccontextmanager
+async def open_skills(
+    tmp_path: Path, *, limits: ScopeLimits = UNLIMITED, sol: int = 10
+) -> AsyncIterator[SkillBench]:
+    async with open_bench(tmp_path, limits=limits, sol=sol) as bench:
+        yield SkillBench(bench)
+
+
+async def funded(bench: SkillBench) -> Keypair:
+    """A stranger with 10 SOL."""
+    stranger = Keypair()
+    await bench.bench.wire.direct("requestAirdrop", [str(stranger.pubkey()), 10 * SOL])
+    return stranger

@@ -1,0 +1,228 @@
+"""Swaps on a real engine, market and plugin, and venues that answer with bytes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
+from solders.hash import Hash
+from solders.instruction import Instruction
+from solders.keypair import Keypair
+from solders.message import MessageV0, to_bytes_versioned
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+from solders.system_program import TransferParams, transfer
+from solders.token.associated import get_associated_token_address
+from solders.transaction import VersionedTransaction
+from spl.token.constants import TOKEN_PROGRAM_ID
+from spl.token.constants import WRAPPED_SOL_MINT as WSOL
+from spl.token.instructions import (
+    close_account,
+    create_idempotent_associated_token_account,
+    sync_native,
+    transfer_checked,
+)
+from spl.token.models import CloseAccountParams, SyncNativeParams, TransferCheckedParams
+from tests.support.engine_harness import Bench, open_bench
+from tests.support.plugin_distributions import built_ins
+
+from solward.operations import Operations
+from solward.operations.swap import Venue, VenuePlugin
+from solward.record import TransactionRecord
+from solward.registry import load_registry
+from solward.solana.token_list import token_list
+from solward.vault.transactions.request import ADMIN, Actor
+from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
+from solward_localnet.market import POOLS, genesis_accounts
+from solward_localnet.venue import venue_app
+
+USDC_POOL, BONK_POOL = POOLS
+USDC, BONK = str(USDC_POOL.mint), str(BONK_POOL.mint)
+MAKER = USDC_POOL.maker
+SOL = 1_000_000_000
+# The wallet's signature and the pool's.
+FEE = 10_000
+RENT = 2_039_280
+
+Build = Callable[[Quote, str], Awaitable[bytes]]
+
+
+@dataclass
+class Rogue:
+    """The real plugin, but for what a test replaces: the quote's fields, or the bytes."""
+
+    real: VenuePlugin
+    requote: Callable[[Quote], Quote] = lambda quote: quote
+    build: Build | None = None
+    wallets: list[str] = field(default_factory=list)
+
+    @property
+    def spec(self) -> VenueSpec:
+        return self.real.spec
+
+    async def quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
+        return self.requote(await self.real.quote(request, context))
+
+    async def swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
+        self.wallets.append(wallet)
+        if self.build is None:
+            return await self.real.swap(quote, wallet, context)
+        return SwapTransaction(await self.build(quote, wallet), 1)
+
+
+@dataclass
+class SwapBench:
+    """An engine's bench with the demo market and a venue."""
+
+    bench: Bench
+    http: httpx.AsyncClient
+    plugin: Rogue
+
+    @property
+    def address(self) -> str:
+        return self.bench.wallet.address
+
+    @property
+    def user(self) -> Pubkey:
+        return Pubkey.from_string(self.address)
+
+    @property
+    def venue(self) -> Venue:
+        return Venue(self.plugin, VenueContext(self.http))
+
+    def operations(self) -> Operations:
+        return Operations(
+            engine=self.bench.engine,
+            wallets=self.bench.wallets,
+            ledger=self.bench.ledger,
+            tokens=token_list("localnet"),
+            network="localnet",
+            venues=[self.venue],
+        )
+
+    async def swap(
+        self,
+        input_token: Any,
+        output_token: Any,
+        amount: Any,
+        slippage_bps: Any = 50,
+        actor: Actor = ADMIN,
+    ) -> TransactionRecord:
+        return await self.operations().swap(
+            self.bench.wallet.id,
+            actor,
+            input_token=input_token,
+            output_token=output_token,
+            amount=amount,
+            slippage_bps=slippage_bps,
+        )
+
+    async def lamports(self) -> int:
+        return await self.bench.lamports(self.address)
+
+    async def units(self, mint: Pubkey, owner: Pubkey | None = None) -> int:
+        """Units of `mint` the wallet's (or `owner`'s) associated account holds, 0 without one."""
+        account = await self.bench.ledger.account(str(ata(owner or self.user, mint)))
+        return int.from_bytes(account.data[64:72], "little") if account else 0
+
+    async def sent(self) -> int:
+        """How many transactions reached the ledger by the engine."""
+        return self.bench.wire.calls["sendTransaction"]
+
+    async def wire(
+        self,
+        instructions: Sequence[Instruction],
+        *signers: Keypair,
+        payer: Pubkey | None = None,
+        blockhash: Hash | None = None,
+    ) -> bytes:
+        """A transaction signed by `signers` alone."""
+        latest = (await self.bench.ledger.latest_blockhash()).blockhash
+        message = MessageV0.try_compile(
+            payer or self.user, list(instructions), [], blockhash or Hash.from_string(latest)
+        )
+        keys = {signer.pubkey(): signer for signer in signers}
+        covered = bytes(to_bytes_versioned(message))
+        needed = message.account_keys[: message.header.num_required_signatures]
+        signatures = [
+            keys[key].sign_message(covered) if key in keys else Signature.default()
+            for key in needed
+        ]
+        return bytes(VersionedTransaction.populate(message, signatures))
+
+    def answer(
+        self, instructions: Callable[[Quote], Sequence[Instruction]], *signers: Keypair
+    ) -> None:
+        """Have the venue answer with these instructions, signed by the pool and `signers`."""
+
+        async def build(quote: Quote, _wallet: str) -> bytes:
+            return await self.wire(instructions(quote), MAKER, *signers)
+
+        self.plugin.build = build
+
+    def honest(self, quote: Quote, *, paid: int = 0, given: int = 0) -> list[Instruction]:
+        """SOL for USDC as quoted; `paid` and `given` are added to the two amounts."""
+        return [
+            create_idempotent_associated_token_account(self.user, self.user, USDC_POOL.mint),
+            pay_sol(self.user, MAKER.pubkey(), quote.in_amount + paid),
+            pay(USDC_POOL.mint, 6, MAKER.pubkey(), self.user, quote.out_amount + given),
+        ]
+
+
+def ata(owner: Pubkey, mint: Pubkey) -> Pubkey:
+    return get_associated_token_address(owner, mint)
+
+
+def pay_sol(source: Pubkey, target: Pubkey, lamports: int) -> Instruction:
+    return transfer(TransferParams(from_pubkey=source, to_pubkey=target, lamports=lamports))
+
+
+def pay(mint: Pubkey, decimals: int, source: Pubkey, target: Pubkey, units: int) -> Instruction:
+    """Tokens from one owner's associated account to another's."""
+    return transfer_checked(
+        TransferCheckedParams(
+            program_id=TOKEN_PROGRAM_ID,
+            source=ata(source, mint),
+            mint=mint,
+            dest=ata(target, mint),
+            owner=source,
+            amount=units,
+            decimals=decimals,
+        )
+    )
+
+
+def wrap(owner: Pubkey, lamports: int) -> list[Instruction]:
+    """Wrap an owner's SOL in its associated account, opened where there is none."""
+    return [
+        create_idempotent_associated_token_account(owner, owner, WSOL),
+        pay_sol(owner, ata(owner, WSOL), lamports),
+        sync_native(SyncNativeParams(program_id=TOKEN_PROGRAM_ID, account=ata(owner, WSOL))),
+    ]
+
+
+def close(owner: Pubkey, mint: Pubkey, to: Pubkey) -> Instruction:
+    return close_account(
+        CloseAccountParams(
+            program_id=TOKEN_PROGRAM_ID, account=ata(owner, mint), dest=to, owner=owner
+        )
+    )
+
+
+@asynccontextmanager
+async def open_swaps(tmp_path: Path, *, sol: int = 10, **options: Any) -> AsyncIterator[SwapBench]:
+    opened = {"genesis": genesis_accounts, **options}
+    async with open_bench(tmp_path, sol=sol, **opened) as bench:
+        real = load_registry(entry_points=built_ins("jupiter")).venues["jupiter"]
+        transport = httpx.ASGITransport(venue_app(bench.localnet.call))
+        async with httpx.AsyncClient(transport=transport, base_url="http://venue") as http:
+            yield SwapBench(bench, http, Rogue(real))
+
+
+def whole(units: int, decimals: int) -> Decimal:
+    return Decimal(units).scaleb(-decimals)

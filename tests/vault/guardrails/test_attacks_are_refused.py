@@ -1,0 +1,229 @@
+"""Everything a hostile plugin, model or venue can hand the engine is refused by its rule.
+
+Each attack declares a transfer of 0.01 SOL. It is mounted at top level, behind a lookup table,
+and inside a router the policy allows; where the VM runs it, it is judged on what the VM shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
+from solders.instruction import Instruction
+from solders.keypair import Keypair
+from solders.message import Message
+from solders.pubkey import Pubkey
+from solders.system_program import TransferParams, transfer
+from spl.token.instructions import create_idempotent_associated_token_account
+from tests.vault.guardrails.attacks import (
+    ATTACKS,
+    Attack,
+    move_tokens,
+    pay,
+    set_authority,
+    token,
+    u64,
+)
+from tests.vault.guardrails.bank import POLICY, ROUTER, SOL, Bank, key, verdict
+
+from solward.guardrail import Intent, TransactionEffects
+from solward.solana.message import resolve
+from solward.vault.guardrails import Simulation, UntrustedSimulation, analyse, inner_from_json
+
+DECLARED = 10_000_000
+IDS = [attack.name for attack in ATTACKS]
+
+
+def intent(bank: Bank) -> Intent:
+    return Intent(
+        type="transfer",
+        wallet=bank.address,
+        lamports_out=DECLARED,
+        destinations=frozenset({str(bank.stranger.pubkey())}),
+        programs=frozenset({ROUTER}),
+    )
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=IDS)
+def test_at_top_level(bank: Bank, attack: Attack) -> None:
+    wire = bank.build(attack.make(bank), attack.signers(bank))
+    judged = verdict(intent(bank), bank.effects(wire, must_run=attack.runs))
+    assert judged.rule == attack.rule, judged.reason
+    assert judged.applied[-1] == attack.rule
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=IDS)
+def test_behind_a_lookup_table(bank: Bank, attack: Attack) -> None:
+    instructions = attack.make(bank)
+    table = bank.put_table(
+        sorted(
+            {
+                meta.pubkey
+                for one in instructions
+                for meta in one.accounts
+                if not meta.is_signer and meta.pubkey != bank.own
+            },
+            key=bytes,
+        )
+    )
+    wire = bank.build(instructions, attack.signers(bank), version="0", tables=[table])
+    judged = verdict(intent(bank), bank.effects(wire, must_run=attack.runs))
+    assert judged.rule == attack.rule, judged.reason
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=IDS)
+def test_inside_an_allowed_router(bank: Bank, attack: Attack) -> None:
+    instructions = attack.make(bank)
+    wire = bank.build(instructions, attack.signers(bank))
+    judged = verdict(intent(bank), bank.inner_effects(instructions, wire))
+    assert judged.rule == attack.rule, judged.reason
+
+
+# What these do shows in the bytes alone: no account changes that is the wallet's by its data.
+ONLY_IN_THE_BYTES = {
+    "02 transfer with seed",
+    "04 prefund the wallet",
+    "16 withdraw excess lamports",
+    "20 advance nonce",
+    "21 loader close",
+    "21 stake for a stranger",
+    "25 inflow masks outflow",
+    "31 multisig member",
+    "minting to a stranger",
+}
+EXECUTED = [attack for attack in ATTACKS if attack.runs]
+VISIBLE = [
+    attack
+    for attack in EXECUTED
+    if attack.name not in ONLY_IN_THE_BYTES and not attack.name.startswith("17")
+]
+
+
+@pytest.mark.parametrize("attack", VISIBLE, ids=[attack.name for attack in VISIBLE])
+def test_by_its_traces_alone_where_no_instruction_is_understood(bank: Bank, attack: Attack) -> None:
+    instructions = attack.make(bank)
+    _, keys, full = bank.simulate(bank.build(instructions, attack.signers(bank)))
+    message = Message.new_with_blockhash(
+        [Instruction(key(ROUTER), b"", [])], bank.own, bank.svm.latest_blockhash()
+    )
+    added = [entry for entry in resolve(message) if entry.address not in full.pre]
+    mute = Simulation(full.pre, full.post)
+    effects = analyse(message, (keys[0], *added, *keys[1:]), mute, bank.address)
+    judged = verdict(intent(bank), effects)
+    assert judged.rule in {"simulated_effects", "authority_change", "fee_limit"}
+
+
+@pytest.mark.parametrize("attack", EXECUTED, ids=[attack.name for attack in EXECUTED])
+def test_by_its_bytes_alone_where_the_simulation_shows_no_change(
+    bank: Bank, attack: Attack
+) -> None:
+    """A program can tell a simulation from the real thing and behave only there."""
+    wire = bank.build(attack.make(bank), attack.signers(bank))
+    transaction, keys, full = bank.simulate(wire)
+    still = Simulation(full.pre, full.pre, full.inner)
+    effects = analyse(transaction.message, keys, still, bank.address)
+    assert verdict(intent(bank), effects).rule in {attack.rule, "simulated_effects"}
+
+
+def test_a_drain_meets_the_limit_per_transaction_first(bank: Bank) -> None:
+    judged = verdict(intent(bank), bank.effects(bank.build([pay(bank, 90 * SOL)])))
+    assert judged.rule == "max_per_tx"
+    assert judged.reason == (
+        "90 SOL is more than the 2 SOL allowed per transaction (limit of the wallet)"
+    )
+
+
+@pytest.mark.parametrize("version", ["legacy", "0"])
+def test_10_a_unit_price_is_capped(bank: Bank, version: str) -> None:
+    budget = [set_compute_unit_limit(1_400_000), set_compute_unit_price(1_000_000)]
+    wire = bank.build([*budget, pay(bank, DECLARED)], version=version)
+    effects = bank.effects(wire)
+    assert effects.fee_lamports == 1_405_000
+    assert verdict(intent(bank), effects).rule == "fee_limit"
+
+
+def test_11_a_version_1_priority_fee_is_capped(bank: Bank) -> None:
+    wire = bank.build([pay(bank, DECLARED)], version="1", priority_fee=10**15)
+    effects = bank.effects(wire)
+    assert effects.fee_lamports == 10**15 + 5_000
+    assert verdict(intent(bank), effects).rule == "fee_limit"
+
+
+def test_22_a_second_managed_wallet_may_not_sign_along(bank: Bank) -> None:
+    other = str(bank.friend.pubkey())
+    wire = bank.build(
+        [pay(bank, DECLARED), pay_from(bank.friend, bank.stranger.pubkey())], [bank.friend]
+    )
+    assert verdict(intent(bank), bank.effects(wire)).allowed
+    judged = verdict(intent(bank), bank.effects(wire, managed=[other]))
+    assert judged.rule == "authority_change"
+
+
+def pay_from(payer: Keypair, to: Pubkey) -> Instruction:
+    return transfer(TransferParams(from_pubkey=payer.pubkey(), to_pubkey=to, lamports=SOL))
+
+
+def blocked_by(bank: Bank, effects: TransactionEffects, address: Pubkey) -> bool:
+    policy = replace(POLICY, blocked_addresses=frozenset({str(address)}))
+    declared = replace(intent(bank), destinations=frozenset(), tokens_out={str(bank.mint): 500})
+    return verdict(declared, effects, policy).rule == "blocked_address"
+
+
+def test_05_a_blocked_recipient_is_found_behind_a_lookup_table(bank: Bank) -> None:
+    thief = bank.stranger.pubkey()
+    table = bank.put_table([bank.friend.pubkey(), thief])
+    wire = bank.build([pay(bank, DECLARED, thief)], version="0", tables=[table])
+    assert bytes(thief) not in wire
+    assert blocked_by(bank, bank.effects(wire), thief)
+
+
+def test_23_a_blocked_key_in_instruction_data_is_found(bank: Bank) -> None:
+    wire = bank.build(set_authority("mint", 0)(bank))
+    assert blocked_by(bank, bank.effects(wire), bank.stranger.pubkey())
+
+
+def test_24_a_token_account_of_a_blocked_owner_is_found(bank: Bank) -> None:
+    effects = bank.effects(bank.build([move_tokens(bank)]))
+    assert blocked_by(bank, effects, bank.stranger.pubkey())
+    assert not blocked_by(bank, effects, bank.friend.pubkey())
+
+
+def test_19_a_single_account_for_a_stranger_is_refused_too(bank: Bank) -> None:
+    other = Pubkey.new_unique()
+    wire = bank.build([create_idempotent_associated_token_account(bank.own, other, bank.mint)])
+    declared = replace(intent(bank), rent_lamports=10_000_000)
+    judged = verdict(declared, bank.effects(wire))
+    assert judged.rule == "simulated_effects"
+    assert str(other) in (judged.reason or "")
+
+
+def test_29_less_than_the_minimum_out_is_refused(bank: Bank) -> None:
+    receive = token(
+        b"\x03" + u64(899),
+        (bank.their_tokens, "w"),
+        (bank.tokens, "w"),
+        (bank.stranger.pubkey(), "s"),
+    )
+    effects = bank.effects(bank.build([pay(bank, DECLARED), receive], [bank.stranger]))
+    declared = replace(intent(bank), tokens_in={str(bank.mint): 900})
+    assert verdict(declared, effects).rule == "simulated_effects"
+    assert verdict(replace(declared, tokens_in={str(bank.mint): 899}), effects).allowed
+
+
+def test_30_a_ledger_that_hides_inner_instructions_is_not_believed() -> None:
+    with pytest.raises(UntrustedSimulation, match="no inner instructions"):
+        inner_from_json(None, ())
+
+
+def test_30_a_writable_account_that_is_not_shown_is_refused(bank: Bank) -> None:
+    transaction, keys, full = bank.simulate(bank.build([pay(bank, DECLARED)]))
+    hidden = str(bank.stranger.pubkey())
+    for pre, post in (
+        ({k: v for k, v in full.pre.items() if k != hidden}, full.post),
+        (full.pre, {k: v for k, v in full.post.items() if k != hidden}),
+    ):
+        effects = analyse(transaction.message, keys, Simulation(pre, post), bank.address)
+        judged = verdict(intent(bank), effects)
+        assert judged.rule == "simulated_effects"
+        assert hidden in (judged.reason or "")

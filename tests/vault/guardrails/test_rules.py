@@ -1,0 +1,248 @@
+"""Each rule refuses what it alone guards, by name, in the order the record shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.vault.guardrails.bank import SOL
+
+from solward.guardrail import AuthorityChange, Intent, TransactionEffects
+from solward.solana.programs import DEFAULT_PROGRAMS
+from solward.vault.guardrails import (
+    RULES,
+    Policy,
+    ScopeLimits,
+    ScopeUsage,
+    counted_lamports,
+    counted_tokens,
+    judge,
+    max_debit,
+)
+
+WALLET = "So11111111111111111111111111111111111111112"
+OTHER = "Stake11111111111111111111111111111111111111"
+MINT = "Vote111111111111111111111111111111111111111"
+POLICY = Policy(DEFAULT_PROGRAMS, blocked_addresses=frozenset({OTHER}))
+INTENT = Intent(type="transfer", wallet=WALLET, lamports_out=SOL)
+EFFECTS = TransactionEffects(lamports_out=SOL, fee_lamports=5_000)
+
+REFUSED = {
+    "max_per_tx": (ScopeLimits(max_lamports_per_tx=SOL - 1), ScopeUsage(), INTENT, EFFECTS),
+    "rate_limit": (ScopeLimits(max_tx_per_minute=5), ScopeUsage(tx_last_minute=5), INTENT, EFFECTS),
+    "daily_limit": (
+        ScopeLimits(daily_lamports=10 * SOL),
+        ScopeUsage(lamports_last_day=9 * SOL + 1),
+        INTENT,
+        EFFECTS,
+    ),
+    "program_allowlist": (
+        ScopeLimits(),
+        ScopeUsage(),
+        INTENT,
+        replace(EFFECTS, programs=frozenset({MINT})),
+    ),
+    "blocked_address": (
+        ScopeLimits(),
+        ScopeUsage(),
+        replace(INTENT, destinations=frozenset({OTHER})),
+        EFFECTS,
+    ),
+    "fee_limit": (ScopeLimits(), ScopeUsage(), INTENT, replace(EFFECTS, fee_lamports=1_000_001)),
+    "simulated_effects": (
+        ScopeLimits(),
+        ScopeUsage(),
+        INTENT,
+        replace(EFFECTS, lamports_out=SOL + 1),
+    ),
+    "authority_change": (
+        ScopeLimits(),
+        ScopeUsage(),
+        INTENT,
+        replace(EFFECTS, authority_changes=(AuthorityChange("delegate", MINT, OTHER),)),
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", REFUSED)
+def test_a_rule_refuses_and_ends_the_list(rule: str) -> None:
+    limits, usage, intent, effects = REFUSED[rule]
+    judged = judge(intent, effects, [("wallet:w", limits, usage)], POLICY)
+    assert judged.rule == rule
+    assert judged.applied == RULES[: RULES.index(rule) + 1]
+
+
+def test_the_key_has_its_own_rule_for_the_day() -> None:
+    scopes = [
+        ("wallet:w", ScopeLimits(daily_lamports=2 * SOL), ScopeUsage()),
+        ("key:k", ScopeLimits(daily_lamports=2 * SOL), ScopeUsage(lamports_last_day=SOL + 1)),
+    ]
+    judged = judge(INTENT, EFFECTS, scopes, POLICY)
+    assert judged.rule == "spending_limit_check"
+    assert judged.reason == (
+        "1 SOL is more than the 0.999999999 SOL left of the 2 SOL allowed in 24 hours; "
+        "1.000000001 SOL is spent or reserved (limit of the API key)"
+    )
+
+
+def test_everything_allowed_applies_every_rule() -> None:
+    judged = judge(INTENT, EFFECTS, [("wallet:w", ScopeLimits(SOL, 1, SOL), ScopeUsage())], POLICY)
+    assert judged.allowed
+    assert judged.applied == RULES
+
+
+def test_the_strictest_scope_binds_whatever_the_order() -> None:
+    loose = ("wallet:w", ScopeLimits(2 * SOL), ScopeUsage())
+    strict = ("agent:a", ScopeLimits(SOL // 2), ScopeUsage())
+    for scopes in ([loose, strict], [strict, loose]):
+        judged = judge(INTENT, EFFECTS, scopes, POLICY)
+        assert judged.reason == (
+            "1 SOL is more than the 0.5 SOL allowed per transaction (limit of the agent)"
+        )
+
+
+def test_a_declaration_is_judged_before_the_simulation() -> None:
+    judged = judge(INTENT, None, [("wallet:w", ScopeLimits(SOL, 1, SOL), ScopeUsage())], POLICY)
+    assert judged.allowed
+    assert judged.applied == ("max_per_tx", "rate_limit", "daily_limit", "blocked_address",
+                              "spending_limit_check")  # fmt: skip
+    assert (
+        judge(INTENT, None, [("wallet:w", ScopeLimits(1), ScopeUsage())], POLICY).rule
+        == "max_per_tx"
+    )
+
+
+def test_an_airdrop_spends_nothing_and_passes_a_spent_day() -> None:
+    airdrop = Intent(type="airdrop", wallet=WALLET)
+    spent = ScopeUsage(lamports_last_day=11 * SOL)
+    limits = ScopeLimits(2 * SOL, 5, 10 * SOL)
+    assert judge(airdrop, None, [("wallet:w", limits, spent)], POLICY).allowed
+    rate = judge(airdrop, None, [("wallet:w", limits, ScopeUsage(tx_last_minute=5))], POLICY)
+    assert (rate.rule, rate.reason) == (
+        "rate_limit",
+        "5 transactions in the last minute leave none of the 5 allowed (limit of the wallet)",
+    )
+
+
+def test_ten_transfers_of_1_pass_a_day_of_10_and_2_passes_a_limit_of_2() -> None:
+    limits = ScopeLimits(2 * SOL, None, 10 * SOL)
+    for done in range(10):
+        usage = ScopeUsage(lamports_last_day=done * SOL)
+        assert judge(INTENT, EFFECTS, [("wallet:w", limits, usage)], POLICY).allowed
+    usage = ScopeUsage(lamports_last_day=10 * SOL)
+    assert not judge(INTENT, EFFECTS, [("wallet:w", limits, usage)], POLICY).allowed
+    two = replace(INTENT, lamports_out=2 * SOL)
+    effects = replace(EFFECTS, lamports_out=2 * SOL)
+    assert judge(two, effects, [("wallet:w", limits, ScopeUsage())], POLICY).allowed
+
+
+def test_what_is_simulated_counts_where_it_is_more_than_declared() -> None:
+    effects = replace(EFFECTS, lamports_out=3 * SOL, rent_lamports=7, tokens_out={MINT: 4})
+    intent = replace(INTENT, tokens_out={MINT: 3, OTHER: 2})
+    assert counted_lamports(intent, effects) == 3 * SOL
+    assert counted_lamports(intent, None) == SOL
+    assert counted_tokens(intent, effects) == {MINT: 4, OTHER: 2}
+    assert max_debit(intent, effects) == 3 * SOL + 5_007
+
+
+def test_a_mint_has_its_own_day() -> None:
+    intent = replace(INTENT, tokens_out={MINT: 6})
+    limits = ScopeLimits(daily_tokens={MINT: 10})
+    usage = ScopeUsage(tokens_last_day={MINT: 5})
+    judged = judge(intent, None, [("agent:a", limits, usage)], POLICY)
+    assert judged.rule == "daily_limit"
+    assert "6 smallest units" in (judged.reason or "")
+    assert "5 left of the 10" in (judged.reason or "")
+
+
+def test_an_intent_cannot_allow_itself_a_program_nor_use_one_undeclared() -> None:
+    effects = replace(EFFECTS, programs=frozenset({MINT}))
+    named = replace(INTENT, programs=frozenset({MINT}))
+    listed = Policy(DEFAULT_PROGRAMS | {MINT})
+    assert "not on the allowlist" in (judge(named, effects, [], POLICY).reason or "")
+    assert "not declared" in (judge(INTENT, effects, [], listed).reason or "")
+    assert judge(named, effects, [], listed).allowed
+
+
+def test_a_default_program_can_be_taken_from_the_policy() -> None:
+    effects = replace(EFFECTS, programs=frozenset({OTHER}))
+    assert judge(INTENT, effects, [], Policy(DEFAULT_PROGRAMS)).allowed
+    judged = judge(INTENT, effects, [], Policy(DEFAULT_PROGRAMS - {OTHER}))
+    assert judged.rule == "program_allowlist"
+
+
+@pytest.mark.parametrize(
+    ("effects", "words"),
+    [
+        (replace(EFFECTS, rent_lamports=1), "declared"),
+        (replace(EFFECTS, rent_lamports=20_000_001), "allowed"),
+        (replace(EFFECTS, accounts_created=5), "5 new accounts"),
+        (replace(EFFECTS, violations=(("fee_limit", "bad fee"),)), "bad fee"),
+    ],
+)
+def test_the_fee_limit_bounds_rent_and_accounts(effects: TransactionEffects, words: str) -> None:
+    rich = effects.rent_lamports > 1
+    intent = replace(INTENT, rent_lamports=50_000_000 if rich else 0)
+    judged = judge(intent, effects, [], POLICY)
+    assert judged.rule == "fee_limit"
+    assert words in (judged.reason or "")
+
+
+@pytest.mark.parametrize(
+    "effects",
+    [
+        replace(EFFECTS, tokens_out={MINT: 1}),
+        replace(EFFECTS, closed={MINT: WALLET}),
+        replace(EFFECTS, closed={MINT: OTHER}),
+        replace(EFFECTS, created={MINT: OTHER}),
+        replace(EFFECTS, violations=(("simulated_effects", "odd"),)),
+    ],
+)
+def test_what_is_not_declared_is_not_done(effects: TransactionEffects) -> None:
+    assert judge(INTENT, effects, [], Policy(DEFAULT_PROGRAMS)).rule == "simulated_effects"
+
+
+def test_a_close_may_be_declared_but_never_to_a_stranger() -> None:
+    intent = replace(INTENT, may_close=frozenset({MINT}))
+    policy = Policy(DEFAULT_PROGRAMS)
+    assert judge(intent, replace(EFFECTS, closed={MINT: WALLET}), [], policy).allowed
+    assert not judge(intent, replace(EFFECTS, closed={MINT: OTHER}), [], policy).allowed
+
+
+def test_a_revoke_may_be_declared_but_not_a_gift() -> None:
+    intent = replace(INTENT, may_revoke=frozenset({MINT}))
+    policy = Policy(DEFAULT_PROGRAMS)
+    for change, passes in (
+        (AuthorityChange("mint_authority", MINT, None), True),
+        (AuthorityChange("freeze_authority", MINT, None), True),
+        (AuthorityChange("mint_authority", MINT, OTHER), False),
+        (AuthorityChange("close_authority", MINT, None), False),
+        (AuthorityChange("mint_authority", OTHER, None), False),
+    ):
+        effects = replace(EFFECTS, authority_changes=(change,))
+        assert judge(intent, effects, [], policy).allowed is passes, change
+
+
+def test_extra_rules_run_last_and_can_only_refuse() -> None:
+    def fine(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        return None
+
+    def never(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        return "not on a Sunday"
+
+    def broken(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        raise ValueError("secret")
+
+    def allows(_intent: Intent, _effects: TransactionEffects) -> Any:
+        return True
+
+    judged = judge(INTENT, EFFECTS, [], POLICY, [("fine", fine), ("never", never)])
+    assert judged.applied[-2:] == ("fine", "never")
+    assert (judged.rule, judged.reason) == ("never", "not on a Sunday")
+    assert judge(INTENT, EFFECTS, [], POLICY, [("broken", broken)]).reason == (
+        "the rule failed: ValueError"
+    )
+    assert not judge(INTENT, EFFECTS, [], POLICY, [("allows", allows)]).allowed
+    over = replace(EFFECTS, lamports_out=2 * SOL)
+    assert judge(INTENT, over, [], POLICY, [("fine", fine)]).rule == "simulated_effects"

@@ -1,0 +1,285 @@
+"""Several RPC nodes: who is asked, who rests, and who is not believed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from tests.support.rpc_nodes import GENESIS, RpcNode, listening, named
+
+from solward.cluster import WrongCluster, open_cluster
+from solward.errors import LedgerRejected, LedgerUnavailable
+from solward.settings import Settings
+from solward.vault.ledger.failover import MAX_REST_S, FailoverTransport, Node
+from solward.vault.ledger.transport import HttpTransport
+
+# Long enough for a busy machine; only nodes that hang take it.
+TIMEOUT_S = 1.0
+KEY = "canary-key-of-the-rpc-provider"
+
+
+class Clock:
+    """Monotonic seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def judge(genesis: str) -> None:
+    if genesis != GENESIS:
+        raise WrongCluster("another cluster")
+
+
+def failover(clock: Clock, *nodes: RpcNode) -> FailoverTransport:
+    """A transport over the nodes, whose addresses hold a key, with a short timeout."""
+    return FailoverTransport(
+        [
+            Node(
+                f"node-{number}",
+                HttpTransport(f"{node.url}/{KEY}?api-key={KEY}", TIMEOUT_S, retries=0),
+                judge,
+                clock,
+            )
+            for number, node in enumerate(nodes)
+        ]
+    )
+
+
+FAULTS = ["hang", "cut", 500, 502, 429, 403, "garbage", "no json-rpc", -32005, -32016, -32603]
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, "refused"])
+async def test_what_one_node_does_not_answer_the_next_one_does(fault: Any) -> None:
+    async with listening(named("a"), named("b")) as (a, b):
+        transport = failover(Clock(), a, b)
+        assert await transport.call("getSlot", []) == "a"
+        if fault == "refused":
+            await a.stop()
+        a.faults["getSlot"] = fault
+        assert await transport.call("getSlot", []) == "b"
+        await transport.close()
+
+
+async def test_a_node_stays_in_use_as_long_as_it_answers() -> None:
+    async with listening(named("a"), named("b")) as (a, b):
+        clock = Clock()
+        transport = failover(clock, a, b)
+        a.faults["getSlot"] = 500
+        assert await transport.call("getSlot", []) == "b"
+        a.faults.clear()
+        clock.now += 10 * MAX_REST_S
+        assert [await transport.call("getSlot", []) for _ in range(3)] == ["b", "b", "b"]
+        b.faults["getSlot"] = 500
+        assert await transport.call("getSlot", []) == "a"
+        await transport.close()
+
+
+async def test_a_node_that_failed_rests_longer_each_time_and_comes_back() -> None:
+    async with listening(named("a"), named("b")) as (a, b):
+        clock = Clock()
+        transport = failover(clock, a, b)
+        a.faults["getSlot"] = b.faults["getSlot"] = 500
+        rests = []
+        for _ in range(7):
+            with pytest.raises(LedgerUnavailable):
+                await transport.call("getSlot", [])
+            resting = transport.nodes()
+            assert len(resting) == 1, "of nothing but resting nodes only one is tried"
+            rests.append(resting[0].rests_until - clock.now)
+            clock.now += rests[-1]
+        assert rests == [1, 2, 4, 8, 16, 30, 30]
+        a.faults.clear()
+        assert await transport.call("getSlot", []) == "a"
+        assert [node.name for node in transport.nodes()] == ["node-0", "node-1"]
+        a.faults["getSlot"] = 500
+        with pytest.raises(LedgerUnavailable):
+            await transport.call("getSlot", [])
+        clock.now += 0.5
+        assert transport.nodes()[0].rests_until - clock.now == 0.5, "it began anew"
+        await transport.close()
+
+
+async def test_a_resting_node_is_left_alone() -> None:
+    async with listening(named("a"), named("b"), named("c")) as (a, b, c):
+        clock = Clock()
+        transport = failover(clock, a, b, c)
+        a.faults["getSlot"] = 500
+        assert await transport.call("getSlot", []) == "b"
+        b.faults["getSlot"] = 500
+        assert [await transport.call("getSlot", []) for _ in range(3)] == ["c", "c", "c"]
+        assert (a.calls["getSlot"], b.calls["getSlot"]) == (1, 2)
+        await transport.close()
+
+
+async def test_when_all_rest_the_one_that_rested_most_is_tried_at_once() -> None:
+    async with listening(named("a"), named("b")) as (a, b):
+        clock = Clock()
+        transport = failover(clock, a, b)
+        a.faults["getSlot"] = 500
+        assert await transport.call("getSlot", []) == "b"
+        a.faults.clear()
+        clock.now += 0.5
+        b.faults["getSlot"] = 500
+        with pytest.raises(LedgerUnavailable):
+            await transport.call("getSlot", [])
+        assert await transport.call("getSlot", []) == "a"
+        await transport.close()
+
+
+@pytest.mark.parametrize("code", [-32602, -32002, -32011])
+async def test_a_refusal_is_an_answer_and_is_not_asked_for_elsewhere(code: int) -> None:
+    async with listening(named("a"), named("b")) as (a, b):
+        transport = failover(Clock(), a, b)
+        a.faults["sendTransaction"] = code
+        with pytest.raises(LedgerRejected) as caught:
+            await transport.call("sendTransaction", ["bytes"])
+        assert caught.value.code == code
+        assert b.calls["sendTransaction"] == 0
+        assert await transport.call("getSlot", []) == "a"
+        await transport.close()
+
+
+@pytest.mark.parametrize("fault", [500, -32603, 429])
+async def test_the_faucet_is_asked_once(fault: int) -> None:
+    async with listening(named("a"), named("b")) as (a, b):
+        transport = failover(Clock(), a, b)
+        a.faults["requestAirdrop"] = fault
+        with pytest.raises((LedgerUnavailable, LedgerRejected)):
+            await transport.call("requestAirdrop", ["address", 1])
+        assert b.calls["requestAirdrop"] == 0
+        assert await transport.call("getSlot", []) == "a", "a faucet's no is no node's failure"
+        await transport.close()
+
+
+@pytest.mark.parametrize("fault", ["refused", *FAULTS])
+async def test_when_none_answers_the_error_says_so_and_shows_no_key(fault: Any) -> None:
+    async with listening(named("a"), named("b")) as (a, b):
+        transport = failover(Clock(), a, b)
+        with structlog.testing.capture_logs() as logs:
+            for node in (a, b):
+                node.faults["*"] = fault
+                if fault == "refused":
+                    await node.stop()
+            with pytest.raises(
+                LedgerUnavailable, match="No ledger node answered getSlot"
+            ) as caught:
+                await transport.call("getSlot", [])
+        assert KEY not in f"{caught.value} {caught.value.__cause__} {logs}"
+        assert [entry["event"] for entry in logs] == ["rpc_node_rests", "rpc_node_rests"]
+        await transport.close()
+
+
+async def test_a_node_that_hangs_keeps_many_callers_no_longer_than_one() -> None:
+    async with listening(named("a"), named("b")) as (a, b):
+        transport = failover(Clock(), a, b)
+        transport._nodes[0]._clock = time.monotonic
+        a.faults["*"] = "hang"
+        began = time.monotonic()
+        answers = await asyncio.gather(*(transport.call("getSlot", []) for _ in range(20)))
+        assert answers == ["b"] * 20
+        assert time.monotonic() - began < 10 * TIMEOUT_S
+        assert a.calls == {"getGenesisHash": 1}
+        await transport.close()
+
+
+async def test_a_caller_that_gave_up_on_a_slow_node_is_answered_by_the_next_one() -> None:
+    async with listening(named("a"), named("b")) as (a, b):
+        clock = Clock()
+        transport = failover(clock, a, b)
+        assert await transport.call("getSlot", []) == "a"
+        a.faults["getSlot"] = "hang"
+        call = asyncio.create_task(transport.call("getSlot", []))
+        while a.calls["getSlot"] < 2:
+            await asyncio.sleep(0)
+        clock.now += 0.8
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert await transport.call("getSlot", []) == "b"
+        assert a.calls["getSlot"] == 2, "it was not waited for again"
+        await transport.close()
+
+
+async def test_a_node_of_another_cluster_is_never_believed() -> None:
+    async with listening(named("a"), named("wrong", "another genesis")) as (a, wrong):
+        clock = Clock()
+        transport = failover(clock, a, wrong)
+        with structlog.testing.capture_logs() as logs:
+            a.faults["getSlot"] = 500
+            for _ in range(3):
+                with pytest.raises(LedgerUnavailable):
+                    await transport.call("getSlot", [])
+                clock.now += 10 * MAX_REST_S
+        assert wrong.calls == {"getGenesisHash": 1}
+        assert [entry["node"] for entry in logs if entry["event"] == "rpc_of_another_cluster"] == [
+            "node-1"
+        ]
+        assert KEY not in str(logs)
+        a.faults.clear()
+        assert await transport.call("getSlot", []) == "a"
+        await transport.close()
+
+
+async def test_a_node_that_came_back_as_another_cluster_is_not_believed() -> None:
+    async with listening(named("a"), named("b")) as (a, b):
+        clock = Clock()
+        transport = failover(clock, a, b)
+        assert await transport.call("getSlot", []) == "a"
+        a.faults["getSlot"] = 500
+        assert await transport.call("getSlot", []) == "b"
+        a.faults = {"*": named("wrong", "another genesis")}
+        clock.now += MAX_REST_S
+        b.faults["getSlot"] = 500
+        with pytest.raises(LedgerUnavailable):
+            await transport.call("getSlot", [])
+        b.faults.clear()
+        assert await transport.call("getSlot", []) == "b"
+        await transport.close()
+
+
+async def test_only_nodes_of_another_cluster_are_a_wrong_cluster() -> None:
+    async with listening(named("a", "other"), named("b", "other")) as nodes:
+        transport = failover(Clock(), *nodes)
+        with pytest.raises(WrongCluster):
+            await transport.call("getSlot", [])
+        with pytest.raises(WrongCluster):
+            await transport.call("getSlot", [])
+        await transport.close()
+
+
+def settings(home: Path, network: str, *urls: str) -> Settings:
+    return Settings(
+        _env_file=None,
+        solward_home=home,
+        api_secret="a-secret-for-tests-of-at-least-32-bytes",
+        solana_network=network,
+        solana_rpc_url=", ".join(urls),
+    )
+
+
+async def test_a_start_with_nodes_of_two_clusters_is_refused(tmp_path: Path) -> None:
+    async with listening(named("a"), named("b", "another genesis")) as (a, b):
+        with pytest.raises(WrongCluster, match="nodes of different clusters"):
+            async with open_cluster(settings(tmp_path, "localnet", a.url, b.url)):
+                raise AssertionError("two clusters were opened as one")
+        with pytest.raises(WrongCluster, match="SOLANA_NETWORK is devnet"):
+            async with open_cluster(settings(tmp_path, "devnet", a.url, b.url)):
+                raise AssertionError("another cluster was opened")
+
+
+async def test_a_start_needs_one_node_of_several(tmp_path: Path) -> None:
+    async def slots(method: str, _params: Any) -> Any:
+        return GENESIS if method == "getGenesisHash" else 7
+
+    async with listening(slots, slots) as (a, b):
+        await a.stop()
+        async with open_cluster(settings(tmp_path, "localnet", a.url, b.url)) as cluster:
+            assert await cluster.ledger.slot() == 7
+            await cluster.verify()

@@ -1,0 +1,124 @@
+"""The HTTP transport: what it sends, what it makes of a node that does not answer, whom it asks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from tests.support.rpc_nodes import GENESIS, RpcNode
+
+from solward.errors import LedgerUnavailable
+from solward.vault.ledger.transport import HttpTransport
+
+
+async def _answers(method: str, _params: object) -> object:
+    return GENESIS if method == "getGenesisHash" else 7
+
+
+@asynccontextmanager
+async def _node() -> AsyncIterator[RpcNode]:
+    node = RpcNode(_answers)
+    await node.start()
+    try:
+        yield node
+    finally:
+        await node.stop()
+
+
+@asynccontextmanager
+async def _transport(url: str, retries: int = 0) -> AsyncIterator[HttpTransport]:
+    transport = HttpTransport(url, 2.0, retries=retries)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+@asynccontextmanager
+async def _server(
+    handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+) -> AsyncIterator[int]:
+    runner = web.ServerRunner(web.Server(handler), shutdown_timeout=0.05)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+async def test_a_request_that_is_cut_off_is_repeated_as_often_as_said(retries: int) -> None:
+    async with _node() as node, _transport(node.url, retries) as transport:
+        node.faults["getSlot"] = "cut"
+        with pytest.raises(LedgerUnavailable, match="did not answer getSlot"):
+            await transport.call("getSlot", [])
+        assert node.calls["getSlot"] == 1 + retries
+
+
+async def test_an_http_status_is_no_answer_and_not_repeated() -> None:
+    async with _node() as node, _transport(node.url, 1) as transport:
+        node.faults["getSlot"] = 503
+        with pytest.raises(LedgerUnavailable, match=r"getSlot \(HTTP 503\)"):
+            await transport.call("getSlot", [])
+        assert node.calls["getSlot"] == 1
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async with _node() as node:
+
+        async def away(_request: web.BaseRequest) -> web.Response:
+            return web.Response(status=307, headers={"Location": node.url})
+
+        async with _server(away) as port, _transport(f"http://127.0.0.1:{port}") as transport:
+            with pytest.raises(LedgerUnavailable, match="HTTP 307"):
+                await transport.call("getSlot", [])
+        assert not node.calls
+
+
+async def test_what_is_no_json_is_no_answer() -> None:
+    async with _node() as node, _transport(node.url) as transport:
+        node.faults["getSlot"] = "garbage"
+        with pytest.raises(LedgerUnavailable, match="is no JSON"):
+            await transport.call("getSlot", [])
+
+
+async def test_errors_do_not_show_the_address() -> None:
+    async with _node() as node:
+        url = f"{node.url}/secret-key"
+    async with _transport(url) as transport:
+        with pytest.raises(LedgerUnavailable) as caught:
+            await transport.call("getSlot", [])
+    assert "secret-key" not in f"{caught.value!r}{caught.value.__cause__!r}"
+
+
+async def test_it_asks_again_after_the_node_was_away() -> None:
+    async with _node() as node, _transport(node.url) as transport:
+        assert await transport.call("getSlot", []) == 7
+        await node.stop()
+        with pytest.raises(LedgerUnavailable):
+            await transport.call("getSlot", [])
+        await node.start()
+        assert await transport.call("getSlot", []) == 7
+
+
+async def test_the_environments_proxy_is_used_except_where_it_says_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    async def proxy(request: web.BaseRequest) -> web.Response:
+        asked.append(request.raw_path)
+        return web.json_response({"jsonrpc": "2.0", "id": "1", "result": 9})
+
+    async with _server(proxy) as port:
+        monkeypatch.setenv("http_proxy", f"127.0.0.1:{port}")
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        async with _transport("http://rpc.test/path") as transport:
+            assert await transport.call("getSlot", []) == 9
+        assert asked == ["http://rpc.test/path"]
+        async with _node() as node, _transport(node.url) as transport:
+            assert await transport.call("getSlot", []) == 7
+        assert len(asked) == 1

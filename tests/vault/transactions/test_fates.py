@@ -1,0 +1,335 @@
+"""What became of an expired transaction: one node's whole word, or nothing is called dead."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import structlog
+from sqlalchemy import select
+from tests.support.engine_harness import UNLIMITED, Bench, open_bench, until
+from tests.support.rpc_nodes import RpcNode, listening, of
+
+from solward.errors import LedgerRejected, TransactionFailed
+from solward.money import LAMPORTS_PER_SOL
+from solward.record import TransactionRecord, TransactionStatus
+from solward.solana.programs import DEFAULT_PROGRAMS
+from solward.vault.guardrails import Policy
+from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.failover import FailoverTransport, Node
+from solward.vault.ledger.transport import HttpTransport
+from solward.vault.store.tables import attempts
+from solward.vault.transactions.engine import Engine, EngineOptions
+from solward.vault.transactions.reconcile import reconcile
+from solward.vault.transactions.request import ADMIN
+from solward.vault.transactions.sender import Sender
+
+HALF = Decimal("0.5")
+HALF_LAMPORTS = LAMPORTS_PER_SOL // 2
+EXPIRED_SLOTS = 200
+NO_HISTORY = -32011
+
+
+@dataclass(slots=True)
+class Pair:
+    """An engine on two nodes, of which the second one knows no transaction at all."""
+
+    bench: Bench
+    engine: Engine
+    knows: RpcNode
+    ignorant: RpcNode
+
+    def paying(self) -> asyncio.Task[TransactionRecord]:
+        """A payment on its way."""
+        work = self.engine.execute(self.bench.wallet.id, ADMIN, self.bench.draft(HALF))
+        return asyncio.create_task(work)
+
+    async def landed(self) -> None:
+        """Wait until the recipient has the money: by the ledger, whatever the nodes say."""
+        bench = self.bench
+
+        async def paid() -> bool:
+            return await bench.lamports(bench.recipient) == HALF_LAMPORTS
+
+        await until(paid)
+
+    async def asked(self, node: RpcNode, method: str, more: int = 3) -> None:
+        """Wait until a node was asked for something a few times more."""
+        wanted = node.calls[method] + more
+
+        async def often() -> bool:
+            return node.calls[method] >= wanted
+
+        await until(often)
+
+    async def record(self) -> TransactionRecord:
+        [record] = await self.bench.history()
+        return record
+
+
+async def knows_nothing(_method: str, params: Sequence[Any]) -> Any:
+    """The statuses of a node that is far ahead and has none of them."""
+    return {"context": {"slot": 2**40}, "value": [None] * len(params[0])}
+
+
+def an_hour_apart() -> Any:
+    """A clock by which no failed node is still resting when it is looked at again."""
+    return itertools.count(step=3_600).__next__
+
+
+@asynccontextmanager
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    async with (
+        open_bench(tmp_path) as bench,
+        listening(of(bench.localnet), of(bench.localnet)) as nodes,
+    ):
+        transport = FailoverTransport(
+            [
+                Node(node.url, HttpTransport(node.url, 5, retries=0), lambda _hash: None, clock)
+                for node, clock in zip(nodes, (an_hour_apart(), an_hour_apart()), strict=True)
+            ]
+        )
+        options = EngineOptions(Policy(DEFAULT_PROGRAMS), UNLIMITED, close_wait_s=0.1)
+        engine = Engine(RpcLedger(transport), bench.database, bench.wallets, options)
+        engine.sender._resend_s = engine.sender._poll_s = 0.02
+        engine.sender.start()
+        knows, ignorant = nodes
+        ignorant.faults["getSignatureStatuses"] = knows_nothing
+        try:
+            yield Pair(bench, engine, knows, ignorant)
+        finally:
+            await engine.close()
+            await transport.close()
+
+
+async def test_a_node_that_lags_does_not_make_dead_what_landed(tmp_path: Path) -> None:
+    async with pair(tmp_path) as nodes:
+        tip = await nodes.bench.wire.direct("getEpochInfo", [])
+
+        async def behind(method: str, params: Sequence[Any]) -> Any:
+            if method == "getSignatureStatuses":
+                return {
+                    "context": {"slot": tip["absoluteSlot"]},
+                    "value": [None] * len(params[0]),
+                }
+            return {"getBlockHeight": tip["blockHeight"], "getEpochInfo": tip}[method]
+
+        lagging = nodes.ignorant
+        lagging.faults |= dict.fromkeys(
+            ("getSignatureStatuses", "getBlockHeight", "getEpochInfo"), behind
+        )
+        # The height comes from the node that is ahead, its history from neither.
+        lagging.faults["getBlockHeight"] = 500
+        nodes.knows.faults["getSignatureStatuses"] = 500
+        paying = nodes.paying()
+        await nodes.landed()
+        await nodes.bench.localnet.advance_slots(EXPIRED_SLOTS)
+        await nodes.asked(lagging, "getEpochInfo")
+        assert (await nodes.record()).status is TransactionStatus.PENDING
+        nodes.knows.faults.clear()
+        assert (await paying).status is TransactionStatus.CONFIRMED
+
+
+async def test_a_null_of_a_node_that_fell_behind_itself_is_no_proof(tmp_path: Path) -> None:
+    """As behind one address that is answered by now this node and now that one."""
+    async with open_bench(tmp_path) as bench:
+        slot = await bench.ledger.slot()
+
+        async def lagging(_method: str, params: Sequence[Any]) -> Any:
+            return {"context": {"slot": slot}, "value": [None] * len(params[0])}
+
+        bench.wire.faults["getSignatureStatuses"] = lagging
+        bench.engine.sender._resend_s = bench.engine.sender._poll_s = 0.02
+        paying = asyncio.create_task(bench.transfer(HALF))
+
+        async def paid() -> bool:
+            return await bench.lamports(bench.recipient) == HALF_LAMPORTS
+
+        await until(paid)
+        await bench.localnet.advance_slots(EXPIRED_SLOTS)
+
+        async def asked() -> bool:
+            return bench.wire.calls["getEpochInfo"] >= 3
+
+        await until(asked)
+        assert (await bench.history())[0].status is TransactionStatus.PENDING
+        bench.wire.faults.clear()
+        assert (await paying).status is TransactionStatus.CONFIRMED
+
+
+async def test_the_null_of_one_node_and_the_history_of_another_are_no_proof(
+    tmp_path: Path,
+) -> None:
+    async with pair(tmp_path) as nodes:
+        # It is ahead and has nothing; that its blocks begin too late only it can say.
+        nodes.ignorant.faults["getFirstAvailableBlock"] = 500
+        nodes.knows.faults["getSignatureStatuses"] = 500
+        paying = nodes.paying()
+        await nodes.landed()
+        await nodes.bench.localnet.advance_slots(EXPIRED_SLOTS)
+        await nodes.asked(nodes.ignorant, "getFirstAvailableBlock")
+        assert (await nodes.record()).status is TransactionStatus.PENDING
+        nodes.knows.faults.clear()
+        assert (await paying).status is TransactionStatus.CONFIRMED
+
+
+async def test_a_node_whose_blocks_begin_later_cannot_call_it_dead(tmp_path: Path) -> None:
+    async with pair(tmp_path) as nodes:
+
+        async def begins_late(_method: str, _params: Sequence[Any]) -> Any:
+            return await nodes.bench.ledger.slot()
+
+        nodes.ignorant.faults["getFirstAvailableBlock"] = begins_late
+        nodes.knows.faults["getSignatureStatuses"] = 500
+        paying = nodes.paying()
+        await nodes.landed()
+        await nodes.bench.localnet.advance_slots(EXPIRED_SLOTS)
+        await until_state(nodes.bench, "unknown")
+        assert await nodes.bench.reserved_units() == HALF_LAMPORTS
+        nodes.knows.faults.clear()
+        assert (await paying).status is TransactionStatus.CONFIRMED
+
+
+async def test_one_node_that_has_it_counts_more_than_another_that_has_not(tmp_path: Path) -> None:
+    async with pair(tmp_path) as nodes:
+
+        async def only_in_history(method: str, params: Sequence[Any]) -> Any:
+            if not params[1]["searchTransactionHistory"]:
+                return await knows_nothing(method, params)
+            return await nodes.bench.wire.direct(method, params)
+
+        nodes.knows.faults["getSignatureStatuses"] = only_in_history
+        paying = nodes.paying()
+        await nodes.landed()
+        # The one that has it not is in use, and so asked first.
+        nodes.knows.faults["getBlockHeight"] = 500
+        await nodes.bench.localnet.advance_slots(EXPIRED_SLOTS)
+        assert (await paying).status is TransactionStatus.CONFIRMED
+        assert nodes.ignorant.calls["getFirstAvailableBlock"] == 1
+
+
+async def test_what_no_node_has_is_dead_though_one_of_them_is_away(tmp_path: Path) -> None:
+    async with pair(tmp_path) as nodes:
+
+        async def swallows(_method: str, _params: Sequence[Any]) -> Any:
+            return "1" * 64
+
+        for node in (nodes.knows, nodes.ignorant):
+            node.faults["sendTransaction"] = swallows
+        nodes.knows.faults["getEpochInfo"] = 500
+        paying = nodes.paying()
+        await nodes.asked(nodes.knows, "sendTransaction", 1)
+        await nodes.bench.localnet.advance_slots(EXPIRED_SLOTS)
+        with pytest.raises(TransactionFailed, match="expired without reaching the ledger"):
+            await paying
+        assert await nodes.bench.reserved_units() == 0
+
+
+async def test_a_blockhash_and_its_height_are_of_one_node(tmp_path: Path) -> None:
+    async with pair(tmp_path) as nodes:
+        height = await nodes.bench.ledger.block_height()
+        await nodes.bench.localnet.advance_slots(EXPIRED_SLOTS)
+
+        async def behind(_method: str, _params: Sequence[Any]) -> Any:
+            return height
+
+        # Of two nodes this would be an impossible expiry.
+        nodes.ignorant.faults["getBlockHeight"] = behind
+        nodes.ignorant.faults["getLatestBlockhash"] = 500
+        nodes.knows.faults["getBlockHeight"] = 500
+        with pytest.raises(TransactionFailed) as caught:
+            await nodes.paying()
+        assert "impossible" not in str(caught.value)
+        assert "did not answer" in str(caught.value)
+        nodes.knows.faults.clear()
+        assert (await nodes.paying()).status is TransactionStatus.CONFIRMED
+
+
+async def until_state(bench: Bench, wanted: str) -> None:
+    """Wait for the only attempt to be in a state."""
+
+    async def reached() -> bool:
+        async with bench.database.read() as connection:
+            states = (await connection.execute(select(attempts.c.state))).scalars().all()
+        return list(states) == [wanted]
+
+    await until(reached)
+
+
+async def test_where_no_history_can_be_had_the_money_stays_held_and_it_is_said_once(
+    tmp_path: Path,
+) -> None:
+    async with open_bench(tmp_path) as bench:
+        sender = bench.engine.sender
+        sender._resend_s = sender._poll_s = 0.02
+
+        async def without_history(_method: str, params: Sequence[Any]) -> Any:
+            if params[1]["searchTransactionHistory"]:
+                raise LedgerRejected(NO_HISTORY, "Transaction history is not available")
+            return await knows_nothing("", params)
+
+        bench.wire.faults["getSignatureStatuses"] = without_history
+        with structlog.testing.capture_logs() as logs:
+            paying = asyncio.create_task(bench.transfer(HALF))
+
+            async def sent() -> bool:
+                return bench.wire.calls["sendTransaction"] > 0
+
+            await until(sent)
+            await bench.localnet.advance_slots(EXPIRED_SLOTS)
+            await until_state(bench, "unknown")
+            asked = bench.wire.calls["getEpochInfo"]
+
+            async def asked_again() -> bool:
+                return bench.wire.calls["getEpochInfo"] > asked + 2
+
+            await until(asked_again)
+        [record] = await bench.history()
+        assert record.status is TransactionStatus.PENDING
+        assert await bench.reserved_units() == HALF_LAMPORTS
+        assert [entry for entry in logs if entry["event"] == "attempt_unknown"] == [
+            {
+                "event": "attempt_unknown",
+                "log_level": "error",
+                "signature": record.signature,
+                "transaction_id": record.id,
+            }
+        ]
+        bench.wire.faults.clear()
+        assert (await paying).status is TransactionStatus.CONFIRMED
+        await until_state(bench, "landed_ok")
+        assert await bench.lamports(bench.recipient) == HALF_LAMPORTS
+
+
+async def test_an_unknown_one_is_taken_up_by_the_next_start(tmp_path: Path) -> None:
+    async with open_bench(tmp_path, confirm_wait_s=0.01) as bench:
+        bench.wire.away("getSignatureStatuses")
+        assert (await bench.transfer(HALF)).status is TransactionStatus.PENDING
+        await bench.engine.sender.close()
+        await bench.localnet.advance_slots(EXPIRED_SLOTS)
+
+        async def refused(_method: str, params: Sequence[Any]) -> Any:
+            if params[1]["searchTransactionHistory"]:
+                raise LedgerRejected(NO_HISTORY, "Transaction history is not available")
+            return await knows_nothing("", params)
+
+        bench.wire.faults["getSignatureStatuses"] = refused
+        sender = Sender(bench.ledger, bench.database, poll_s=0.02, resend_s=0.02)
+        sender.start()
+        await reconcile(bench.ledger, bench.database, sender, str(uuid4()), wait_s=0.01)
+        await until_state(bench, "unknown")
+        await sender.close()
+        bench.wire.faults.clear()
+        sender = Sender(bench.ledger, bench.database)
+        sender.start()
+        await reconcile(bench.ledger, bench.database, sender, str(uuid4()), wait_s=10)
+        await sender.close()
+        await until_state(bench, "landed_ok")
