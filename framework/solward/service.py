@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import structlog
@@ -50,7 +50,9 @@ from solward.vault.transactions.request import Actor
 from solward.vault.transactions.steps import StepHook, no_hook
 from solward.vault.wallets import Wallet, Wallets
 from solward.venue import VenueContext
-from solward_localnet.node import Localnet
+
+if TYPE_CHECKING:
+    from solward_localnet.node import Localnet
 
 # Long enough for an answering ledger to settle everything, short enough to start without one.
 RECONCILE_WAIT_S = 5.0

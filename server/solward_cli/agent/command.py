@@ -8,6 +8,7 @@ import click
 
 from solward_cli.agent.chat import chat, watch
 from solward_cli.agent.create import create
+from solward_cli.agent.show import agent_shown
 from solward_cli.service_call import (
     ServiceCall,
     confirmed,
@@ -133,30 +134,6 @@ async def delete(call: ServiceCall, agent: str, yes: bool) -> RenderableType:
     with waiting("Deleting"):
         await call.client.agents.delete(found.id)
     return _done(found, "deleted")
-
-
-def agent_shown(found: Agent) -> RenderableType:
-    """All of an agent."""
-    from solward_cli.render import amount, fields, moment, status
-
-    limits = {f"  {name}": amount(value) for name, value in (*found.guardrails.items(),)} | {
-        f"  {name}": amount(value) for name, value in found.llm_budget.items()
-    }
-    model = f"{found.llm_provider}, {found.llm_model}"
-    return fields(
-        {
-            "Agent": found.id,
-            "Name": found.name,
-            "Status": status(found.status),
-            "Why": found.error,
-            "Wallet": found.wallet_id,
-            "Model": model if found.is_llm else f"{model} (fixed rules, not a language model)",
-            "Every": f"{amount(found.loop_interval_ms)} ms",
-            **limits,
-            "Created": f"{moment(found.created_at)} UTC",
-            "Strategy": found.strategy,
-        }
-    )
 
 
 def _done(found: Agent, what: str) -> RenderableType:

@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from solward_cli.agent.show import agent_shown
 from solward_cli.service_call import ServiceCall, exact, service_call
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ async def create(
 
     Without --wallet it gets a new wallet, and --max-sol must be given.
     """
-    from solward_cli.agent.command import agent_shown
-
     if strategy_file is not None:
         if strategy is not None:
             raise click.UsageError("Give --strategy or --strategy-file, not both.")

@@ -70,12 +70,12 @@ def _show(reports: Sequence[Report]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from solward_cli.plugins.command import printable
+    from solward_cli.render import visible
 
     console = Console(highlight=False)
 
     def say(*parts: tuple[str, str]) -> None:
-        line = Text.assemble(*((printable(text), style) for text, style in parts))
+        line = Text.assemble(*((visible(text), style) for text, style in parts))
         console.print(line, soft_wrap=True)
 
     for report in reports:

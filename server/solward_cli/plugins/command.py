@@ -125,29 +125,28 @@ def _table(rows: Sequence[Row]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from solward_cli.render import visible
+
     table = Table("Name", "Kind", "Distribution", "Version", "Status", "Problem", box=None)
     for row in rows:
         # Names and problems are third parties' text: no markup, no terminal codes.
         told = (row.name, row.kind, row.distribution, row.version)
         status = Text(row.status, _STYLES[row.status])
-        table.add_row(*(Text(printable(text)) for text in told), status, row.problem)
+        table.add_row(*(Text(visible(text)) for text in told), status, row.problem)
     console = Console()
     console.print(table)
     for row in rows:
         if row.problem:
             said = f"{row.name} of {row.distribution}: {row.problem}: {row.detail}"
-            console.print(Text(printable(said)), soft_wrap=True)
+            console.print(Text(visible(said)), soft_wrap=True)
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> None:
     """One line a row, for other programs."""
-    rows = [tuple(map(printable, row)) for row in rows]
+    from solward_cli.render import visible
+
+    rows = [tuple(map(visible, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         parts = (f"{text:<{width}}" for text, width in zip(row, widths, strict=True))
         click.echo("  ".join(parts).rstrip())
-
-
-def printable(text: str) -> str:
-    """`text` with its control characters shown as what they are."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -1,0 +1,130 @@
+"""The import contracts of pyproject.toml refuse what they say: each case breaks one of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ("framework", "plugins", "server")
+
+# Module to change (new where it does not exist), line added, contract that must break.
+MUTATIONS = [
+    (
+        "framework/solward/vault/guardrails/judge.py",
+        "import solward.vault.store.transactions",
+        "Guardrails: pure",
+    ),
+    (
+        "framework/solward/vault/guardrails/judge.py",
+        "import solward.vault.ledger.client",
+        "Guardrails: pure",
+    ),
+    (
+        "framework/solward/vault/guardrails/rules/daily_limit.py",
+        "import solward.clock",
+        "Guardrails: pure",
+    ),
+    ("framework/solward/vault/guardrails/judge.py", "import httpx", "Guardrails: pure"),
+    (
+        "framework/solward/vault/store/locks.py",
+        "import solward.settings",
+        "Vault's store: tables of the money, no settings",
+    ),
+    (
+        "framework/solward/vault/transactions/engine.py",
+        "import solward.registry",
+        "Vault: no plugin, agent, registry, server or vendor",
+    ),
+    (
+        "framework/solward/vault/transactions/engine.py",
+        "import litellm",
+        "Vault: no plugin, agent, registry, server or vendor",
+    ),
+    ("framework/solward/newthing.py", "", "Framework: layers"),
+    ("framework/solward/vault/newthing.py", "", "Vault: layers"),
+    ("framework/solward_localnet/newthing.py", "", "Embedded ledger: layers"),
+    ("server/solward_server/newthing.py", "", "Server: layers"),
+    ("server/solward_cli/newthing.py", "", "Command line: layers"),
+    ("framework/solward/venue.py", "import structlog", "Words of authors and Solana: light"),
+    (
+        "framework/solward_localnet/node.py",
+        "import solward.errors",
+        "Embedded ledger: of Solward it knows Solana alone",
+    ),
+    (
+        "framework/solward/agents/service.py",
+        "import solward_localnet.node",
+        "Embedded ledger: production reaches it through the cluster",
+    ),
+    (
+        "plugins/solward_plugins/skills/wait.py",
+        "import solward.registry",
+        "Plugins: the public surface alone, as a third party's",
+    ),
+    (
+        "framework/solward/client/http.py",
+        "import solward.telemetry.logs",
+        "Client: a program of another machine",
+    ),
+    (
+        "framework/solward/vault/wallets/envelope.py",
+        "import solward.vault.wallets.service",
+        "No circles between the modules of a package",
+    ),
+]
+
+
+def name_of(module: str) -> str:
+    return ".".join(Path(module).with_suffix("").parts[1:])
+
+
+def finding(module: str, line: str, contract: str) -> str:
+    """What the linter prints of this mutation."""
+    importer, imported = name_of(module), line.removeprefix("import ")
+    if contract.startswith("No circles"):
+        return f"No cycles are allowed in {importer.rpartition('.')[0]}."
+    if contract.endswith("through the cluster"):
+        return f"- {importer} -> {imported} "
+    return f"{importer} may not import {imported} " if line else f"- {importer}\n"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The linter's report on a copy of the sources with all mutations."""
+    tree = tmp_path_factory.mktemp("tree")
+    for folder in SOURCES:
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for module, line, _ in MUTATIONS:
+        with (tree / module).open("a") as file:
+            file.write(f"\n{line}\n")
+    path = os.pathsep.join([*(str(tree / folder) for folder in SOURCES), str(ROOT)])
+    linter = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    done = subprocess.run(
+        [sys.executable, "-c", linter, "--no-cache", "--config", str(ROOT / "pyproject.toml")],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "contract"),
+    MUTATIONS,
+    ids=[f"{Path(module).stem}:{line or 'new'}" for module, line, _ in MUTATIONS],
+)
+def test_the_contract_refuses(report: str, module: str, line: str, contract: str) -> None:
+    [section] = re.findall(
+        rf"^{re.escape(contract)}\n-+\n(.*?)(?=^[^\n]+\n-+\n|\Z)", report, re.MULTILINE | re.DOTALL
+    )
+    assert finding(module, line, contract) in section
