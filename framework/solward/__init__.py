@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from solward.solana.balances import Balances, TokenBalance
     from solward.solana.ledger import Account, ReadLedger, TokenHolding
     from solward.solana.mints import Mint, associated_account_size, read_mint
+    from solward.solana.programs import WRAPPED_SOL_MINT
     from solward.solana.stakes import Stake, StakeState
-    from solward.solana.token_list import WRAPPED_SOL_MINT
     from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
 
     __version__: str
@@ -124,7 +124,7 @@ _AT_FIRST_USE = {
     "read_mint": "solward.solana.mints",
     "Stake": "solward.solana.stakes",
     "StakeState": "solward.solana.stakes",
-    "WRAPPED_SOL_MINT": "solward.solana.token_list",
+    "WRAPPED_SOL_MINT": "solward.solana.programs",
     "Balances": "solward.solana.balances",
     "TokenBalance": "solward.solana.balances",
     "Quote": "solward.venue",

@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from solders.account import Account
 from solders.pubkey import Pubkey
 
-TOKEN_PROGRAM = Pubkey.from_string("TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA")
-TOKEN_2022_PROGRAM = Pubkey.from_string("TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb")
-TOKEN_PROGRAMS = frozenset({TOKEN_PROGRAM, TOKEN_2022_PROGRAM})
+from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAMS
 
 _ACCOUNT_BYTES = 165
 _MULTISIG_BYTES = 355
@@ -20,7 +18,7 @@ _KIND_ACCOUNT = 2
 
 def is_token_account(account: Account) -> bool:
     """Whether this is an initialized token account of either token program."""
-    if account.owner not in TOKEN_PROGRAMS:
+    if str(account.owner) not in TOKEN_PROGRAMS:
         return False
     data = account.data
     if len(data) == _ACCOUNT_BYTES:
@@ -30,7 +28,7 @@ def is_token_account(account: Account) -> bool:
 
 def is_mint(account: Account) -> bool:
     """Whether this is an initialized mint of either token program."""
-    if account.owner not in TOKEN_PROGRAMS:
+    if str(account.owner) not in TOKEN_PROGRAMS:
         return False
     data = account.data
     if len(data) == _MINT_BYTES:
@@ -40,7 +38,7 @@ def is_mint(account: Account) -> bool:
 
 def _extended(account: Account, data: bytes, kind: int) -> bool:
     return (
-        account.owner == TOKEN_2022_PROGRAM
+        str(account.owner) == TOKEN_2022_PROGRAM
         and len(data) > _ACCOUNT_BYTES
         and len(data) != _MULTISIG_BYTES
         and data[_ACCOUNT_BYTES] == kind

@@ -16,22 +16,25 @@ from solders.transaction import VersionedTransaction
 
 from solward.solana.delegation import (
     STAKE_ACCOUNT_BYTES,
-    STAKE_PROGRAM,
-    VOTE_PROGRAM,
     pack_genesis_stake,
 )
-from solward_localnet.accountindex import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
+from solward.solana.programs import (
+    CLOCK_SYSVAR,
+    RENT_SYSVAR,
+    STAKE_PROGRAM,
+    TOKEN_2022_PROGRAM,
+    TOKEN_2022_WRAPPED_SOL_MINT,
+    TOKEN_PROGRAM,
+    VOTE_PROGRAM,
+    WRAPPED_SOL_MINT,
+)
 from solward_localnet.options import LAMPORTS_PER_SOL, LocalnetOptions
 from solward_localnet.vm import SYSTEM_PROGRAM, Vm
-
-NATIVE_MINT = Pubkey.from_string("So11111111111111111111111111111111111111112")
-NATIVE_MINT_2022 = Pubkey.from_string("9pan9bMn5HatX4EJdBwg9VgCa7Uz5HL8N1m5D3NdXej9")
 
 IDENTITY_LAMPORTS = 500 * LAMPORTS_PER_SOL
 COMMISSION_PERCENT = 5
 
-_CLOCK = Pubkey.from_string("SysvarC1ock11111111111111111111111111111111")
-_RENT = Pubkey.from_string("SysvarRent111111111111111111111111111111111")
+_key = Pubkey.from_string
 _VOTE_ACCOUNT_BYTES = 3762
 
 
@@ -59,8 +62,8 @@ def genesis_accounts(vm: Vm, cast: Cast, options: LocalnetOptions) -> dict[Pubke
     accounts: dict[Pubkey, Account] = {
         cast.faucet.pubkey(): Account(options.faucet_lamports, b"", SYSTEM_PROGRAM),
         cast.identity.pubkey(): Account(IDENTITY_LAMPORTS, b"", SYSTEM_PROGRAM),
-        NATIVE_MINT: _native_mint(vm, TOKEN_PROGRAM),
-        NATIVE_MINT_2022: _native_mint(vm, TOKEN_2022_PROGRAM),
+        _key(WRAPPED_SOL_MINT): _native_mint(vm, TOKEN_PROGRAM),
+        _key(TOKEN_2022_WRAPPED_SOL_MINT): _native_mint(vm, TOKEN_2022_PROGRAM),
         cast.stake.pubkey(): _stake(vm, cast, options.validator_stake_lamports),
     }
     vm.put(accounts)
@@ -77,28 +80,28 @@ def genesis_accounts(vm: Vm, cast: Cast, options: LocalnetOptions) -> dict[Pubke
     return accounts | dict(seeded)
 
 
-def _native_mint(vm: Vm, program: Pubkey) -> Account:
+def _native_mint(vm: Vm, program: str) -> Account:
     # No authorities, no supply that is counted, 9 decimals.
     data = struct.pack("<I32xQBBI32x", 0, 0, 9, 1, 0)
-    return Account(vm.rent(len(data)), data, program)
+    return Account(vm.rent(len(data)), data, _key(program))
 
 
 def _stake(vm: Vm, cast: Cast, lamports: int) -> Account:
     reserve = vm.rent(STAKE_ACCOUNT_BYTES)
     data = pack_genesis_stake(cast.identity.pubkey(), cast.vote.pubkey(), lamports, reserve)
-    return Account(lamports + reserve, data, STAKE_PROGRAM)
+    return Account(lamports + reserve, data, _key(STAKE_PROGRAM))
 
 
 def _make_vote_account(vm: Vm, cast: Cast) -> None:
     # The Vote program itself writes the account, in whatever version of its state it has.
     identity, vote = cast.identity.pubkey(), cast.vote.pubkey()
     initialize = Instruction(
-        VOTE_PROGRAM,
+        _key(VOTE_PROGRAM),
         (0).to_bytes(4, "little") + bytes(identity) * 3 + bytes([COMMISSION_PERCENT]),
         [
             AccountMeta(vote, is_signer=False, is_writable=True),
-            AccountMeta(_RENT, is_signer=False, is_writable=False),
-            AccountMeta(_CLOCK, is_signer=False, is_writable=False),
+            AccountMeta(_key(RENT_SYSVAR), is_signer=False, is_writable=False),
+            AccountMeta(_key(CLOCK_SYSVAR), is_signer=False, is_writable=False),
             AccountMeta(identity, is_signer=True, is_writable=False),
         ],
     )
@@ -108,7 +111,7 @@ def _make_vote_account(vm: Vm, cast: Cast) -> None:
             to_pubkey=vote,
             lamports=vm.rent(_VOTE_ACCOUNT_BYTES),
             space=_VOTE_ACCOUNT_BYTES,
-            owner=VOTE_PROGRAM,
+            owner=_key(VOTE_PROGRAM),
         )
     )
     message = MessageV0.try_compile(identity, [create, initialize], [], Hash.default())

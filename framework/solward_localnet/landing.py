@@ -7,6 +7,7 @@ from solders.message import to_bytes_versioned
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
+from solward.solana.programs import MEMO_PROGRAMS
 from solward_localnet import accountindex as tokens
 from solward_localnet.errors import (
     PREFLIGHT_FAILURE,
@@ -20,14 +21,6 @@ from solward_localnet.parsed.tokens import ui_token_amount
 from solward_localnet.records import StoredTransaction
 from solward_localnet.txerrors import error_text
 from solward_localnet.vm import VmPanic
-
-MEMO_PROGRAMS = frozenset(
-    Pubkey.from_string(address)
-    for address in (
-        "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr",
-        "Memo1UhkJRfHyvLMcVucJwxXeuD728EqVDDwQDxFMNo",
-    )
-)
 
 # What Agave finds while it resolves lookup tables, before there is a transaction to execute.
 _LOOKUP_ERRORS = frozenset(
@@ -220,7 +213,7 @@ def token_balances(
 def _memo(tx: VersionedTransaction, keys: tuple[Pubkey, ...]) -> str | None:
     memos = []
     for instruction in tx.message.instructions:
-        if keys[instruction.program_id_index] in MEMO_PROGRAMS:
+        if str(keys[instruction.program_id_index]) in MEMO_PROGRAMS:
             data = bytes(instruction.data)
             text = data.decode("utf-8", errors="replace")
             memos.append(f"[{len(data)}] {text}")

@@ -21,14 +21,14 @@ from solders.stake_history import StakeHistory, StakeHistoryEntry
 from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata, SimulatedTransactionInfo
 
-from solward.solana.delegation import STAKE_PROGRAM, Delegation, Entry, read_delegation
+from solward.solana.delegation import Delegation, Entry, read_delegation
+from solward.solana.programs import STAKE_PROGRAM
 from solward_localnet.accountindex import AccountIndex
 from solward_localnet.execution import Execution, Keys, executed, refused
 
 AnyMessage = Message | MessageV0 | MessageV1
 
 SYSTEM_PROGRAM = Pubkey.default()
-SYSVAR_OWNER = Pubkey.from_string("Sysvar1111111111111111111111111111111111111")
 
 _LOOKUP_TABLE_HEADER_BYTES = 56
 _NONCE_BYTES = 80
@@ -73,7 +73,8 @@ class Vm:
 
     def delegations(self) -> list[Delegation]:
         """Every delegated stake."""
-        accounts = (self.account(key) for key in self.index.owned_by_program(STAKE_PROGRAM))
+        stakes = self.index.owned_by_program(Pubkey.from_string(STAKE_PROGRAM))
+        accounts = (self.account(key) for key in stakes)
         found = (read_delegation(account.data) for account in accounts if account is not None)
         return [delegation for delegation in found if delegation is not None]
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from solward.money import format_amount
+from solward.solana.programs import WRAPPED_SOL_MINT
 
 if TYPE_CHECKING:
     from solward.client import Transaction
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 # As many characters of an id as tell it apart, and as every command takes for it.
 SHORT_ID = 8
 
-# Of every network; `solward.WRAPPED_SOL_MINT` would bring the ledger's libraries.
-_WRAPPED_SOL = "So11111111111111111111111111111111111111112"
 
 _STYLES = {
     "confirmed": "green",
@@ -75,7 +74,7 @@ def amount(value: Any) -> str:
 
 def short(text: object, size: int = SHORT_ID) -> str:
     """The beginning of an id or an address; SOL for its mint."""
-    if text == _WRAPPED_SOL:
+    if text == WRAPPED_SOL_MINT:
         return "SOL"
     seen = visible(text)
     return seen if len(seen) <= size + 1 else f"{seen[:size]}…"

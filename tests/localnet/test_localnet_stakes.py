@@ -7,7 +7,10 @@ from solders.system_program import CreateAccountParams, create_account
 from tests.support.localnet_chain import SOL, Chain, key
 
 from solward.solana import delegation as stake
-from solward.solana.delegation import NEVER, STAKE_PROGRAM, Delegation
+from solward.solana import programs
+from solward.solana.delegation import NEVER, Delegation
+
+STAKE_PROGRAM = Pubkey.from_string(programs.STAKE_PROGRAM)
 
 CLOCK = Pubkey.from_string("SysvarC1ock11111111111111111111111111111111")
 HISTORY = Pubkey.from_string("SysvarStakeHistory1111111111111111111111111")

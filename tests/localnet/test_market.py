@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from solders.token import ID as TOKEN_PROGRAM
 from solders.token.state import Mint, TokenAccount
 
-from solward.solana.token_list import WRAPPED_SOL_MINT, KnownToken, token_list
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.token_list import KnownToken, token_list
 from solward_localnet.market import FEE_BPS, POOLS, Pool, genesis_accounts, trade
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions

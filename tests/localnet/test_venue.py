@@ -21,7 +21,7 @@ from spl.token.instructions import transfer_checked
 from spl.token.models import TransferCheckedParams
 from tests.support.localnet_chain import FEE, SOL, Chain, StillClock
 
-from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_localnet.errors import RpcError
 from solward_localnet.market import POOLS, genesis_accounts, trade
 from solward_localnet.node import Localnet

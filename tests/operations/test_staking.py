@@ -16,7 +16,8 @@ from solward.errors import GuardrailBlocked, InvalidRequest, LedgerUnavailable, 
 from solward.guardrail import Intent
 from solward.operations.staking import plan_stake, plan_withdraw_stake
 from solward.record import TransactionRecord, TransactionStatus
-from solward.solana.stakes import STAKE_PROGRAM, StakeState, read_stake, read_stakes
+from solward.solana.programs import STAKE_PROGRAM
+from solward.solana.stakes import StakeState, read_stake, read_stakes
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.transactions.request import ADMIN, Draft
 

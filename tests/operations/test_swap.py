@@ -44,7 +44,8 @@ from tests.support.swap import (
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.operations.swap import plan_swap
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
-from solward.solana.token_list import WRAPPED_SOL_MINT, token_list
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.token_list import token_list
 from solward.vault.guardrails import RULES, ScopeLimits
 from solward.venue import Quote, SwapTransaction
 from solward_localnet.market import genesis_accounts

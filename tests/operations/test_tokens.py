@@ -31,7 +31,8 @@ from solward.operations.tokens import (
     plan_revoke_authority,
 )
 from solward.record import TransactionRecord, TransactionStatus
-from solward.solana.token_list import WRAPPED_SOL_MINT, token_list
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.token_list import token_list
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.transactions.request import ADMIN, Draft
 from solward_localnet.market import genesis_accounts

@@ -15,7 +15,7 @@ from tests.support.tokens import FEE, RENT, SOL, TokenBench, open_tokens
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.record import TransactionRecord, TransactionStatus
-from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.transactions.request import ADMIN
 

@@ -12,7 +12,7 @@ from tests.support.plugin_distributions import built_ins
 
 from solward.errors import InvalidRequest, LedgerUnavailable
 from solward.registry import load_registry
-from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails import Policy
 from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext
 from solward_plugins.venues import jupiter

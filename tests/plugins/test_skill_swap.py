@@ -16,7 +16,8 @@ from solward.errors import GuardrailBlocked, InvalidRequest, SkillError, Transac
 from solward.money import format_amount
 from solward.operations import Operations
 from solward.registry import load_registry, run_skill
-from solward.solana.token_list import WRAPPED_SOL_MINT, KnownToken, TokenList, token_list
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.token_list import KnownToken, TokenList, token_list
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.transactions.request import ADMIN, Actor
 

@@ -17,7 +17,8 @@ from tests.support.localnet_wire import (
 from tests.support.skills import SkillBench, funded, open_skills
 
 from solward.errors import InvalidRequest
-from solward.solana.token_list import WRAPPED_SOL_MINT, KnownToken
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.token_list import KnownToken
 
 RENT = 10_000_000
 

@@ -9,7 +9,7 @@ from tests.support.engine_harness import open_bench
 from tests.support.skills import SkillBench, open_skills
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
-from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails import ScopeLimits
 
 

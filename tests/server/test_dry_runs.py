@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.api import STRANGER, Api, serving_api
 
-from solward.solana.programs import WRAPPED_SOL
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails import RULES
 
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
@@ -157,7 +157,7 @@ async def test_sol_that_is_bought_is_counted_as_wrapped(api: Api) -> None:
     back = {"inputToken": "USDC", "outputToken": "SOL", "amount": 10}
     effects = (await dry(api, wallet, "swap", back))["effects"]
     assert effects["tokensOut"] == {USDC: "10000000"}
-    assert int(effects["tokensIn"][WRAPPED_SOL]) > 0
+    assert int(effects["tokensIn"][WRAPPED_SOL_MINT]) > 0
 
 
 async def test_no_route_that_moves_money_overlooks_one(api: Api) -> None:

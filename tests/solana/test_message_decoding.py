@@ -27,7 +27,7 @@ from solward.solana.message import (
     required_signers,
     resolve,
 )
-from solward.solana.programs import ED25519, SECP256R1
+from solward.solana.programs import ED25519_PROGRAM, SECP256R1_PROGRAM
 from solward.vault.guardrails import network_fee
 
 
@@ -148,8 +148,8 @@ def test_a_table_that_cannot_be_trusted_is_refused(bank: Bank) -> None:
 
 def test_precompile_signatures_pay_too(bank: Bank) -> None:
     extra = [
-        Instruction(key(ED25519), bytes([3, 0]), []),
-        Instruction(key(SECP256R1), bytes([2, 0]), []),
+        Instruction(key(ED25519_PROGRAM), bytes([3, 0]), []),
+        Instruction(key(SECP256R1_PROGRAM), bytes([2, 0]), []),
     ]
     message = decode_transaction(bank.build([*extra, pay(bank, SOL)])).message
     assert network_fee(message) == 5_000 * 6

@@ -9,16 +9,8 @@ from solders.keypair import Keypair
 
 from solward.errors import LedgerUnavailable
 from solward.solana.ledger import Account
-from solward.solana.stakes import (
-    CLOCK_SYSVAR,
-    STAKE_HISTORY_SYSVAR,
-    STAKE_PROGRAM,
-    StakeState,
-    StakeTime,
-    parse_stake,
-    parse_time,
-    read_stake,
-)
+from solward.solana.programs import CLOCK_SYSVAR, STAKE_HISTORY_SYSVAR, STAKE_PROGRAM
+from solward.solana.stakes import StakeState, StakeTime, parse_stake, parse_time, read_stake
 from solward.vault.ledger.client import RpcLedger
 
 SOL = 10**9

@@ -11,7 +11,7 @@ from solders.system_program import CreateAccountWithSeedParams, create_account_w
 from tests.support.engine_harness import Bench
 
 from solward.guardrail import Intent
-from solward.solana.stakes import CLOCK_SYSVAR, STAKE_PROGRAM
+from solward.solana.programs import CLOCK_SYSVAR, STAKE_PROGRAM
 from solward.vault.transactions.build import compile_instructions, message_bytes, with_signature
 from solward.vault.transactions.request import Draft
 

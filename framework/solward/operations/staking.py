@@ -21,22 +21,18 @@ from solward.money import format_sol, lamports_to_sol, sol_to_lamports
 from solward.operations.transfer import parse_address
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger
-from solward.solana.stakes import (
+from solward.solana.programs import (
     CLOCK_SYSVAR,
-    STAKE_ACCOUNT_BYTES,
+    RENT_SYSVAR,
+    STAKE_CONFIG,
     STAKE_HISTORY_SYSVAR,
     STAKE_PROGRAM,
     VOTE_PROGRAM,
-    Stake,
-    StakeState,
-    read_stake,
 )
+from solward.solana.stakes import STAKE_ACCOUNT_BYTES, Stake, StakeState, read_stake
 from solward.vault.transactions.request import Draft
 
 _PROGRAM = Pubkey.from_string(STAKE_PROGRAM)
-_RENT_SYSVAR = "SysvarRent111111111111111111111111111111111"
-# No longer read by the program, which still counts it among its accounts.
-_STAKE_CONFIG = "StakeConfig11111111111111111111111111111111"
 _INITIALIZE, _DELEGATE, _WITHDRAW, _DEACTIVATE = 0, 2, 4, 5
 # A seed has at most 32 bytes: 128 random bits as hex.
 _SEED_BYTES = 16
@@ -94,7 +90,7 @@ async def plan_stake(
         intent,
         (
             create,
-            _instruction(_INITIALIZE, authorities, _writable(stake), _readonly(_RENT_SYSVAR)),
+            _instruction(_INITIALIZE, authorities, _writable(stake), _readonly(RENT_SYSVAR)),
             _instruction(
                 _DELEGATE,
                 b"",
@@ -102,7 +98,7 @@ async def plan_stake(
                 _readonly(voter),
                 _readonly(CLOCK_SYSVAR),
                 _readonly(STAKE_HISTORY_SYSVAR),
-                _readonly(_STAKE_CONFIG),
+                _readonly(STAKE_CONFIG),
                 AccountMeta(owner, True, False),
             ),
         ),

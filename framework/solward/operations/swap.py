@@ -15,8 +15,9 @@ from solward.guardrail import Intent, TransactionEffects
 from solward.money import SOL_DECIMALS, U64_MAX, from_units, to_units
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger
-from solward.solana.mints import TOKEN_2022_PROGRAM, read_mint
-from solward.solana.token_list import WRAPPED_SOL_MINT, TokenList
+from solward.solana.mints import read_mint
+from solward.solana.programs import TOKEN_2022_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.token_list import TokenList
 from solward.vault.transactions.request import Draft
 from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
 

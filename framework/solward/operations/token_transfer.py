@@ -26,7 +26,8 @@ from solward.solana.accounts import TokenAccount, token_account
 from solward.solana.ledger import Account, ReadLedger, TokenHolding
 from solward.solana.ledger import Account as AccountState
 from solward.solana.mints import Mint, associated_account_size, read_mint
-from solward.solana.token_list import WRAPPED_SOL_MINT, TokenList
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.token_list import TokenList
 from solward.vault.transactions.request import Draft
 
 # Token-2022 extensions with which a plain transfer fails, or does not deliver what it takes.

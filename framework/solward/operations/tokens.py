@@ -33,7 +33,8 @@ from solward.money import U64_MAX, format_amount, from_units, lamports_to_sol, t
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger, TokenHolding
 from solward.solana.mints import Mint, associated_account_size, read_mint
-from solward.solana.token_list import WRAPPED_SOL_MINT, TokenList
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.token_list import TokenList
 from solward.vault.transactions.request import Draft
 
 AUTHORITY_TYPES = {"mint": AuthorityType.MINT_TOKENS, "freeze": AuthorityType.FREEZE_ACCOUNT}

@@ -17,8 +17,7 @@ from solward.guardrail import Intent
 from solward.money import lamports_to_sol, sol_to_lamports
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger
-from solward.solana.mints import TOKEN_PROGRAM
-from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.vault.transactions.request import Draft
 
 _MINT = Pubkey.from_string(WRAPPED_SOL_MINT)

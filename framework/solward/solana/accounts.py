@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from solders.pubkey import Pubkey
 
 from solward.solana.ledger import Account
-from solward.solana.programs import STAKE, SYSTEM, TOKEN_PROGRAMS, TOKENZ
+from solward.solana.programs import (
+    STAKE_PROGRAM,
+    SYSTEM_PROGRAM,
+    TOKEN_2022_PROGRAM,
+    TOKEN_PROGRAMS,
+)
 
 _TOKEN_ACCOUNT = 165
 _MINT = 82
@@ -100,7 +105,7 @@ def mint_account(state: Account | None) -> MintControl | None:
 
 def stake_account(state: Account | None) -> StakeControl | None:
     """The initialised or delegated stake account in `state`."""
-    if state is None or state.owner != STAKE or len(state.data) < _STAKE:
+    if state is None or state.owner != STAKE_PROGRAM or len(state.data) < _STAKE:
         return None
     if int.from_bytes(state.data[:4], "little") not in (1, 2):
         return None
@@ -109,7 +114,7 @@ def stake_account(state: Account | None) -> StakeControl | None:
 
 def nonce_authority(state: Account | None) -> str | None:
     """Who may advance and withdraw the durable nonce account in `state`."""
-    if state is None or state.owner != SYSTEM or len(state.data) != _NONCE:
+    if state is None or state.owner != SYSTEM_PROGRAM or len(state.data) != _NONCE:
         return None
     return key_at(state.data, 8) if int.from_bytes(state.data[4:8], "little") == 1 else None
 
@@ -117,7 +122,7 @@ def nonce_authority(state: Account | None) -> str | None:
 def _extended(state: Account, account_type: int) -> bool:
     # A multisig is told apart by its length alone, which no extended account can have.
     return (
-        state.owner == TOKENZ
+        state.owner == TOKEN_2022_PROGRAM
         and len(state.data) > _TOKEN_ACCOUNT
         and len(state.data) != _MULTISIG
         and state.data[_TOKEN_ACCOUNT] == account_type

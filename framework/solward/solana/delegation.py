@@ -11,9 +11,6 @@ from dataclasses import dataclass
 
 from solders.pubkey import Pubkey
 
-STAKE_PROGRAM = Pubkey.from_string("Stake11111111111111111111111111111111111111")
-VOTE_PROGRAM = Pubkey.from_string("Vote111111111111111111111111111111111111111")
-
 NEVER = 2**64 - 1
 """An epoch that does not come. As an activation epoch: effective since genesis."""
 

@@ -13,10 +13,7 @@ from solders.pubkey import Pubkey
 
 from solward.errors import InvalidRequest
 from solward.solana.ledger import Account, ReadLedger
-
-TOKEN_PROGRAM = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA"  # noqa: S105 - an address
-TOKEN_2022_PROGRAM = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb"  # noqa: S105 - an address
-PROGRAM_NAMES = {TOKEN_PROGRAM: "SPL Token", TOKEN_2022_PROGRAM: "Token-2022"}
+from solward.solana.programs import PROGRAM_NAMES, TOKEN_2022_PROGRAM, TOKEN_PROGRAM, TOKEN_PROGRAMS
 
 _MINT_BYTES = 82
 _EXTENDED_FROM = 165
@@ -65,7 +62,7 @@ class Mint:
 
 def parse_mint(address: str, account: Account | None) -> Mint | None:
     """The mint in an account, None when there is none (or it is not initialised)."""
-    if account is None or account.owner not in PROGRAM_NAMES:
+    if account is None or account.owner not in TOKEN_PROGRAMS:
         return None
     data = account.data
     if len(data) != _MINT_BYTES and not _is_extended_mint(account):

@@ -1,46 +1,66 @@
-"""Program ids the guardrails know, as base58 text, and the ones allowed without being named."""
+"""Addresses of Solana's programs, sysvars and native mints, as base58 text; each stands here only.
+
+Only the standard library is imported, so that command line and dashboard may use it as it is.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-SYSTEM: Final = "11111111111111111111111111111111"
-COMPUTE_BUDGET: Final = "ComputeBudget111111111111111111111111111111"
-# SPL Token, Token-2022 and Associated Token, by the names their ids begin with.
-TOKENKEG: Final = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA"
-TOKENZ: Final = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb"
-ATOKEN: Final = "ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL"
-STAKE: Final = "Stake11111111111111111111111111111111111111"
-VOTE: Final = "Vote111111111111111111111111111111111111111"
-MEMO: Final = "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr"
-MEMO_V1: Final = "Memo1UhkJRfHyvLMcVucJwxXeuD728EqVDDwQDxFMNo"
-LOOKUP_TABLE: Final = "AddressLookupTab1e1111111111111111111111111"
-ED25519: Final = "Ed25519SigVerify111111111111111111111111111"
-SECP256K1: Final = "KeccakSecp256k11111111111111111111111111111"
-SECP256R1: Final = "Secp256r1SigVerify1111111111111111111111111"
+SYSTEM_PROGRAM: Final = "11111111111111111111111111111111"
+COMPUTE_BUDGET_PROGRAM: Final = "ComputeBudget111111111111111111111111111111"
+TOKEN_PROGRAM: Final = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA"  # noqa: S105
+TOKEN_2022_PROGRAM: Final = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb"  # noqa: S105
+ASSOCIATED_TOKEN_PROGRAM: Final = "ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL"  # noqa: S105
+STAKE_PROGRAM: Final = "Stake11111111111111111111111111111111111111"
+VOTE_PROGRAM: Final = "Vote111111111111111111111111111111111111111"
+MEMO_PROGRAM: Final = "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr"
+MEMO_V1_PROGRAM: Final = "Memo1UhkJRfHyvLMcVucJwxXeuD728EqVDDwQDxFMNo"
+LOOKUP_TABLE_PROGRAM: Final = "AddressLookupTab1e1111111111111111111111111"
+ED25519_PROGRAM: Final = "Ed25519SigVerify111111111111111111111111111"
+SECP256K1_PROGRAM: Final = "KeccakSecp256k11111111111111111111111111111"
+SECP256R1_PROGRAM: Final = "Secp256r1SigVerify1111111111111111111111111"
 
-# As people call them, in refusals.
-PROGRAM_NAMES: Final = {
-    SYSTEM: "System",
-    COMPUTE_BUDGET: "Compute Budget",
-    TOKENKEG: "SPL Token",
-    TOKENZ: "Token-2022",
-    ATOKEN: "Associated Token",
-    STAKE: "Stake",
-    VOTE: "Vote",
-    MEMO: "Memo",
-    MEMO_V1: "Memo v1",
-    LOOKUP_TABLE: "Address Lookup Table",
-}
+# The owner of every sysvar account.
+SYSVAR_PROGRAM: Final = "Sysvar1111111111111111111111111111111111111"
+CLOCK_SYSVAR: Final = "SysvarC1ock11111111111111111111111111111111"
+RENT_SYSVAR: Final = "SysvarRent111111111111111111111111111111111"
+EPOCH_SCHEDULE_SYSVAR: Final = "SysvarEpochSchedu1e111111111111111111111111"
+STAKE_HISTORY_SYSVAR: Final = "SysvarStakeHistory1111111111111111111111111"
+# No longer read by the Stake program, which still counts it among its accounts.
+STAKE_CONFIG: Final = "StakeConfig11111111111111111111111111111111"
 
 # The mint of wrapped SOL: a token account of it holds its amount in lamports.
-WRAPPED_SOL: Final = "So11111111111111111111111111111111111111112"
+WRAPPED_SOL_MINT: Final = "So11111111111111111111111111111111111111112"
+TOKEN_2022_WRAPPED_SOL_MINT: Final = "9pan9bMn5HatX4EJdBwg9VgCa7Uz5HL8N1m5D3NdXej9"  # noqa: S105
 
-TOKEN_PROGRAMS: Final = frozenset({TOKENKEG, TOKENZ})
-PRECOMPILES: Final = frozenset({ED25519, SECP256K1, SECP256R1})
+TOKEN_PROGRAMS: Final = frozenset({TOKEN_PROGRAM, TOKEN_2022_PROGRAM})
+MEMO_PROGRAMS: Final = frozenset({MEMO_PROGRAM, MEMO_V1_PROGRAM})
+PRECOMPILES: Final = frozenset({ED25519_PROGRAM, SECP256K1_PROGRAM, SECP256R1_PROGRAM})
 
-# Every program here has a decoder that refuses instructions it does not know. Vote and Address
-# Lookup Table are left out: no operation of a wallet needs them, and both hand out authorities.
+PROGRAM_NAMES: Final = {
+    SYSTEM_PROGRAM: "System",
+    COMPUTE_BUDGET_PROGRAM: "Compute Budget",
+    TOKEN_PROGRAM: "SPL Token",
+    TOKEN_2022_PROGRAM: "Token-2022",
+    ASSOCIATED_TOKEN_PROGRAM: "Associated Token",
+    STAKE_PROGRAM: "Stake",
+    VOTE_PROGRAM: "Vote",
+    MEMO_PROGRAM: "Memo",
+    MEMO_V1_PROGRAM: "Memo v1",
+    LOOKUP_TABLE_PROGRAM: "Address Lookup Table",
+}
+
+# The programs a transaction may call without being named: each has a decoder in the guardrails,
+# which refuses instructions it does not know. Vote and Address Lookup Table are left out: no
+# operation of a wallet needs them, and both hand out authorities.
 DEFAULT_PROGRAMS: Final = frozenset(
-    {SYSTEM, COMPUTE_BUDGET, TOKENKEG, TOKENZ, ATOKEN, STAKE, MEMO, MEMO_V1}
+    {
+        SYSTEM_PROGRAM,
+        COMPUTE_BUDGET_PROGRAM,
+        ASSOCIATED_TOKEN_PROGRAM,
+        STAKE_PROGRAM,
+        *TOKEN_PROGRAMS,
+        *MEMO_PROGRAMS,
+    }
 )

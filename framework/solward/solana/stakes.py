@@ -16,11 +16,7 @@ from solders.pubkey import Pubkey
 from solward.errors import InvalidRequest, LedgerUnavailable
 from solward.solana.delegation import Entry, read_delegation, status
 from solward.solana.ledger import Account, ReadLedger
-
-STAKE_PROGRAM = "Stake11111111111111111111111111111111111111"
-VOTE_PROGRAM = "Vote111111111111111111111111111111111111111"
-CLOCK_SYSVAR = "SysvarC1ock11111111111111111111111111111111"
-STAKE_HISTORY_SYSVAR = "SysvarStakeHistory1111111111111111111111111"
+from solward.solana.programs import CLOCK_SYSVAR, STAKE_HISTORY_SYSVAR, STAKE_PROGRAM
 
 STAKE_ACCOUNT_BYTES = 200
 _INITIALIZED, _DELEGATED = 1, 2

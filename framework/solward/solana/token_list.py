@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from solders.pubkey import Pubkey
 
 from solward.errors import InvalidRequest
-
-WRAPPED_SOL_MINT = "So11111111111111111111111111111111111111112"
+from solward.solana.programs import WRAPPED_SOL_MINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ _MAINNET = (
     KnownToken("USDC", "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v", 6),
     KnownToken("BONK", "DezXAZ8z7PnrnRJjz3wXBoRgixCa6xjnB7YaB1pPB263", 5),
 )
-# The demo market's mints (`localnet.market` derives the same, tested).
+# The demo market's mints (`solward_localnet.market` derives the same, tested).
 _LOCALNET = (
     _SOL,
     KnownToken("USDC", "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ", 6),

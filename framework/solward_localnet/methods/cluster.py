@@ -7,10 +7,11 @@ from typing import Any
 from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.message import MessageV0, from_bytes_versioned
+from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from solward.solana.delegation import STAKE_PROGRAM
+from solward.solana.programs import STAKE_PROGRAM
 from solward_localnet.errors import invalid_params
 from solward_localnet.genesis import COMMISSION_PERCENT
 from solward_localnet.ledger import Ledger
@@ -139,7 +140,7 @@ def get_stake_minimum_delegation(ledger: Ledger, params: Params) -> dict[str, An
     """As the Stake program itself says."""
     check_context_slot(config_at(params, 0), ledger.chain.slot)
     faucet = ledger.cast.faucet
-    ask = Instruction(STAKE_PROGRAM, _GET_MINIMUM_DELEGATION, [])
+    ask = Instruction(Pubkey.from_string(STAKE_PROGRAM), _GET_MINIMUM_DELEGATION, [])
     message = MessageV0.try_compile(faucet.pubkey(), [ask], [], Hash(ledger.chain.blockhash()))
     execution = ledger.vm.simulate(VersionedTransaction(message, [faucet]))
     if execution.return_data is None:

@@ -5,6 +5,7 @@ from typing import Any
 from solders.account import Account
 from solders.pubkey import Pubkey
 
+from solward.solana.programs import TOKEN_PROGRAMS
 from solward_localnet import accountindex as layout
 from solward_localnet.encoding import check_account_encoding
 from solward_localnet.errors import invalid_params
@@ -108,7 +109,7 @@ def _mint_or_program(ledger: Ledger, params: Params) -> tuple[Pubkey | None, Pub
         return mint, None
     if wanted.get("programId") is not None:
         program = parse_pubkey(wanted["programId"])
-        if program not in layout.TOKEN_PROGRAMS:
+        if str(program) not in TOKEN_PROGRAMS:
             raise invalid_params("Invalid param: unrecognized Token program id")
         return None, program
     raise invalid_params('Invalid params: expected a map with "mint" or "programId".')

@@ -6,14 +6,20 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 
 from solward.solana.base58 import b58encode
+from solward.solana.programs import (
+    LOOKUP_TABLE_PROGRAM,
+    STAKE_PROGRAM,
+    SYSTEM_PROGRAM,
+    SYSVAR_PROGRAM,
+    TOKEN_2022_PROGRAM,
+    TOKEN_PROGRAM,
+    VOTE_PROGRAM,
+)
 from solward_localnet.parsed.reader import ParseContext, Parsed, Reader, Unparsable
-from solward_localnet.parsed.stake import STAKE_PROGRAM, parse_stake
-from solward_localnet.parsed.sysvars import SYSVAR_OWNER, parse_sysvar
-from solward_localnet.parsed.tokens import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, parse_token
-from solward_localnet.parsed.vote import VOTE_PROGRAM, parse_vote
-
-SYSTEM_PROGRAM = Pubkey.from_string("11111111111111111111111111111111")
-LOOKUP_TABLE_PROGRAM = Pubkey.from_string("AddressLookupTab1e1111111111111111111111111")
+from solward_localnet.parsed.stake import parse_stake
+from solward_localnet.parsed.sysvars import parse_sysvar
+from solward_localnet.parsed.tokens import parse_token
+from solward_localnet.parsed.vote import parse_vote
 
 _LOOKUP_TABLE_META = 56
 
@@ -25,7 +31,7 @@ def parse_account(pubkey: Pubkey, account: Account, context: ParseContext) -> Pa
         Unparsable: no parser knows the owner, or the data is not of its layout.
     """
     try:
-        program, parse = _PARSERS[account.owner]
+        program, parse = _PARSERS[str(account.owner)]
     except KeyError:
         raise Unparsable(f"no parser for accounts of {account.owner}") from None
     parsed = parse(pubkey, account, context)
@@ -68,12 +74,12 @@ def _lookup_table(_pubkey: Pubkey, account: Account, _context: ParseContext) -> 
     return {"type": "lookupTable", "info": info}
 
 
-_PARSERS: Mapping[Pubkey, tuple[str, Callable[[Pubkey, Account, ParseContext], Parsed]]] = {
+_PARSERS: Mapping[str, tuple[str, Callable[[Pubkey, Account, ParseContext], Parsed]]] = {
     SYSTEM_PROGRAM: ("nonce", _nonce),
     LOOKUP_TABLE_PROGRAM: ("address-lookup-table", _lookup_table),
     TOKEN_PROGRAM: ("spl-token", parse_token),
     TOKEN_2022_PROGRAM: ("spl-token-2022", parse_token),
     STAKE_PROGRAM: ("stake", parse_stake),
     VOTE_PROGRAM: ("vote", parse_vote),
-    SYSVAR_OWNER: ("sysvar", parse_sysvar),
+    SYSVAR_PROGRAM: ("sysvar", parse_sysvar),
 }

@@ -3,6 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from solward.solana.programs import (
+    ASSOCIATED_TOKEN_PROGRAM,
+    MEMO_PROGRAM,
+    MEMO_V1_PROGRAM,
+    STAKE_PROGRAM,
+    SYSTEM_PROGRAM,
+    TOKEN_2022_PROGRAM,
+    TOKEN_PROGRAM,
+)
 from solward_localnet.parsed.layout import Layout, apply, name_accounts
 from solward_localnet.parsed.reader import Parsed, Reader, Unparsable
 from solward_localnet.parsed.stake_instructions import parse_stake_instruction
@@ -136,14 +145,14 @@ _ASSOCIATED: Mapping[int, Layout] = {
 }
 
 _PARSERS: Mapping[str, tuple[str, Callable[[Sequence[str], bytes], Any]]] = {
-    "11111111111111111111111111111111": ("system", _system),
-    "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA": ("spl-token", parse_token_instruction),
-    "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb": ("spl-token", parse_token_instruction),
-    "ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL": (
+    SYSTEM_PROGRAM: ("system", _system),
+    TOKEN_PROGRAM: ("spl-token", parse_token_instruction),
+    TOKEN_2022_PROGRAM: ("spl-token", parse_token_instruction),
+    ASSOCIATED_TOKEN_PROGRAM: (
         "spl-associated-token-account",
         _associated_token,
     ),
-    "Stake11111111111111111111111111111111111111": ("stake", parse_stake_instruction),
-    "Memo1UhkJRfHyvLMcVucJwxXeuD728EqVDDwQDxFMNo": ("spl-memo", _memo),
-    "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr": ("spl-memo", _memo),
+    STAKE_PROGRAM: ("stake", parse_stake_instruction),
+    MEMO_V1_PROGRAM: ("spl-memo", _memo),
+    MEMO_PROGRAM: ("spl-memo", _memo),
 }

@@ -5,8 +5,6 @@ from solders.pubkey import Pubkey
 
 from solward_localnet.parsed.reader import ParseContext, Parsed, Reader, Unparsable
 
-STAKE_PROGRAM = Pubkey.from_string("Stake11111111111111111111111111111111111111")
-
 _UNINITIALIZED, _INITIALIZED, _DELEGATED, _REWARDS_POOL = range(4)
 
 

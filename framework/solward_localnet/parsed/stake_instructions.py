@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from solward.solana.programs import CLOCK_SYSVAR, RENT_SYSVAR, STAKE_CONFIG
 from solward_localnet.parsed.layout import Layout, apply, name_accounts
 from solward_localnet.parsed.reader import Parsed, Reader, Unparsable
 
-_CLOCK = "SysvarC1ock11111111111111111111111111111111"
-_RENT = "SysvarRent111111111111111111111111111111111"
-_STAKE_CONFIG = "StakeConfig11111111111111111111111111111111"
 _AUTHORITY_TYPES = ("Staker", "Withdrawer")
 
 
@@ -52,22 +50,22 @@ def _initialize(accounts: Sequence[str], read: Reader) -> Parsed:
         "epoch": read.u64(),
         "custodian": read.key(),
     }
-    if _has(accounts, 1, _RENT):
-        info["rentSysvar"] = _RENT
+    if _has(accounts, 1, RENT_SYSVAR):
+        info["rentSysvar"] = RENT_SYSVAR
     return info
 
 
 def _authorize(accounts: Sequence[str], read: Reader) -> Parsed:
-    clock = ("clockSysvar",) if _has(accounts, 1, _CLOCK) else ()
+    clock = ("clockSysvar",) if _has(accounts, 1, CLOCK_SYSVAR) else ()
     info = _name(accounts, ("stakeAccount", *clock, "authority"), ("custodian",))
     return info | {"newAuthority": read.key(), "authorityType": _authority_type(read)}
 
 
 def _delegate(accounts: Sequence[str], _read: Reader) -> Parsed:
-    if not _has(accounts, 2, _CLOCK):
+    if not _has(accounts, 2, CLOCK_SYSVAR):
         return _name(accounts, ("stakeAccount", "voteAccount", "stakeAuthority"), ())
     required = ("stakeAccount", "voteAccount", "clockSysvar", "stakeHistorySysvar")
-    if _has(accounts, 4, _STAKE_CONFIG):
+    if _has(accounts, 4, STAKE_CONFIG):
         return _name(accounts, (*required, "stakeConfigAccount"), ("stakeAuthority",))
     return _name(accounts, (*required, "stakeAuthority"), ())
 
@@ -78,31 +76,31 @@ def _split(accounts: Sequence[str], read: Reader) -> Parsed:
 
 
 def _withdraw(accounts: Sequence[str], read: Reader) -> Parsed:
-    sysvars = ("clockSysvar", "stakeHistorySysvar") if _has(accounts, 2, _CLOCK) else ()
+    sysvars = ("clockSysvar", "stakeHistorySysvar") if _has(accounts, 2, CLOCK_SYSVAR) else ()
     required = ("stakeAccount", "destination", *sysvars, "withdrawAuthority")
     return _name(accounts, required, ("custodian",)) | {"lamports": read.u64()}
 
 
 def _deactivate(accounts: Sequence[str], _read: Reader) -> Parsed:
-    if _has(accounts, 1, _CLOCK):
+    if _has(accounts, 1, CLOCK_SYSVAR):
         return _name(accounts, ("stakeAccount", "clockSysvar"), ("stakeAuthority",))
     return _name(accounts, ("stakeAccount", "stakeAuthority"), ())
 
 
 def _merge(accounts: Sequence[str], _read: Reader) -> Parsed:
-    if _has(accounts, 2, _CLOCK):
+    if _has(accounts, 2, CLOCK_SYSVAR):
         required = ("destination", "source", "clockSysvar", "stakeHistorySysvar")
         return _name(accounts, required, ("stakeAuthority",))
     return _name(accounts, ("destination", "source", "stakeAuthority"), ())
 
 
 def _initialize_checked(accounts: Sequence[str], _read: Reader) -> Parsed:
-    rent = ("rentSysvar",) if _has(accounts, 1, _RENT) else ()
+    rent = ("rentSysvar",) if _has(accounts, 1, RENT_SYSVAR) else ()
     return _name(accounts, ("stakeAccount", *rent, "staker", "withdrawer"), ())
 
 
 def _authorize_checked(accounts: Sequence[str], read: Reader) -> Parsed:
-    clock = ("clockSysvar",) if _has(accounts, 1, _CLOCK) else ()
+    clock = ("clockSysvar",) if _has(accounts, 1, CLOCK_SYSVAR) else ()
     required = ("stakeAccount", *clock, "authority", "newAuthority")
     return _name(accounts, required, ("custodian",)) | {"authorityType": _authority_type(read)}
 

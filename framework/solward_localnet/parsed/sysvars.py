@@ -5,9 +5,13 @@ from collections.abc import Callable, Mapping
 from solders.account import Account
 from solders.pubkey import Pubkey
 
+from solward.solana.programs import (
+    CLOCK_SYSVAR,
+    EPOCH_SCHEDULE_SYSVAR,
+    RENT_SYSVAR,
+    STAKE_HISTORY_SYSVAR,
+)
 from solward_localnet.parsed.reader import ParseContext, Parsed, Reader, Unparsable
-
-SYSVAR_OWNER = Pubkey.from_string("Sysvar1111111111111111111111111111111111111")
 
 
 def parse_sysvar(pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
@@ -69,8 +73,8 @@ def _stake_history(read: Reader) -> list[Parsed]:
 
 
 _PARSERS: Mapping[str, tuple[str, Callable[[Reader], Parsed | list[Parsed]]]] = {
-    "SysvarC1ock11111111111111111111111111111111": ("clock", _clock),
-    "SysvarRent111111111111111111111111111111111": ("rent", _rent),
-    "SysvarEpochSchedu1e111111111111111111111111": ("epochSchedule", _epoch_schedule),
-    "SysvarStakeHistory1111111111111111111111111": ("stakeHistory", _stake_history),
+    CLOCK_SYSVAR: ("clock", _clock),
+    RENT_SYSVAR: ("rent", _rent),
+    EPOCH_SCHEDULE_SYSVAR: ("epochSchedule", _epoch_schedule),
+    STAKE_HISTORY_SYSVAR: ("stakeHistory", _stake_history),
 }

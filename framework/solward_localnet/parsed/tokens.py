@@ -3,18 +3,11 @@
 from solders.account import Account
 from solders.pubkey import Pubkey
 
+from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, TOKEN_PROGRAMS, WRAPPED_SOL_MINT
 from solward_localnet.parsed.extensions import parse_extensions
 from solward_localnet.parsed.reader import ParseContext, Parsed, Reader, Unparsable
 
-TOKEN_PROGRAM = Pubkey.from_string("TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA")
-TOKEN_2022_PROGRAM = Pubkey.from_string("TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb")
-TOKEN_PROGRAMS = frozenset((TOKEN_PROGRAM, TOKEN_2022_PROGRAM))
-NATIVE_MINTS = frozenset(
-    (
-        Pubkey.from_string("So11111111111111111111111111111111111111112"),
-        Pubkey.from_string("9pan9bMn5HatX4EJdBwg9VgCa7Uz5HL8N1m5D3NdXej9"),
-    )
-)
+_NATIVE_MINTS = frozenset({WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT})
 
 MINT_LENGTH = 82
 ACCOUNT_LENGTH = 165
@@ -50,10 +43,10 @@ def mint_decimals(mint: Pubkey, context: ParseContext) -> int:
     Raises:
         Unparsable: there is no such mint.
     """
-    if mint in NATIVE_MINTS:
+    if str(mint) in _NATIVE_MINTS:
         return _NATIVE_DECIMALS
     account = context(mint)
-    if account is None or account.owner not in TOKEN_PROGRAMS:
+    if account is None or str(account.owner) not in TOKEN_PROGRAMS:
         raise Unparsable(f"no mint at {mint}")
     data = account.data
     if not _is_mint(data):

@@ -5,11 +5,9 @@ from solders.pubkey import Pubkey
 
 from solward_localnet.parsed.reader import ParseContext, Parsed, Reader, Unparsable
 
-VOTE_PROGRAM = Pubkey.from_string("Vote111111111111111111111111111111111111111")
-
 _V1_14_11, _V3, _V4 = 1, 2, 3
 _PRIOR_VOTERS = 32
-_NO_VOTER = "11111111111111111111111111111111"
+_NO_VOTER = str(Pubkey.default())
 
 
 def parse_vote(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:

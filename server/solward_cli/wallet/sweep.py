@@ -25,7 +25,7 @@ from solward.client import (
     Wallet,
 )
 from solward.money import format_amount, format_sol, from_units, lamports_to_sol, sol_to_lamports
-from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_cli.wallet.sweep_limits import FEE, RENT_EXEMPT, Room, next_part
 
 _POLL_S = 1.0

@@ -95,7 +95,7 @@ async def refuse_others_at_work(call: ServiceCall, wallet: Wallet) -> None:
 async def _plan(call: ServiceCall, wallet: Wallet) -> list[str]:
     """What there is to move, and what would stay, as of now."""
     from solward.money import format_amount
-    from solward.solana.token_list import WRAPPED_SOL_MINT
+    from solward.solana.programs import WRAPPED_SOL_MINT
     from solward_cli.wallet.sweep import unstaking
     from solward_cli.wallet.sweep_limits import Room
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from solward.solana.programs import SYSTEM_PROGRAM
 from solward_server.http.auth import Access
 from solward_server.openapi.components import RECORD
 from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
@@ -43,7 +44,7 @@ _DRY_RUN: dict[str, Any] = {
         "accountsCreated": 1,
         "tokensOut": {},
         "tokensIn": {},
-        "programs": ["11111111111111111111111111111111"],
+        "programs": [SYSTEM_PROGRAM],
         "authorityChanges": [],
         "closedAccounts": {},
     },

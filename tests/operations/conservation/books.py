@@ -14,7 +14,7 @@ from tests.support.engine_harness import Bench
 
 from solward.clock import MINUTE_MS, now_ms
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
-from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.store import spending
 from solward.vault.store import transactions as store

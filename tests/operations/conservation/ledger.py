@@ -9,8 +9,7 @@ from typing import Any
 from solders.transaction import VersionedTransaction
 from tests.support.engine_harness import Bench
 
-from solward.solana.mints import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
-from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward_localnet.records import Commit
 
 # Bytes of the token accounts anybody opens here: classic, and Token-2022 with immutable owner.

@@ -26,7 +26,7 @@ from tests.operations.conservation.weather import WEATHERS
 from tests.support.swap import BONK, USDC
 
 from solward.record import TransactionRecord
-from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails import ScopeLimits
 
 STRANGERS = [str(Keypair.from_seed(bytes([number] * 32)).pubkey()) for number in (1, 2)]

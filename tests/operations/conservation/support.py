@@ -26,7 +26,7 @@ from solward.errors import (
 )
 from solward.operations import Operations
 from solward.record import TransactionRecord, TransactionStatus
-from solward.solana.token_list import WRAPPED_SOL_MINT
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.transactions.request import Actor
 from solward.vault.transactions.sender import Sender

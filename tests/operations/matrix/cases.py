@@ -22,8 +22,8 @@ from tests.operations.matrix.row import (
 )
 from tests.operations.matrix.stand import FUNDS, SOL, Stand, stranger
 
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.stakes import read_stakes
-from solward.solana.token_list import WRAPPED_SOL_MINT
 from solward.vault.transactions.request import ADMIN
 from solward_localnet.market import POOLS
 

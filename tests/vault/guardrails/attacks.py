@@ -12,19 +12,16 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from spl.token.instructions import create_idempotent_associated_token_account
-from tests.vault.guardrails.bank import (
-    SOL,
-    SYSTEM,
-    TOKENKEG,
-    TOKENZ,
-    Bank,
-    key,
-    mint_data,
-    nonce_data,
-    stake_data,
-)
+from tests.vault.guardrails.bank import SOL, Bank, key, mint_data, nonce_data, stake_data
 
-from solward.solana.programs import LOOKUP_TABLE, STAKE, VOTE
+from solward.solana.programs import (
+    LOOKUP_TABLE_PROGRAM,
+    STAKE_PROGRAM,
+    SYSTEM_PROGRAM,
+    TOKEN_2022_PROGRAM,
+    TOKEN_PROGRAM,
+    VOTE_PROGRAM,
+)
 
 CLOCK: Final = "SysvarC1ock11111111111111111111111111111111"
 RECENT: Final = "SysvarRecentB1ockHashes11111111111111111111"
@@ -52,10 +49,10 @@ def call(program: str, data: bytes, *accounts: tuple[Pubkey, str]) -> Instructio
 
 
 def system(kind: int, data: bytes, *accounts: tuple[Pubkey, str]) -> Instruction:
-    return call(SYSTEM, struct.pack("<I", kind) + data, *accounts)
+    return call(SYSTEM_PROGRAM, struct.pack("<I", kind) + data, *accounts)
 
 
-def token(data: bytes, *accounts: tuple[Pubkey, str], program: str = TOKENKEG) -> Instruction:
+def token(data: bytes, *accounts: tuple[Pubkey, str], program: str = TOKEN_PROGRAM) -> Instruction:
     return call(program, data, *accounts)
 
 
@@ -69,23 +66,23 @@ def pay(bank: Bank, lamports: int, to: Pubkey | None = None) -> Instruction:
 
 
 def seeded(bank: Bank) -> Pubkey:
-    return Pubkey.create_with_seed(bank.own, "x", key(SYSTEM))
+    return Pubkey.create_with_seed(bank.own, "x", key(SYSTEM_PROGRAM))
 
 
 def transfer_with_seed(bank: Bank) -> list[Instruction]:
     bank.svm.airdrop(seeded(bank), SOL)
-    data = u64(SOL // 2) + u64(1) + b"x" + bytes(key(SYSTEM))
+    data = u64(SOL // 2) + u64(1) + b"x" + bytes(key(SYSTEM_PROGRAM))
     return [system(11, data, (seeded(bank), "w"), (bank.own, "s"), (bank.stranger.pubkey(), "w"))]
 
 
 def create_with_seed(bank: Bank) -> list[Instruction]:
-    data = bytes(bank.own) + u64(1) + b"x" + u64(SOL // 2) + u64(0) + bytes(key(SYSTEM))
+    data = bytes(bank.own) + u64(1) + b"x" + u64(SOL // 2) + u64(0) + bytes(key(SYSTEM_PROGRAM))
     return [system(3, data, (bank.own, "sw"), (seeded(bank), "w"))]
 
 
 def create(kind: int) -> Callable[[Bank], list[Instruction]]:
     def make(bank: Bank) -> list[Instruction]:
-        data = u64(SOL // 2) + u64(0) + bytes(key(STAKE))
+        data = u64(SOL // 2) + u64(0) + bytes(key(STAKE_PROGRAM))
         new, funder = (bank.friend.pubkey(), "sw"), (bank.own, "sw")
         return [system(kind, data, *([new, funder] if kind == 13 else [funder, new]))]
 
@@ -104,11 +101,11 @@ def fresh(kind: int) -> Callable[[Bank], list[Instruction]]:
 
 
 def nonce(bank: Bank) -> Pubkey:
-    return bank.put(SYSTEM, nonce_data(bank.own), SOL)
+    return bank.put(SYSTEM_PROGRAM, nonce_data(bank.own), SOL)
 
 
 def stake(bank: Bank) -> Pubkey:
-    return bank.put(STAKE, stake_data(bank.own), 3 * SOL)
+    return bank.put(STAKE_PROGRAM, stake_data(bank.own), 3 * SOL)
 
 
 def withdraw_nonce(bank: Bank) -> list[Instruction]:
@@ -149,13 +146,13 @@ def batch(*inner: Callable[[Bank], Instruction]) -> Callable[[Bank], list[Instru
             one = build(bank)
             metas += one.accounts
             data += bytes([len(one.accounts), len(one.data)]) + bytes(one.data)
-        return [Instruction(key(TOKENKEG), data, metas)]
+        return [Instruction(key(TOKEN_PROGRAM), data, metas)]
 
     return make
 
 
 def withdraw_excess(bank: Bank) -> list[Instruction]:
-    bank.put(TOKENKEG, mint_data(bank.own), SOL, at=bank.mint)
+    bank.put(TOKEN_PROGRAM, mint_data(bank.own), SOL, at=bank.mint)
     return [token(bytes([38]), (bank.mint, "w"), (bank.stranger.pubkey(), "w"), (bank.own, "s"))]
 
 
@@ -185,38 +182,43 @@ def authorize_nonce(bank: Bank) -> list[Instruction]:
 
 def authorize_stake(bank: Bank) -> list[Instruction]:
     data = struct.pack("<I", 1) + bytes(bank.stranger.pubkey()) + struct.pack("<I", 1)
-    return [call(STAKE, data, (stake(bank), "w"), (key(CLOCK), ""), (bank.own, "s"))]
+    return [call(STAKE_PROGRAM, data, (stake(bank), "w"), (key(CLOCK), ""), (bank.own, "s"))]
 
 
 def authorize_stake_checked(bank: Bank) -> list[Instruction]:
     data = struct.pack("<II", 10, 0)
-    return [call(STAKE, data, (stake(bank), "w"), (key(CLOCK), ""), (bank.own, "s"),
+    return [call(STAKE_PROGRAM, data, (stake(bank), "w"), (key(CLOCK), ""), (bank.own, "s"),
                  (bank.stranger.pubkey(), "s"))]  # fmt: skip
 
 
 def withdraw_stake(bank: Bank) -> list[Instruction]:
-    return [call(STAKE, struct.pack("<I", 4) + u64(SOL // 2), (stake(bank), "w"),
+    return [call(STAKE_PROGRAM, struct.pack("<I", 4) + u64(SOL // 2), (stake(bank), "w"),
                  (bank.stranger.pubkey(), "w"), (key(CLOCK), ""), (key(HISTORY), ""),
                  (bank.own, "s"))]  # fmt: skip
 
 
 def lock_stake(bank: Bank) -> list[Instruction]:
     data = struct.pack("<I", 6) + b"\x01" + struct.pack("<q", 2**40) + b"\x00\x00"
-    return [call(STAKE, data, (stake(bank), "w"), (bank.own, "s"))]
+    return [call(STAKE_PROGRAM, data, (stake(bank), "w"), (bank.own, "s"))]
 
 
 def split_to_stranger(bank: Bank) -> list[Instruction]:
-    target = bank.put(STAKE, bytes(200), 2_282_880)
+    target = bank.put(STAKE_PROGRAM, bytes(200), 2_282_880)
     split = struct.pack("<I", 3) + u64(SOL)
     authorize = struct.pack("<I", 1) + bytes(bank.stranger.pubkey()) + struct.pack("<I", 1)
-    return [call(STAKE, split, (stake(bank), "w"), (target, "w"), (bank.own, "s")),
-            call(STAKE, authorize, (target, "w"), (key(CLOCK), ""), (bank.own, "s"))]  # fmt: skip
+    return [call(STAKE_PROGRAM, split, (stake(bank), "w"), (target, "w"), (bank.own, "s")),
+            call(STAKE_PROGRAM, authorize, (target, "w"), (key(CLOCK), ""),
+                 (bank.own, "s"))]  # fmt: skip
 
 
 def close_table(bank: Bank) -> list[Instruction]:
     table = bank.put_table([bank.own])
     data = struct.pack("<I", 4)
-    return [call(LOOKUP_TABLE, data, (table, "w"), (bank.own, "s"), (bank.stranger.pubkey(), "w"))]
+    return [
+        call(
+            LOOKUP_TABLE_PROGRAM, data, (table, "w"), (bank.own, "s"), (bank.stranger.pubkey(), "w")
+        )
+    ]
 
 
 def close_program(bank: Bank) -> list[Instruction]:
@@ -226,9 +228,9 @@ def close_program(bank: Bank) -> list[Instruction]:
 
 
 def authorize_vote(bank: Bank) -> list[Instruction]:
-    account = bank.put(VOTE, bytes(3762), SOL)
+    account = bank.put(VOTE_PROGRAM, bytes(3762), SOL)
     data = struct.pack("<I", 1) + bytes(bank.stranger.pubkey()) + struct.pack("<I", 1)
-    return [call(VOTE, data, (account, "w"), (key(CLOCK), ""), (bank.own, "s"))]
+    return [call(VOTE_PROGRAM, data, (account, "w"), (key(CLOCK), ""), (bank.own, "s"))]
 
 
 def unknown_program(bank: Bank) -> list[Instruction]:
@@ -248,7 +250,7 @@ def masked(bank: Bank) -> list[Instruction]:
 def through_multisig(bank: Bank) -> list[Instruction]:
     members = [bank.own, bank.stranger.pubkey()]
     data = bytes([1, 2, 1]) + b"".join(bytes(member) for member in members) + bytes(32 * 9)
-    multisig = bank.put(TOKENKEG, data)
+    multisig = bank.put(TOKEN_PROGRAM, data)
     account = bank.put_tokens(bank.mint, multisig, 900)
     return [token(b"\x03" + u64(900), (account, "w"), (bank.their_tokens, "w"), (multisig, ""),
                   (bank.own, "s"))]  # fmt: skip
@@ -258,11 +260,11 @@ def extended_mint(kind: int, size: int) -> Callable[[Bank], list[Instruction]]:
     def make(bank: Bank) -> list[Instruction]:
         value = b"\x02" if kind == 6 else bytes(size)
         extension = struct.pack("<HH", kind, size) + value
-        mint = bank.put(TOKENZ, mint_data(bank.own, extensions=extension))
-        mine = bank.put_tokens(mint, bank.own, 10**6, TOKENZ)
+        mint = bank.put(TOKEN_2022_PROGRAM, mint_data(bank.own, extensions=extension))
+        mine = bank.put_tokens(mint, bank.own, 10**6, TOKEN_2022_PROGRAM)
         # To itself: nothing is lost, and yet these tokens can be taken, stopped or taxed.
         return [token(bytes([12]) + u64(1) + b"\x06", (mine, "w"), (mint, ""), (mine, "w"),
-                      (bank.own, "s"), program=TOKENZ)]  # fmt: skip
+                      (bank.own, "s"), program=TOKEN_2022_PROGRAM)]  # fmt: skip
 
     return make
 
@@ -274,9 +276,9 @@ def mint_to_stranger(bank: Bank) -> list[Instruction]:
 
 
 def stake_for_stranger(bank: Bank) -> list[Instruction]:
-    target = bank.put(STAKE, bytes(200), 3 * SOL)
+    target = bank.put(STAKE_PROGRAM, bytes(200), 3 * SOL)
     data = bytes(4) + bytes(bank.own) + bytes(bank.stranger.pubkey()) + bytes(48)
-    return [call(STAKE, data, (target, "w"), (key(RENT), ""))]
+    return [call(STAKE_PROGRAM, data, (target, "w"), (key(RENT), ""))]
 
 
 def friend(bank: Bank) -> list[Keypair]:
@@ -300,7 +302,8 @@ ATTACKS: Final = (
     Attack("04 allocate the wallet", "authority_change",
            lambda bank: [system(8, u64(64), (bank.own, "sw"))]),
     Attack("04 prefund the wallet", "authority_change",
-           lambda bank: [system(13, u64(0) + u64(8) + bytes(key(SYSTEM)), (bank.own, "sw"))]),
+           lambda bank: [system(13, u64(0) + u64(8) + bytes(key(SYSTEM_PROGRAM)),
+                                (bank.own, "sw"))]),
     Attack("09 program off the list", "program_allowlist", unknown_program, runs=False),
     Attack("12 tip", "simulated_effects",
            lambda bank: [pay(bank, 10_000_000), pay(bank, 1_000, bank.friend.pubkey())]),
@@ -341,14 +344,14 @@ ATTACKS: Final = (
     Attack("25 inflow masks outflow", "simulated_effects", masked, stranger),
     Attack("31 multisig member", "authority_change", through_multisig),
     Attack("default deny: system", "program_allowlist",
-           unknown_instruction(SYSTEM, struct.pack("<I", 12)), runs=False),
+           unknown_instruction(SYSTEM_PROGRAM, struct.pack("<I", 12)), runs=False),
     Attack("default deny: token", "program_allowlist",
-           unknown_instruction(TOKENKEG, b"\x02\x01"), runs=False),
+           unknown_instruction(TOKEN_PROGRAM, b"\x02\x01"), runs=False),
     Attack("default deny: token-2022", "program_allowlist",
-           unknown_instruction(TOKENZ, b"\x23" + bytes(33)), runs=False),
+           unknown_instruction(TOKEN_2022_PROGRAM, b"\x23" + bytes(33)), runs=False),
     Attack("default deny: stake", "program_allowlist",
-           unknown_instruction(STAKE, struct.pack("<I", 15)), runs=False),
+           unknown_instruction(STAKE_PROGRAM, struct.pack("<I", 15)), runs=False),
     Attack("default deny: truncated", "program_allowlist",
-           unknown_instruction(SYSTEM, b"\x02\x00"), runs=False),
+           unknown_instruction(SYSTEM_PROGRAM, b"\x02\x00"), runs=False),
     Attack("minting to a stranger", "simulated_effects", mint_to_stranger),
 )  # fmt: skip

@@ -22,11 +22,9 @@ from solward.solana.ledger import Account as AccountState
 from solward.solana.message import decode_transaction, lookup_tables, resolve
 from solward.solana.programs import (
     DEFAULT_PROGRAMS,
-    LOOKUP_TABLE,
-    SYSTEM,
-    TOKENKEG,
-    TOKENZ,
-    WRAPPED_SOL,
+    LOOKUP_TABLE_PROGRAM,
+    TOKEN_PROGRAM,
+    WRAPPED_SOL_MINT,
 )
 from solward.vault.guardrails import (
     Invocation,
@@ -89,9 +87,9 @@ class Bank:
         for holder in (self.wallet, self.friend, self.stranger):
             self.svm.airdrop(holder.pubkey(), 100 * SOL)
         self.own = self.wallet.pubkey()
-        self.mint = self.put(TOKENKEG, mint_data(self.own))
-        self.wsol = key(WRAPPED_SOL)
-        self.put(TOKENKEG, mint_data(None, 0), at=self.wsol)
+        self.mint = self.put(TOKEN_PROGRAM, mint_data(self.own))
+        self.wsol = key(WRAPPED_SOL_MINT)
+        self.put(TOKEN_PROGRAM, mint_data(None, 0), at=self.wsol)
         self.tokens = self.put_tokens(self.mint, self.own, 1_000_000)
         self.their_tokens = self.put_tokens(self.mint, self.stranger.pubkey(), 1_000_000)
 
@@ -106,16 +104,18 @@ class Bank:
         return at
 
     def put_tokens(
-        self, mint: Pubkey, owner: Pubkey, amount: int, program: str = TOKENKEG
+        self, mint: Pubkey, owner: Pubkey, amount: int, program: str = TOKEN_PROGRAM
     ) -> Pubkey:
         at = get_associated_token_address(owner, mint, key(program))
-        native = RENT_TOKEN if mint == key(WRAPPED_SOL) else None
+        native = RENT_TOKEN if mint == key(WRAPPED_SOL_MINT) else None
         data = token_data(mint, owner, amount, native)
         return self.put(program, data, RENT_TOKEN + (amount if native else 0), at)
 
     def put_table(self, addresses: Sequence[Pubkey]) -> Pubkey:
         header = (1).to_bytes(4, "little") + b"\xff" * 8 + bytes(9) + bytes(35)
-        return self.put(LOOKUP_TABLE, header + b"".join(bytes(entry) for entry in addresses))
+        return self.put(
+            LOOKUP_TABLE_PROGRAM, header + b"".join(bytes(entry) for entry in addresses)
+        )
 
     def build(
         self,
@@ -244,4 +244,4 @@ def _state(account: Account) -> AccountState | None:
     return AccountState(account.lamports, str(account.owner), bytes(account.data))
 
 
-__all__ = ["SYSTEM", "TOKENKEG", "TOKENZ", "Bank", "verdict"]
+__all__ = ["Bank", "verdict"]

@@ -18,7 +18,6 @@ from tests.vault.guardrails.bank import (
     RENT_TOKEN,
     ROUTER,
     SOL,
-    TOKENKEG,
     WALLET_LIMITS,
     Bank,
     key,
@@ -26,7 +25,7 @@ from tests.vault.guardrails.bank import (
 )
 
 from solward.guardrail import Intent, TransactionEffects
-from solward.solana.programs import COMPUTE_BUDGET, MEMO
+from solward.solana.programs import COMPUTE_BUDGET_PROGRAM, MEMO_PROGRAM, TOKEN_PROGRAM
 from solward.vault.guardrails import Policy, ScopeLimits, ScopeUsage, Verdict, judge
 
 DECLARED: Final = 10_000_000
@@ -81,11 +80,11 @@ def harmless(bank: Bank, rng: random.Random, attack: Sequence[Instruction]) -> l
     memo = bytes(rng.choices(b"abcdefghij ", k=rng.randrange(1, 24)))
     units, micro_lamports = rng.randrange(300_000, 1_400_000), rng.randrange(1, 100)
     # Of a mint no attack touches: who owns the other account at the end decides what left it.
-    spare = bank.put_tokens(bank.put(TOKENKEG, mint_data(bank.own)), bank.own, 10**6)
+    spare = bank.put_tokens(bank.put(TOKEN_PROGRAM, mint_data(bank.own)), bank.own, 10**6)
     to_itself = [(spare, "w"), (spare, "w"), (bank.own, "s")]
     pool = [
-        Instruction(key(MEMO), memo, []),
-        Instruction(key(MEMO), memo[::-1], [AccountMeta(bank.own, True, False)]),
+        Instruction(key(MEMO_PROGRAM), memo, []),
+        Instruction(key(MEMO_PROGRAM), memo[::-1], [AccountMeta(bank.own, True, False)]),
         pay(bank, rng.randrange(1, _SMALL)),
         pay(bank, rng.randrange(_SMALL)),
         pay(bank, rng.randrange(1, _SMALL), bank.own),
@@ -124,7 +123,7 @@ def hidden(bank: Bank, rng: random.Random, attack: Attack) -> tuple[Mix, Mix]:
 
 
 def _budgeted(instructions: Sequence[Instruction]) -> bool:
-    return any(one.program_id == key(COMPUTE_BUDGET) for one in instructions)
+    return any(one.program_id == key(COMPUTE_BUDGET_PROGRAM) for one in instructions)
 
 
 def _size(bank: Bank, instructions: Sequence[Instruction], signers: Sequence[Keypair]) -> int:

@@ -18,10 +18,10 @@ from solders.transaction import VersionedTransaction
 from spl.token import instructions as spl
 from spl.token import models
 from spl.token.instructions import get_associated_token_address
-from tests.vault.guardrails.bank import RENT_TOKEN, SOL, TOKENKEG, Bank, key, verdict
+from tests.vault.guardrails.bank import RENT_TOKEN, SOL, Bank, key, verdict
 
 from solward.guardrail import Intent, TransactionEffects
-from solward.solana.programs import MEMO, STAKE, WRAPPED_SOL
+from solward.solana.programs import MEMO_PROGRAM, STAKE_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.vault.guardrails import max_debit
 
 
@@ -42,7 +42,7 @@ def allowed(bank: Bank, wire: bytes, **declared: Any) -> TransactionEffects:
 
 def test_a_transfer_with_memo_and_priority_fee(bank: Bank) -> None:
     friend = bank.friend.pubkey()
-    memo = Instruction(key(MEMO), b"rent", [AccountMeta(bank.own, True, False)])
+    memo = Instruction(key(MEMO_PROGRAM), b"rent", [AccountMeta(bank.own, True, False)])
     budget = [set_compute_unit_limit(20_000), set_compute_unit_price(1_000)]
     for version in ("legacy", "0"):
         wire = bank.build([*budget, memo, send(bank, friend, 2 * SOL)], version=version)
@@ -63,7 +63,7 @@ def test_a_token_transfer_that_creates_the_recipients_account(bank: Bank) -> Non
     wire = bank.build([
         spl.create_idempotent_associated_token_account(bank.own, friend, bank.mint),
         spl.transfer_checked(models.TransferCheckedParams(
-            program_id=key(TOKENKEG), source=bank.tokens, mint=bank.mint, dest=to,
+            program_id=key(TOKEN_PROGRAM), source=bank.tokens, mint=bank.mint, dest=to,
             owner=bank.own, amount=400, decimals=6)),
     ])  # fmt: skip
     effects = allowed(
@@ -83,14 +83,14 @@ def wrap(bank: Bank, lamports: int) -> list[Instruction]:
     return [
         spl.create_idempotent_associated_token_account(bank.own, bank.own, bank.wsol),
         send(bank, account, lamports),
-        spl.sync_native(models.SyncNativeParams(program_id=key(TOKENKEG), account=account)),
+        spl.sync_native(models.SyncNativeParams(program_id=key(TOKEN_PROGRAM), account=account)),
     ]
 
 
 def close(bank: Bank, account: Pubkey, to: Pubkey) -> Instruction:
     return spl.close_account(
         models.CloseAccountParams(
-            program_id=key(TOKENKEG), account=account, dest=to, owner=bank.own
+            program_id=key(TOKEN_PROGRAM), account=account, dest=to, owner=bank.own
         )
     )
 
@@ -111,7 +111,7 @@ def test_wrapped_in_passing_counts_once(bank: Bank) -> None:
     account = get_associated_token_address(bank.own, bank.wsol)
     market = bank.put_tokens(bank.wsol, bank.friend.pubkey(), 0)
     pay = spl.transfer(models.TransferParams(
-        program_id=key(TOKENKEG), source=account, dest=market, owner=bank.own,
+        program_id=key(TOKEN_PROGRAM), source=account, dest=market, owner=bank.own,
         amount=SOL))  # fmt: skip
     wire = bank.build([*wrap(bank, SOL), pay, close(bank, account, bank.own)])
     effects = allowed(bank, wire, lamports_out=SOL, rent_lamports=RENT_TOKEN)
@@ -121,31 +121,31 @@ def test_wrapped_in_passing_counts_once(bank: Bank) -> None:
 def test_a_swap_meets_its_minimum_in_tokens_or_in_sol(bank: Bank) -> None:
     mint = str(bank.mint)
     receive = spl.transfer(models.TransferParams(
-        program_id=key(TOKENKEG), source=bank.their_tokens, dest=bank.tokens,
+        program_id=key(TOKEN_PROGRAM), source=bank.their_tokens, dest=bank.tokens,
         owner=bank.stranger.pubkey(), amount=900))  # fmt: skip
     wire = bank.build([send(bank, bank.stranger.pubkey(), SOL), receive], [bank.stranger])
     effects = allowed(bank, wire, lamports_out=SOL, tokens_in={mint: 900})
     assert effects.tokens_in == {mint: 900}
 
     sell = spl.transfer(models.TransferParams(
-        program_id=key(TOKENKEG), source=bank.tokens, dest=bank.their_tokens, owner=bank.own,
+        program_id=key(TOKEN_PROGRAM), source=bank.tokens, dest=bank.their_tokens, owner=bank.own,
         amount=900))  # fmt: skip
     give = transfer(TransferParams(
         from_pubkey=bank.stranger.pubkey(), to_pubkey=bank.own, lamports=SOL))  # fmt: skip
     wire = bank.build([sell, give], [bank.stranger])
-    effects = allowed(bank, wire, tokens_out={mint: 900}, tokens_in={WRAPPED_SOL: SOL})
-    assert effects.tokens_in == {WRAPPED_SOL: SOL}
+    effects = allowed(bank, wire, tokens_out={mint: 900}, tokens_in={WRAPPED_SOL_MINT: SOL})
+    assert effects.tokens_in == {WRAPPED_SOL_MINT: SOL}
 
 
 def test_a_stake_counts_whole_with_its_rent(bank: Bank) -> None:
     stake = Keypair()
     create = create_account(CreateAccountParams(
         from_pubkey=bank.own, to_pubkey=stake.pubkey(), lamports=2 * SOL, space=200,
-        owner=key(STAKE)))  # fmt: skip
+        owner=key(STAKE_PROGRAM)))  # fmt: skip
     data = bytes(4) + bytes(bank.own) * 2 + bytes(48)
     rent = key("SysvarRent111111111111111111111111111111111")
     metas = [AccountMeta(stake.pubkey(), False, True), AccountMeta(rent, False, False)]
-    wire = bank.build([create, Instruction(key(STAKE), data, metas)], [stake])
+    wire = bank.build([create, Instruction(key(STAKE_PROGRAM), data, metas)], [stake])
     effects = allowed(bank, wire, lamports_out=2 * SOL)
     assert (effects.lamports_out, effects.rent_lamports) == (2 * SOL, 0)
     assert effects.authority_changes == ()
@@ -154,13 +154,14 @@ def test_a_stake_counts_whole_with_its_rent(bank: Bank) -> None:
 def test_a_declared_burn_and_a_declared_revoke(bank: Bank) -> None:
     mint = str(bank.mint)
     burn = spl.burn(models.BurnParams(
-        program_id=key(TOKENKEG), account=bank.tokens, mint=bank.mint, owner=bank.own,
+        program_id=key(TOKEN_PROGRAM), account=bank.tokens, mint=bank.mint, owner=bank.own,
         amount=250))  # fmt: skip
     effects = allowed(bank, bank.build([burn]), tokens_out={mint: 250})
     assert effects.tokens_out == {mint: 250}
 
     revoke = spl.set_authority(models.SetAuthorityParams(
-        program_id=key(TOKENKEG), account=bank.mint, authority=models.AuthorityType.MINT_TOKENS,
+        program_id=key(TOKEN_PROGRAM), account=bank.mint,
+        authority=models.AuthorityType.MINT_TOKENS,
         current_authority=bank.own, new_authority=None))  # fmt: skip
     allowed(bank, bank.build([revoke]), may_revoke=frozenset({mint}))
 
@@ -170,13 +171,13 @@ def test_a_launched_mint_is_rent_and_belongs_to_the_wallet(bank: Bank) -> None:
     rent = (82 + 128) * 6960
     create = create_account(CreateAccountParams(
         from_pubkey=bank.own, to_pubkey=mint.pubkey(), lamports=rent, space=82,
-        owner=key(TOKENKEG)))  # fmt: skip
+        owner=key(TOKEN_PROGRAM)))  # fmt: skip
     init = spl.initialize_mint2(models.InitializeMint2Params(
-        decimals=9, program_id=key(TOKENKEG), mint=mint.pubkey(),
+        decimals=9, program_id=key(TOKEN_PROGRAM), mint=mint.pubkey(),
         mint_authority=bank.own))  # fmt: skip
     account = get_associated_token_address(bank.own, mint.pubkey())
     supply = spl.mint_to(models.MintToParams(
-        program_id=key(TOKENKEG), mint=mint.pubkey(), dest=account, mint_authority=bank.own,
+        program_id=key(TOKEN_PROGRAM), mint=mint.pubkey(), dest=account, mint_authority=bank.own,
         amount=10**9))  # fmt: skip
     own = spl.create_idempotent_associated_token_account(bank.own, bank.own, mint.pubkey())
     wire = bank.build([create, init, own, supply], [mint])

@@ -39,10 +39,10 @@ from tests.vault.guardrails.attacks import (
     withdraw_nonce,
     withdraw_stake,
 )
-from tests.vault.guardrails.bank import SOL, TOKENKEG, Bank, key
+from tests.vault.guardrails.bank import SOL, Bank, key
 
 from solward.guardrail import Intent, TransactionEffects
-from solward.solana.programs import STAKE, WRAPPED_SOL
+from solward.solana.programs import STAKE_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.vault.guardrails import max_debit
 
 
@@ -74,9 +74,10 @@ def some_of(bank: Bank, rng: random.Random) -> list[Instruction]:
         lambda: authorize_nonce(bank),
         lambda: authorize_stake(bank),
         lambda: set_authority("tokens", 2)(bank),
-        lambda: [system(0, u64(rng.randrange(2_282_880, SOL)) + u64(200) + bytes(key(STAKE)),
+        lambda: [system(0, u64(rng.randrange(2_282_880, SOL)) + u64(200)
+                        + bytes(key(STAKE_PROGRAM)),
                         (bank.own, "sw"), (bank.friend.pubkey(), "sw"))],
-        lambda: [call(STAKE, bytes(4) + bytes(bank.own) * 2 + bytes(48),
+        lambda: [call(STAKE_PROGRAM, bytes(4) + bytes(bank.own) * 2 + bytes(48),
                       (bank.friend.pubkey(), "w"),
                       (key("SysvarRent111111111111111111111111111111111"), ""))],
     )  # fmt: skip
@@ -117,13 +118,13 @@ def _tokens_are_counted(bank: Bank, effects: TransactionEffects) -> None:
     assert lost <= effects.tokens_out.get(str(bank.mint), 0) or given_away
     theirs = get_associated_token_address(bank.stranger.pubkey(), bank.wsol)
     sent = _amount(bank, theirs)
-    counted = effects.lamports_out + effects.tokens_out.get(WRAPPED_SOL, 0)
+    counted = effects.lamports_out + effects.tokens_out.get(WRAPPED_SOL_MINT, 0)
     assert sent <= counted
 
 
 def _amount(bank: Bank, account: Pubkey) -> int:
     state = bank.state(str(account))
-    if state is None or state.owner != TOKENKEG or state.data[32:64] == bytes(32):
+    if state is None or state.owner != TOKEN_PROGRAM or state.data[32:64] == bytes(32):
         return 0
     return struct.unpack_from("<Q", state.data, 64)[0]
 

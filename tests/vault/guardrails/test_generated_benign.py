@@ -41,7 +41,7 @@ from tests.vault.guardrails.bank import (
 )
 
 from solward.guardrail import Intent
-from solward.solana.programs import MEMO, TOKENKEG, WRAPPED_SOL
+from solward.solana.programs import MEMO_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.vault.guardrails import RULES, max_debit
 
 
@@ -134,7 +134,7 @@ def sell(bank: Bank, rng: random.Random) -> Honest:
     give = checked(bank, bank.tokens, bank.their_tokens, units, bank.own)
     return Honest(
         [give, _paid_by(bank.stranger, bank.own, lamports)],
-        {"tokens_out": {str(bank.mint): units}, "tokens_in": {WRAPPED_SOL: lamports - 1}},
+        {"tokens_out": {str(bank.mint): units}, "tokens_in": {WRAPPED_SOL_MINT: lamports - 1}},
         [bank.stranger],
     )
 
@@ -163,7 +163,7 @@ def revoke(bank: Bank, rng: random.Random) -> Honest:
 
 
 def close_empty(bank: Bank, rng: random.Random) -> Honest:
-    mint = bank.put(TOKENKEG, mint_data(bank.stranger.pubkey()))
+    mint = bank.put(TOKEN_PROGRAM, mint_data(bank.stranger.pubkey()))
     account = bank.put_tokens(mint, bank.own, 0)
     return Honest([_close(bank, account)], {"may_close": frozenset({str(account)})})
 
@@ -223,7 +223,7 @@ def run(rounds: int, seed: int) -> None:
             instructions = [*_around(bank, rng), *instructions]
         if rng.random() < 0.5:
             signed = [AccountMeta(bank.own, True, False)] if rng.random() < 0.5 else []
-            instructions.append(Instruction(key(MEMO), b"invoice %d" % number, signed))
+            instructions.append(Instruction(key(MEMO_PROGRAM), b"invoice %d" % number, signed))
         fee = rng.randrange(900_000) if version == "1" else None
         wire = bank.build(instructions, honest.signers, version=version, priority_fee=fee)
         effects = bank.effects(wire)

@@ -13,7 +13,7 @@ from tests.vault.guardrails.bank import ROUTER, Bank, key
 
 from solward.solana.base58 import b58decode, b58encode
 from solward.solana.message import ResolvedKey
-from solward.solana.programs import DEFAULT_PROGRAMS, MEMO, TOKENKEG
+from solward.solana.programs import DEFAULT_PROGRAMS, MEMO_PROGRAM, TOKEN_PROGRAM
 from solward.vault.guardrails import (
     Invocation,
     Simulation,
@@ -64,7 +64,10 @@ def test_compiled_and_partially_decoded_forms_mean_the_same() -> None:
             {
                 "index": 0,
                 "instructions": [
-                    {"programId": TOKENKEG, "parsed": {"type": "transfer", "info": {"source": A}}}
+                    {
+                        "programId": TOKEN_PROGRAM,
+                        "parsed": {"type": "transfer", "info": {"source": A}},
+                    }
                 ],
             }
         ],
@@ -76,8 +79,8 @@ def test_what_is_not_understood_is_refused(value: Any) -> None:
 
 
 def test_a_parsed_memo_is_its_text() -> None:
-    inner = [{"index": 0, "instructions": [{"programId": MEMO, "parsed": "hi"}]}]
-    assert inner_from_json(inner, KEYS) == (Invocation(MEMO, (), b"hi", 0),)
+    inner = [{"index": 0, "instructions": [{"programId": MEMO_PROGRAM, "parsed": "hi"}]}]
+    assert inner_from_json(inner, KEYS) == (Invocation(MEMO_PROGRAM, (), b"hi", 0),)
 
 
 def through_the_parser(calls: tuple[Invocation, ...], names: list[str]) -> list[dict[str, Any]]:
@@ -143,8 +146,8 @@ def test_an_inner_instruction_from_nowhere_is_refused(bank: Bank) -> None:
         bank.build([create_idempotent_associated_token_account(bank.own, bank.own, bank.mint)])
     )
     for call, words in (
-        (Invocation(TOKENKEG, (), b"", 5), "no instruction"),
-        (Invocation(TOKENKEG, (ROUTER,), b"", 0), "not in the message"),
+        (Invocation(TOKEN_PROGRAM, (), b"", 5), "no instruction"),
+        (Invocation(TOKEN_PROGRAM, (ROUTER,), b"", 0), "not in the message"),
     ):
         bad = Simulation(full.pre, full.post, (call,))
         with pytest.raises(UntrustedSimulation, match=words):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 
 from solward.guardrail import AuthorityChange, Intent, TransactionEffects
+from solward.solana.token_list import token_list
 from solward.testing.conformance.report import Finding, Outcome, joined
 
 Check = Callable[[Intent, TransactionEffects], str | None]
@@ -15,7 +16,7 @@ Pair = tuple[Intent, TransactionEffects]
 
 WALLET = "4Nd1mYfYgoYyYgXbbXnhmCbtLrcZQAMTrQwpCRhVoNLh"
 STRANGER = "11111111111111111111111111111112"
-MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
+MINT = token_list("mainnet-beta").resolve("USDC", "mint")
 
 # A refusal is a line in a record and in a model's memory.
 MAX_REASON = 500

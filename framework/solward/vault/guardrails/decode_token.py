@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from solward.solana.accounts import key_at
-from solward.solana.programs import TOKENKEG, TOKENZ
+from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
 from solward.vault.guardrails.model import Invocation
 from solward.vault.guardrails.view import View
 
@@ -44,7 +44,7 @@ def unbatch(call: Invocation) -> Iterator[Invocation]:
     Raises:
         IndexError: the batch's own lengths do not add up.
     """
-    if call.program != TOKENKEG or call.data[:1] != bytes([_BATCH]):
+    if call.program != TOKEN_PROGRAM or call.data[:1] != bytes([_BATCH]):
         yield call
         return
     accounts, data = call.accounts, call.data[1:]
@@ -94,10 +94,10 @@ def decode_token(call: Invocation, view: View) -> None:
             view.tokens_out[accounts[1]] += _u64(call.data)
     elif kind == _CLOSE:
         _close(view, accounts[0], accounts[1])
-    elif call.program == TOKENZ and call.data[:8] == _METADATA_INITIALIZE:
+    elif call.program == TOKEN_2022_PROGRAM and call.data[:8] == _METADATA_INITIALIZE:
         if accounts[3] == view.wallet:
             view.change("update_authority", accounts[2], accounts[1])
-    elif call.program == TOKENZ and call.data[:2] == bytes([_METADATA_POINTER, 0]):
+    elif call.program == TOKEN_2022_PROGRAM and call.data[:2] == bytes([_METADATA_POINTER, 0]):
         _point(view, call)
     elif kind not in _HARMLESS and kind not in _INITIALIZE_ACCOUNT:
         view.violate("program_allowlist", f"token instruction {kind} is not allowed")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from solward.solana.accounts import mint_account, nonce_authority, stake_account, token_account
 from solward.solana.message import ResolvedKey
-from solward.solana.programs import SYSTEM, TOKENZ
+from solward.solana.programs import SYSTEM_PROGRAM, TOKEN_2022_PROGRAM
 from solward.vault.guardrails.view import View
 
 # Token-2022 mint extensions that cannot take, stop or tax a holding: close authority,
@@ -66,7 +66,7 @@ def _may_be_token_2022(view: View, mint: str) -> bool:
     for states in (view.simulation.pre, view.simulation.post):
         for state in states.values():
             account = token_account(state)
-            if account and account.mint == mint and state and state.owner == TOKENZ:
+            if account and account.mint == mint and state and state.owner == TOKEN_2022_PROGRAM:
                 return True
     return False
 
@@ -75,7 +75,7 @@ def _wallet(view: View, address: str) -> None:
     after = view.post(address)
     if address != view.wallet or after is None:
         return
-    if after.owner != SYSTEM:
+    if after.owner != SYSTEM_PROGRAM:
         view.change("owner", address, after.owner)
     elif after.data:
         view.violate("authority_change", "the wallet itself would be turned into a data account")

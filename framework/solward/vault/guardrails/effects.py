@@ -9,15 +9,15 @@ from solward.guardrail import TransactionEffects
 from solward.solana.accounts import mint_account, token_account
 from solward.solana.message import AnyMessage, ResolvedKey
 from solward.solana.programs import (
-    ATOKEN,
-    COMPUTE_BUDGET,
-    MEMO,
-    MEMO_V1,
-    STAKE,
-    SYSTEM,
+    ASSOCIATED_TOKEN_PROGRAM,
+    COMPUTE_BUDGET_PROGRAM,
+    MEMO_PROGRAM,
+    MEMO_V1_PROGRAM,
+    STAKE_PROGRAM,
+    SYSTEM_PROGRAM,
+    TOKEN_2022_PROGRAM,
+    TOKEN_PROGRAM,
     TOKEN_PROGRAMS,
-    TOKENKEG,
-    TOKENZ,
 )
 from solward.vault.guardrails.decode_other import (
     decode_associated_token,
@@ -36,14 +36,14 @@ from solward.vault.guardrails.view import View
 
 # A program without a decoder is judged by the allowlist and by what it calls and changes.
 _DECODERS: Final[dict[str, Callable[[Invocation, View], None]]] = {
-    SYSTEM: decode_system,
-    TOKENKEG: decode_token,
-    TOKENZ: decode_token,
-    STAKE: decode_stake,
-    ATOKEN: decode_associated_token,
-    COMPUTE_BUDGET: decode_compute_budget,
-    MEMO: decode_memo,
-    MEMO_V1: decode_memo,
+    SYSTEM_PROGRAM: decode_system,
+    TOKEN_PROGRAM: decode_token,
+    TOKEN_2022_PROGRAM: decode_token,
+    STAKE_PROGRAM: decode_stake,
+    ASSOCIATED_TOKEN_PROGRAM: decode_associated_token,
+    COMPUTE_BUDGET_PROGRAM: decode_compute_budget,
+    MEMO_PROGRAM: decode_memo,
+    MEMO_V1_PROGRAM: decode_memo,
 }
 
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from solders.message import Message, MessageV0, MessageV1
 
-from solward.solana.programs import COMPUTE_BUDGET, PRECOMPILES, SYSTEM, VOTE
+from solward.solana.programs import (
+    COMPUTE_BUDGET_PROGRAM,
+    PRECOMPILES,
+    SYSTEM_PROGRAM,
+    VOTE_PROGRAM,
+)
 
 LAMPORTS_PER_SIGNATURE = 5_000
 MICRO_LAMPORTS = 1_000_000
@@ -14,7 +19,7 @@ BUILTIN_UNITS = 3_000
 
 # Programs still native to the validator get the small default (SIMD-0170). Programs that moved
 # to BPF (stake, lookup tables) and precompiles are counted high: the fee is an upper bound.
-_BUILTINS = frozenset({SYSTEM, VOTE, COMPUTE_BUDGET})
+_BUILTINS = frozenset({SYSTEM_PROGRAM, VOTE_PROGRAM, COMPUTE_BUDGET_PROGRAM})
 
 _SET_UNIT_LIMIT = 2
 _SET_UNIT_PRICE = 3
@@ -38,7 +43,7 @@ def network_fee(message: Message | MessageV0 | MessageV1) -> int:
         units_default += BUILTIN_UNITS if program in _BUILTINS else DEFAULT_UNITS
         if program in PRECOMPILES and data:
             signatures += data[0]
-        if program == COMPUTE_BUDGET and data:
+        if program == COMPUTE_BUDGET_PROGRAM and data:
             if data[0] == _SET_UNIT_LIMIT and len(data) >= 5:
                 unit_limit = int.from_bytes(data[1:5], "little")
             elif data[0] == _SET_UNIT_PRICE and len(data) >= 9:

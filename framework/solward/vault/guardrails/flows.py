@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from solward.solana.accounts import mint_account, rent_exempt_minimum, token_account
 from solward.solana.ledger import Account
 from solward.solana.message import ResolvedKey
-from solward.solana.programs import SYSTEM, WRAPPED_SOL
+from solward.solana.programs import SYSTEM_PROGRAM, WRAPPED_SOL_MINT
 from solward.vault.guardrails.view import View
 
 _TOKEN_ACCOUNT_SIZE = 165
@@ -40,7 +40,7 @@ def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
         flows.lamports_out += lamports - rent
         if view.keeps_token(receiver):
             entry = view.token(receiver)
-            wrapped += lamports - rent if entry and entry[0] == WRAPPED_SOL else 0
+            wrapped += lamports - rent if entry and entry[0] == WRAPPED_SOL_MINT else 0
         else:
             foreign_rent += rent
     flows.accounts_created = sum(_appears(view, key.address) for key in keys)
@@ -49,18 +49,18 @@ def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
     tokens_out = Counter(view.tokens_out)
     for mint, units in tokens_gone.items():
         # Unwrapping turns wrapped SOL into the wallet's own lamports, which the lamports tell.
-        if units > tokens_out[mint] and mint != WRAPPED_SOL:
+        if units > tokens_out[mint] and mint != WRAPPED_SOL_MINT:
             tokens_out[mint] = units
-        if units < 0 and mint != WRAPPED_SOL:
+        if units < 0 and mint != WRAPPED_SOL_MINT:
             flows.tokens_in[mint] = -units
     # What was wrapped in this transaction is in `lamports_out` already.
-    tokens_out[WRAPPED_SOL] = max(0, tokens_out[WRAPPED_SOL] - wrapped)
+    tokens_out[WRAPPED_SOL_MINT] = max(0, tokens_out[WRAPPED_SOL_MINT] - wrapped)
     flows.tokens_out = {mint: units for mint, units in sorted(tokens_out.items()) if units > 0}
 
     own_fee = fee if keys and keys[0].address == view.wallet else 0
     if own_fee - lamports_gone > 0:
-        flows.tokens_in[WRAPPED_SOL] = own_fee - lamports_gone
-    unexplained = lamports_gone - own_fee - foreign_rent - tokens_out[WRAPPED_SOL]
+        flows.tokens_in[WRAPPED_SOL_MINT] = own_fee - lamports_gone
+    unexplained = lamports_gone - own_fee - foreign_rent - tokens_out[WRAPPED_SOL_MINT]
     flows.lamports_out = max(flows.lamports_out, unexplained)
     return flows
 
@@ -81,14 +81,14 @@ def _rent_room(view: View, address: str, flows: Flows) -> int:
     entry = view.initialised.get(address)
     if after is None and entry is not None and entry[1] == view.wallet:
         # Created and closed again; to a stranger is refused through `closed`.
-        classic = entry[0] == WRAPPED_SOL
+        classic = entry[0] == WRAPPED_SOL_MINT
         size = _TOKEN_ACCOUNT_SIZE if classic else _TOKEN_2022_ACCOUNT_SIZE
         return max(0, rent_exempt_minimum(size) - held)
     return 0
 
 
 def _is_blank(state: Account | None) -> bool:
-    return state is None or (state.owner == SYSTEM and not state.data)
+    return state is None or (state.owner == SYSTEM_PROGRAM and not state.data)
 
 
 def _appears(view: View, address: str) -> bool:

@@ -11,12 +11,17 @@ from typing import Any
 
 from solders.pubkey import Pubkey
 
-from solward.solana.programs import ATOKEN, MEMO, MEMO_V1, SYSTEM, TOKEN_PROGRAMS
+from solward.solana.programs import (
+    ASSOCIATED_TOKEN_PROGRAM,
+    MEMO_PROGRAMS,
+    RENT_SYSVAR,
+    SYSTEM_PROGRAM,
+    TOKEN_PROGRAMS,
+)
 from solward.vault.guardrails.errors import UntrustedSimulation
 from solward.vault.guardrails.model import Invocation
 
 _AUTHORITY_TYPES = ("mintTokens", "freezeAccount", "accountOwner", "closeAccount")
-_RENT = "SysvarRent111111111111111111111111111111111"
 
 
 def parsed_call(item: Mapping[Any, Any], top: int) -> Invocation:
@@ -26,7 +31,7 @@ def parsed_call(item: Mapping[Any, Any], top: int) -> Invocation:
         UntrustedSimulation: a program, type or field that is not known.
     """
     program, parsed = item.get("programId"), item.get("parsed")
-    if program in (MEMO, MEMO_V1) and isinstance(parsed, str):
+    if isinstance(program, str) and program in MEMO_PROGRAMS and isinstance(parsed, str):
         return Invocation(program, (), parsed.encode(), top)
     if isinstance(program, str) and isinstance(parsed, Mapping):
         kind, info = parsed.get("type"), parsed.get("info")
@@ -44,11 +49,11 @@ def parsed_call(item: Mapping[Any, Any], top: int) -> Invocation:
 def _rebuild(
     program: str, kind: str, info: Mapping[Any, Any]
 ) -> tuple[tuple[str, ...], bytes | None]:
-    if program == SYSTEM:
+    if program == SYSTEM_PROGRAM:
         return _system(kind, info)
     if program in TOKEN_PROGRAMS:
         return _token(kind, info)
-    if program == ATOKEN and kind in ("create", "createIdempotent"):
+    if program == ASSOCIATED_TOKEN_PROGRAM and kind in ("create", "createIdempotent"):
         names = ("source", "account", "wallet", "mint", "systemProgram", "tokenProgram")
         return _names(info, *names), bytes([kind == "createIdempotent"])
     return (), None
@@ -116,7 +121,7 @@ def _token(kind: str, info: Mapping[Any, Any]) -> tuple[tuple[str, ...], bytes |
         number = 16 if kind == "initializeAccount2" else 18
         return _names(info, "account", "mint"), bytes([number]) + _key(info["owner"])
     if kind == "initializeAccount":
-        return (*_names(info, "account", "mint", "owner"), _RENT), b"\x01"
+        return (*_names(info, "account", "mint", "owner"), RENT_SYSVAR), b"\x01"
     if kind == "setAuthority":
         target = "account" if "account" in info else "mint"
         new = info["newAuthority"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from solward.guardrail import TransactionEffects
 from solward.money import SOL_DECIMALS, format_amount, from_units
-from solward.solana.programs import PROGRAM_NAMES, WRAPPED_SOL
+from solward.solana.programs import PROGRAM_NAMES, WRAPPED_SOL_MINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class TokenUnit:
 def token_unit(mint: str, effects: TransactionEffects | None) -> TokenUnit:
     """The unit in which a refusal tells amounts of `mint`."""
     known = effects.decimals if effects is not None else {}
-    return TokenUnit(mint, SOL_DECIMALS if mint == WRAPPED_SOL else known.get(mint))
+    return TokenUnit(mint, SOL_DECIMALS if mint == WRAPPED_SOL_MINT else known.get(mint))
 
 
 def named_programs(programs: Iterable[str]) -> str:

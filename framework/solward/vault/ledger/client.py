@@ -10,7 +10,7 @@ from typing import Any
 
 from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.solana.ledger import Account, TokenHolding, VoteAccount
-from solward.solana.mints import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
+from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
 from solward.telemetry import metrics, tracing
 from solward.vault.ledger.protocol import Blockhash, SignatureStatus, SimulationResult, Tip
 from solward.vault.ledger.transport import ManyNodes, Transport

@@ -11,9 +11,10 @@ from solders.transaction import VersionedTransaction
 
 from solward.errors import InvalidRequest
 from solward.solana.message import AnyMessage, decode_transaction
+from solward.solana.programs import MEMO_PROGRAM
 from solward.vault.transactions.request import Draft
 
-MEMO_PROGRAM = Pubkey.from_string("MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr")
+_MEMO = Pubkey.from_string(MEMO_PROGRAM)
 
 
 def compile_instructions(draft: Draft, blockhash: str, memo: str | None) -> VersionedTransaction:
@@ -30,9 +31,7 @@ def compile_instructions(draft: Draft, blockhash: str, memo: str | None) -> Vers
     if not instructions:
         raise InvalidRequest("instructions must not be empty")
     if memo is not None:
-        instructions.append(
-            Instruction(MEMO_PROGRAM, memo.encode(), [AccountMeta(wallet, True, False)])
-        )
+        instructions.append(Instruction(_MEMO, memo.encode(), [AccountMeta(wallet, True, False)]))
     try:
         message = MessageV0.try_compile(wallet, instructions, [], Hash.from_string(blockhash))
     except ValueError as error:

@@ -9,6 +9,7 @@ from nicegui import ui
 
 from solward.client import Decision
 from solward.errors import SolwardError
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_dashboard.api import api
 from solward_dashboard.pages.agents.data import action_text, usage_text
 from solward_dashboard.wording import ago, plain, short, told
@@ -19,7 +20,6 @@ _OLDER = 50
 _MOST = 500
 _CUT = 240
 _LONG_DETAIL = 30
-_WRAPPED_SOL = "So11111111111111111111111111111111111111112"
 
 
 class Timeline:
@@ -128,7 +128,7 @@ def observation_text(seen: Mapping[str, Any]) -> str:
         f"{plain(seen['solBalance'])} SOL",
     ]
     for each in seen["tokenBalances"]:
-        named = "wSOL" if each["mint"] == _WRAPPED_SOL else each.get("symbol") or each["mint"]
+        named = "wSOL" if each["mint"] == WRAPPED_SOL_MINT else each.get("symbol") or each["mint"]
         lines.append(f"{plain(each['uiBalance'])} {named}")
     if seen["recentTransactions"]:
         lines.append("Last transactions:")

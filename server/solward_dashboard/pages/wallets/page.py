@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from nicegui import ui
 
 from solward.client import Balance, TokenBalance, Wallet
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import copy_button
 from solward_dashboard.frame import frame
@@ -22,7 +23,6 @@ _AT_ONCE = 6
 _ADDRESS_PART = 4
 _TOKENS = 4
 _TAGS = 4
-_WRAPPED_SOL = "So11111111111111111111111111111111111111112"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +195,6 @@ def tokens_text(tokens: Sequence[TokenBalance]) -> str:
 
 def token_name(token: TokenBalance) -> str:
     """Its symbol, or the beginning and end of its mint; wrapped SOL is told from SOL."""
-    if token.mint == _WRAPPED_SOL:
+    if token.mint == WRAPPED_SOL_MINT:
         return "wSOL"
     return token.symbol or short(token.mint)

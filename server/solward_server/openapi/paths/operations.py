@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_server.openapi.money import money
 from solward_server.openapi.paths.wallets import ADDRESS, USDC
 from solward_server.openapi.schema import (
@@ -16,9 +17,8 @@ from solward_server.openapi.schema import (
 )
 
 RECIPIENT = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
-WRAPPED_SOL = "So11111111111111111111111111111111111111112"
 _SWAPPED = {
-    "inputToken": WRAPPED_SOL,
+    "inputToken": WRAPPED_SOL_MINT,
     "outputToken": USDC,
     "inputAmount": 0.1,
     "outputAmount": 14.954984,

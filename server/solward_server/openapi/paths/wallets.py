@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from solward.solana.token_list import token_list
 from solward_server.http.auth import Access
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import answers, operation, takes
@@ -18,7 +19,7 @@ from solward_server.openapi.schema import (
 )
 
 ADDRESS = "Xyk1ak1fTvBzxDgQ8ypk1T4PfUfmQEXDnvC6Y6Ttnvh"
-USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
+USDC = token_list("localnet").resolve("USDC", "mint")
 
 _WALLET = {
     "id": WALLET,
