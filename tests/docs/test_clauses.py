@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from tests.support.repository import DOCS, TESTS
 
-TESTS = Path(__file__).parents[1]
-DOCS = TESTS.parent / "docs"
 HOLDER = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 

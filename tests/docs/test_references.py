@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.support.repository import ROOT
+
 from solward.registry.discovery import GROUPS
 
-ROOT = Path(__file__).parents[2]
 SUFFIXES = {".py", ".md", ".toml", ".yaml", ".yml", ".conf", ".service", ".txt", ".mako", ".mjs"}
 NAMED = {"Dockerfile", "run"}
 # Paths in them are those of the plugin's own repository.
@@ -68,6 +69,14 @@ def citing() -> list[tuple[str, str]]:
     ]
 
 
+def prose() -> list[tuple[str, str]]:
+    """The same without code: a wrong name in code fails where it is used."""
+    return [
+        (name, "\n".join(COMMENT.findall(text)) if name.endswith(".py") else text)
+        for name, text in citing()
+    ]
+
+
 def anchors(page: Path) -> set[str]:
     """The headings as GitHub names them in a link."""
     titles = HEADING.findall(SAMPLE.sub("", page.read_text()))
@@ -121,7 +130,7 @@ def test_links_of_the_pages_lead_somewhere() -> None:
 
 
 def test_paths_and_tests_that_are_cited_exist() -> None:
-    ours = [(name, text) for name, text in citing() if not name.startswith(OTHER_ROOTS)]
+    ours = [(name, text) for name, text in prose() if not name.startswith(OTHER_ROOTS)]
     from_the_root = {
         (name, f"{path}::{test}")
         for name, text in ours
@@ -142,11 +151,7 @@ def starts(place: str) -> list[int]:
 
 
 def test_modules_that_are_cited_exist() -> None:
-    prose = (
-        (name, "\n".join(COMMENT.findall(text)) if name.endswith(".py") else text)
-        for name, text in citing()
-    )
-    cited = {(name, dotted) for name, text in prose for dotted in MODULE.findall(text)}
+    cited = {(name, dotted) for name, text in prose() for dotted in MODULE.findall(text)}
     assert {
         each for each in cited if each[1] not in NOT_MODULES and not is_module(each[1])
     } == set()
