@@ -1,7 +1,7 @@
-"""Gauges that are read when somebody scrapes: what the database and the ledger say just then.
+"""Gauges of the database and the ledger, read at each scrape.
 
-Every process that serves metrics shows them; of those that speak of the whole database a query
-takes the maximum, never the sum.
+Every process that serves metrics has them. Those of the whole database are the same in all of
+them, so a query takes their maximum, not their sum.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from solward.vault.store.attempts import AttemptState
 from solward.vault.store.database import Database
 
 _KINDS = ("api", "worker")
-_JOBS = ("todo", "doing", "stalled")
+_JOB_STATES = ("todo", "doing", "stalled")
 
 
 @contextmanager
 def filling_gauges(service: Solward, kind: str) -> Iterator[None]:
-    """Inside the block, scrapes of this process show the state of this service; `kind` is what the
-    process is, `api` or `worker`."""
+    """Inside the block, scrapes of this process include this service's gauges.
+
+    Args:
+        kind: of this process, `api` or `worker`.
+    """
 
     async def ledger() -> None:
         health = await service.ledger_health()
@@ -42,7 +45,7 @@ def filling_gauges(service: Solward, kind: str) -> Iterator[None]:
 
 
 async def fill(database: Database) -> None:
-    """Set the gauges of what the database holds."""
+    """Set the gauges that count rows of the database."""
     async with database.read() as connection:
         counts = await agents.count_by_status(connection)
         states = await attempts.live_states(connection)
@@ -54,7 +57,7 @@ async def fill(database: Database) -> None:
         metrics.ATTEMPTS.labels(state.value).set(states.get(state.value, 0))
     metrics.ATTEMPTS_UNKNOWN.set(states.get(AttemptState.UNKNOWN.value, 0))
     if database.shared:
-        for job in _JOBS:
-            metrics.JOBS.labels(job).set(queued.get(job, 0))
+        for state_name in _JOB_STATES:
+            metrics.JOBS.labels(state_name).set(queued.get(state_name, 0))
     for kind in _KINDS:
         metrics.PROCESSES.labels(kind).set(kinds.get(kind, 0))

@@ -1,4 +1,4 @@
-"""Serving the application with hypercorn until told to stop."""
+"""Serving the application with hypercorn until a stop is requested."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from solward.errors import ConfigError
 from solward.service import Solward
 from solward_server.app import create_app
 
-# A transfer waits up to 45 s for its confirmation; what is sent is on record either way, so a
-# stop need not wait for the slowest answer.
+# A transfer waits up to 45 s for its confirmation; its record is stored before it is sent, so a
+# stop need not wait that long.
 GRACEFUL_STOP_S = 10.0
 SECOND_SIGNAL_S = 1.0
 _KEEP_ALIVE_S = 75.0
@@ -50,10 +50,10 @@ class Address:
 def listen(
     host: str, port: int, *, variables: tuple[str, str] = ("--port", "API_PORT")
 ) -> socket.socket:
-    """Take the port before anything slow is opened; 0 takes a free one.
+    """Bind the port before anything slow is opened; 0 binds a free one.
 
     Args:
-        variables: what chooses another port, for the refusal.
+        variables: the option and the setting that choose another port, for the error.
 
     Raises:
         ConfigError: the port is taken, or the host is no address of this machine.
@@ -78,7 +78,7 @@ async def serve(
     *,
     ready: Callable[[Address], None] = lambda _address: None,
 ) -> None:
-    """Serve until `stop` is set; requests being answered then get up to 10 s to end.
+    """Serve until `stop` is set; requests that are running then have 10 s to end.
 
     Raises:
         ConfigError: the settings are unsafe to serve with.
@@ -90,13 +90,13 @@ async def serve(
 
     async def stopping() -> None:
         await stop.wait()
-        # Streams have no end of their own; the stop must not wait for them.
+        # Event streams never end by themselves, and the stop must not wait for them.
         service.events.close()
 
     server = asyncio.create_task(
         serve_asgi(cast(Framework, app), config, shutdown_trigger=stopping, mode="asgi")
     )
-    # The socket listens already: whoever connects from now on is answered.
+    # The socket listens already: connections from now on are accepted.
     ready(Address(str(host), int(port)))
     try:
         await server
@@ -111,26 +111,26 @@ async def stop_on_signals() -> AsyncIterator[asyncio.Event]:
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
 
-    def heed_the_next() -> None:
+    def restore_default_handlers() -> None:
         for number in numbers:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
 
-    def asked() -> None:
+    def request_stop() -> None:
         if not stop.is_set():
             stop.set()
-            # Supervisors signal a process and then its group; that is one wish, not two.
-            loop.call_later(SECOND_SIGNAL_S, heed_the_next)
+            # Supervisors signal a process and then its group: that is one request to stop, not two.
+            loop.call_later(SECOND_SIGNAL_S, restore_default_handlers)
 
     for number in numbers:
-        # Windows has no signal handlers on its loops; there Ctrl-C cancels the runner.
+        # Windows event loops have no signal handlers; there Ctrl-C cancels the runner.
         with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, asked)
+            loop.add_signal_handler(number, request_stop)
     yield stop
 
 
 def hypercorn_config(listening: socket.socket) -> Config:
-    """How everything of ours is served over HTTP, on a socket that listens already."""
+    """The configuration of every HTTP server of Solward, on a socket that listens already."""
     config = Config()
     config.bind = [f"fd://{listening.detach()}"]
     config.accesslog = None

@@ -1,4 +1,4 @@
-"""What a worker shows of itself over HTTP: whether it lives, whether it works, and its metrics."""
+"""A worker's HTTP endpoint: liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from solward_server.gauges import filling_gauges
 from solward_server.http.api_keys import MemoryKeys
 from solward_server.http.auth import authenticate, public
 from solward_server.http.errors import handle_errors
-from solward_server.http.request_log import ObservedQuart
+from solward_server.http.middleware import ObservedQuart
 from solward_server.resources import metrics
 from solward_server.serve import hypercorn_config
 
@@ -25,11 +25,11 @@ READY_WAIT_S = 1.0
 
 
 def create_worker_app(service: Solward, worker: Worker) -> Quart:
-    """`/healthz` and `/readyz` for supervisors, public, and `/metrics` for the admin."""
+    """`/healthz` and `/readyz`, public, for supervisors; `/metrics` for the admin."""
     app = ObservedQuart("solward_worker", static_folder=None)
     authenticate(app, MemoryKeys(), service.settings.api_secret.get_secret_value())
     handle_errors(app)
-    app.register_blueprint(metrics.page())
+    app.register_blueprint(metrics.blueprint())
 
     @app.get("/healthz")
     @public
@@ -39,10 +39,10 @@ def create_worker_app(service: Solward, worker: Worker) -> Quart:
     @app.get("/readyz")
     @public
     async def readyz() -> tuple[dict[str, bool], int]:
-        ledger, queue = await asyncio.gather(service.ledger_health(), _works(worker))
-        # The queue is in the database, so its answer is the database's.
-        ready = {"ledger": bool(ledger["healthy"]), "queue": queue}
-        return ready, 200 if all(ready.values()) else 503
+        ledger, queue = await asyncio.gather(service.ledger_health(), _queue_ready(worker))
+        # The queue is in the database, so it stands for both.
+        parts = {"ledger": bool(ledger["healthy"]), "queue": queue}
+        return parts, 200 if all(parts.values()) else 503
 
     return app
 
@@ -61,7 +61,7 @@ async def serve_worker(
         )
 
 
-async def _works(worker: Worker) -> bool:
+async def _queue_ready(worker: Worker) -> bool:
     try:
         async with asyncio.timeout(READY_WAIT_S):
             return await worker.ready()

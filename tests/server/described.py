@@ -13,8 +13,8 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from solward.service import Solward
-from solward_server.openapi import describe
 from solward_server.resources import PREFIX
+from solward_server.resources.openapi import describe
 
 _DOCUMENT = "urn:solward"
 _FORMATS = FormatChecker(["uuid"])

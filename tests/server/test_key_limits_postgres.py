@@ -14,7 +14,7 @@ from solward.store.tables import key_requests
 from solward.vault.store.database import Database
 from solward_server.http.api_keys import new_key
 from solward_server.http.api_keys_database import DatabaseKeys
-from solward_server.http.rate_limits import SharedRateLimiter, TooManyRequests
+from solward_server.http.limits import SharedRateLimiter, TooManyRequests
 
 
 async def test_processes_count_a_keys_requests_together(postgres_url: str, tmp_path: Path) -> None:

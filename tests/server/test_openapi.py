@@ -19,9 +19,9 @@ from tests.support.api import Api
 from solward import SkillSpec
 from solward.registry import load_registry
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, access_of
-from solward_server.openapi import describe
 from solward_server.openapi.operation import SECURITY
 from solward_server.resources import PREFIX
+from solward_server.resources.openapi import describe
 
 Operation = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.api import Api
 
-from solward_server.http.rate_limits import RateLimiter, TooManyRequests
+from solward_server.http.limits import RateLimiter, TooManyRequests
 
 
 async def test_the_window_slides_and_says_when_there_is_room() -> None:

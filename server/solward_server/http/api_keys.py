@@ -1,4 +1,4 @@
-"""API keys: made, found by hash, listed, revoked. The key itself is never kept."""
+"""API keys: create, find by hash, list, revoke. Only a key's hash is stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from typing import Any, Protocol
 from solward.clock import iso, now_ms
 from solward.errors import NotFound
 from solward.money import sol_to_lamports
-from solward_server.http.body import Body, number, optional_text, text, texts, whole
+from solward_server.http.body import (
+    Body,
+    body_number,
+    body_optional_text,
+    body_text,
+    body_texts,
+    body_whole,
+)
 
 DEFAULT_PERMISSIONS = ("read", "write")
 DEFAULT_RATE_LIMIT = 10
@@ -47,7 +54,7 @@ class ApiKey:
     last_used_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The list form."""
+        """The key as `GET /keys` lists it."""
         return {
             "id": self.id,
             "name": self.name,
@@ -62,7 +69,7 @@ class KeyStore(Protocol):
     """Where keys live: in memory, or in the service's database."""
 
     async def add(self, key: ApiKey) -> None:
-        """Keep a new key."""
+        """Store a new key."""
 
     async def find(self, hash_: str) -> ApiKey | None:
         """The key with this hash, unless it was revoked."""
@@ -71,23 +78,23 @@ class KeyStore(Protocol):
         """Every key, oldest first."""
 
     async def revoke(self, key_id: str) -> None:
-        """Forget a key at once; raises `NotFound`."""
+        """Delete a key at once; raises `NotFound`."""
 
     def used(self, key: ApiKey, ms: int) -> None:
-        """Note the use of a key."""
+        """Note a key's use, in memory."""
 
     async def flush(self) -> None:
-        """Make noted uses durable."""
+        """Store the noted uses."""
 
 
 class MemoryKeys:
-    """Keys that end with the process."""
+    """Keys that end with the process, for `API_KEY_STORE=memory`."""
 
     def __init__(self) -> None:
         self._by_hash: dict[str, ApiKey] = {}
 
     async def add(self, key: ApiKey) -> None:
-        """Keep a new key."""
+        """Store a new key."""
         self._by_hash[key.hash] = key
 
     async def find(self, hash_: str) -> ApiKey | None:
@@ -99,7 +106,7 @@ class MemoryKeys:
         return list(self._by_hash.values())
 
     async def revoke(self, key_id: str) -> None:
-        """Forget a key."""
+        """Delete a key."""
         for hash_, key in self._by_hash.items():
             if key.id == key_id:
                 del self._by_hash[hash_]
@@ -107,12 +114,12 @@ class MemoryKeys:
         raise key_not_found()
 
     def used(self, key: ApiKey, ms: int) -> None:
-        """Note the use of a key."""
+        """Note a key's use, in memory."""
         if key.hash in self._by_hash:
             self._by_hash[key.hash] = replace(key, last_used_ms=ms)
 
     async def flush(self) -> None:
-        """Nothing outlives the process."""
+        """Nothing to store: the keys end with the process."""
 
 
 def key_not_found() -> NotFound:
@@ -126,7 +133,7 @@ def hash_of(token: str) -> str:
 
 
 def new_key(body: Body) -> tuple[str, ApiKey]:
-    """A key from a create body: the secret, shown once, and its record.
+    """A key from the body of `POST /keys`: the secret, returned once, and its record.
 
     Raises:
         InvalidRequest: naming the field.
@@ -135,10 +142,10 @@ def new_key(body: Body) -> tuple[str, ApiKey]:
     record = ApiKey(
         id=str(uuid.uuid4()),
         hash=hash_of(secret),
-        name=text(body, "name", longest=100),
-        wallet_id=optional_text(body, "walletId"),
-        permissions=texts(body, "permissions", DEFAULT_PERMISSIONS),
-        rate_limit=whole(body, "rateLimit", DEFAULT_RATE_LIMIT, 1, _MAX_RATE_LIMIT),
+        name=body_text(body, "name", longest=100),
+        wallet_id=body_optional_text(body, "walletId"),
+        permissions=body_texts(body, "permissions", DEFAULT_PERMISSIONS),
+        rate_limit=body_whole(body, "rateLimit", DEFAULT_RATE_LIMIT, 1, _MAX_RATE_LIMIT),
         spending_limit_lamports=_spending_limit(body),
         created_ms=now_ms(),
     )
@@ -146,6 +153,6 @@ def new_key(body: Body) -> tuple[str, ApiKey]:
 
 
 def _spending_limit(body: Mapping[str, Any]) -> int:
-    value: int | Decimal = number(body, "spendingLimitSol", DEFAULT_SPENDING_LIMIT_SOL)
-    # Nothing to spend is a useful key: it reads.
+    value: int | Decimal = body_number(body, "spendingLimitSol", DEFAULT_SPENDING_LIMIT_SOL)
+    # A limit of 0 makes a key that only reads; `sol_to_lamports` refuses 0.
     return 0 if value == 0 else sol_to_lamports(value, "spendingLimitSol")

@@ -1,4 +1,4 @@
-"""Who calls: the admin secret or an API key."""
+"""Authentication: the admin secret or an API key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 from quart import Quart, g, request
 
@@ -15,18 +15,15 @@ from solward.errors import WalletNotFound
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.transactions.request import Actor
 from solward_server.http.api_keys import ApiKey, KeyStore, hash_of
-from solward_server.http.request_log import request_id
+from solward_server.http.middleware import request_id
 
-if TYPE_CHECKING:
-    from typing import Any
-
-# Clients compare these texts.
+# Clients match these texts: they are part of the HTTP contract.
 KEY_REQUIRED = "Unauthorized — API key required"
 KEY_INVALID = "Invalid API key"
 ADMIN_REQUIRED = "Unauthorized — admin API secret required"
 
 _ACCESS = "solward_access"
-View = TypeVar("View", bound="Callable[..., Any]")
+View = TypeVar("View", bound=Callable[..., Any])
 
 
 class Access(StrEnum):
@@ -39,7 +36,7 @@ class Access(StrEnum):
 
 
 class Unauthorized(Exception):
-    """The credential does not do; the text is the answer's."""
+    """The credential is missing, unknown or not enough; the response has this text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ class Caller:
         return None if self.key is None else self.key.wallet_id
 
     def actor(self) -> Actor:
-        """The caller as the engine judges it, with its key's daily limit."""
+        """The caller for the engine, with its key's daily limit."""
         if self.key is None:
             return Actor(self.principal, trace=request_id())
         limits = ScopeLimits(daily_lamports=self.key.spending_limit_lamports)
@@ -77,21 +74,20 @@ def keyed(view: View) -> View:
 
 
 def access_of(view: Callable[..., object]) -> Access:
-    """Who may call a view; one without a mark is the admin's."""
+    """Who may call a view; without a mark only the admin."""
     access: Access = getattr(view, _ACCESS, Access.ADMIN)
     return access
 
 
 def caller() -> Caller:
-    """Who calls; inside a `key` or `admin` view."""
+    """The current request's caller; only in views that need a credential."""
     found: Caller = g.caller
     return found
 
 
 def confined_to(wallet_id: str) -> None:
-    """Hide every other wallet from a key that is confined to one; raises `WalletNotFound`."""
-    only = caller().wallet_id
-    if only is not None and only != wallet_id:
+    """Raise `WalletNotFound` where the caller is confined to another wallet."""
+    if caller().wallet_id not in (None, wallet_id):
         raise WalletNotFound
 
 
@@ -102,26 +98,26 @@ def authenticate(app: Quart, keys: KeyStore, secret: str) -> None:
     @app.before_request
     async def check() -> None:
         view = app.view_functions.get(request.endpoint or "")
-        # Unknown routes are answered as such; preflights carry no credential.
+        # Unknown routes are 404 or 405 for everybody; preflights carry no credential.
         if view is None or request.method == "OPTIONS":
             return
         access = access_of(view)
         if access is Access.PUBLIC:
             return
         token = bearer()
-        # Header text is Latin-1 by ASGI; encoding it back gives the bytes that were sent.
-        given = token.encode("latin-1", "replace")
-        if token and hmac.compare_digest(given, expected):
+        # Header text is Latin-1 in ASGI; encoding it gives the bytes that were sent.
+        credential = token.encode("latin-1", "replace")
+        if token and hmac.compare_digest(credential, expected):
             g.caller = Caller(None)
             return
         if access is Access.ADMIN:
             raise Unauthorized(ADMIN_REQUIRED)
         if not token:
             raise Unauthorized(KEY_REQUIRED)
-        g.caller = Caller(await _known(keys, token))
+        g.caller = Caller(await _find_key(keys, token))
 
 
-async def _known(keys: KeyStore, token: str) -> ApiKey:
+async def _find_key(keys: KeyStore, token: str) -> ApiKey:
     hash_ = hash_of(token)
     key = await keys.find(hash_)
     if key is None or not hmac.compare_digest(key.hash, hash_):

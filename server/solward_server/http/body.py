@@ -1,4 +1,4 @@
-"""Reading request bodies and queries; every refusal names the field and what was expected."""
+"""JSON bodies in and out with exact numbers, and queries; a refusal names its field."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from quart import request
+from quart import Response, request
+from quart.json.provider import JSONProvider
+from werkzeug.sansio.response import Response as BaseResponse
 
 from solward import jsontext
 from solward.errors import InvalidRequest
@@ -14,8 +16,31 @@ from solward.errors import InvalidRequest
 MAX_BODY_BYTES = 64 * 1024
 MAX_LIST = 500
 DEFAULT_LIST = 50
+NOT_JSON = "The request body must be valid JSON"
 
 Body = Mapping[str, Any]
+
+
+class ExactJSON(JSONProvider):
+    """Decimals are written as numbers and fractions read as Decimals; NaN is refused."""
+
+    def dumps(self, obj: Any, **kwargs: Any) -> str:
+        """JSON text of a value."""
+        return jsontext.dumps(obj)
+
+    def loads(self, s: str | bytes, **kwargs: Any) -> Any:
+        """The value of a JSON text; raises ValueError."""
+        return jsontext.loads(s)
+
+    def response(self, *args: Any, **kwargs: Any) -> BaseResponse:
+        """A JSON response."""
+        value = self._prepare_response_obj(args, kwargs)
+        return self._app.response_class(self.dumps(value), mimetype="application/json")
+
+
+def json_response(body: dict[str, Any], status: int = 200) -> Response:
+    """A JSON response with a status, for routes that do more than return a dict."""
+    return Response(jsontext.dumps(body), status, mimetype="application/json")
 
 
 async def read_body() -> Body:
@@ -32,16 +57,16 @@ async def read_body() -> Body:
     try:
         body = jsontext.loads(data)
         if b"\\u" in data:
-            # A lone surrogate is legal JSON, but no text that could be stored or answered.
+            # A lone surrogate is legal JSON, but cannot be stored or sent as UTF-8.
             jsontext.dumps(body).encode()
     except (ValueError, RecursionError):
-        raise InvalidRequest("The request body must be valid JSON") from None
+        raise InvalidRequest(NOT_JSON) from None
     if not isinstance(body, dict):
         raise InvalidRequest("The request body must be a JSON object")
     return body
 
 
-def text(body: Body, field: str, default: str | None = None, *, longest: int = 200) -> str:
+def body_text(body: Body, field: str, default: str | None = None, *, longest: int = 200) -> str:
     """A text field; required where there is no default."""
     value = body.get(field)
     if value is None:
@@ -53,13 +78,13 @@ def text(body: Body, field: str, default: str | None = None, *, longest: int = 2
     return value
 
 
-def optional_text(body: Body, field: str, *, longest: int = 200) -> str | None:
+def body_optional_text(body: Body, field: str, *, longest: int = 200) -> str | None:
     """A text field that may be absent or null."""
-    return None if body.get(field) is None else text(body, field, longest=longest)
+    return None if body.get(field) is None else body_text(body, field, longest=longest)
 
 
-def number(body: Body, field: str, default: int | None = None) -> int | Decimal:
-    """A number field as it was written; required where there is no default."""
+def body_number(body: Body, field: str, default: int | None = None) -> int | Decimal:
+    """A number field with all its digits; required where there is no default."""
     value = body.get(field)
     if value is None:
         if default is None:
@@ -70,16 +95,18 @@ def number(body: Body, field: str, default: int | None = None) -> int | Decimal:
     return value
 
 
-def whole(body: Body, field: str, default: int | None, lowest: int, highest: int) -> int:
+def body_whole(body: Body, field: str, default: int | None, lowest: int, highest: int) -> int:
     """A whole-number field within bounds; `5.0` is 5."""
-    value = number(body, field, default)
-    # Compared before it is made an int: `1e999999999` would take all memory.
+    value = body_number(body, field, default)
+    # Bounds come before int(): `1e999999999` as an int would take all memory.
     if not lowest <= value <= highest or value != int(value):
         raise InvalidRequest(f"{field} must be a whole number from {lowest} to {highest}")
     return int(value)
 
 
-def texts(body: Body, field: str, default: tuple[str, ...], *, most: int = 20) -> tuple[str, ...]:
+def body_texts(
+    body: Body, field: str, default: tuple[str, ...], *, most: int = 20
+) -> tuple[str, ...]:
     """A field that is an array of texts."""
     value = body.get(field)
     if value is None:
@@ -97,32 +124,32 @@ def texts(body: Body, field: str, default: tuple[str, ...], *, most: int = 20) -
 
 def query_text(field: str) -> str | None:
     """A field of the query string; raises `InvalidRequest` where it is given twice."""
-    given = request.args.getlist(field)
-    if len(given) > 1:
-        # Proxies and services differ in which one they take.
+    values = request.args.getlist(field)
+    if len(values) > 1:
+        # Proxies and services differ in which value they use.
         raise InvalidRequest(f"{field} must be given once")
-    return given[0] if given else None
+    return values[0] if values else None
 
 
 def query_whole(field: str, default: int | None, lowest: int, highest: int) -> int | None:
     """A whole number in the query string."""
-    given = query_text(field)
-    if given is None:
+    value = query_text(field)
+    if value is None:
         return default
-    plain = given.isascii() and given.isdecimal() and len(given) <= 18
-    if not plain or not lowest <= int(given) <= highest:
+    plain = value.isascii() and value.isdecimal() and len(value) <= 18
+    if not plain or not lowest <= int(value) <= highest:
         raise InvalidRequest(f"{field} must be a whole number from {lowest} to {highest}")
-    return int(given)
+    return int(value)
 
 
 def query_flag(field: str) -> bool:
     """`true` or `false` in the query string, false where it is absent."""
-    given = query_text(field)
-    if given is None:
+    value = query_text(field)
+    if value is None:
         return False
-    if given not in ("true", "false"):
+    if value not in ("true", "false"):
         raise InvalidRequest(f"{field} must be true or false")
-    return given == "true"
+    return value == "true"
 
 
 def query_limit(default: int = DEFAULT_LIST, highest: int = MAX_LIST) -> int:

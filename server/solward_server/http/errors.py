@@ -1,4 +1,4 @@
-"""Every error as `{"error": text}` and its status: one mapping for all routes."""
+"""Every error as `{"error": text}` with its status: one mapping for all routes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from solward.errors import (
 from solward.telemetry import metrics
 from solward.telemetry.scrub import scrub_text
 from solward_server.http.auth import Unauthorized
-from solward_server.http.host_check import ForeignOrigin, Misdirected
-from solward_server.http.json_provider import json_response
-from solward_server.http.rate_limits import TooManyRequests
+from solward_server.http.body import MAX_BODY_BYTES, json_response
+from solward_server.http.limits import TooManyRequests
+from solward_server.http.middleware import ForeignOrigin, Misdirected
 
 _log = structlog.get_logger(__name__)
 
-# The most specific first; what is not named here is 500.
+# The most specific first; any other error is 500.
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (InvalidRequest, 400),
     (SkillTimeout, 500),
@@ -41,17 +41,18 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 _INTERNAL_CODES = frozenset({"internal_error"})
 _IN_FLIGHT_RETRY_S = 1
 
-_HTTP_TEXTS = {
+INTERNAL_ERROR = "Internal error"
+HTTP_TEXTS = {
     400: "Bad request",
     404: "Not found",
     405: "Method not allowed",
     408: "The request body took too long to arrive",
-    413: "The request body must not be larger than 64 KiB",
+    413: f"The request body must not be larger than {MAX_BODY_BYTES // 1024} KiB",
 }
 
 
 class Forbidden(Exception):
-    """An API key asks for what a key confined to one wallet may not do."""
+    """A key confined to one wallet may not do this."""
 
 
 def status_of(error: Exception) -> int:
@@ -62,12 +63,12 @@ def status_of(error: Exception) -> int:
 
 
 def error_response(text: str, status: int) -> Response:
-    """The one form every error has."""
+    """The form every error has."""
     return json_response({"error": text}, status)
 
 
 def handle_errors(app: Quart) -> None:
-    """Register the mapping; nothing that raises escapes it."""
+    """Register the mapping; no exception escapes it."""
 
     @app.errorhandler(SolwardError)
     async def deliberate(error: SolwardError) -> Response:
@@ -107,9 +108,9 @@ def handle_errors(app: Quart) -> None:
     @app.errorhandler(HTTPException)
     async def http(error: HTTPException) -> Response:
         status = error.code or 500
-        response = error_response(_HTTP_TEXTS.get(status, error.name), status)
+        response = error_response(HTTP_TEXTS.get(status, error.name), status)
         if status == 413:
-            # What was not read makes the connection useless; a client must not reuse it.
+            # Unread bytes of the body make the connection useless: a client must not reuse it.
             response.headers["Connection"] = "close"
         methods = getattr(error, "valid_methods", None)
         if methods:
@@ -119,4 +120,4 @@ def handle_errors(app: Quart) -> None:
     @app.errorhandler(Exception)
     async def bug(error: Exception) -> Response:
         _log.error("request_crashed", exc_info=error)
-        return error_response("Internal error", 500)
+        return error_response(INTERNAL_ERROR, 500)

@@ -1,4 +1,4 @@
-"""The Idempotency-Key header: one intent, however often its request is sent."""
+"""The Idempotency-Key header: a request that is sent again runs once, with one response."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from solward_server.http.body import Body
 
 REPLAYED = "Idempotent-Replayed"
 
-# Skill calls make any number of transactions, so no single record stands behind their key.
+# The stored transaction id of skill calls: they make any number of transactions.
 _SKILL_CALL = "skill"
 
 
@@ -32,19 +32,19 @@ def idempotency_key(body: Body) -> IdempotencyKey | None:
     Raises:
         InvalidRequest: it is not 1 to 255 visible ASCII characters (inner spaces allowed).
     """
-    given = request.headers.get("Idempotency-Key")
-    if given is None:
+    value = request.headers.get("Idempotency-Key")
+    if value is None:
         return None
-    if not 1 <= len(given) <= 255 or not given.isascii() or not given.isprintable():
+    if not 1 <= len(value) <= 255 or not value.isascii() or not value.isprintable():
         raise InvalidRequest("Idempotency-Key must be 1 to 255 visible ASCII characters")
     return IdempotencyKey(
-        scope="|".join((caller().principal, request.method, request.path, given)),
+        scope="|".join((caller().principal, request.method, request.path, value)),
         fingerprint=hashlib.sha256(jsontext.dumps(body, canonical=True).encode()).hexdigest(),
     )
 
 
 async def first_use(database: Database, key: IdempotencyKey) -> StoredResponse | None:
-    """What became of the key's first request, None when there was none.
+    """What is stored of the key's first request; None where this is the first.
 
     Raises:
         IdempotencyMismatch: it had another body.
@@ -57,9 +57,9 @@ async def first_use(database: Database, key: IdempotencyKey) -> StoredResponse |
 
 
 async def finish(database: Database, key: IdempotencyKey, response: Response) -> Response:
-    """Keep the answer for replays, as the bytes that were sent first.
+    """Store the response for replays, byte for byte.
 
-    Where another process gave one meanwhile, that is the answer.
+    Where another process has stored one meanwhile, that one is returned.
     """
     body = await response.get_data(as_text=True)
     async with database.write() as connection:
@@ -70,13 +70,13 @@ async def finish(database: Database, key: IdempotencyKey, response: Response) ->
 
 
 def replay(stored: StoredResponse) -> Response:
-    """The first answer again, marked."""
+    """The first response again, marked as replayed."""
     response = Response(stored.body or "", stored.status_code, mimetype="application/json")
-    return replayed(response)
+    return mark_replayed(response)
 
 
-def replayed(response: Response) -> Response:
-    """Mark an answer as that of an earlier request."""
+def mark_replayed(response: Response) -> Response:
+    """Mark a response as that of an earlier request."""
     response.headers[REPLAYED] = "true"
     return response
 
@@ -85,22 +85,22 @@ def replayed(response: Response) -> Response:
 class SkillCalls:
     """Skill calls with an Idempotency-Key: each runs in one process at a time.
 
-    After a crash the same request runs the skill again, in whichever process it reaches; its money
-    calls are numbered and named after the key, so those that were made are not made twice.
+    After a crash the same request runs the skill again, in whichever process receives it. Its money
+    calls are numbered under the key's action key, so transactions already made are not repeated.
 
     Attributes:
-        process_id: this process, as those that share its database know it.
+        process_id: this process in the database's table of processes.
     """
 
     process_id: str
-    # Scopes of those that run in this process now.
+    # Scopes of the calls that run in this process.
     _running: set[str] = field(default_factory=set)
 
     @asynccontextmanager
-    async def claimed(
+    async def claim(
         self, database: Database, key: IdempotencyKey
     ) -> AsyncIterator[StoredResponse | None]:
-        """Hold the key while the skill runs; yields the first answer when there is one.
+        """Claim the key while the skill runs; yields the first response where there is one.
 
         Raises:
             IdempotencyInFlight, IdempotencyMismatch: the first request still runs, or differs.
@@ -120,7 +120,7 @@ class SkillCalls:
     async def _claim(
         self, connection: AsyncConnection, key: IdempotencyKey, stored: StoredResponse | None
     ) -> StoredResponse | None:
-        """Make the key this process's; returns an answer that was given meanwhile."""
+        """Make this process the key's owner; returns a response that was stored meanwhile."""
         if stored is None:
             await store.claim(
                 connection, key.scope, key.fingerprint, _SKILL_CALL, now_ms(), owner=self.process_id
@@ -131,5 +131,5 @@ class SkillCalls:
 
 
 def action_key(key: IdempotencyKey) -> str:
-    """The name under which a skill's money calls are made once."""
+    """The name under which a skill's money calls are numbered, so that each runs once."""
     return "http:" + hashlib.sha256(f"{key.scope}|{key.fingerprint}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The one way a route makes a transaction: confined, counted, once per key, always answered."""
+"""How every money route runs: wallet check, dry run, idempotency, rate limit, response."""
 
 from __future__ import annotations
 
@@ -15,53 +15,58 @@ from solward.vault.transactions.outcome import refusal
 from solward.vault.transactions.request import Actor, IdempotencyKey
 from solward.vault.transactions.trial import TrialEnded
 from solward_server.http.auth import caller
-from solward_server.http.body import Body
-from solward_server.http.edge import Edge
+from solward_server.http.body import Body, json_response
 from solward_server.http.errors import error_response
-from solward_server.http.idempotency import finish, first_use, idempotency_key, replay, replayed
-from solward_server.http.json_provider import json_response
+from solward_server.http.idempotency import (
+    finish,
+    first_use,
+    idempotency_key,
+    mark_replayed,
+    replay,
+)
+from solward_server.http.route_context import RouteContext
 
 Operation = Callable[[Actor], Awaitable[TransactionRecord]]
-Shape = Callable[[TransactionRecord], dict[str, Any]]
+ToJson = Callable[[TransactionRecord], dict[str, Any]]
 
 
 async def money_response(
-    edge: Edge, wallet_id: str, body: Body, operation: Operation, shape: Shape
+    context: RouteContext, wallet_id: str, body: Body, operation: Operation, to_json: ToJson
 ) -> Response:
-    """Run an operation for the caller and answer with its record, or replay the first answer.
+    """Run an operation for the caller and respond with its record, or replay the first response.
 
-    A blocked or failed transaction is answered here, with 500 and its stored record behind it;
-    other errors are the general mapping's.
+    A blocked or failed transaction is a 500 here, its record stored; other errors are those of
+    `errors.handle_errors`.
     """
-    await edge.wallet(wallet_id)
-    # Read before a dry run too, which leaves it unused: a bad one is found out there.
+    await context.wallet(wallet_id)
+    # A dry run does not use the key, but refuses a malformed one.
     key = idempotency_key(body)
     if wants_dry_run():
         return await _dry_run(operation)
-    database = edge.service.database
+    database = context.service.database
     if key is not None:
         stored = await first_use(database, key)
         if stored is not None:
-            return await _again(edge, key, stored, shape)
-    await edge.count_request()
+            return await _respond_again(context, key, stored, to_json)
+    await context.count_request()
     actor = replace(caller().actor(), idempotency=key)
     try:
-        response = _answer(await operation(actor), shape)
+        response = _response(await operation(actor), to_json)
     except TransactionError as error:
         response = error_response(str(error), 500)
     return response if key is None else await finish(database, key, response)
 
 
 def wants_dry_run() -> bool:
-    """The query's `dryRun`; what could mean a trial is never taken for the real thing.
+    """The query's `dryRun`; a malformed one never sends a transaction.
 
     Raises:
         InvalidRequest: it is neither `true` nor `false`, or given twice.
     """
-    given = request.args.getlist("dryRun")
-    if not set(given) <= {"true", "false"} or len(given) > 1:
+    values = request.args.getlist("dryRun")
+    if not set(values) <= {"true", "false"} or len(values) > 1:
         raise InvalidRequest("dryRun must be true or false; nothing was sent")
-    return "true" in given
+    return "true" in values
 
 
 async def _dry_run(operation: Operation) -> Response:
@@ -69,20 +74,22 @@ async def _dry_run(operation: Operation) -> Response:
         await operation(replace(caller().actor(), dry_run=True))
     except TrialEnded as ended:
         return json_response(ended.trial.to_json())
-    raise AssertionError("unreachable: the engine answers a dry run with its trial")
+    raise AssertionError("unreachable: a dry run ends with TrialEnded")
 
 
-async def _again(edge: Edge, key: IdempotencyKey, stored: StoredResponse, shape: Shape) -> Response:
+async def _respond_again(
+    context: RouteContext, key: IdempotencyKey, stored: StoredResponse, to_json: ToJson
+) -> Response:
     if stored.body is not None:
         return replay(stored)
-    # The first answer was never given: the process ended, or its caller went away.
-    record = await edge.service.record(stored.transaction_id)
+    # No response was stored: the process ended, or the caller went away.
+    record = await context.service.record(stored.transaction_id)
     if record.status is TransactionStatus.PENDING:
         raise IdempotencyInFlight
-    return replayed(await finish(edge.service.database, key, _answer(record, shape)))
+    return mark_replayed(await finish(context.service.database, key, _response(record, to_json)))
 
 
-def _answer(record: TransactionRecord, shape: Shape) -> Response:
+def _response(record: TransactionRecord, to_json: ToJson) -> Response:
     if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
         return error_response(str(refusal(record)), 500)
-    return json_response(shape(record))
+    return json_response(to_json(record))

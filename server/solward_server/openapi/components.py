@@ -1,7 +1,8 @@
-"""The resources that several routes answer with."""
+"""`components/schemas` of the document: what responses consist of."""
 
 from __future__ import annotations
 
+from solward.agents.model import AgentStatus
 from solward.events import EventKind
 from solward.record import TransactionStatus, TransactionType
 from solward.solana.stakes import StakeState
@@ -10,13 +11,13 @@ from solward_server.openapi.schema import (
     address,
     array,
     choice,
-    closed,
     flag,
     identifier,
     mapping,
     nullable,
     number,
     ref,
+    response_object,
     sol,
     text,
     timestamp,
@@ -45,15 +46,15 @@ RECORD: dict[str, Schema] = {
 RECORD_OPTIONAL = ("agentId", "signature", "error")
 
 _LIMITS: dict[str, Schema] = {
-    "maxSolPerTransaction": closed({"limit": nullable(sol("SOL in one transaction."))}),
-    "maxTransactionsPerMinute": closed(
+    "maxSolPerTransaction": response_object({"limit": nullable(sol("SOL in one transaction."))}),
+    "maxTransactionsPerMinute": response_object(
         {
             "limit": nullable(whole("Transactions in any 60 seconds.", 0)),
             "used": whole("Of the last 60 seconds.", 0),
             "left": nullable(whole("How many more are possible now.", 0)),
         }
     ),
-    "dailySpendingLimitSol": closed(
+    "dailySpendingLimitSol": response_object(
         {
             "limit": nullable(sol("SOL in any 24 hours.")),
             "spent": sol("What ended in the last 24 hours."),
@@ -62,27 +63,35 @@ _LIMITS: dict[str, Schema] = {
         }
     ),
     "dailyTokens": mapping(
-        closed({name: units(name) for name in ("limit", "spent", "reserved", "left")}),
+        response_object({name: units(name) for name in ("limit", "spent", "reserved", "left")}),
         "By mint, in smallest units.",
     ),
 }
 
+_MEMORY: dict[str, Schema] = {
+    "cycle": whole("From 1.", 1),
+    "reasoning": text("The model's."),
+    "action": nullable(text("The skill with its parameters; null where none ran.")),
+    "outcome": text("What came of it."),
+    "timestamp": timestamp("When the cycle ended."),
+}
+
 SCHEMAS: dict[str, Schema] = {
-    "Error": closed({"error": text("What is wrong.")}),
-    "Health": closed(
+    "Error": response_object({"error": text("What is wrong.")}),
+    "Health": response_object(
         {
             "status": choice(
                 "`degraded` while the ledger or the database does not answer.", "ok", "degraded"
             ),
             "version": text("The service's."),
-            "solana": closed(
+            "solana": response_object(
                 {
                     "healthy": flag("Whether the ledger answers."),
                     "network": text("Such as localnet or devnet."),
                     "slot": whole("0 where it does not answer.", 0),
                 }
             ),
-            "agents": closed(
+            "agents": response_object(
                 {
                     name: whole(name, 0)
                     for name in (
@@ -97,7 +106,7 @@ SCHEMAS: dict[str, Schema] = {
             ),
         }
     ),
-    "Key": closed(
+    "Key": response_object(
         {
             "id": identifier("The key's record."),
             "name": text("For people."),
@@ -107,7 +116,7 @@ SCHEMAS: dict[str, Schema] = {
             "lastUsedAt": nullable(timestamp("Null before its first use.")),
         }
     ),
-    "Wallet": closed(
+    "Wallet": response_object(
         {
             "id": identifier("The wallet."),
             "name": text("For people."),
@@ -116,11 +125,11 @@ SCHEMAS: dict[str, Schema] = {
             "tags": array(text("A tag."), "In the order they were given."),
         }
     ),
-    "Balance": closed(
+    "Balance": response_object(
         {
             "sol": sol("SOL."),
             "tokens": array(
-                closed(
+                response_object(
                     {
                         "mint": address("The mint."),
                         "symbol": text("Where the mint is known."),
@@ -134,21 +143,21 @@ SCHEMAS: dict[str, Schema] = {
             ),
         }
     ),
-    "WalletLimits": closed(
+    "WalletLimits": response_object(
         {
             "walletId": identifier("The wallet."),
             "frozen": flag("Whether its transactions, or all, are stopped."),
         }
         | _LIMITS
     ),
-    "AgentLimits": closed(
+    "AgentLimits": response_object(
         {
             "agentId": identifier("The agent."),
             "walletId": identifier("Its wallet."),
-            "model": closed(
+            "model": response_object(
                 {
                     "budget": ref("LlmBudget"),
-                    "lastDay": closed(
+                    "lastDay": response_object(
                         {
                             "tokens": whole("In the last 24 full hours and this one.", 0),
                             "usd": number("Their estimated price.", minimum=0),
@@ -161,15 +170,15 @@ SCHEMAS: dict[str, Schema] = {
         | _LIMITS
     ),
     "TransactionStatus": choice("See docs/transactions.md.", *TransactionStatus),
-    "Transaction": closed(RECORD, optional=RECORD_OPTIONAL),
-    "DryRun": closed(
+    "Transaction": response_object(RECORD, optional=RECORD_OPTIONAL),
+    "DryRun": response_object(
         {
             "dryRun": flag("Always true.", const=True),
             "allowed": flag("Whether it would be signed and sent."),
             "rule": text("The rule that refuses it; only where one does."),
             "reason": text("Why it is not allowed; only then."),
             "guardrailsApplied": RECORD["guardrailsApplied"],
-            "effects": closed(
+            "effects": response_object(
                 {
                     "solOut": sol("Gross."),
                     "fee": sol("The network's fee."),
@@ -181,7 +190,7 @@ SCHEMAS: dict[str, Schema] = {
                     ),
                     "programs": array(address("A program."), "The programs it calls."),
                     "authorityChanges": array(
-                        closed(
+                        response_object(
                             {
                                 "kind": text("Of authority."),
                                 "account": address("Whose."),
@@ -196,14 +205,14 @@ SCHEMAS: dict[str, Schema] = {
         },
         optional=["rule", "reason", "effects"],
     ),
-    "Stake": closed(
+    "Stake": response_object(
         {
             "address": address("The stake account."),
             "balance": sol("SOL, rent included."),
             "state": choice("Activation.", *StakeState),
         }
     ),
-    "AuditEntry": closed(
+    "AuditEntry": response_object(
         {
             "seq": whole("Its number in the log, rising; in one process's log from 1.", 1),
             "timestamp": timestamp("When it was written."),
@@ -215,5 +224,87 @@ SCHEMAS: dict[str, Schema] = {
                 "SHA-256 of it and the hash before it in its chain.", pattern="^[0-9a-f]{64}$"
             ),
         }
+    ),
+    "Guardrails": response_object(
+        {
+            "maxSolPerTransaction": sol("SOL in one transaction."),
+            "maxTransactionsPerMinute": whole("In any 60 seconds.", 1),
+            "dailySpendingLimitSol": sol("SOL in any 24 hours."),
+        }
+    ),
+    "LlmBudget": response_object(
+        {
+            "maxTokensPerCycle": whole("Tokens of prompt and answer in a cycle.", 1),
+            "maxTokensPerDay": whole("Tokens in a day.", 1),
+            "maxUsdPerDay": number("Estimated US dollars in a day.", exclusiveMinimum=0),
+        },
+        optional=["maxTokensPerCycle", "maxTokensPerDay", "maxUsdPerDay"],
+        description="What is absent has no limit.",
+    ),
+    "AgentStatus": choice("See docs/agents.md.", *AgentStatus),
+    "Agent": response_object(
+        {
+            "id": identifier("The agent."),
+            "name": text("For people."),
+            "walletId": identifier("The wallet it uses."),
+            "llmProvider": text("The provider's name."),
+            "llmModel": text("The model's name."),
+            "llmOptions": {"type": "object", "description": "By the provider's own schema."},
+            "llmBudget": ref("LlmBudget"),
+            "isLlm": flag("False for the rule-based demo provider."),
+            "strategy": text("What it is to do."),
+            "guardrails": ref("Guardrails"),
+            "loopIntervalMs": whole("From the start of a cycle to the next.", 1000),
+            "status": ref("AgentStatus"),
+            "createdAt": timestamp("When it was made."),
+            "error": text("Why its last cycle failed; only then."),
+        },
+        optional=["error"],
+    ),
+    "MemoryEntry": response_object(_MEMORY),
+    "Observation": {
+        "oneOf": [
+            response_object(
+                {
+                    "walletName": text("The wallet's."),
+                    "walletAddress": address("The wallet's."),
+                    "solBalance": sol("SOL."),
+                    "tokenBalances": array(
+                        response_object(
+                            {
+                                "mint": address("The mint."),
+                                "symbol": text("Where the mint is known."),
+                                "uiBalance": number("Whole tokens.", minimum=0),
+                            },
+                            optional=["symbol"],
+                        )
+                    ),
+                    "recentTransactions": array({"type": "object"}, "The 5 newest.", 5),
+                    "cycle": whole("From 1.", 1),
+                    "timestamp": timestamp("When it was observed."),
+                }
+            ),
+            response_object(
+                {
+                    "error": text("Why the wallet could not be observed."),
+                    "cycle": whole("From 1.", 1),
+                    "timestamp": timestamp("When."),
+                }
+            ),
+        ]
+    },
+    "Decision": response_object(
+        {"agentId": identifier("The agent."), "observations": ref("Observation")}
+        | _MEMORY
+        | {
+            "usage": response_object(
+                {
+                    "inputTokens": whole("Of the prompt.", 0),
+                    "outputTokens": whole("Of the answer.", 0),
+                    "costUsd": nullable(number("Estimated; null where the price is not known.")),
+                }
+            )
+        },
+        optional=["usage"],
     ),
 }

@@ -1,25 +1,26 @@
-"""How requests are refused: one form for every error, and the texts that many routes share."""
+"""Error responses of the document, and the texts that many routes share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED
-from solward_server.openapi.media import JSON, media, several
-from solward_server.openapi.schema import ref
-
-NOT_JSON = "The request body must be valid JSON"
-LARGE = "The request body must not be larger than 64 KiB"
-SLOW = "The request body took too long to arrive"
-BUG = "Internal error"
-NO_WALLET = "Wallet not found"
-NO_AGENT = "Agent not found"
-IN_FLIGHT = "A request with this Idempotency-Key is still in progress"
-MISMATCH = "Idempotency-Key was already used with a different request body"
-TOO_MANY = (
-    "Rate limit exceeded: this API key may make 2 transaction requests a minute; retry in 60 s"
+from solward.errors import (
+    AgentNotFound,
+    IdempotencyInFlight,
+    IdempotencyMismatch,
+    WalletNotFound,
 )
+from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED
+from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
+from solward_server.http.limits import TooManyRequests
+from solward_server.openapi.schema import JSON, examples, media, ref
+
+NO_WALLET = str(WalletNotFound())
+NO_AGENT = str(AgentNotFound())
+IN_FLIGHT = str(IdempotencyInFlight())
+MISMATCH = str(IdempotencyMismatch())
+TOO_MANY = str(TooManyRequests(limit=2, retry_after=60))
 BLOCKED = (
     "Transaction blocked by guardrail max_per_tx: 5 SOL is more than the 2 SOL allowed per "
     "transaction (limit of the wallet)"
@@ -48,44 +49,44 @@ _WWW_AUTHENTICATE = {
     "required": True,
     "schema": {"type": "string", "const": "Bearer"},
 }
-# The answers of `components/responses`, by name: status and texts.
+# `components/responses`: name -> status and texts.
 _SHARED: dict[str, tuple[int, tuple[str, ...]]] = {
     "KeyRequired": (401, (KEY_REQUIRED, KEY_INVALID)),
     "AdminRequired": (401, (ADMIN_REQUIRED,)),
     "NoWallet": (404, (NO_WALLET,)),
     "NoAgent": (404, (NO_AGENT,)),
-    "TooSlow": (408, (SLOW,)),
+    "TooSlow": (408, (HTTP_TEXTS[408],)),
     "InFlight": (409, (IN_FLIGHT,)),
-    "TooLarge": (413, (LARGE,)),
+    "TooLarge": (413, (HTTP_TEXTS[413],)),
     "OtherBody": (422, (MISMATCH,)),
     "TooMany": (429, (TOO_MANY,)),
-    "Bug": (500, (BUG,)),
-    "Refused": (500, (BLOCKED, FAILED, BUG)),
+    "Bug": (500, (INTERNAL_ERROR,)),
+    "Refused": (500, (BLOCKED, FAILED, INTERNAL_ERROR)),
 }
 
 
-def failure(status: int, texts: Sequence[str]) -> dict[str, Any]:
-    """An error's response, with an example of each text; a reference where it is shared."""
-    for name, known in _SHARED.items():
-        if known == (status, tuple(texts)):
+def error_response(status: int, texts: Sequence[str]) -> dict[str, Any]:
+    """An error's response with an example of each text; a reference where it is shared."""
+    for name, shared in _SHARED.items():
+        if shared == (status, tuple(texts)):
             return {"$ref": f"#/components/responses/{name}"}
-    return _failure(status, texts)
+    return _response(status, texts)
 
 
-def shared_failures() -> dict[str, dict[str, Any]]:
+def shared_responses() -> dict[str, dict[str, Any]]:
     """`components/responses`."""
-    return {name: _failure(*known) for name, known in _SHARED.items()}
+    return {name: _response(*shared) for name, shared in _SHARED.items()}
 
 
-def _failure(status: int, texts: Sequence[str]) -> dict[str, Any]:
+def _response(status: int, texts: Sequence[str]) -> dict[str, Any]:
     named = {f"text{place}": {"error": text} for place, text in enumerate(dict.fromkeys(texts), 1)}
-    made: dict[str, Any] = {
+    response: dict[str, Any] = {
         "description": _MEANINGS[status],
-        "content": {JSON: media(ref("Error"), several(**named))},
+        "content": {JSON: media(ref("Error"), examples(**named))},
     }
     if status == 401:
-        return made | {"headers": {"WWW-Authenticate": _WWW_AUTHENTICATE}}
-    # A budget of tokens has no moment at which there is room again.
+        return response | {"headers": {"WWW-Authenticate": _WWW_AUTHENTICATE}}
+    # A token budget has no known moment at which it has room again, so no Retry-After.
     if status == 409 or TOO_MANY in texts:
-        return made | {"headers": {"Retry-After": _RETRY_AFTER}}
-    return made
+        return response | {"headers": {"Retry-After": _RETRY_AFTER}}
+    return response

@@ -1,4 +1,4 @@
-"""Which answer's id another operation takes: what makes the description walkable."""
+"""OpenAPI links: which response's id is a parameter or body field of another operation."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 from solward_server.openapi.parameters import AGENT_ID, KEY_ID, WALLET_ID, shared
 
-# Where an id is found: operation, the path parameter it names, and where it stands.
-_SOURCES = (
+# Operation, the path parameter that its response's id fills, and where in the response it is.
+_ID_SOURCES = (
     ("createWallet", "walletId", "$response.body#/walletId"),
     ("createAgent", "agentId", "$response.body#/id"),
     ("createKey", "keyId", "$response.body#/id"),
 )
-# What one operation makes another takes in its body, on the same wallet: both operations, the
-# field's name, which both have, and what else the body needs.
-_BODIES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+# Source and target operation on the same wallet, the field that the response and the target's body
+# share, and what else the body needs.
+_BODY_FIELDS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("launchToken", "mintSupply", "mint", {"amount": 1}),
     (
         "launchToken",
@@ -42,11 +42,11 @@ def add_links(paths: dict[str, dict[str, Any]]) -> None:
         "agentId": shared(AGENT_ID),
         "keyId": shared(KEY_ID),
     }
-    for source, parameter, expression in _SOURCES:
+    for source, parameter, expression in _ID_SOURCES:
         for name, target in operations.items():
             if path_references[parameter] in target.get("parameters", ()):
                 _link(operations[source], name, {"parameters": {parameter: expression}})
-    for source, target_name, field, rest in _BODIES:
+    for source, target_name, field, rest in _BODY_FIELDS:
         _link(
             operations[source],
             target_name,

@@ -9,10 +9,9 @@ from solward.solana.programs import SYSTEM_PROGRAM
 from solward_server.http.auth import Access
 from solward_server.openapi.components import RECORD
 from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
-from solward_server.openapi.media import JSON, several
-from solward_server.openapi.operation import Operation, operation, takes
+from solward_server.openapi.operation import Operation, operation, request_body
 from solward_server.openapi.parameters import DRY_RUN, IDEMPOTENCY_KEY, WALLET, WALLET_ID
-from solward_server.openapi.schema import Schema, closed, ref
+from solward_server.openapi.schema import JSON, Schema, examples, ref, response_object
 
 REPLAYED = {
     "Idempotent-Replayed": {
@@ -85,18 +84,20 @@ def money(
     record = RECORD | {
         "type": {"type": "string", "const": kind},
         "status": {"type": "string", "enum": ["pending", "confirmed"]},
-        "details": closed(details, optional=optional),
+        "details": response_object(details, optional=optional),
     }
     properties = {**(details if flat else {}), **record, **(extra or {})}
     del properties["error"]
-    answered = closed(properties, optional=[*optional, "agentId", "signature"], title="Transaction")
+    answered = response_object(
+        properties, optional=[*optional, "agentId", "signature"], title="Transaction"
+    )
     shown = {**(told if flat else {}), **_record(kind, told), **(extra_told or {})}
     response = {
         "description": "The record; with `dryRun`, what would become of it.",
         "headers": REPLAYED,
         "content": {
             JSON: {"schema": {"oneOf": [answered, ref("DryRun")]}}
-            | several(done=shown, dryRun=_DRY_RUN)
+            | examples(done=shown, dryRun=_DRY_RUN)
         },
     }
     return operation(
@@ -106,8 +107,8 @@ def money(
         access=Access.KEY,
         description=f"{description} {_WAITS}".strip(),
         parameters=[WALLET_ID, DRY_RUN, IDEMPOTENCY_KEY],
-        body=takes(body, dict(example), required="required" in body),
-        answer=response,
+        body=request_body(body, dict(example), required="required" in body),
+        response=response,
         errors={
             400: [*([bad] if isinstance(bad, str) else bad), "dryRun must be true or false"],
             404: NO_WALLET,

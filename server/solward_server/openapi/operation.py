@@ -1,4 +1,4 @@
-"""One operation of the description: who may call it, what it takes, everything it answers."""
+"""One operation of the document: access, parameters, body, every response."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access
-from solward_server.openapi.errors import BUG, LARGE, NOT_JSON, SLOW, failure
-from solward_server.openapi.media import JSON, media
+from solward_server.http.body import NOT_JSON
+from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
+from solward_server.openapi.errors import error_response
 from solward_server.openapi.parameters import Parameter, shared
-from solward_server.openapi.schema import Schema
+from solward_server.openapi.schema import JSON, Schema, media
 
 Operation = dict[str, Any]
 Errors = Mapping[int, str | Sequence[str]]
@@ -27,62 +28,62 @@ def operation(
     *,
     tag: str,
     access: Access,
-    answer: Operation,
+    response: Operation,
     description: str = "",
     parameters: Sequence[Parameter] = (),
     body: Operation | None = None,
     errors: Errors | None = None,
 ) -> Operation:
-    """An operation; what every caller of its kind can be answered is added.
+    """An operation; the errors that its access and its body imply are added.
 
     Args:
-        answer: the response of status 200, as `answers` makes it.
-        body: as `takes` makes it; its own errors (400, 408, 413) are added.
-        errors: status -> one or more texts, most telling first.
+        response: the response of status 200, as `success` makes it.
+        body: as `request_body` makes it.
+        errors: status -> one or more texts, the most specific first.
     """
-    told: dict[int, list[str]] = {}
-    for given in (dict(errors or {}), _of_access(access), _of_body(body), _of_bugs(access)):
-        for status, texts in given.items():
-            told.setdefault(status, []).extend([texts] if isinstance(texts, str) else texts)
-    made: Operation = {
+    error_texts: dict[int, list[str]] = {}
+    for source in (errors or {}, _access_errors(access), _body_errors(body), _bug_errors(access)):
+        for status, texts in source.items():
+            error_texts.setdefault(status, []).extend([texts] if isinstance(texts, str) else texts)
+    described: Operation = {
         "operationId": operation_id,
         "summary": summary,
         "tags": [tag],
         "security": SECURITY[access],
     }
     if description:
-        made["description"] = description
+        described["description"] = description
     if parameters:
-        made["parameters"] = [shared(each) for each in parameters]
+        described["parameters"] = [shared(each) for each in parameters]
     if body is not None:
-        made["requestBody"] = body
-    responses: dict[str, Operation] = {"200": answer}
-    for status in sorted(told):
-        responses[str(status)] = failure(status, told[status])
-    return made | {"responses": responses}
+        described["requestBody"] = body
+    responses: dict[str, Operation] = {"200": response}
+    for status in sorted(error_texts):
+        responses[str(status)] = error_response(status, error_texts[status])
+    return described | {"responses": responses}
 
 
-def answers(
+def success(
     schema: Schema, example: Any, *, description: str = "Success.", **more: Any
 ) -> Operation:
-    """A response in JSON; with several examples, `example` maps their names to them."""
+    """A JSON response of status 200; several examples come from `schema.examples`."""
     return {"description": description, "content": {JSON: media(schema, example)}} | more
 
 
-def takes(schema: Schema, example: Any, *, required: bool = True) -> Operation:
-    """A JSON body; `example` is None where none is known."""
+def request_body(schema: Schema, example: Any, *, required: bool = True) -> Operation:
+    """A JSON request body; `example` is None where none is known."""
     return {"required": required, "content": {JSON: media(schema, example)}}
 
 
-def _of_access(access: Access) -> Errors:
+def _access_errors(access: Access) -> Errors:
     if access is Access.PUBLIC:
         return {}
     return {401: [KEY_REQUIRED, KEY_INVALID] if access is Access.KEY else ADMIN_REQUIRED}
 
 
-def _of_body(body: Operation | None) -> Errors:
-    return {} if body is None else {400: NOT_JSON, 408: SLOW, 413: LARGE}
+def _body_errors(body: Operation | None) -> Errors:
+    return {} if body is None else {400: NOT_JSON, 408: HTTP_TEXTS[408], 413: HTTP_TEXTS[413]}
 
 
-def _of_bugs(access: Access) -> Errors:
-    return {} if access is Access.PUBLIC else {500: BUG}
+def _bug_errors(access: Access) -> Errors:
+    return {} if access is Access.PUBLIC else {500: INTERNAL_ERROR}

@@ -1,24 +1,27 @@
-"""What routes take in the path, the query and headers."""
+"""Parameters in the path, the query and headers."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from solward.events import EventKind
+from solward.solana.token_list import token_list
 from solward_server.openapi.schema import Schema, array, choice, flag, identifier, text, whole
 
 Parameter = dict[str, Any]
 
-# Examples are of the documented wallet, agent and key throughout.
+# The wallet, agent, key and token of all examples.
 WALLET = "e05136c2-0095-4472-9b84-19b9e354eeee"
 AGENT = "b9f18163-42c5-477e-9824-368184e65079"
 KEY = "07e36977-7335-4ac1-bc2f-a8d680f0aec2"
+WALLET_ADDRESS = "Xyk1ak1fTvBzxDgQ8ypk1T4PfUfmQEXDnvC6Y6Ttnvh"
+USDC = token_list("localnet").resolve("USDC", "mint")
 
 
 def _parameter(place: str, name: str, schema: Schema, **more: Any) -> Parameter:
     description = schema["description"]
-    given = {key: value for key, value in schema.items() if key != "description"}
-    return {"name": name, "in": place, "description": description, "schema": given} | more
+    bare = {key: value for key, value in schema.items() if key != "description"}
+    return {"name": name, "in": place, "description": description, "schema": bare} | more
 
 
 def _path(name: str, schema: Schema, example: str) -> Parameter:
@@ -26,7 +29,7 @@ def _path(name: str, schema: Schema, example: str) -> Parameter:
 
 
 def query(name: str, schema: Schema, **more: Any) -> Parameter:
-    """An optional field of the query."""
+    """An optional query parameter."""
     return _parameter("query", name, schema, **more)
 
 
@@ -82,7 +85,7 @@ PARAMETERS: dict[str, Parameter] = {
 
 
 def shared(parameter: Parameter) -> Parameter:
-    """A reference to a parameter of `components/parameters`; any other as it is."""
+    """A reference where the parameter is in `components/parameters`; any other unchanged."""
     for name, known in PARAMETERS.items():
         if known is parameter:
             return {"$ref": f"#/components/parameters/{name}"}

@@ -1,4 +1,4 @@
-"""Words the description is written in: JSON Schema 2020-12 as plain data."""
+"""JSON Schema 2020-12 as plain data: the words in which routes are described."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Schema = dict[str, Any]
+
+JSON = "application/json"
 
 ADDRESS = "^[1-9A-HJ-NP-Za-km-z]{32,44}$"
 TIMESTAMP = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"
@@ -17,10 +19,10 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def closed(
+def response_object(
     properties: Mapping[str, Schema], *, optional: Sequence[str] = (), **more: Any
 ) -> Schema:
-    """An answer's object: every property but the optional ones is there, and nothing else."""
+    """A closed object: all properties but the optional ones are required, no others allowed."""
     required = [name for name in properties if name not in optional]
     schema: Schema = {"type": "object", "properties": dict(properties)}
     if required:
@@ -28,13 +30,15 @@ def closed(
     return schema | {"additionalProperties": False} | more
 
 
-def asked(properties: Mapping[str, Schema], *, required: Sequence[str] = (), **more: Any) -> Schema:
-    """A request's object: unknown fields are ignored, and null counts as left out."""
-    shown = {
+def request_object(
+    properties: Mapping[str, Schema], *, required: Sequence[str] = (), **more: Any
+) -> Schema:
+    """An open object: unknown fields are ignored, null counts as absent."""
+    described = {
         name: schema if name in required else nullable(schema)
         for name, schema in properties.items()
     }
-    body: Schema = {"type": "object", "properties": shown}
+    body: Schema = {"type": "object", "properties": described}
     if required:
         body["required"] = list(required)
     return body | more
@@ -43,29 +47,29 @@ def asked(properties: Mapping[str, Schema], *, required: Sequence[str] = (), **m
 def nullable(schema: Schema) -> Schema:
     """The schema, or null."""
     if isinstance(schema.get("type"), str):
-        listed = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
-        return schema | {"type": [schema["type"], "null"]} | listed
+        enum = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+        return schema | {"type": [schema["type"], "null"]} | enum
     return {"anyOf": [schema, {"type": "null"}]}
 
 
 def text(description: str, longest: int | None = None, **more: Any) -> Schema:
-    """A string; one with a longest length is not empty either."""
+    """A string; with `longest`, of at least one character."""
     bounds = {} if longest is None else {"minLength": 1, "maxLength": longest}
     return {"type": "string", "description": description} | bounds | more
 
 
 def choice(description: str, *values: str, **more: Any) -> Schema:
-    """One of some strings."""
+    """One of these strings."""
     return {"type": "string", "description": description, "enum": list(values)} | more
 
 
 def number(description: str, **more: Any) -> Schema:
-    """A number, exact as it is written."""
+    """A number, read and written with all its digits."""
     return {"type": "number", "description": description} | more
 
 
 def amount(description: str, **more: Any) -> Schema:
-    """An amount asked for, in whole units; more than 0."""
+    """An amount of a request, in whole units; more than 0."""
     return number(description, exclusiveMinimum=0, **more)
 
 
@@ -74,8 +78,8 @@ def whole(
 ) -> Schema:
     """A whole number within bounds."""
     bounds = {"minimum": least, "maximum": most}
-    given = {name: value for name, value in bounds.items() if value is not None}
-    return {"type": "integer", "description": description} | given | more
+    set_bounds = {name: value for name, value in bounds.items() if value is not None}
+    return {"type": "integer", "description": description} | set_bounds | more
 
 
 def flag(description: str, **more: Any) -> Schema:
@@ -84,7 +88,7 @@ def flag(description: str, **more: Any) -> Schema:
 
 
 def array(items: Schema, description: str = "", most: int | None = None) -> Schema:
-    """A list."""
+    """An array."""
     schema: Schema = {"type": "array", "items": items}
     if description:
         schema["description"] = description
@@ -92,12 +96,12 @@ def array(items: Schema, description: str = "", most: int | None = None) -> Sche
 
 
 def mapping(values: Schema, description: str) -> Schema:
-    """An object whose names are data, such as mints."""
+    """An object whose property names are data, such as mints."""
     return {"type": "object", "description": description, "additionalProperties": values}
 
 
 def identifier(description: str) -> Schema:
-    """An id of a stored thing."""
+    """The UUID of a stored record."""
     return {"type": "string", "format": "uuid", "description": description}
 
 
@@ -117,10 +121,24 @@ def timestamp(description: str) -> Schema:
 
 
 def sol(description: str) -> Schema:
-    """An amount of SOL in an answer."""
+    """An amount of SOL in a response."""
     return number(description, minimum=0)
 
 
 def units(description: str) -> Schema:
-    """Smallest units of a mint, exact as digits."""
+    """Smallest units of a mint, as a string of digits."""
     return {"type": "string", "pattern": DIGITS, "description": description}
+
+
+def examples(**values: Any) -> dict[str, Any]:
+    """Named examples, for a media type with more than one."""
+    return {"examples": {name: {"value": value} for name, value in values.items()}}
+
+
+def media(schema: Schema, example: Any) -> dict[str, Any]:
+    """A schema with its example, those of `examples`, or none where it is None."""
+    if example is None:
+        return {"schema": schema}
+    if isinstance(example, dict) and list(example) == ["examples"]:
+        return {"schema": schema} | example
+    return {"schema": schema, "example": example}

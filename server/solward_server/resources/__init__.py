@@ -1,4 +1,4 @@
-"""The routes, one module a resource, each a blueprint over the `Edge`."""
+"""The routes: one module a resource, with its handlers and its part of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from quart import Blueprint
 
-from solward_server.http.edge import Edge
+from solward_server.http.route_context import RouteContext
 from solward_server.resources import (
     agents,
     chat,
@@ -25,7 +25,7 @@ from solward_server.resources import (
 
 PREFIX = "/api/v1"
 
-BLUEPRINTS: tuple[Callable[[Edge], Blueprint], ...] = (
+BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     health.blueprint,
     keys.blueprint,
     wallets.blueprint,

@@ -1,30 +1,55 @@
-"""Agents: made, changed, started and stopped; what they decided and remember."""
+"""Agents: create, change, start, stop, pause; their decisions, memory and limits."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from quart import Blueprint
 
-from solward_server.http.auth import caller, keyed
+from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import query_limit, query_whole, read_body
-from solward_server.http.edge import Edge
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.errors import NO_AGENT, NO_WALLET
+from solward_server.openapi.operation import Operation, operation, request_body, success
+from solward_server.openapi.parameters import (
+    AGENT,
+    AGENT_ID,
+    BEFORE_CYCLE,
+    LIMIT,
+    MEMORY_LIMIT,
+    WALLET,
+)
+from solward_server.openapi.schema import (
+    Schema,
+    amount,
+    array,
+    choice,
+    flag,
+    identifier,
+    number,
+    ref,
+    request_object,
+    response_object,
+    text,
+    whole,
+)
 
-_MEMORY_KEPT = 100
+_MAX_MEMORY = 100
 _MAX_CYCLE = 2**53
 
 
-def blueprint(edge: Edge) -> Blueprint:
-    """Agents: create, list, read, change, delete, start, stop, pause; decisions, memory, limits."""
+def blueprint(context: RouteContext) -> Blueprint:
+    """`/agents`, `/agents/:id` and what is under it, but for chat."""
     routes = Blueprint("agents", __name__, url_prefix="/agents")
-    agents = edge.service.agents
+    agents = context.service.agents
 
     @routes.get("")
     @keyed
     async def listing() -> dict[str, Any]:
         only = caller().wallet_id
-        shown = [a for a in await agents.list() if only is None or a.wallet_id == only]
-        return {"agents": [agent.to_json() for agent in shown]}
+        found = [a for a in await agents.list() if only is None or a.wallet_id == only]
+        return {"agents": [agent.to_json() for agent in found]}
 
     @routes.post("")
     async def create() -> dict[str, Any]:
@@ -39,7 +64,7 @@ def blueprint(edge: Edge) -> Blueprint:
     @routes.get("/<agent_id>")
     @keyed
     async def one(agent_id: str) -> dict[str, Any]:
-        return (await edge.agent(agent_id)).to_json()
+        return (await context.agent(agent_id)).to_json()
 
     @routes.patch("/<agent_id>")
     async def change(agent_id: str) -> dict[str, Any]:
@@ -69,7 +94,7 @@ def blueprint(edge: Edge) -> Blueprint:
     @routes.get("/<agent_id>/decisions")
     @keyed
     async def decisions(agent_id: str) -> dict[str, Any]:
-        await edge.agent(agent_id)
+        await context.agent(agent_id)
         before = query_whole("before", None, 1, _MAX_CYCLE)
         found = await agents.decisions(agent_id, limit=query_limit(), before=before)
         return {"decisions": [decision.to_json() for decision in found]}
@@ -77,14 +102,282 @@ def blueprint(edge: Edge) -> Blueprint:
     @routes.get("/<agent_id>/memory")
     @keyed
     async def memory(agent_id: str) -> dict[str, Any]:
-        await edge.agent(agent_id)
-        found = await agents.memory(agent_id, limit=query_limit(_MEMORY_KEPT, _MEMORY_KEPT))
+        await context.agent(agent_id)
+        found = await agents.memory(agent_id, limit=query_limit(_MAX_MEMORY, _MAX_MEMORY))
         return {"memory": [entry.to_json() for entry in found]}
 
     @routes.get("/<agent_id>/limits")
     @keyed
     async def limits(agent_id: str) -> dict[str, Any]:
-        await edge.agent(agent_id)
-        return await edge.service.agent_limits(agent_id)
+        await context.agent(agent_id)
+        return await context.service.agent_limits(agent_id)
 
     return routes
+
+
+_GUARDRAILS: dict[str, Schema] = {
+    "maxSolPerTransaction": amount("SOL in one transaction."),
+    "maxTransactionsPerMinute": whole("In any 60 seconds.", 1, 1_000_000),
+    "dailySpendingLimitSol": amount("SOL in any 24 hours."),
+}
+_BUDGET = request_object(
+    {
+        "maxTokensPerCycle": whole("Tokens of prompt and answer.", 1, 10**12),
+        "maxTokensPerDay": whole("Tokens of prompt and answer.", 1, 10**12),
+        "maxUsdPerDay": number("US dollars; 9 decimals.", exclusiveMinimum=0, maximum=10**6),
+    },
+    additionalProperties=False,
+)
+_FIELDS: dict[str, Schema] = {
+    "name": text("1 to 100 printable characters.", 100),
+    "llmModel": text("The model's name.", 200),
+    "strategy": text("What it is to do.", 20_000),
+    "loopIntervalMs": whole("Between cycles.", 1000, 2**31 - 1, default=60_000),
+    "llmOptions": {"type": "object", "description": "By the provider's own schema."},
+    "llmBudget": _BUDGET,
+    "guardrails": request_object(_GUARDRAILS)
+    | {"description": "What is left out is the service's."},
+} | _GUARDRAILS
+
+_AGENT: dict[str, Any] = {
+    "id": AGENT,
+    "name": "saver",
+    "walletId": WALLET,
+    "llmProvider": "rules",
+    "llmModel": "rules",
+    "llmOptions": {},
+    "llmBudget": {},
+    "isLlm": False,
+    "strategy": "always do wait",
+    "guardrails": {
+        "maxSolPerTransaction": 0.5,
+        "maxTransactionsPerMinute": 5,
+        "dailySpendingLimitSol": 10,
+    },
+    "loopIntervalMs": 5000,
+    "status": "idle",
+    "createdAt": "2026-11-21T10:49:52.500Z",
+}
+_MEMORY = {
+    "cycle": 9,
+    "reasoning": "Matched rule: always do wait (rule-based demo, not a language model).",
+    "action": "wait({})",
+    "outcome": "Waited: no action this cycle.",
+    "timestamp": "2026-11-21T10:34:50.412Z",
+}
+_OBSERVATION = {
+    "walletName": "docs",
+    "walletAddress": "Xyk1ak1fTvBzxDgQ8ypk1T4PfUfmQEXDnvC6Y6Ttnvh",
+    "solBalance": 2.39794572,
+    "tokenBalances": [],
+    "recentTransactions": [],
+    "cycle": 9,
+    "timestamp": "2026-11-21T10:34:50.401Z",
+}
+
+
+def agent_paths(providers: Collection[str]) -> dict[str, dict[str, Operation]]:
+    """The paths of agents; `llmProvider` is one of these providers."""
+    provider = choice("A loaded provider.", *sorted(providers))
+    return _collection(provider) | {"/agents/{agentId}": _one(provider)} | _COMMANDS | _READ_PATHS
+
+
+def _collection(provider: Schema) -> dict[str, dict[str, Operation]]:
+    body = request_object(
+        {"walletId": text("The wallet it uses.", 100), "llmProvider": provider} | _FIELDS,
+        required=["name", "strategy"],
+        anyOf=[
+            {
+                "title": "On a wallet",
+                "required": ["walletId", "llmProvider", "llmModel"],
+                "properties": {
+                    name: {"type": "string"} for name in ("walletId", "llmProvider", "llmModel")
+                },
+            },
+            {
+                "title": "With a wallet made for it",
+                "required": ["maxSolPerTransaction"],
+                "properties": {"walletId": {"type": "null"}},
+            },
+        ],
+    )
+    example = {
+        "name": "saver",
+        "walletId": WALLET,
+        "llmProvider": "rules",
+        "llmModel": "rules",
+        "strategy": "always do wait",
+        "guardrails": {"maxSolPerTransaction": 0.5},
+    }
+    created = response_object(
+        {
+            "id": identifier("The agent."),
+            "name": text("As given."),
+            "status": choice("Not started.", "idle"),
+            "walletId": identifier("Its wallet."),
+        }
+    )
+    return {
+        "/agents": {
+            "get": operation(
+                "listAgents",
+                "List agents",
+                tag="agents",
+                access=Access.KEY,
+                response=success(
+                    response_object({"agents": array(ref("Agent"))}), {"agents": [_AGENT]}
+                ),
+            ),
+            "post": operation(
+                "createAgent",
+                "Create an agent",
+                tag="agents",
+                access=Access.ADMIN,
+                description="Without `walletId` and with `maxSolPerTransaction` at the top level, "
+                "a wallet is made for it, and provider and model may come from the defaults.",
+                body=request_body(body, example),
+                response=success(
+                    created, {"id": AGENT, "name": "saver", "status": "idle", "walletId": WALLET}
+                ),
+                errors={400: "name is required", 404: NO_WALLET},
+            ),
+        }
+    }
+
+
+def _one(provider: Schema) -> dict[str, Operation]:
+    # PATCH refuses null in these fields.
+    not_null = {name: _FIELDS[name] for name in ("name", "llmModel", "strategy")}
+    change = request_object({"llmProvider": provider} | _FIELDS)
+    change["properties"] |= not_null | {"llmProvider": provider, "walletId": False}
+    return {
+        "get": operation(
+            "getAgent",
+            "One agent",
+            tag="agents",
+            access=Access.KEY,
+            parameters=[AGENT_ID],
+            response=success(ref("Agent"), _AGENT),
+            errors={404: NO_AGENT},
+        ),
+        "patch": operation(
+            "changeAgent",
+            "Change an agent; a running one goes by it from its next cycle",
+            tag="agents",
+            access=Access.ADMIN,
+            parameters=[AGENT_ID],
+            body=request_body(change, {"loopIntervalMs": 5000}, required=False),
+            response=success(ref("Agent"), _AGENT),
+            errors={
+                400: "walletId cannot be changed; create another agent for another wallet",
+                404: NO_AGENT,
+            },
+        ),
+        "delete": operation(
+            "deleteAgent",
+            "Delete an agent with its decisions and memory",
+            tag="agents",
+            access=Access.ADMIN,
+            parameters=[AGENT_ID],
+            response=success(
+                response_object(
+                    {"id": identifier("The agent's."), "deleted": flag("True.", const=True)}
+                ),
+                {"id": AGENT, "deleted": True},
+            ),
+            errors={404: NO_AGENT},
+        ),
+    }
+
+
+def _command(name: str, summary: str, status: str, bad: str | None) -> dict[str, Operation]:
+    bad_request = {} if bad is None else {400: bad}
+    return {
+        "post": operation(
+            f"{name}Agent",
+            summary,
+            tag="agents",
+            access=Access.ADMIN,
+            parameters=[AGENT_ID],
+            response=success(
+                response_object({"status": choice("Done.", status)}), {"status": status}
+            ),
+            errors={404: NO_AGENT} | bad_request,
+        )
+    }
+
+
+_COMMANDS = {
+    "/agents/{agentId}/start": _command(
+        "start",
+        "Start an agent, from any status",
+        "started",
+        "Set OPENAI_API_KEY to start an agent of the provider 'openai'",
+    ),
+    "/agents/{agentId}/stop": _command(
+        "stop", "Stop an agent, once what it pays is recorded", "stopped", None
+    ),
+    "/agents/{agentId}/pause": _command(
+        "pause", "Set a running agent aside", "paused", "Agent is not running"
+    ),
+}
+_READ_PATHS = {
+    "/agents/{agentId}/decisions": {
+        "get": operation(
+            "listDecisions",
+            "What an agent decided",
+            tag="agents",
+            access=Access.KEY,
+            parameters=[AGENT_ID, LIMIT, BEFORE_CYCLE],
+            response=success(
+                response_object({"decisions": array(ref("Decision"), "Newest first.")}),
+                {"decisions": [{"agentId": AGENT, "observations": _OBSERVATION} | _MEMORY]},
+            ),
+            errors={400: "limit must be a whole number from 1 to 500", 404: NO_AGENT},
+        )
+    },
+    "/agents/{agentId}/memory": {
+        "get": operation(
+            "listMemory",
+            "What an agent remembers",
+            tag="agents",
+            access=Access.KEY,
+            parameters=[AGENT_ID, MEMORY_LIMIT],
+            response=success(
+                response_object({"memory": array(ref("MemoryEntry"), "Newest first.")}),
+                {"memory": [_MEMORY]},
+            ),
+            errors={400: "limit must be a whole number from 1 to 100", 404: NO_AGENT},
+        )
+    },
+    "/agents/{agentId}/limits": {
+        "get": operation(
+            "getAgentLimits",
+            "An agent's own limits, and what is spent of them",
+            tag="agents",
+            access=Access.KEY,
+            parameters=[AGENT_ID],
+            response=success(
+                ref("AgentLimits"),
+                {
+                    "agentId": AGENT,
+                    "walletId": WALLET,
+                    "model": {
+                        "budget": {"maxTokensPerDay": 500000},
+                        "lastDay": {"tokens": 9530, "usd": 0.001610, "unpricedTokens": 0},
+                    },
+                    "maxSolPerTransaction": {"limit": 0.5},
+                    "maxTransactionsPerMinute": {"limit": 5, "used": 0, "left": 5},
+                    "dailySpendingLimitSol": {
+                        "limit": 10,
+                        "spent": 0,
+                        "reserved": 0,
+                        "left": 10,
+                    },
+                    "dailyTokens": {},
+                },
+            ),
+            errors={404: NO_AGENT},
+        )
+    },
+}

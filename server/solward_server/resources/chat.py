@@ -1,4 +1,4 @@
-"""Chat with an agent: the whole answer as JSON, or its pieces as server-sent events."""
+"""Chat with an agent: the response as one JSON body, or in pieces as server-sent events."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from quart import Blueprint, Response, request
 
 from solward import jsontext
 from solward.errors import SolwardError
-from solward_server.http.auth import keyed
-from solward_server.http.body import read_body, text
-from solward_server.http.edge import Edge
+from solward_server.http.auth import Access, keyed
+from solward_server.http.body import body_text, read_body
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.errors import NO_AGENT
+from solward_server.openapi.operation import operation, request_body, success
+from solward_server.openapi.parameters import AGENT_ID
+from solward_server.openapi.schema import request_object, response_object, text
 
 EVENT_STREAM = "text/event-stream"
 
@@ -22,33 +26,33 @@ _MAX_MESSAGE = 20_000
 _log = structlog.get_logger(__name__)
 
 
-def blueprint(edge: Edge) -> Blueprint:
-    """Chat; with `Accept: text/event-stream` as events `delta`, then `done` or `error`."""
+def blueprint(context: RouteContext) -> Blueprint:
+    """`POST /agents/:id/chat`; as a stream its events are `delta`, then `done` or `error`."""
     routes = Blueprint("chat", __name__, url_prefix="/agents")
 
     @routes.post("/<agent_id>/chat")
     @keyed
     async def chat(agent_id: str) -> dict[str, Any] | Response:
-        message = text(await read_body(), "message", longest=_MAX_MESSAGE)
-        await edge.agent(agent_id)
-        if _streamed():
-            return await _stream(edge.service.agents.chat_stream(agent_id, message))
-        return {"response": await edge.service.agents.chat(agent_id, message)}
+        message = body_text(await read_body(), "message", longest=_MAX_MESSAGE)
+        await context.agent(agent_id)
+        if _wants_stream():
+            return await _stream(context.service.agents.chat_stream(agent_id, message))
+        return {"response": await context.service.agents.chat(agent_id, message)}
 
     return routes
 
 
 async def _stream(pieces: AsyncGenerator[str, None]) -> Response:
-    # Until there is a piece the answer can still be an error with its own status.
+    # The first piece is awaited before the status is sent, so that an error has its own status.
     try:
         first = await anext(pieces, None)
     except BaseException:
         await pieces.aclose()
         raise
     response = Response(_events(first, pieces), 200, content_type=f"{EVENT_STREAM}; charset=utf-8")
-    # The provider's own deadline ends a chat; Quart's would after 60 s.
+    # The provider's deadline ends a chat; Quart's response timeout would after 60 s.
     response.timeout = None
-    # Reverse proxies hold small pieces back otherwise.
+    # Without it reverse proxies buffer small pieces.
     response.headers["X-Accel-Buffering"] = "no"
     return response
 
@@ -56,14 +60,14 @@ async def _stream(pieces: AsyncGenerator[str, None]) -> Response:
 async def _events(
     first: str | None, pieces: AsyncGenerator[str, None]
 ) -> AsyncGenerator[str, None]:
-    told: list[str] = []
+    sent: list[str] = []
     async with aclosing(pieces):
         try:
             if first is not None:
-                told.append(first)
+                sent.append(first)
                 yield _event("delta", {"text": first})
                 async for piece in pieces:
-                    told.append(piece)
+                    sent.append(piece)
                     yield _event("delta", {"text": piece})
         except SolwardError as error:
             _log.warning("chat_failed", error=str(error), kind=type(error).__name__)
@@ -72,7 +76,7 @@ async def _events(
             _log.exception("chat_crashed")
             yield _event("error", {"error": "Internal error"})
         else:
-            yield _event("done", {"response": "".join(told).strip()})
+            yield _event("done", {"response": "".join(sent).strip()})
 
 
 def _event(name: str, data: dict[str, str]) -> str:
@@ -80,6 +84,44 @@ def _event(name: str, data: dict[str, str]) -> str:
     return f"event: {name}\ndata: {jsontext.dumps(data)}\n\n"
 
 
-def _streamed() -> bool:
-    offered = ["application/json", EVENT_STREAM]
-    return request.accept_mimetypes.best_match(offered, offered[0]) == EVENT_STREAM
+def _wants_stream() -> bool:
+    types = ["application/json", EVENT_STREAM]
+    return request.accept_mimetypes.best_match(types, types[0]) == EVENT_STREAM
+
+
+_EXAMPLE = "I am a rule-based demo, not a language model. My rules are:\nalways do wait"
+_RESPONSE = success(
+    response_object({"response": text("What the model said.")}), {"response": _EXAMPLE}
+)
+_RESPONSE["content"]["text/event-stream"] = {
+    "schema": {
+        "type": "string",
+        "description": "Events `delta` with `text`, then `done` with `response`, or `error`.",
+    },
+    "example": 'event: delta\ndata: {"text":"I am "}\n\n'
+    'event: done\ndata: {"response":"I am a rule-based demo"}\n\n',
+}
+
+PATHS = {
+    "/agents/{agentId}/chat": {
+        "post": operation(
+            "chat",
+            "Ask a running agent; nothing is executed",
+            tag="agents",
+            access=Access.KEY,
+            description="With `Accept: text/event-stream` the answer comes while it is made.",
+            parameters=[AGENT_ID],
+            body=request_body(
+                request_object({"message": text("What to say.", 20_000)}, required=["message"]),
+                {"message": "What are you doing?"},
+            ),
+            response=_RESPONSE,
+            errors={
+                400: "Agent is not running",
+                404: NO_AGENT,
+                429: "The token budget has no room: the prompt has about 900 tokens, 100 are left "
+                "(400 used in the last day; maxTokensPerDay 500)",
+            },
+        )
+    }
+}

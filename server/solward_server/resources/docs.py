@@ -1,21 +1,20 @@
-"""The service's description, and the page that shows it; both work without a network."""
+"""`/docs`: the OpenAPI document as a page, without a network."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 from quart import Blueprint, Response
 from werkzeug.exceptions import NotFound
 
-from solward import jsontext
 from solward.errors import ConfigError
-from solward_server.http.auth import public
-from solward_server.http.edge import Edge
-from solward_server.openapi import describe
+from solward_server.http.auth import Access, public
+from solward_server.openapi.operation import operation
 
-# Everything else in Swagger UI's package (editors, source maps) stays unserved.
+# The rest of Swagger UI's package (editors, source maps) is not served.
 FILES = {
     "swagger-ui-bundle.js": "text/javascript",
     "swagger-ui.css": "text/css",
@@ -24,15 +23,15 @@ FILES = {
 }
 START = "start.js"
 
-# The page holds whatever credential is typed into it: nothing may come from, or go, elsewhere.
-# Swagger UI writes style attributes, and its icons are data addresses.
+# Credentials are typed into the page, so it may load from and send to this service only. Swagger UI
+# needs inline styles, and its icons are data URLs.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
 
-# Addresses are relative: a proxy may serve all of this under a path of its own.
+# URLs are relative: a proxy may serve the service under a path.
 _PAGE = f"""\
 <!DOCTYPE html>
 <html lang="en">
@@ -52,7 +51,7 @@ _PAGE = f"""\
 </body>
 </html>
 """
-# A credential is forgotten with the page, and no validator elsewhere is asked.
+# Credentials are not stored, and no external validator is called.
 _START_SCRIPT = """\
 SwaggerUIBundle({
   url: "api/v1/openapi.json",
@@ -67,20 +66,7 @@ SwaggerUIBundle({
 """
 
 
-def description(edge: Edge, prefix: str) -> Blueprint:
-    """`GET /openapi.json`, made once: what is loaded does not change while a service runs."""
-    routes = Blueprint("openapi", __name__)
-    text = jsontext.dumps(describe(edge.service.registry, prefix))
-
-    @routes.get("/openapi.json")
-    @public
-    async def openapi() -> Response:
-        return Response(text, mimetype="application/json")
-
-    return routes
-
-
-def page() -> Blueprint:
+def blueprint() -> Blueprint:
     """`GET /docs` and the files it names, from the root.
 
     Raises:
@@ -92,30 +78,72 @@ def page() -> Blueprint:
     @routes.get("/docs")
     @public
     async def show() -> Response:
-        return _guarded(Response(_PAGE, mimetype="text/html"))
+        return _with_policy(Response(_PAGE, mimetype="text/html"))
 
     @routes.get("/docs/<file>")
     @public
     async def one(file: str) -> Response:
         if file == START:
-            return _guarded(Response(_START_SCRIPT, mimetype="text/javascript"))
+            return _with_policy(Response(_START_SCRIPT, mimetype="text/javascript"))
         if file not in FILES:
             raise NotFound
         content = await asyncio.to_thread((folder / file).read_bytes)
-        return _guarded(Response(content, mimetype=FILES[file]))
+        return _with_policy(Response(content, mimetype=FILES[file]))
 
     return routes
 
 
-def _guarded(response: Response) -> Response:
+def _with_policy(response: Response) -> Response:
     response.headers["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
     response.headers["Referrer-Policy"] = "no-referrer"
     return response
 
 
 def _folder() -> Path:
-    # Not imported: the package is a web framework's extension, and only its files are wanted.
+    # Not imported: only the package's static files are needed.
     found = importlib.util.find_spec("swagger_ui")
     if found is None or found.origin is None:
         raise ConfigError("The package swagger-ui-py is not installed; /docs needs its files")
     return Path(found.origin).parent / "static"
+
+
+_FILE = {
+    "name": "file",
+    "in": "path",
+    "required": True,
+    "description": "One of the files the page names.",
+    "schema": {"type": "string"},
+    "example": "swagger-ui.css",
+}
+
+
+def _content(description: str, *kinds: str) -> dict[str, Any]:
+    return {
+        "description": description,
+        "content": {kind: {"schema": {"type": "string"}} for kind in kinds},
+    }
+
+
+ROOT_PATHS = {
+    "/docs": {
+        "get": operation(
+            "getDocs",
+            "This description as a page to read and try",
+            tag="docs",
+            access=Access.PUBLIC,
+            description="Everything it needs comes from this service.",
+            response=_content("The page.", "text/html"),
+        )
+    },
+    "/docs/{file}": {
+        "get": operation(
+            "getDocsFile",
+            "A file of the page",
+            tag="docs",
+            access=Access.PUBLIC,
+            parameters=[_FILE],
+            response=_content("The file.", "text/css", "text/javascript", "image/png"),
+            errors={404: "Not found"},
+        )
+    },
+}

@@ -1,4 +1,4 @@
-"""Is it up, which version, and does its ledger answer."""
+"""Health: version, ledger, agents."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from quart import Blueprint
 from solward import __version__
 from solward.agents.model import AgentStatistics
 from solward.errors import StoreError
-from solward_server.http.auth import public
-from solward_server.http.edge import Edge
+from solward_server.http.auth import Access, public
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.operation import operation, success
+from solward_server.openapi.schema import ref
 
-# Health answers within a second, whatever else does not.
+# Health responds within a second, even if the database does not.
 _AGENTS_WAIT_S = 0.8
 _UNKNOWN = AgentStatistics(total=0, running=0, stopped=0, idle=0, paused=0, error=0)
 
 
-def blueprint(edge: Edge) -> Blueprint:
-    """The health report, public."""
+def blueprint(context: RouteContext) -> Blueprint:
+    """`GET /health`."""
     routes = Blueprint("health", __name__)
 
     @routes.get("/health")
     @public
     async def health() -> dict[str, Any]:
-        ledger, agents = await asyncio.gather(edge.service.ledger_health(), _statistics(edge))
+        ledger, agents = await asyncio.gather(context.service.ledger_health(), _statistics(context))
         healthy = bool(ledger["healthy"]) and agents is not None
         return {
             "status": "ok" if healthy else "degraded",
@@ -37,9 +39,50 @@ def blueprint(edge: Edge) -> Blueprint:
     return routes
 
 
-async def _statistics(edge: Edge) -> AgentStatistics | None:
+async def _statistics(context: RouteContext) -> AgentStatistics | None:
     try:
         async with asyncio.timeout(_AGENTS_WAIT_S):
-            return await edge.service.agents.statistics()
+            return await context.service.agents.statistics()
     except (TimeoutError, StoreError):
         return None
+
+
+PATHS = {
+    "/health": {
+        "get": operation(
+            "getHealth",
+            "Is it up, which version, and does its ledger answer",
+            tag="health",
+            access=Access.PUBLIC,
+            description="Answers within a second, always with 200.",
+            response=success(
+                ref("Health"),
+                {
+                    "status": "ok",
+                    "version": "0.1.0",
+                    "solana": {"healthy": True, "network": "localnet", "slot": 112},
+                    "agents": {
+                        "total": 1,
+                        "running": 1,
+                        "totalAgents": 1,
+                        "runningAgents": 1,
+                        "stoppedAgents": 0,
+                        "idleAgents": 0,
+                    },
+                },
+            ),
+        )
+    },
+    "/openapi.json": {
+        "get": operation(
+            "getDescription",
+            "This description, with the skills and providers that are loaded",
+            tag="health",
+            access=Access.PUBLIC,
+            response=success(
+                {"type": "object", "required": ["openapi", "info", "paths", "components"]},
+                {"openapi": "3.1.0", "info": {}, "paths": {}, "components": {}},
+            ),
+        )
+    },
+}

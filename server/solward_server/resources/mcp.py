@@ -1,7 +1,7 @@
-"""`POST /mcp`: the Model Context Protocol's streamable HTTP on the service's own port.
+"""`POST /mcp`: the Model Context Protocol over streamable HTTP, on the service's port.
 
-Its tools and resources come from this same application by `solward.client`, with the caller's own
-token, so that authentication, rate limits and guardrails are those of the REST routes.
+Tools and resources call this application through `solward.client` with the caller's token, so that
+authentication, rate limits and guardrails are those of the REST routes.
 """
 
 from __future__ import annotations
@@ -9,22 +9,25 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
+from typing import Any
 
 from quart import Quart, Response, request
 
 from solward.settings import Settings
-from solward_server.http.auth import bearer, caller, keyed
+from solward_server.http.auth import Access, bearer, caller, keyed
 from solward_server.http.body import MAX_BODY_BYTES
-from solward_server.http.host_check import rebinding_guard
+from solward_server.http.middleware import origin_check
+from solward_server.openapi.operation import operation, request_body, success
+from solward_server.openapi.schema import JSON
 
 PATH = "/mcp"
 
-_SDK = "solward_mcp.http"
+_MCP_MODULE = "solward_mcp.http"
 
 
 def mount_mcp(app: Quart, settings: Settings) -> None:
     """Add the route. Other methods are 405: there are no sessions, nor streams to listen to."""
-    check = rebinding_guard(settings)
+    check = origin_check(settings)
 
     @app.post(PATH)
     @keyed
@@ -32,18 +35,58 @@ def mount_mcp(app: Quart, settings: Settings) -> None:
         check()
         body: str | bytes = await request.get_data(cache=False, as_text=False)
         assert isinstance(body, bytes)
-        if _SDK not in sys.modules:
-            # Most services are never asked, and most of a second is much to wait at a start.
-            await asyncio.to_thread(importlib.import_module, _SDK)
+        if _MCP_MODULE not in sys.modules:
+            # Importing the MCP SDK takes most of a second, and most services never need it.
+            await asyncio.to_thread(importlib.import_module, _MCP_MODULE)
         from solward_mcp.http import reply
 
         headers = [
             (name.lower().encode("latin-1"), value.encode("latin-1"))
             for name, value in request.headers.items()
         ]
-        made = await reply(app, bearer(), caller().wallet_id, headers, body, MAX_BODY_BYTES)
-        # The SDK leaves out what its plain refusals are.
-        response = Response(made.body, made.status, mimetype="text/plain")
-        for name_, value_ in made.headers:
+        answer = await reply(app, bearer(), caller().wallet_id, headers, body, MAX_BODY_BYTES)
+        # The SDK sets no type for its plain-text errors.
+        response = Response(answer.body, answer.status, mimetype="text/plain")
+        for name_, value_ in answer.headers:
             response.headers[name_.decode("latin-1")] = value_.decode("latin-1")
         return response
+
+
+_MESSAGE = {"type": "object", "description": "A JSON-RPC 2.0 message."}
+_OTHER_RESPONSES = {
+    202: "Taken; there is nothing to answer.",
+    400: "No message of the protocol.",
+    403: "The page's origin may not call the service.",
+    406: "Accept must have application/json and text/event-stream.",
+    413: "The request body is larger than 64 KiB.",
+    415: "Content-Type must be application/json.",
+    421: "The Host is no name of the service.",
+}
+
+
+def _mcp_operation() -> dict[str, Any]:
+    described = operation(
+        "mcp",
+        "One message of MCP's streamable HTTP",
+        tag="mcp",
+        access=Access.KEY,
+        description="Every skill is a tool on a named wallet. See docs/mcp.md.",
+        body=request_body(
+            _MESSAGE,
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}},
+        ),
+        response=success(_MESSAGE, {"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}),
+    )
+    # Errors of the transport are the SDK's, as JSON-RPC or as text.
+    described["responses"] |= {
+        str(status): {
+            "description": meaning,
+            "content": {JSON: {"schema": _MESSAGE}, "text/plain": {"schema": {"type": "string"}}},
+        }
+        for status, meaning in _OTHER_RESPONSES.items()
+    }
+    del described["responses"]["202"]["content"]
+    return described
+
+
+ROOT_PATHS = {"/mcp": {"post": _mcp_operation()}}

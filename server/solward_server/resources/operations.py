@@ -9,9 +9,9 @@ from quart import Blueprint, Response
 from solward.record import TransactionRecord
 from solward.vault.transactions.request import Actor
 from solward_server.http.auth import keyed
-from solward_server.http.body import number, read_body, text, whole
-from solward_server.http.edge import Edge
+from solward_server.http.body import body_number, body_text, body_whole, read_body
 from solward_server.http.money_response import money_response
+from solward_server.http.route_context import RouteContext
 
 # At most all of the input.
 DEFAULT_SLIPPAGE_BPS = 50
@@ -19,10 +19,10 @@ _MAX_SLIPPAGE_BPS = 10_000
 _DEFAULT_AIRDROP_SOL = 1
 
 
-def blueprint(edge: Edge) -> Blueprint:
+def blueprint(context: RouteContext) -> Blueprint:
     """Transfer, swap and airdrop."""
     routes = Blueprint("operations", __name__, url_prefix="/wallets/<wallet_id>")
-    operations = edge.service.operations
+    operations = context.service.operations
 
     @routes.post("/transfer")
     @keyed
@@ -30,10 +30,10 @@ def blueprint(edge: Edge) -> Blueprint:
         body = await read_body()
 
         async def run(actor: Actor) -> TransactionRecord:
-            to, amount = text(body, "to"), number(body, "amount")
+            to, amount = body_text(body, "to"), body_number(body, "amount")
             return await operations.transfer(wallet_id, actor, to=to, amount=amount)
 
-        return await money_response(edge, wallet_id, body, run, _transfer_answer)
+        return await money_response(context, wallet_id, body, run, _transfer_answer)
 
     @routes.post("/swap")
     @keyed
@@ -44,13 +44,15 @@ def blueprint(edge: Edge) -> Blueprint:
             return await operations.swap(
                 wallet_id,
                 actor,
-                input_token=text(body, "inputToken"),
-                output_token=text(body, "outputToken"),
-                amount=number(body, "amount"),
-                slippage_bps=whole(body, "slippageBps", DEFAULT_SLIPPAGE_BPS, 0, _MAX_SLIPPAGE_BPS),
+                input_token=body_text(body, "inputToken"),
+                output_token=body_text(body, "outputToken"),
+                amount=body_number(body, "amount"),
+                slippage_bps=body_whole(
+                    body, "slippageBps", DEFAULT_SLIPPAGE_BPS, 0, _MAX_SLIPPAGE_BPS
+                ),
             )
 
-        return await money_response(edge, wallet_id, body, run, _swap_answer)
+        return await money_response(context, wallet_id, body, run, _swap_answer)
 
     @routes.post("/airdrop")
     @keyed
@@ -58,10 +60,10 @@ def blueprint(edge: Edge) -> Blueprint:
         body = await read_body()
 
         async def run(actor: Actor) -> TransactionRecord:
-            amount = number(body, "amount", _DEFAULT_AIRDROP_SOL)
+            amount = body_number(body, "amount", _DEFAULT_AIRDROP_SOL)
             return await operations.airdrop(wallet_id, actor, amount=amount)
 
-        return await money_response(edge, wallet_id, body, run, TransactionRecord.to_json)
+        return await money_response(context, wallet_id, body, run, TransactionRecord.to_json)
 
     return routes
 

@@ -1,4 +1,4 @@
-"""What is loaded, and what is not and why."""
+"""Loaded plugins, and the problems of those that were left out."""
 
 from __future__ import annotations
 
@@ -7,27 +7,37 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.registry import Registry
+from solward.registry import ProblemCode, Registry
 from solward.registry.loaded import LoadedProvider
 from solward.settings import Settings
-from solward_server.http.auth import keyed
-from solward_server.http.edge import Edge
+from solward_server.http.auth import Access, keyed
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.operation import operation, success
+from solward_server.openapi.schema import (
+    Schema,
+    array,
+    choice,
+    flag,
+    nullable,
+    response_object,
+    text,
+)
 
 
-def blueprint(edge: Edge) -> Blueprint:
+def blueprint(context: RouteContext) -> Blueprint:
     """`GET /plugins`."""
     routes = Blueprint("plugins", __name__)
 
     @routes.get("/plugins")
     @keyed
     async def listing() -> dict[str, Any]:
-        return plugins_report(edge.service.registry, edge.service.settings)
+        return plugins_report(context.service.registry, context.service.settings)
 
     return routes
 
 
 def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
-    """Every loaded plugin by kind, every extra rule, and the problems of those left out."""
+    """Loaded plugins by kind, plugins' guardrails, and problems of plugins that were left out."""
     kinds: dict[str, Mapping[str, Any]] = {
         "skill": registry.skills,
         "provider": registry.providers,
@@ -60,7 +70,7 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
 
 
 def _provider(plugin: LoadedProvider, settings: Settings) -> dict[str, Any]:
-    """What it takes to make an agent of it; that it has its key, and never the key."""
+    """What an agent of this provider needs; whether its key is set, never the key."""
     spec = plugin.spec
     return {
         "defaultModel": spec.default_model,
@@ -69,3 +79,66 @@ def _provider(plugin: LoadedProvider, settings: Settings) -> dict[str, Any]:
         "secretEnv": spec.secret_env,
         "configured": settings.configured(spec),
     }
+
+
+_COMMON: dict[str, Schema] = {
+    "name": text("Its entry point's."),
+    "distribution": text("Where it comes from."),
+    "version": text("The distribution's."),
+}
+_PLUGIN: Schema = {
+    "oneOf": [
+        response_object({"kind": choice("What it is.", "skill", "venue")} | _COMMON),
+        response_object(
+            {"kind": choice("What it is.", "provider")}
+            | _COMMON
+            | {
+                "defaultModel": text("Where an agent names none."),
+                "options": {"type": "object", "description": "JSON Schema of `llmOptions`."},
+                "isLlm": flag("False for the rule-based demo provider."),
+                "secretEnv": nullable(text("The environment variable of its key.")),
+                "configured": flag("Whether it has its key, or needs none."),
+            }
+        ),
+    ]
+}
+_PROBLEM = response_object(
+    {
+        "code": choice("See docs/plugins.md.", *ProblemCode),
+        "plugin": text("Its entry point's name."),
+        "distribution": nullable(text("Where it comes from.")),
+        "detail": text("What is wrong."),
+    }
+)
+
+PATHS = {
+    "/plugins": {
+        "get": operation(
+            "listPlugins",
+            "Loaded plugins, extra guardrails, and plugins that were left out",
+            tag="plugins",
+            access=Access.KEY,
+            response=success(
+                response_object(
+                    {
+                        "plugins": array(_PLUGIN),
+                        "guardrails": array(text("A rule's name.")),
+                        "problems": array(_PROBLEM),
+                    }
+                ),
+                {
+                    "plugins": [
+                        {
+                            "kind": "skill",
+                            "name": "airdrop",
+                            "distribution": "solward",
+                            "version": "0.1.0",
+                        }
+                    ],
+                    "guardrails": [],
+                    "problems": [],
+                },
+            ),
+        )
+    }
+}

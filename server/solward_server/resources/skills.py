@@ -1,31 +1,37 @@
-"""The skills: listed with their schemas, and run on a wallet."""
+"""Skills: listed with their schemas, and run on a wallet."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from quart import Blueprint, Response
 
 from solward.errors import InvalidRequest, SkillNotFound, SolwardError
+from solward.registry import LoadedSkill
 from solward.skill import Effects
-from solward_server.http.auth import caller, keyed
-from solward_server.http.body import Body, read_body
-from solward_server.http.edge import Edge
+from solward_server.http.auth import Access, caller, keyed
+from solward_server.http.body import Body, json_response, read_body
 from solward_server.http.errors import error_response, status_of
 from solward_server.http.idempotency import action_key, finish, idempotency_key, replay
-from solward_server.http.json_provider import json_response
 from solward_server.http.money_response import wants_dry_run
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
+from solward_server.openapi.money import REPLAYED
+from solward_server.openapi.operation import Operation, operation, request_body, success
+from solward_server.openapi.parameters import IDEMPOTENCY_KEY, WALLET_ID
+from solward_server.openapi.schema import array, choice, response_object, text
 
 
-def blueprint(edge: Edge) -> Blueprint:
-    """`GET /skills` and `POST /wallets/:id/skills/:name`, whose body is the parameters."""
+def blueprint(context: RouteContext) -> Blueprint:
+    """`GET /skills`, and `POST /wallets/:id/skills/:name` with the parameters as body."""
     routes = Blueprint("skills", __name__)
 
     @routes.get("/skills")
     @keyed
     async def listing() -> dict[str, Any]:
-        skills = edge.service.registry.skills.values()
+        skills = context.service.registry.skills.values()
         return {
             "skills": [
                 {
@@ -44,27 +50,27 @@ def blueprint(edge: Edge) -> Blueprint:
     @keyed
     async def run(wallet_id: str, name: str) -> Response:
         body = await read_body()
-        await edge.wallet(wallet_id)
-        skills = edge.service.registry.skills
+        await context.wallet(wallet_id)
+        skills = context.service.registry.skills
         if name not in skills:
             raise SkillNotFound(name, sorted(skills))
-        # Refused before anything is claimed or counted.
+        # Bad parameters neither claim the key nor count as a request.
         params = skills[name].validate(dict(body))
         if skills[name].spec.effects is not Effects.SPEND:
-            return await _run(edge, wallet_id, name, params, None)
+            return await _run(context, wallet_id, name, params, None)
         if wants_dry_run():
             raise InvalidRequest("dryRun is for the money routes, not for skills; nothing was sent")
         key = idempotency_key(body)
         if key is None:
-            await edge.count_request()
-            return await _run(edge, wallet_id, name, params, None)
-        database = edge.service.database
-        async with edge.skill_calls.claimed(database, key) as stored:
+            await context.count_request()
+            return await _run(context, wallet_id, name, params, None)
+        database = context.service.database
+        async with context.skill_calls.claim(database, key) as stored:
             if stored is not None:
                 return replay(stored)
-            await edge.count_request()
+            await context.count_request()
             try:
-                response = await _run(edge, wallet_id, name, params, action_key(key))
+                response = await _run(context, wallet_id, name, params, action_key(key))
             except SolwardError as error:
                 response = error_response(str(error), status_of(error))
             return await finish(database, key, response)
@@ -72,7 +78,115 @@ def blueprint(edge: Edge) -> Blueprint:
     return routes
 
 
-async def _run(edge: Edge, wallet_id: str, name: str, params: Body, action: str | None) -> Response:
+async def _run(
+    context: RouteContext, wallet_id: str, name: str, params: Body, action: str | None
+) -> Response:
     actor = replace(caller().actor(), action_key=action)
-    result = await edge.service.run_skill(name, params, wallet_id, actor)
+    result = await context.service.run_skill(name, params, wallet_id, actor)
     return json_response({"result": result})
+
+
+PATHS = {
+    "/skills": {
+        "get": operation(
+            "listSkills",
+            "The loaded skills with their schemas",
+            tag="skills",
+            access=Access.KEY,
+            response=success(
+                response_object(
+                    {
+                        "skills": array(
+                            response_object(
+                                {
+                                    "name": text("The skill's."),
+                                    "description": text("What it does, for models."),
+                                    "parameters": {
+                                        "type": "object",
+                                        "description": "JSON Schema 2020-12 of its parameters.",
+                                    },
+                                    "effects": choice("What it can do.", *Effects),
+                                    "distribution": text("Where it comes from."),
+                                    "version": text("The distribution's."),
+                                }
+                            )
+                        )
+                    }
+                ),
+                {
+                    "skills": [
+                        {
+                            "name": "check_balance",
+                            "description": "Show what the wallet holds.",
+                            "parameters": {
+                                "type": "object",
+                                "properties": {},
+                                "additionalProperties": False,
+                            },
+                            "effects": "read",
+                            "distribution": "solward",
+                            "version": "0.1.0",
+                        }
+                    ]
+                },
+            ),
+        )
+    }
+}
+
+# Example bodies of the built-in skills. Another skill has `{}`, or none if parameters are required.
+_EXAMPLES: Mapping[str, Mapping[str, Any]] = {
+    "airdrop": {"amount": 1},
+    "burn_tokens": {"mint": "USDC", "amount": 0.5},
+    "close_token_account": {"mint": "USDC"},
+    "launch_token": {"name": "Docs coin", "symbol": "DOCS", "decimals": 6},
+    "mint_supply": {"mint": "CnfsDnWmh34rN9EM5MLVJB7dLbe1x8VDM3mv2EQq4KZ8", "amount": 2.5},
+    "revoke_mint_authority": {"mint": "CnfsDnWmh34rN9EM5MLVJB7dLbe1x8VDM3mv2EQq4KZ8"},
+    "stake_sol": {"amount": 1.5},
+    "swap": {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1},
+    "token_info": {"token": "USDC"},
+    "transfer": {"to": "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g", "amount": 0.5},
+    "unstake_sol": {"stakeAccount": "6RDVFMTdCXVaW2iFUmvQ7UvLSYbbyTUNGKEGD2XmVMzs"},
+    "wait": {"reason": "The price is falling."},
+    "withdraw_stake": {"stakeAccount": "6RDVFMTdCXVaW2iFUmvQ7UvLSYbbyTUNGKEGD2XmVMzs"},
+    "wrap_sol": {"amount": 0.5},
+}
+
+
+def skill_paths(skills: Iterable[LoadedSkill]) -> dict[str, dict[str, Operation]]:
+    """`/wallets/{walletId}/skills/<name>` of each skill, its own schema as the body."""
+    return {
+        f"/wallets/{{walletId}}/skills/{skill.spec.name}": {"post": _skill_operation(skill)}
+        for skill in skills
+    }
+
+
+def _skill_operation(skill: LoadedSkill) -> Operation:
+    spec = skill.spec
+    spends = spec.effects is Effects.SPEND
+    parameters = [WALLET_ID, IDEMPOTENCY_KEY] if spends else [WALLET_ID]
+    errors: dict[int, list[str]] = {
+        400: ["No parameters fit", "What the skill itself refuses"],
+        404: [NO_WALLET],
+        500: [f"The skill {spec.name!r} took longer than {spec.timeout_s:g} s"],
+    }
+    if spends:
+        errors |= {409: [IN_FLIGHT], 422: [MISMATCH], 429: [TOO_MANY]}
+        errors[500] = [BLOCKED, FAILED, *errors[500]]
+    result = success(
+        response_object({"result": text("The skill's own text.")}),
+        {"result": "Waited: no action this cycle."},
+    )
+    schema = dict(spec.parameters)
+    example = _EXAMPLES.get(spec.name, None if schema.get("required") else {})
+    return operation(
+        f"skill_{spec.name}",
+        f"Run the skill {spec.name} of {skill.distribution}",
+        tag="skills",
+        access=Access.KEY,
+        description=spec.description,
+        parameters=parameters,
+        body=request_body(schema, example, required="required" in schema),
+        response=result | ({"headers": REPLAYED} if spends else {}),
+        errors=errors,
+    )

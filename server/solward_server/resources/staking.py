@@ -10,15 +10,15 @@ from solward.money import lamports_to_sol
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.transactions.request import Actor
 from solward_server.http.auth import keyed
-from solward_server.http.body import number, optional_text, read_body, text
-from solward_server.http.edge import Edge
+from solward_server.http.body import body_number, body_optional_text, body_text, read_body
 from solward_server.http.money_response import money_response
+from solward_server.http.route_context import RouteContext
 
 
-def blueprint(edge: Edge) -> Blueprint:
+def blueprint(context: RouteContext) -> Blueprint:
     """Stake, unstake, withdraw, list; wrap and unwrap SOL."""
     routes = Blueprint("staking", __name__, url_prefix="/wallets/<wallet_id>")
-    operations = edge.service.operations
+    operations = context.service.operations
 
     @routes.post("/stake")
     @keyed
@@ -26,16 +26,16 @@ def blueprint(edge: Edge) -> Blueprint:
         body = await read_body()
 
         async def run(actor: Actor) -> TransactionRecord:
-            amount, validator = number(body, "amount"), optional_text(body, "validator")
+            amount, validator = body_number(body, "amount"), body_optional_text(body, "validator")
             return await operations.stake(wallet_id, actor, amount=amount, validator=validator)
 
-        return await money_response(edge, wallet_id, body, run, _answer)
+        return await money_response(context, wallet_id, body, run, _answer)
 
     @routes.get("/stakes")
     @keyed
     async def stakes(wallet_id: str) -> dict[str, Any]:
-        await edge.wallet(wallet_id)
-        found = await edge.service.stakes(wallet_id)
+        await context.wallet(wallet_id)
+        found = await context.service.stakes(wallet_id)
         return {
             "stakes": [
                 {
@@ -53,10 +53,10 @@ def blueprint(edge: Edge) -> Blueprint:
         body = await read_body()
 
         async def run(actor: Actor) -> TransactionRecord:
-            account = text(body, "stakeAccount")
+            account = body_text(body, "stakeAccount")
             return await operations.unstake(wallet_id, actor, stake_account=account)
 
-        return await money_response(edge, wallet_id, body, run, _unstake_answer)
+        return await money_response(context, wallet_id, body, run, _unstake_answer)
 
     @routes.post("/withdraw-stake")
     @keyed
@@ -64,10 +64,10 @@ def blueprint(edge: Edge) -> Blueprint:
         body = await read_body()
 
         async def run(actor: Actor) -> TransactionRecord:
-            account = text(body, "stakeAccount")
+            account = body_text(body, "stakeAccount")
             return await operations.withdraw_stake(wallet_id, actor, stake_account=account)
 
-        return await money_response(edge, wallet_id, body, run, _withdraw_answer)
+        return await money_response(context, wallet_id, body, run, _withdraw_answer)
 
     @routes.post("/wrap-sol")
     @keyed
@@ -75,9 +75,9 @@ def blueprint(edge: Edge) -> Blueprint:
         body = await read_body()
 
         async def run(actor: Actor) -> TransactionRecord:
-            return await operations.wrap_sol(wallet_id, actor, amount=number(body, "amount"))
+            return await operations.wrap_sol(wallet_id, actor, amount=body_number(body, "amount"))
 
-        return await money_response(edge, wallet_id, body, run, _answer)
+        return await money_response(context, wallet_id, body, run, _answer)
 
     @routes.post("/unwrap-sol")
     @keyed
@@ -87,7 +87,7 @@ def blueprint(edge: Edge) -> Blueprint:
         async def run(actor: Actor) -> TransactionRecord:
             return await operations.unwrap_sol(wallet_id, actor)
 
-        return await money_response(edge, wallet_id, body, run, _answer)
+        return await money_response(context, wallet_id, body, run, _answer)
 
     return routes
 

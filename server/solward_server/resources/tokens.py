@@ -9,18 +9,18 @@ from quart import Blueprint, Response
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.transactions.request import Actor
 from solward_server.http.auth import keyed
-from solward_server.http.body import number, read_body, text
-from solward_server.http.edge import Edge
+from solward_server.http.body import body_number, body_text, read_body
 from solward_server.http.money_response import money_response
+from solward_server.http.route_context import RouteContext
 
 _DEFAULT_DECIMALS = 9
 _DEFAULT_SUPPLY = 1_000_000
 
 
-def blueprint(edge: Edge) -> Blueprint:
+def blueprint(context: RouteContext) -> Blueprint:
     """Launch, mint, revoke, burn, close and `token-transfer`."""
     routes = Blueprint("tokens", __name__, url_prefix="/wallets/<wallet_id>")
-    operations = edge.service.operations
+    operations = context.service.operations
 
     @routes.post("/launch-token")
     @keyed
@@ -31,13 +31,13 @@ def blueprint(edge: Edge) -> Blueprint:
             return await operations.launch_token(
                 wallet_id,
                 actor,
-                name=text(body, "name"),
-                symbol=text(body, "symbol"),
-                decimals=number(body, "decimals", _DEFAULT_DECIMALS),
-                initial_supply=number(body, "initialSupply", _DEFAULT_SUPPLY),
+                name=body_text(body, "name"),
+                symbol=body_text(body, "symbol"),
+                decimals=body_number(body, "decimals", _DEFAULT_DECIMALS),
+                initial_supply=body_number(body, "initialSupply", _DEFAULT_SUPPLY),
             )
 
-        return await money_response(edge, wallet_id, body, run, _answer)
+        return await money_response(context, wallet_id, body, run, _answer)
 
     @routes.post("/mint-supply")
     @keyed
@@ -45,13 +45,13 @@ def blueprint(edge: Edge) -> Blueprint:
         body = await read_body()
 
         async def run(actor: Actor) -> TransactionRecord:
-            mint, amount = text(body, "mint"), number(body, "amount")
-            decimals = None if body.get("decimals") is None else number(body, "decimals")
+            mint, amount = body_text(body, "mint"), body_number(body, "amount")
+            decimals = None if body.get("decimals") is None else body_number(body, "decimals")
             return await operations.mint_supply(
                 wallet_id, actor, mint=mint, amount=amount, decimals=decimals
             )
 
-        return await money_response(edge, wallet_id, body, run, _answer)
+        return await money_response(context, wallet_id, body, run, _answer)
 
     @routes.post("/token-transfer")
     @keyed
@@ -59,12 +59,16 @@ def blueprint(edge: Edge) -> Blueprint:
         body = await read_body()
 
         async def run(actor: Actor) -> TransactionRecord:
-            mint, to, amount = text(body, "mint"), text(body, "to"), number(body, "amount")
+            mint, to, amount = (
+                body_text(body, "mint"),
+                body_text(body, "to"),
+                body_number(body, "amount"),
+            )
             return await operations.token_transfer(
                 wallet_id, actor, mint=mint, to=to, amount=amount
             )
 
-        return await money_response(edge, wallet_id, body, run, _answer)
+        return await money_response(context, wallet_id, body, run, _answer)
 
     @routes.post("/revoke-authority")
     @keyed
@@ -72,12 +76,12 @@ def blueprint(edge: Edge) -> Blueprint:
         body = await read_body()
 
         async def run(actor: Actor) -> TransactionRecord:
-            mint, kind = text(body, "mint"), text(body, "authorityType", "mint")
+            mint, kind = body_text(body, "mint"), body_text(body, "authorityType", "mint")
             return await operations.revoke_authority(
                 wallet_id, actor, mint=mint, authority_type=kind
             )
 
-        return await money_response(edge, wallet_id, body, run, _revoke_answer)
+        return await money_response(context, wallet_id, body, run, _revoke_answer)
 
     @routes.post("/burn")
     @keyed
@@ -85,10 +89,10 @@ def blueprint(edge: Edge) -> Blueprint:
         body = await read_body()
 
         async def run(actor: Actor) -> TransactionRecord:
-            mint, amount = text(body, "mint"), number(body, "amount")
+            mint, amount = body_text(body, "mint"), body_number(body, "amount")
             return await operations.burn(wallet_id, actor, mint=mint, amount=amount)
 
-        return await money_response(edge, wallet_id, body, run, _answer)
+        return await money_response(context, wallet_id, body, run, _answer)
 
     @routes.post("/close-account")
     @keyed
@@ -96,9 +100,9 @@ def blueprint(edge: Edge) -> Blueprint:
         body = await read_body()
 
         async def run(actor: Actor) -> TransactionRecord:
-            return await operations.close_account(wallet_id, actor, mint=text(body, "mint"))
+            return await operations.close_account(wallet_id, actor, mint=body_text(body, "mint"))
 
-        return await money_response(edge, wallet_id, body, run, _answer)
+        return await money_response(context, wallet_id, body, run, _answer)
 
     return routes
 

@@ -7,16 +7,29 @@ from typing import Any
 from quart import Blueprint
 
 from solward.vault.wallets.model import DEFAULT_NAME
-from solward_server.http.auth import caller, keyed
-from solward_server.http.body import query_flag, read_body, text, texts
-from solward_server.http.edge import Edge
+from solward_server.http.auth import Access, caller, keyed
+from solward_server.http.body import body_text, body_texts, query_flag, read_body
 from solward_server.http.errors import Forbidden
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.errors import NO_WALLET
+from solward_server.openapi.operation import operation, request_body, success
+from solward_server.openapi.parameters import EMPTY, USDC, WALLET, WALLET_ADDRESS, WALLET_ID
+from solward_server.openapi.schema import (
+    address,
+    array,
+    identifier,
+    ref,
+    request_object,
+    response_object,
+    text,
+    timestamp,
+)
 
 
-def blueprint(edge: Edge) -> Blueprint:
-    """Wallets: create, list, read; balance, tags, limits."""
+def blueprint(context: RouteContext) -> Blueprint:
+    """`/wallets` and `/wallets/:id` with its balance and limits."""
     routes = Blueprint("wallets", __name__)
-    service = edge.service
+    service = context.service
 
     @routes.post("/wallets")
     @keyed
@@ -25,7 +38,7 @@ def blueprint(edge: Edge) -> Blueprint:
             raise Forbidden("This API key is confined to one wallet and cannot create another")
         body = await read_body()
         wallet = await service.wallets.create(
-            text(body, "name", DEFAULT_NAME), texts(body, "tags", ())
+            body_text(body, "name", DEFAULT_NAME), body_texts(body, "tags", ())
         )
         return wallet.created_json()
 
@@ -33,36 +46,179 @@ def blueprint(edge: Edge) -> Blueprint:
     @keyed
     async def listing() -> dict[str, Any]:
         only = caller().wallet_id
-        found = await (service.wallets.list() if only is None else _one(edge, only))
+        found = await (service.wallets.list() if only is None else _one(context, only))
         return {"wallets": [wallet.to_json() for wallet in found]}
 
     @routes.get("/wallets/<wallet_id>")
     @keyed
     async def one(wallet_id: str) -> dict[str, Any]:
-        return (await edge.shown(wallet_id)).to_json()
+        return (await context.current_wallet(wallet_id)).to_json()
 
     @routes.patch("/wallets/<wallet_id>")
     @keyed
     async def change(wallet_id: str) -> dict[str, Any]:
-        wallet = await edge.shown(wallet_id)
-        tags = texts(await read_body(), "tags", wallet.tags)
+        wallet = await context.current_wallet(wallet_id)
+        tags = body_texts(await read_body(), "tags", wallet.tags)
         return (await service.wallets.set_tags(wallet_id, tags)).to_json()
 
     @routes.get("/wallets/<wallet_id>/balance")
     @keyed
     async def balance(wallet_id: str) -> dict[str, Any]:
-        await edge.wallet(wallet_id)
+        await context.wallet(wallet_id)
         empty = query_flag("empty")
         return (await service.balances(wallet_id, empty=empty)).to_json()
 
     @routes.get("/wallets/<wallet_id>/limits")
     @keyed
     async def limits(wallet_id: str) -> dict[str, Any]:
-        await edge.wallet(wallet_id)
+        await context.wallet(wallet_id)
         return await service.wallet_limits(wallet_id)
 
     return routes
 
 
-async def _one(edge: Edge, wallet_id: str) -> list[Any]:
-    return [await edge.shown(wallet_id)]
+async def _one(context: RouteContext, wallet_id: str) -> list[Any]:
+    return [await context.current_wallet(wallet_id)]
+
+
+_WALLET = {
+    "id": WALLET,
+    "name": "docs",
+    "publicKey": WALLET_ADDRESS,
+    "createdAt": "2026-11-21T10:34:55.152Z",
+    "tags": ["treasury"],
+}
+_TAGS = array(text("1 to 64 printable characters.", 64), "For people; doubles are left out.", 20)
+_BAD_TAGS = "tags must be an array of at most 20 strings of 1 to 64 characters"
+
+PATHS = {
+    "/wallets": {
+        "post": operation(
+            "createWallet",
+            "Create a wallet",
+            tag="wallets",
+            access=Access.KEY,
+            body=request_body(
+                request_object(
+                    {
+                        "name": text(
+                            "1 to 64 printable characters.", 64, default="external-wallet"
+                        ),
+                        "tags": _TAGS,
+                    }
+                ),
+                {"name": "mine"},
+                required=False,
+            ),
+            response=success(
+                response_object(
+                    {
+                        "walletId": identifier("The wallet."),
+                        "name": text("As given."),
+                        "address": address("Its public key."),
+                        "createdAt": timestamp("Now."),
+                    }
+                ),
+                {
+                    "walletId": "06e0d46a-542f-429d-a879-ad7a50aea193",
+                    "name": "mine",
+                    "address": "B3cKBxUNRVg2xdrcZ1n16UyXNotSUhyCAVzK7HBAmo6t",
+                    "createdAt": "2026-11-21T10:34:55.136Z",
+                },
+            ),
+            errors={
+                400: _BAD_TAGS,
+                403: "This API key is confined to one wallet and cannot create another",
+            },
+        ),
+        "get": operation(
+            "listWallets",
+            "List wallets",
+            tag="wallets",
+            access=Access.KEY,
+            description="A key that is confined to one wallet sees that one.",
+            response=success(
+                response_object({"wallets": array(ref("Wallet"), "Oldest first.")}),
+                {"wallets": [_WALLET]},
+            ),
+        ),
+    },
+    "/wallets/{walletId}": {
+        "get": operation(
+            "getWallet",
+            "One wallet",
+            tag="wallets",
+            access=Access.KEY,
+            parameters=[WALLET_ID],
+            response=success(ref("Wallet"), _WALLET),
+            errors={404: NO_WALLET},
+        ),
+        "patch": operation(
+            "changeWallet",
+            "Replace a wallet's tags",
+            tag="wallets",
+            access=Access.KEY,
+            parameters=[WALLET_ID],
+            body=request_body(
+                request_object({"tags": _TAGS}), {"tags": ["treasury"]}, required=False
+            ),
+            response=success(ref("Wallet"), _WALLET),
+            errors={400: _BAD_TAGS, 404: NO_WALLET},
+        ),
+    },
+    "/wallets/{walletId}/balance": {
+        "get": operation(
+            "getBalance",
+            "What a wallet holds on the ledger",
+            tag="wallets",
+            access=Access.KEY,
+            parameters=[WALLET_ID, EMPTY],
+            response=success(
+                ref("Balance"),
+                {
+                    "sol": 2.39794572,
+                    "tokens": [
+                        {
+                            "mint": USDC,
+                            "symbol": "USDC",
+                            "uiBalance": 14.954984,
+                            "rawBalance": "14954984",
+                            "decimals": 6,
+                        }
+                    ],
+                },
+            ),
+            errors={
+                400: "empty must be true or false",
+                404: NO_WALLET,
+                500: "The ledger did not answer getBalance (ConnectError)",
+            },
+        )
+    },
+    "/wallets/{walletId}/limits": {
+        "get": operation(
+            "getWalletLimits",
+            "The service's limits for a wallet, and what is spent of them",
+            tag="wallets",
+            access=Access.KEY,
+            parameters=[WALLET_ID],
+            response=success(
+                ref("WalletLimits"),
+                {
+                    "walletId": WALLET,
+                    "frozen": False,
+                    "maxSolPerTransaction": {"limit": 2},
+                    "maxTransactionsPerMinute": {"limit": 5, "used": 4, "left": 1},
+                    "dailySpendingLimitSol": {
+                        "limit": 10,
+                        "spent": 0.6,
+                        "reserved": 0,
+                        "left": 9.4,
+                    },
+                    "dailyTokens": {},
+                },
+            ),
+            errors={404: NO_WALLET},
+        )
+    },
+}

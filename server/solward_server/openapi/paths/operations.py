@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_server.openapi.money import money
-from solward_server.openapi.paths.wallets import ADDRESS, USDC
+from solward_server.openapi.parameters import USDC, WALLET_ADDRESS
 from solward_server.openapi.schema import (
     address,
     amount,
-    asked,
-    closed,
     number,
+    request_object,
+    response_object,
     sol,
     text,
     whole,
@@ -33,7 +33,7 @@ PATHS = {
             "Send SOL",
             tag="money",
             kind="transfer",
-            body=asked(
+            body=request_object(
                 {
                     "to": address("The recipient."),
                     "amount": amount("SOL, at most 9 decimals."),
@@ -46,10 +46,12 @@ PATHS = {
                 "to": address("The recipient."),
                 "amount": sol("SOL."),
             },
-            told={"from": ADDRESS, "to": RECIPIENT, "amount": 0.5},
+            told={"from": WALLET_ADDRESS, "to": RECIPIENT, "amount": 0.5},
             flat=False,
             extra={
-                "metadata": closed({"to": address("The recipient."), "amount": sol("SOL.")}),
+                "metadata": response_object(
+                    {"to": address("The recipient."), "amount": sol("SOL.")}
+                ),
             },
             extra_told={"metadata": {"to": RECIPIENT, "amount": 0.5}},
             bad="amount must be a number",
@@ -61,7 +63,7 @@ PATHS = {
             "Swap one token for another",
             tag="money",
             kind="swap",
-            body=asked(
+            body=request_object(
                 {
                     "inputToken": text("A mint, or a symbol known on the network.", 200),
                     "outputToken": text("A mint, or a symbol known on the network.", 200),
@@ -89,10 +91,10 @@ PATHS = {
             "Ask the test network's faucet for SOL",
             tag="money",
             kind="airdrop",
-            body=asked({"amount": amount("SOL, at most 2.", maximum=2, default=1)}),
+            body=request_object({"amount": amount("SOL, at most 2.", maximum=2, default=1)}),
             example={"amount": 2},
             details={"to": address("The wallet's."), "amount": sol("SOL.")},
-            told={"to": ADDRESS, "amount": 2},
+            told={"to": WALLET_ADDRESS, "amount": 2},
             flat=False,
             description="Not on mainnet.",
             bad="amount must be a number",

@@ -5,16 +5,16 @@ from __future__ import annotations
 from solward_server.http.auth import Access
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.money import money
-from solward_server.openapi.operation import answers, operation
+from solward_server.openapi.operation import operation, success
 from solward_server.openapi.parameters import WALLET_ID
 from solward_server.openapi.schema import (
     address,
     amount,
     array,
-    asked,
-    closed,
     flag,
     ref,
+    request_object,
+    response_object,
     sol,
     text,
 )
@@ -22,7 +22,7 @@ from solward_server.openapi.schema import (
 _STAKE = "6RDVFMTdCXVaW2iFUmvQ7UvLSYbbyTUNGKEGD2XmVMzs"
 _VOTER = "9QU2QSxhb24FUX3Tu2FpczXjpK3VYrvRudywSZaM29mF"
 _WRAPPED = "4yzpwGH8prcWPpXbJKjyVCdBBCaUyKuomxgmmZr5MrYh"
-_OF_STAKE = asked({"stakeAccount": text("Its address.", 200)}, required=["stakeAccount"])
+_OF_STAKE = request_object({"stakeAccount": text("Its address.", 200)}, required=["stakeAccount"])
 
 PATHS = {
     "/wallets/{walletId}/stake": {
@@ -31,7 +31,7 @@ PATHS = {
             "Stake SOL in a new stake account",
             tag="staking",
             kind="stake",
-            body=asked(
+            body=request_object(
                 {
                     "amount": amount("SOL, the account's rent included."),
                     "validator": text("A vote account; left out, the heaviest.", 200),
@@ -56,8 +56,8 @@ PATHS = {
             tag="staking",
             access=Access.KEY,
             parameters=[WALLET_ID],
-            answer=answers(
-                closed({"stakes": array(ref("Stake"))}),
+            response=success(
+                response_object({"stakes": array(ref("Stake"))}),
                 {"stakes": [{"address": _STAKE, "balance": 1.5, "state": "activating"}]},
             ),
             errors={404: NO_WALLET, 500: "The ledger did not answer getProgramAccounts"},
@@ -106,7 +106,9 @@ PATHS = {
             "Turn SOL into wrapped SOL",
             tag="staking",
             kind="wrap_sol",
-            body=asked({"amount": amount("SOL, at most 9 decimals.")}, required=["amount"]),
+            body=request_object(
+                {"amount": amount("SOL, at most 9 decimals.")}, required=["amount"]
+            ),
             example={"amount": 0.5},
             details={
                 "amount": sol("SOL."),
@@ -122,7 +124,7 @@ PATHS = {
             "Turn all wrapped SOL back into SOL",
             tag="staking",
             kind="unwrap_sol",
-            body=asked({}),
+            body=request_object({}),
             example={},
             details={
                 "amount": sol("SOL that was wrapped."),

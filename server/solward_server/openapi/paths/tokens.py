@@ -7,10 +7,10 @@ from solward_server.openapi.schema import (
     Schema,
     address,
     amount,
-    asked,
     choice,
     flag,
     number,
+    request_object,
     sol,
     text,
     whole,
@@ -25,7 +25,7 @@ _HELD = address("The wallet's token account.")
 
 def _of_mint(more: dict[str, Schema], required: tuple[str, ...] = ()) -> Schema:
     mint = text("A mint, or a symbol known on the network.", 200)
-    return asked({"mint": mint} | more, required=["mint", *required])
+    return request_object({"mint": mint} | more, required=["mint", *required])
 
 
 PATHS = {
@@ -35,7 +35,7 @@ PATHS = {
             "Create a Token-2022 mint with its name and symbol, and its first supply",
             tag="tokens",
             kind="token_launch",
-            body=asked(
+            body=request_object(
                 {
                     "name": text("1 to 32 bytes of UTF-8, printable.", 32),
                     "symbol": text("1 to 10 bytes of UTF-8, printable.", 10),

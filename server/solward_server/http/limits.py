@@ -1,4 +1,4 @@
-"""How many transaction-producing requests a key may make: its `rateLimit` in any 60 seconds."""
+"""Rate limits: a key makes at most `rateLimit` transaction-producing requests in any 60 s."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TooManyRequests(Exception):
 
 
 class Limiter(Protocol):
-    """Counts the requests of keys: in this process, or in the database for all that share it."""
+    """Counts the requests of keys, in this process or in the database for all that share it."""
 
     async def take(self, key_id: str, limit: int) -> None:
         """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
@@ -40,27 +40,27 @@ class RateLimiter:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._taken: dict[str, deque[float]] = {}
+        self._requests: dict[str, deque[float]] = {}
 
     async def take(self, key_id: str, limit: int) -> None:
         """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
         now = self._clock()
-        taken = self._taken.setdefault(key_id, deque())
-        while taken and taken[0] <= now - WINDOW_S:
-            taken.popleft()
-        if len(taken) >= limit:
-            # Room comes when the oldest that fills the last place leaves the window.
-            wait = taken[len(taken) - limit] + WINDOW_S - now
+        times = self._requests.setdefault(key_id, deque())
+        while times and times[0] <= now - WINDOW_S:
+            times.popleft()
+        if len(times) >= limit:
+            # Room for one more request comes when this one leaves the window.
+            wait = times[len(times) - limit] + WINDOW_S - now
             raise TooManyRequests(limit, _seconds(wait))
-        taken.append(now)
+        times.append(now)
 
     async def forget(self, key_id: str) -> None:
         """Drop a revoked key's window."""
-        self._taken.pop(key_id, None)
+        self._requests.pop(key_id, None)
 
 
 class SharedRateLimiter:
-    """The same windows in a database of several processes, by its clock."""
+    """The same windows in the database that several processes share, by its clock."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -79,5 +79,5 @@ class SharedRateLimiter:
 
 
 def _seconds(wait_s: float) -> int:
-    """Whole seconds after which there is room for sure, at least 1."""
+    """Whole seconds, rounded up, at least 1."""
     return max(1, math.ceil(wait_s))

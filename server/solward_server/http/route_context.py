@@ -1,4 +1,4 @@
-"""What every route works with."""
+"""What every route works with: the service, the keys, the limiter."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from solward_server.http.api_keys import KeyStore, MemoryKeys
 from solward_server.http.api_keys_database import DatabaseKeys
 from solward_server.http.auth import caller, confined_to
 from solward_server.http.idempotency import SkillCalls
-from solward_server.http.rate_limits import Limiter, RateLimiter, SharedRateLimiter
+from solward_server.http.limits import Limiter, RateLimiter, SharedRateLimiter
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class RouteContext:
     """The service and what the HTTP side adds to it."""
 
     service: Solward
@@ -24,13 +24,25 @@ class Edge:
     limiter: Limiter
     skill_calls: SkillCalls
 
+    @classmethod
+    def of(cls, service: Solward) -> RouteContext:
+        """The context that a service's settings and database call for."""
+        database = service.database
+        in_database = service.settings.api_key_store == "database"
+        return cls(
+            service,
+            keys=DatabaseKeys(database) if in_database else MemoryKeys(),
+            limiter=SharedRateLimiter(database) if database.shared else RateLimiter(),
+            skill_calls=SkillCalls(service.process.id),
+        )
+
     async def wallet(self, wallet_id: str) -> Wallet:
         """A wallet the caller may use; raises `WalletNotFound` for any other."""
         confined_to(wallet_id)
         return await self.service.wallets.get(wallet_id)
 
-    async def shown(self, wallet_id: str) -> Wallet:
-        """As `wallet`, with its tags as they are now."""
+    async def current_wallet(self, wallet_id: str) -> Wallet:
+        """As `wallet`, with its tags read from the database."""
         confined_to(wallet_id)
         return await self.service.wallets.shown(wallet_id)
 
@@ -46,17 +58,3 @@ class Edge:
         key = caller().key
         if key is not None:
             await self.limiter.take(key.id, key.rate_limit)
-
-
-def edge_of(service: Solward) -> Edge:
-    """What a service's settings and database ask for."""
-    database = service.database
-    limiter = SharedRateLimiter(database) if database.shared else RateLimiter()
-    return Edge(service, _key_store(service), limiter, SkillCalls(service.process.id))
-
-
-def _key_store(service: Solward) -> KeyStore:
-    """The store that `API_KEY_STORE` names."""
-    if service.settings.api_key_store == "database":
-        return DatabaseKeys(service.database)
-    return MemoryKeys()

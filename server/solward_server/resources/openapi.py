@@ -1,0 +1,124 @@
+"""`GET /openapi.json`: the OpenAPI 3.1 document; tests/server compare it with every response."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from quart import Blueprint, Response
+
+from solward import __version__, jsontext
+from solward.registry import Registry
+from solward_server.http.auth import public
+from solward_server.openapi.components import SCHEMAS
+from solward_server.openapi.errors import shared_responses
+from solward_server.openapi.links import add_links
+from solward_server.openapi.parameters import PARAMETERS
+from solward_server.openapi.paths import operations, staking, tokens
+from solward_server.resources import (
+    agents,
+    chat,
+    docs,
+    events,
+    health,
+    keys,
+    mcp,
+    metrics,
+    plugins,
+    skills,
+    switches,
+    transactions,
+    wallets,
+)
+
+_ABOUT = """\
+Wallets that autonomous agents can use and cannot empty.
+
+Bodies are JSON objects, an absent body counts as `{}`, unknown fields are ignored except in skill
+parameters. Amounts are exact: more decimals than the unit has is 400. Every error is
+`{"error": "text"}`. Answers carry `Cache-Control: no-store`.
+"""
+_TAGS = {
+    "health": "Public.",
+    "keys": "API keys; the admin's alone.",
+    "wallets": "Wallets, what they hold, their limits.",
+    "transactions": "Records of everything that was asked for.",
+    "money": "Transfers, swaps, the faucet.",
+    "tokens": "Tokens of a wallet's own.",
+    "staking": "Stakes and wrapped SOL.",
+    "skills": "Each loaded skill, plugins' included.",
+    "plugins": "What is loaded.",
+    "agents": "Agents that act on a wallet.",
+    "switches": "Stop everything, at once.",
+    "events": "What happened, live and on record.",
+    "mcp": "The same skills for MCP clients.",
+    "docs": "This description to read.",
+    "metrics": "For Prometheus; the admin's alone.",
+}
+
+
+def blueprint(registry: Registry, prefix: str) -> Blueprint:
+    """`GET /openapi.json`; the plugins do not change while a service runs, so neither does it."""
+    routes = Blueprint("openapi", __name__)
+    text = jsontext.dumps(describe(registry, prefix))
+
+    @routes.get("/openapi.json")
+    @public
+    async def openapi() -> Response:
+        return Response(text, mimetype="application/json")
+
+    return routes
+
+
+def describe(registry: Registry, prefix: str) -> dict[str, Any]:
+    """The document of a service with these plugins; its API routes are under `prefix`."""
+    api_paths = (
+        health.PATHS
+        | keys.PATHS
+        | wallets.PATHS
+        | transactions.PATHS
+        | operations.PATHS
+        | tokens.PATHS
+        | staking.PATHS
+        | skills.PATHS
+        | skills.skill_paths(registry.skills.values())
+        | plugins.PATHS
+        | agents.agent_paths(registry.providers)
+        | chat.PATHS
+        | switches.PATHS
+        | events.PATHS
+    )
+    root_paths = mcp.ROOT_PATHS | docs.ROOT_PATHS | metrics.ROOT_PATHS
+    paths = {prefix + path: methods for path, methods in api_paths.items()} | root_paths
+    document: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Solward",
+            "version": __version__,
+            "description": _ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
+        "paths": paths,
+        "components": {
+            "schemas": SCHEMAS,
+            "parameters": PARAMETERS,
+            "responses": shared_responses(),
+            "securitySchemes": {
+                "apiKey": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key, `sk-` and 32 hexadecimal digits.",
+                },
+                "adminSecret": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The admin secret, `API_SECRET`; it opens every route.",
+                },
+            },
+        },
+    }
+    # A copy: links are written into the paths, which all documents of the process share.
+    document = copy.deepcopy(document)
+    add_links(document["paths"])
+    return document
