@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.api import STRANGER, Api, serving_api
+from tests.support.api import STRANGER, Api, serving_api
 
 from solward.record import TransactionRecord, TransactionStatus
 from solward.settings import Settings
