@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from importlib import metadata
+from unittest import mock
 
 import pytest
 from hypothesis import settings
@@ -21,6 +24,23 @@ def postgres() -> Iterator[servers.Postgres]:
         yield running
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _metadata_read_once() -> Iterator[None]:
+    """Parse the metadata of what is installed once, not for every service a test opens."""
+    parse, parsed = metadata.Distribution.metadata.fget, {}
+
+    def cached(distribution: metadata.Distribution) -> metadata.PackageMetadata:
+        path = str(getattr(distribution, "_path", ""))
+        if not path.startswith(sys.prefix):
+            return parse(distribution)
+        if path not in parsed:
+            parsed[path] = parse(distribution)
+        return parsed[path]
+
+    with mock.patch.object(metadata.Distribution, "metadata", property(cached)):
+        yield
+
+
 @pytest.fixture
 def postgres_url(postgres: servers.Postgres) -> Iterator[str]:
     """The URL of an empty database."""
@@ -34,13 +54,21 @@ def pytest_report_header() -> str:
     return f"databases: {'PostgreSQL' if databases.ON_POSTGRES else 'SQLite'}"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what is SQLite's own where the tests run on PostgreSQL."""
-    if databases.ON_POSTGRES:
-        for item in items:
-            own = item.get_closest_marker("sqlite")
-            if own is not None:
-                item.add_marker(pytest.mark.skip(f"SQLite's own: {own.args[0]}"))
+    """Mark as `more` what a module's `samples` do not name, before `-m` selects; skip what is about
+    SQLite where the tests run on PostgreSQL."""
+    for item in items:
+        samples = item.get_closest_marker("samples")
+        if samples is not None:
+            for name in samples.args:
+                if not hasattr(item.getparent(pytest.Module).obj, name.partition("[")[0]):
+                    raise pytest.UsageError(f"samples: {item.path} has no {name}")
+            if not {item.name, item.name.partition("[")[0]} & {*samples.args}:
+                item.add_marker("more")
+        own = item.get_closest_marker("sqlite")
+        if databases.ON_POSTGRES and own is not None:
+            item.add_marker(pytest.mark.skip(f"SQLite's own: {own.args[0]}"))
 
 
 if databases.ON_POSTGRES:

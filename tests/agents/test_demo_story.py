@@ -14,6 +14,8 @@ from solward.settings import Settings
 from solward_cli.up import demo
 from solward_plugins.providers import rules
 
+pytestmark = pytest.mark.more
+
 STORY = ["airdrop", "token_launch", "swap", "stake", "wrap_sol"]
 SPENT_BY = ("swap", "transfer", "stake_sol", "wrap_sol")
 CYCLES_A_MINUTE = 60_000 // demo.LOOP_INTERVAL_MS

@@ -25,6 +25,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.more
 @pytest.mark.sqlite("what is not imported with it")
 def test_on_sqlite_cycles_run_here_and_nothing_of_postgresql_is_imported(tmp_path: Path) -> None:
     ended = subprocess.run(

@@ -16,6 +16,8 @@ from solward.audit import chains as audit
 from solward.audit.log import AuditLog
 from solward.vault.store.database import Database
 
+pytestmark = pytest.mark.more
+
 WRITERS = 8
 EACH = 60
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"

@@ -361,6 +361,7 @@ main()
 """
 
 
+@pytest.mark.more
 def test_stopped_in_the_middle_neither_leaves_its_copies(
     tmp_path: Path, home: Path, file: Path
 ) -> None:

@@ -17,6 +17,10 @@ import httpx
 import pytest
 from tests.support.up_process import client, command, ended, running
 
+pytestmark = pytest.mark.samples(
+    "test_alone_it_says_where_it_is_and_whom_it_calls_and_writes_nothing"
+)
+
 UP = ("up", "--no-rpc", "--port", "0")
 
 

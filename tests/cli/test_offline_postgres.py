@@ -15,6 +15,8 @@ from solward.vault.store import processes
 from solward.vault.store.database import Database
 from solward_cli import main
 
+pytestmark = pytest.mark.more
+
 Work = Callable[[Database], object]
 
 

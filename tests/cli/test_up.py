@@ -16,6 +16,8 @@ from tests.support.up_process import client, command, ended, running
 
 from solward.settings.access import DEVELOPMENT_SECRET
 
+pytestmark = pytest.mark.samples("test_the_demo_acts_stops_cleanly_and_goes_on")
+
 
 def confirmed(api: httpx.Client) -> list[Any]:
     """The agent's confirmed transactions, once there is one."""

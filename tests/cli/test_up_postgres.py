@@ -6,7 +6,10 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from tests.support.up_process import client, ended, running
+
+pytestmark = pytest.mark.more
 
 
 def test_the_demo_agent_runs_on_a_worker_of_the_same_process(

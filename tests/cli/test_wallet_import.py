@@ -26,6 +26,7 @@ def keypair(tmp_path: Path) -> tuple[Keypair, Path]:
     return pair, file
 
 
+@pytest.mark.more
 def test_an_imported_key_is_a_wallet_of_the_service(
     tmp_path: Path, keypair: tuple[Keypair, Path]
 ) -> None:

@@ -20,6 +20,12 @@ from solward.client import BadRequest, Event, SolwardClient, Unreachable
 from solward.settings import Settings
 from solward.settings.access import DEVELOPMENT_SECRET
 
+pytestmark = pytest.mark.samples(
+    "test_events_are_replayed_after_a_number_and_have_exact_amounts",
+    "test_settings_name_the_service",
+    "test_importing_the_client_brings_nothing_of_the_service",
+)
+
 STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 
 

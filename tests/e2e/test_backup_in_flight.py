@@ -24,6 +24,8 @@ from tests.support.service_process import Service, funded_wallet, sol_of
 
 from solward import jsontext
 
+pytestmark = pytest.mark.more
+
 PASSPHRASE = "correct horse battery"
 AMOUNT = Decimal("0.001")
 FEE = Decimal("0.000005")

@@ -18,6 +18,8 @@ import pytest
 from tests.support.repository import ROOT
 from tests.support.service_process import SECRET, free_port
 
+pytestmark = pytest.mark.more
+
 # A network namespace with nothing but loopback: whatever reaches out fails at once.
 OFFLINE = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "offline"]
 

@@ -8,6 +8,8 @@ import pytest
 from tests.support.browser import Browser
 from tests.support.service_process import SECRET, Service
 
+pytestmark = pytest.mark.more
+
 
 @pytest.fixture
 def page(contract: Service) -> Iterator[Browser]:

@@ -19,6 +19,11 @@ from mcp_types import ToolListChangedNotification
 from tests.support.mcp_sessions import MODES, called, http_session, refusal, resource, stdio_session
 from tests.support.service_process import SECRET, Service, funded_wallet, sol_of
 
+pytestmark = pytest.mark.samples(
+    "test_a_session_lists_pays_and_reads[stdio-auto]",
+    "test_a_session_lists_pays_and_reads[http-auto]",
+)
+
 STRANGER = "11111111111111111111111111111112"
 OPEN = {"stdio": stdio_session, "http": http_session}
 

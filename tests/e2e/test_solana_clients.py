@@ -302,6 +302,7 @@ async def test_solders_strict_parser_takes_every_cluster_answer(client: AsyncCli
         await method()
 
 
+@pytest.mark.more
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 @pytest.mark.timeout(300)
 def test_web3_js_works_from_airdrop_to_parsed_token_accounts(
@@ -325,6 +326,7 @@ def test_a_signal_ends_the_process_cleanly(tmp_path: Path, number: signal.Signal
         assert process.stop(number) == 0
 
 
+@pytest.mark.more
 async def test_a_restart_keeps_the_ledger_and_reset_forgets_it(tmp_path: Path) -> None:
     ledger, key = tmp_path / "ledger.db", Pubkey.new_unique()
     with localnet_process(ledger) as process:
@@ -350,6 +352,7 @@ def command(*arguments: str, home: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.more
 def test_a_taken_port_and_a_taken_ledger_are_told_in_one_line(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.db"
     with localnet_process(ledger) as process:

@@ -42,6 +42,7 @@ def python(*arguments: str, cwd: Path, path: Path | None = None) -> str:
     return done.stdout
 
 
+@pytest.mark.more
 @pytest.mark.timeout(300)
 def test_the_tests_of_new_plugins_pass(tmp_path: Path) -> None:
     for kind, name in NAMES.items():
@@ -55,6 +56,7 @@ def test_the_tests_of_new_plugins_pass(tmp_path: Path) -> None:
     assert "skipped" not in said.splitlines()[-1]
 
 
+@pytest.mark.more
 def test_the_wheel_makes_the_same_plugins_as_the_tree(wheel: Path, tmp_path: Path) -> None:
     installed = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:

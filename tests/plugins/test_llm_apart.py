@@ -19,6 +19,10 @@ from solward import Completion, ProviderContext, ProviderError, Usage
 from solward_plugins.llm import llm_process
 from solward_plugins.llm.frames import Frame, Kind, packed, read
 
+pytestmark = pytest.mark.samples(
+    "test_an_answer_comes_from_another_process", "test_a_frame_cut_short_is_the_end"
+)
+
 OPENAI = VENDORS["openai"]
 REQUEST = asked_of(OPENAI)
 

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
 from tests.support.repository import ROOT
+
+pytestmark = pytest.mark.samples("test_loading_every_provider_imports_no_litellm")
 
 # Every address but loopback is refused, and noted.
 FORBID = """

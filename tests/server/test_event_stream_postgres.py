@@ -24,6 +24,8 @@ from solward.store import feed
 from solward.vault.store.database import Database
 from solward_server.resources import events
 
+pytestmark = pytest.mark.more
+
 NEVER_S = 600.0
 FEEDS = "query IN ('LISTEN solward_events', 'NOTIFY solward_events')"
 

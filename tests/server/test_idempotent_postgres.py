@@ -20,6 +20,8 @@ from solward.vault.store.database import Database
 from solward.vault.store.idempotency import StoredResponse
 from solward.vault.store.tables import attempts, idempotency, processes
 
+pytestmark = pytest.mark.more
+
 BODY = {"to": STRANGER, "amount": 0.001}
 OTHER = {"to": STRANGER, "amount": 0.002}
 PLENTY = {"max_transactions_per_minute": 10_000}

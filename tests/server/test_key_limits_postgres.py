@@ -16,6 +16,8 @@ from solward_server.http.api_keys import new_key
 from solward_server.http.api_keys_database import DatabaseKeys
 from solward_server.http.limits import SharedRateLimiter, TooManyRequests
 
+pytestmark = pytest.mark.more
+
 
 async def test_processes_count_a_keys_requests_together(postgres_url: str, tmp_path: Path) -> None:
     async with several_apis(postgres_url, tmp_path / "home", 3) as apis:

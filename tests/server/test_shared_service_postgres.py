@@ -6,8 +6,11 @@ import asyncio
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
 from tests.support.api import STRANGER
 from tests.support.shared_services import several_apis
+
+pytestmark = pytest.mark.more
 
 AGENT = {
     "name": "shared",

@@ -32,6 +32,7 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("mode", ["auto", "strict"])
 def test_an_authors_test_runs_in_either_mode(tmp_path: Path, mode: str) -> None:
     (tmp_path / "test_mine.py").write_text(AUTHORS_TEST)

@@ -36,6 +36,8 @@ from solward_localnet.options import LocalnetOptions
 from solward_localnet.server import serving
 from solward_server import create_app
 
+pytestmark = pytest.mark.more
+
 STREAM = {"Accept": "text/event-stream"}
 READ = (
     "/health", "/wallets", "/agents", "/transactions", "/plugins", "/skills", "/keys",

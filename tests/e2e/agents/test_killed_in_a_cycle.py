@@ -15,9 +15,12 @@ from tests.support.localnet_process import localnet_process
 from solward.agents.phases import Phase
 from solward.vault.transactions.steps import Step
 
-pytestmark = pytest.mark.sqlite(
-    "cycles in the service's own process; tests/e2e/scale kills workers in theirs"
-)
+pytestmark = [
+    pytest.mark.more,
+    pytest.mark.sqlite(
+        "cycles in the service's own process; tests/e2e/scale kills workers in theirs"
+    ),
+]
 
 # In the order a cycle passes them: the money path lies between thinking and having acted.
 POINTS: tuple[StrEnum, ...] = (

@@ -19,6 +19,8 @@ from tests.support.vendors.process import vendor_process
 
 from solward.jsontext import loads
 
+pytestmark = pytest.mark.samples("test_an_agent_is_paused_started_and_stopped")
+
 SAID = "All is well; nothing to do."
 
 

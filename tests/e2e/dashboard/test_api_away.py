@@ -13,6 +13,8 @@ from tests.e2e.dashboard.between import Between, between
 from tests.support.browser import Browser, Pages
 from tests.support.service_process import SECRET, Service, funded_wallet
 
+pytestmark = pytest.mark.more
+
 EVERY_S = {"/": 5.0, "/wallets": 10.0, "/transactions": 3.0, "/agents": 5.0}
 ASKED = {
     "/": "/health",

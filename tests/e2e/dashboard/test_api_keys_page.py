@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 import httpx
+import pytest
 from tests.support.browser import Browser
 from tests.support.service_process import Service, funded_wallet
+
+pytestmark = pytest.mark.samples("test_a_key_is_shown_once_works_and_is_revoked")
 
 
 def test_a_key_is_shown_once_works_and_is_revoked(

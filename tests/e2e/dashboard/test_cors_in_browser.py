@@ -14,6 +14,8 @@ import pytest
 from tests.support.browser import Browser
 from tests.support.service_process import SECRET, Service
 
+pytestmark = pytest.mark.more
+
 # The page's script asks as a dashboard in the browser would: JSON, a credential, no cache.
 FETCH = """
 const [url, method, secret, body] = arguments; const done = arguments[4];

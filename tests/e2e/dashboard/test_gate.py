@@ -14,6 +14,8 @@ from tests.support.service_process import Service
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+pytestmark = pytest.mark.samples("test_the_password_is_asked_for_and_opens_the_pages")
+
 PASSWORD = "open sesame, please"
 PATHS = ("/", "/agents", "/wallets", "/transactions", "/api-keys", "/plugins")
 SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"

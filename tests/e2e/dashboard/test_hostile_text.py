@@ -15,6 +15,8 @@ from tests.support.browser import PHONE, Browser, Pages
 from tests.support.service_process import Service, funded_wallet
 from tests.support.vendors.process import vendor_process
 
+pytestmark = pytest.mark.more
+
 # Markup, a script, and what a template of Vue would run.
 EVIL = (
     '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 from tests.support.browser import Browser
 from tests.support.service_process import funded_wallet
+
+pytestmark = pytest.mark.samples("test_a_fresh_home_says_what_to_do_next")
 
 
 def test_a_fresh_home_says_what_to_do_next(browser: Browser) -> None:

@@ -23,6 +23,8 @@ from tests.support.vendors.process import vendor_process
 
 from solward.settings.access import DEVELOPMENT_SECRET
 
+pytestmark = pytest.mark.more
+
 PASSPHRASE = "a passphrase nobody else has thought of"
 VENDOR_KEY = "sk-canary-7f3c1b9a5e2d4806"
 PASSWORD = "the dashboard's own password"

@@ -18,6 +18,8 @@ from solward.clock import now_ms
 from solward.vault.store.database import Database
 from solward.vault.store.tables import transactions, wallets
 
+pytestmark = pytest.mark.samples("test_one_of_them_tells_everything")
+
 MANY = 1_000
 LONG_TASK_MS = 200
 WATCH = """

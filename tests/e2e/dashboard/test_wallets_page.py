@@ -15,6 +15,8 @@ from tests.support.service_process import Service, funded_wallet, sol_of
 
 from solward.jsontext import loads
 
+pytestmark = pytest.mark.samples("test_a_transfer_is_asked_once_more_and_paid_to_the_lamport")
+
 FEE = Decimal("0.000005")
 
 

@@ -12,6 +12,8 @@ from schemathesis import GenerationMode
 from tests.e2e.fuzz.fuzzing import ENDLESS
 from tests.support.service_process import SECRET, Service
 
+pytestmark = pytest.mark.more
+
 
 @pytest.fixture(scope="module")
 def stream(contract: Service) -> Any:

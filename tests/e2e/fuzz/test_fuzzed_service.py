@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.e2e.fuzz.fuzzing import ENDLESS, PHASES, Run, fuzz, rich_service
 
+pytestmark = pytest.mark.more
+
 CALLERS = ("admin", "key", "none")
 
 

@@ -17,6 +17,10 @@ from tests.support.service_process import Service, free_port, funded_wallet, sol
 
 from solward.vault.transactions.steps import Step
 
+pytestmark = pytest.mark.samples(
+    "test_an_intent_killed_with_its_embedded_ledger_lands_at_most_once[written_ahead]"
+)
+
 AMOUNT = Decimal("0.01")
 # From here on the signed bytes are durable, so a restart must bring them to the ledger.
 DURABLE = (Step.WRITTEN_AHEAD, Step.SENT, Step.LANDED, Step.SETTLED)

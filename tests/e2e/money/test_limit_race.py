@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from tests.support.service_process import SECRET, Service, funded_wallet, sol_of
 
+pytestmark = pytest.mark.samples("test_one_wallet_spends_its_day_exactly")
+
 RACER = Path(__file__).with_name("racer.py")
 AMOUNT = "0.5"
 

@@ -14,7 +14,7 @@ from tests.e2e.plugin_author.environments import Environment
 from tests.support.service_process import Service, funded_wallet
 
 # pip and a service's start, several times over: minutes on a busy machine.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.more, pytest.mark.timeout(600)]
 
 MAINNET = {"SOLANA_NETWORK": "mainnet-beta", "SOLANA_RPC_URL": "http://127.0.0.1:1"}
 

@@ -13,6 +13,8 @@ import pytest
 from tests.support.service_process import SECRET
 from tests.support.worker_cluster import SOL, Cluster, running_cluster
 
+pytestmark = pytest.mark.more
+
 AMOUNT = Decimal("0.5")
 CONCURRENT = 100
 # The default limits' day, of a wallet and of a key.

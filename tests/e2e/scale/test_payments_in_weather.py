@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from solders.keypair import Keypair
 from tests.support.localnet_process import localnet_process
 from tests.support.rpc_weather import Weather
 from tests.support.service_process import SECRET
+
+pytestmark = pytest.mark.more
 
 PAYMENTS = 12
 LAMPORTS = 10_000_000

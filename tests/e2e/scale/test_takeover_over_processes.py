@@ -10,6 +10,8 @@ import httpx
 import pytest
 from tests.support.worker_cluster import Cluster, Node, running_cluster
 
+pytestmark = pytest.mark.more
+
 LAMPORTS = 500_000_000
 
 

@@ -12,7 +12,10 @@ from tests.support.service_process import SECRET
 from tests.support.worker_cluster import Cluster, running_cluster
 
 # Two processes take a while to start on a busy machine, and each test starts some again.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [
+    pytest.mark.samples("test_a_worker_shows_that_it_lives_and_works_and_counts"),
+    pytest.mark.timeout(300),
+]
 
 PAYERS = 4
 LAMPORTS = 1_000_000

@@ -17,6 +17,8 @@ from solward.vault.store import spending, switches
 from solward.vault.store.database import Database
 from solward.vault.store.tables import wallets
 
+pytestmark = pytest.mark.more
+
 # Long enough for a statement that need not wait to have run many times over.
 WAITS_S = 0.3
 

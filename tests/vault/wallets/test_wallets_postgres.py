@@ -16,6 +16,8 @@ from solward.vault.store.database import Database
 from solward.vault.store.tables import keystore
 from solward.vault.wallets import KeySource, Wallets
 
+pytestmark = pytest.mark.more
+
 
 @asynccontextmanager
 async def databases(url: str, home: Path, count: int) -> AsyncIterator[list[Database]]:
