@@ -5,18 +5,23 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= auto
 
+# Three sizes of one suite: `make test`, what it leaves out (`more`), and what takes long.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+BRIEF := not long and not llm and not devnet
+
 # Each test's database is one of its own on a PostgreSQL that the tests start themselves.
-ON_POSTGRES := SOLWARD_TEST_DATABASE=postgresql $(BIN)/python -m pytest -n $(WORKERS) \
-	--dist worksteal -m 'not long and not llm and not devnet and not sqlite'
-POSTGRES_HEART := $(addprefix tests/,$(addprefix vault/transactions/test_,engine.py rolling_limits.py \
-	reconcile.py takeover.py) \
-	agents/test_agents_on_localnet.py agents/test_lifecycle.py \
-	server/test_agent_routes.py server/test_key_routes.py \
-	server/test_idempotent_requests.py store/test_agents_store.py e2e/test_contract_money.py)
+ON_POSTGRES := SOLWARD_TEST_DATABASE=postgresql $(PYTEST)
+POSTGRES_HEART := $(addprefix tests/,vault/transactions/test_engine.py agents/test_lifecycle.py \
+	server/test_idempotent_requests.py store/test_agents_store.py)
+POSTGRES_MORE := $(addprefix tests/,$(addprefix vault/transactions/test_,rolling_limits.py \
+	reconcile.py takeover.py fates.py dry_run.py transaction_events.py) vault/wallets vault/store \
+	audit store/test_retention.py agents/test_agents_on_localnet.py agents/test_agent_service.py \
+	server/test_agent_routes.py server/test_key_routes.py server/test_resource_routes.py \
+	e2e/test_contract_money.py e2e/money/test_idempotency_race.py)
 POSTGRES_ALL := $(addprefix tests/,agents audit mcp operations plugins registry server store \
 	testing vault test_events.py e2e/money) tests/e2e/test_contract_*.py
 
-.PHONY: install up test test-postgres test-long test-llm test-devnet lint bench screenshots clean
+.PHONY: install up test test-more test-postgres test-long test-llm test-devnet lint bench screenshots clean
 install: $(STAMP)
 
 $(STAMP): pyproject.toml requirements/constraints.txt
@@ -29,17 +34,23 @@ $(STAMP): pyproject.toml requirements/constraints.txt
 up: install
 	$(BIN)/solward up --demo
 
+# Every unit and contract test, and one of each kind of process, browser, kill and race.
 test: install
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not long and not llm and not devnet'
-	$(ON_POSTGRES) $(POSTGRES_HEART)
+	$(PYTEST) -m '$(BRIEF) and not more'
+	$(ON_POSTGRES) -m '$(BRIEF) and not sqlite' $(POSTGRES_HEART)
 
-# The money path, agents and REST by the same tests on PostgreSQL; `make test` has the heart of it.
+# What `make test` leaves out, and more of the suite on PostgreSQL.
+test-more: install
+	$(PYTEST) -m '$(BRIEF) and more'
+	$(ON_POSTGRES) -m '$(BRIEF) and not sqlite' --ignore-glob='*_postgres.py' $(POSTGRES_MORE)
+
+# The money path, agents and REST by the same tests on PostgreSQL.
 test-postgres: install
-	$(ON_POSTGRES) --ignore-glob='*_postgres.py' $(POSTGRES_ALL)
+	$(ON_POSTGRES) -m '$(BRIEF) and not sqlite' --ignore-glob='*_postgres.py' $(POSTGRES_ALL)
 
 # Crash loops, races and differentials at full size; run before a change to the money path is done.
 test-long: install
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not llm and not devnet' --timeout 1800
+	$(PYTEST) -m 'not llm and not devnet' --timeout 1800
 	$(MAKE) test-postgres
 
 # Ten cycles with a small real model on this machine (196 MB): that the plumbing holds, not its wisdom.
