@@ -19,7 +19,7 @@ SOURCE = """
 from contextlib import aclosing
 
 from solward import ProviderSpec, hookimpl
-from tests.agents.scripted_model import MODELS
+from tests.support.scripted_provider import MODELS
 
 MODEL = MODELS[{key!r}]
 
