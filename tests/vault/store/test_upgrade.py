@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 from tests.support import databases
-from tests.vault.store.releases import OLD_AUDIT, connected, make_at, rows_of, tables_of, taken_back
+from tests.support.api import serving_api
+from tests.vault.store.releases import (
+    OLD_AUDIT,
+    connected,
+    goes_on,
+    make_at,
+    rows_of,
+    stored_home,
+    tables_of,
+    taken_back,
+)
 
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.model import Agent
@@ -186,3 +196,13 @@ async def test_an_upgrade_cut_off_leaves_the_old_database_whole(
     monkeypatch.undo()
     async with Solward.open(settings(tmp_path), demo=True) as service:
         assert (await service.agents.get(agent.id)).llm_options == {}
+
+
+@pytest.mark.sqlite("a stored file")
+async def test_a_home_that_the_last_release_stored_goes_on(tmp_path: Path) -> None:
+    facts = stored_home("2ccf004-sqlite", tmp_path / "home")
+    given = {"api_key_store": "database", "max_transactions_per_minute": 1000}
+    async with serving_api(tmp_path / "home", demo=True, **given) as api:
+        await goes_on(api, facts)
+    assert rows_of(tmp_path / "home", "PRAGMA integrity_check") == [("ok",)]
+    assert rows_of(tmp_path / "home", "PRAGMA foreign_key_check") == []

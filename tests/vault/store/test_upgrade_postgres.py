@@ -1,0 +1,28 @@
+"""A database that the last release stored goes on under this one, on PostgreSQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.support.api import serving_api
+from tests.support.postgres_server import DRIVER
+from tests.support.queue_placement import Beside
+from tests.vault.store.releases import goes_on, stored_home
+
+from solward.agents import placement
+
+
+async def test_a_home_that_the_last_release_stored_goes_on(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = stored_home("2ccf004-postgresql", tmp_path / "home")
+    plain = postgres_url.replace(DRIVER, "postgresql:", 1)
+    with psycopg.connect(plain, autocommit=True) as connection:
+        connection.execute((tmp_path / "home" / "dump.sql").read_bytes())
+    # A worker of this process runs the agent's cycles.
+    monkeypatch.setattr(placement, "default", Beside)
+    given = {"database_url": postgres_url, "max_transactions_per_minute": 1000}
+    async with serving_api(tmp_path / "home", demo=True, **given) as api:
+        await goes_on(api, facts)
