@@ -1,8 +1,10 @@
 # Every target installs first where that is not done: a fresh machine with Python needs nothing else.
+# `make up` installs what the service needs, the others the tools as well.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+UP := $(VENV)/.installed-up
+DEV := $(VENV)/.installed-dev
 WORKERS ?= auto
 
 # Three sizes of one suite: `make test`, what it leaves out (`more`), and what takes long.
@@ -22,16 +24,25 @@ POSTGRES_ALL := $(addprefix tests/,agents audit mcp operations plugins registry 
 	testing vault test_events.py e2e/money) tests/e2e/test_contract_*.py
 
 .PHONY: install up test test-more test-postgres test-long test-llm test-devnet lint bench screenshots clean
-install: $(STAMP)
+install: $(DEV)
 
-$(STAMP): pyproject.toml requirements/constraints.txt
+# Installs the extra $(1), editable.
+define install_extra
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Solward needs Python 3.11 or newer")'
-	@echo 'Installing Solward and its tools into $(VENV); this takes a minute or two, once.'
+	@echo "Installing 'solward[$(1)]' into $(VENV); this takes a minute or two, once."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev]'
-	touch $@
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[$(1)]'
+endef
 
-up: install
+$(UP): pyproject.toml requirements/constraints.txt
+	$(call install_extra,up)
+	touch $(UP)
+
+$(DEV): pyproject.toml requirements/constraints.txt
+	$(call install_extra,dev)
+	touch $(UP) $(DEV)
+
+up: $(UP)
 	$(BIN)/solward up --demo
 
 # Every unit and contract test, and one of each kind of process, browser, kill and race.

@@ -26,7 +26,8 @@ from solward.clock import now_ms
 from solward.service import Solward
 from solward.settings import Settings
 from solward_cli.entrypoint import spare_what_started
-from solward_server.serve import listen, serve
+from solward_server.listening import listen
+from solward_server.serve import serve
 
 
 class Watch:

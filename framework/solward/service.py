@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import structlog
+
+from solward.extras import needs
+
+with needs(__name__, "up"):
+    import structlog
 
 from solward.agents.phases import PhaseHook
 from solward.agents.phases import no_hook as no_phase_hook

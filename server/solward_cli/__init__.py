@@ -43,7 +43,28 @@ _COMMANDS = {
 }
 
 
+# The extra of a command that does not need all of `solward up`.
+_EXTRAS = {"dashboard": "dashboard", "mcp": "mcp"}
+
+
 class _LazyGroup(click.Group):
+    def invoke(self, ctx: click.Context) -> object:
+        from solward.extras import ExtraMissing, needs
+
+        name, *rest = [*ctx._protected_args, *ctx.args] or [""]
+        path, extra = f"solward {name}", _EXTRAS.get(name, "up")
+        try:
+            with needs(path, extra):
+                command = self.get_command(ctx, name)
+            if isinstance(command, click.Group) and rest and rest[0] in command.commands:
+                path = f"{path} {rest[0]}"
+            with needs(path, extra):
+                return super().invoke(ctx)
+        except ExtraMissing as missing:
+            from solward_cli.entrypoint import refuse
+
+            refuse(str(missing))
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 

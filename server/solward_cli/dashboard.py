@@ -32,7 +32,7 @@ def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
     from solward.settings.masking import forget_secrets
     from solward.telemetry import logs
     from solward_cli.entrypoint import refusals
-    from solward_server.serve import listen
+    from solward_server.listening import listen
 
     # What its libraries tell below that is of sockets that came and went.
     logs.configure("warning")

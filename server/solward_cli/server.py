@@ -20,7 +20,8 @@ def start(host: str | None, port: int | None, log_level: str) -> None:
     """Serve the API until interrupted; prints the server's and the health address."""
     from solward.service import Solward
     from solward_cli.entrypoint import overridden, refusals, run, spare_what_started
-    from solward_server.serve import Address, listen, serve, stop_on_signals
+    from solward_server.listening import listen
+    from solward_server.serve import Address, serve, stop_on_signals
 
     def announce(address: Address) -> None:
         click.echo(f"Server: {address.url}")

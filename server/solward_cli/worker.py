@@ -46,7 +46,8 @@ def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
     """
     from solward.service import Solward
     from solward_cli.entrypoint import overridden, refusals, run, spare_what_started
-    from solward_server.serve import Address, listen, stop_on_signals
+    from solward_server.listening import listen
+    from solward_server.serve import Address, stop_on_signals
 
     with refusals():
         settings = overridden(host, port)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -15,9 +14,9 @@ from hypercorn.asyncio import serve as serve_asgi
 from hypercorn.config import Config
 from hypercorn.typing import Framework
 
-from solward.errors import ConfigError
 from solward.service import Solward
 from solward_server.app import create_app
+from solward_server.listening import BACKLOG
 
 # A transfer waits up to 45 s for its confirmation; its record is stored before it is sent, so a
 # stop need not wait that long.
@@ -25,7 +24,6 @@ GRACEFUL_STOP_S = 10.0
 SECOND_SIGNAL_S = 1.0
 _KEEP_ALIVE_S = 75.0
 _REQUESTS_PER_CONNECTION = 1_000_000
-_BACKLOG = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +43,6 @@ class Address:
     def health(self) -> str:
         """The health address."""
         return f"{self.url}/api/v1/health"
-
-
-def listen(
-    host: str, port: int, *, variables: tuple[str, str] = ("--port", "API_PORT")
-) -> socket.socket:
-    """Bind the port before anything slow is opened; 0 binds a free one.
-
-    Args:
-        variables: the option and the setting that choose another port, for the error.
-
-    Raises:
-        ConfigError: the port is taken, or the host is no address of this machine.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listening = socket.create_server((host.strip("[]"), port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            text = f"Port {port} on {host} is in use; choose another with {' or '.join(variables)}"
-        else:
-            text = f"Cannot listen on {host} port {port}: {error.strerror or error}"
-        raise ConfigError(text) from None
-    listening.setblocking(False)
-    return listening
 
 
 async def serve(
@@ -139,5 +113,5 @@ def hypercorn_config(listening: socket.socket) -> Config:
     config.graceful_timeout = GRACEFUL_STOP_S
     config.keep_alive_timeout = _KEEP_ALIVE_S
     config.keep_alive_max_requests = _REQUESTS_PER_CONNECTION
-    config.backlog = _BACKLOG
+    config.backlog = BACKLOG
     return config

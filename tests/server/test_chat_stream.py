@@ -20,7 +20,8 @@ from solward.errors import ProviderError
 from solward.provider import Completion, CompletionRequest, ToolCall, Usage
 from solward.service import Solward
 from solward.testing import ScriptedProvider
-from solward_server.serve import Address, listen, serve
+from solward_server.listening import listen
+from solward_server.serve import Address, serve
 
 STREAM = {"Accept": "text/event-stream"}
 HELLO = {"message": "hello"}

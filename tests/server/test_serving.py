@@ -15,7 +15,8 @@ from tests.support.api import SECRET, settings
 from solward.errors import ConfigError
 from solward.service import Solward
 from solward.settings.access import DEVELOPMENT_SECRET
-from solward_server.serve import Address, listen, serve, stop_on_signals
+from solward_server.listening import listen
+from solward_server.serve import Address, serve, stop_on_signals
 
 
 def test_a_taken_port_is_named() -> None:

@@ -14,7 +14,7 @@ from tests.server.described import described
 from solward import jsontext
 from solward.service import Solward
 from solward.settings import Settings
-from solward_server import create_app
+from solward_server.app import create_app
 from solward_server.resources import PREFIX
 
 SECRET = "a-secret-for-tests-of-at-least-32-bytes"

@@ -15,7 +15,8 @@ from tests.support.audit_places import places
 from solward import jsontext
 from solward.events import EventKind
 from solward.service import Solward
-from solward_server.serve import Address, listen, serve
+from solward_server.listening import listen
+from solward_server.serve import Address, serve
 
 
 @dataclass(slots=True)

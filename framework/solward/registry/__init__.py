@@ -1,9 +1,21 @@
-"""Plugins: found by entry point, checked, bound, and run through one chain."""
+"""Plugins: found by entry point, checked, bound, and run through one chain.
 
-from solward.registry.chain import run_skill
-from solward.registry.load import load_registry
-from solward.registry.loaded import LoadedProvider, LoadedSkill, LoadedVenue, Registry
-from solward.registry.problems import Problem, ProblemCode
+Its names are imported at their first use: `solward plugins new` and the dashboard's forms need
+modules of this package without the libraries of a service.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from solward.extras import needs
+
+if TYPE_CHECKING:
+    from solward.registry.chain import run_skill
+    from solward.registry.load import load_registry
+    from solward.registry.loaded import LoadedProvider, LoadedSkill, LoadedVenue, Registry
+    from solward.registry.problems import Problem, ProblemCode
 
 __all__ = [
     "LoadedProvider",
@@ -15,3 +27,21 @@ __all__ = [
     "load_registry",
     "run_skill",
 ]
+
+_AT_FIRST_USE = {
+    "LoadedProvider": "solward.registry.loaded",
+    "LoadedSkill": "solward.registry.loaded",
+    "LoadedVenue": "solward.registry.loaded",
+    "Problem": "solward.registry.problems",
+    "ProblemCode": "solward.registry.problems",
+    "Registry": "solward.registry.loaded",
+    "load_registry": "solward.registry.load",
+    "run_skill": "solward.registry.chain",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _AT_FIRST_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with needs(__name__, "up"):
+        return getattr(importlib.import_module(_AT_FIRST_USE[name]), name)

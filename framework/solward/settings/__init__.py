@@ -1,5 +1,8 @@
 """What the environment configures, checked; everything of it in one value, `Settings`."""
 
-from solward.settings.settings import MAINNET, Settings, default_home
+from solward.extras import needs
+
+with needs(__name__, "up"):
+    from solward.settings.settings import MAINNET, Settings, default_home
 
 __all__ = ["MAINNET", "Settings", "default_home"]

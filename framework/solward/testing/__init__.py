@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from solward.extras import needs
+
 if TYPE_CHECKING:
     from solward.testing.provider_requests import provider_request
     from solward.testing.scripted import ScriptedProvider
@@ -28,4 +30,5 @@ _AT_FIRST_USE = {
 def __getattr__(name: str) -> Any:
     if name not in _AT_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_AT_FIRST_USE[name]), name)
+    with needs(__name__, "test"):
+        return getattr(importlib.import_module(_AT_FIRST_USE[name]), name)

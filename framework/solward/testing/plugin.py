@@ -38,7 +38,7 @@ def async_fixture(function: Callable[..., Any]) -> Any:
 @async_fixture
 async def solward_stand(tmp_path: Path) -> AsyncIterator[Stand]:
     """A whole service on an embedded ledger in a temporary home, demo providers included."""
-    from solward.testing.stand import open_stand
+    from solward.testing import open_stand
 
     async with open_stand(tmp_path / "solward-home") as stand:
         yield stand
@@ -65,7 +65,7 @@ def skill_context(wallet: TestWallet) -> Callable[..., SkillContext]:
 @pytest.fixture
 def provider_request() -> CompletionRequest:
     """What an agent asks of a provider: prompt, conversation, tools, observation, strategy."""
-    from solward.testing.provider_requests import provider_request as request
+    from solward.testing import provider_request as request
 
     return request()
 
@@ -73,7 +73,7 @@ def provider_request() -> CompletionRequest:
 @async_fixture
 async def scripted_provider(solward_stand: Stand) -> ScriptedProvider:
     """A provider named `scripted` that the service's agents can use; `say` what it answers."""
-    from solward.testing.scripted import ScriptedProvider
+    from solward.testing import ScriptedProvider
 
     provider = ScriptedProvider()
     solward_stand.install(provider)

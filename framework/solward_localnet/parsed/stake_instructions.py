@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from solward.solana.programs import CLOCK_SYSVAR, RENT_SYSVAR, STAKE_CONFIG
-from solward_localnet.parsed.reader import Layout, Parsed, Reader, Unparsable, apply, name_accounts
+from solward_localnet.parsed.layout import Layout, apply, name_accounts
+from solward_localnet.parsed.reader import Parsed, Reader, Unparsable
 
 _AUTHORITY_TYPES = ("Staker", "Withdrawer")
 

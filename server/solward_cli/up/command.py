@@ -58,7 +58,8 @@ def up(
     from solward_cli.up.dashboard_process import dashboard_process
     from solward_cli.up.demo import seed_demo
     from solward_cli.up.screen import Screen, show
-    from solward_server.serve import Address, listen, serve, stop_on_signals
+    from solward_server.listening import listen
+    from solward_server.serve import Address, serve, stop_on_signals
 
     with refusals():
         settings = overridden(host, port)

@@ -34,7 +34,7 @@ async def dashboard_process(
     from solward.errors import ConfigError
     from solward.settings.access import reached
     from solward_dashboard.options import Options
-    from solward_server.serve import listen
+    from solward_server.listening import listen
 
     if port is None:
         yield None, None

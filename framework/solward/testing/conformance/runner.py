@@ -11,7 +11,10 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, TypeVar
 
-from structlog.testing import capture_logs
+from solward.extras import needs
+
+with needs("solward.testing.conformance", "test"):
+    from structlog.testing import capture_logs
 
 from solward.errors import InvalidRequest
 from solward.registry.problems import ProblemCode

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from solward.solana.accounts import Account
-from solward.solana.ledger import ReadLedger
+from solward.solana.ledger import Account, ReadLedger
 
 
 @dataclass(frozen=True, slots=True)

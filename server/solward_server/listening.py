@@ -1,0 +1,34 @@
+"""The sockets of this machine's servers, for commands that have not loaded one yet."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from solward.errors import ConfigError
+
+BACKLOG = 1024
+
+
+def listen(
+    host: str, port: int, *, variables: tuple[str, str] = ("--port", "API_PORT")
+) -> socket.socket:
+    """Bind the port before anything slow is opened; 0 binds a free one.
+
+    Args:
+        variables: the option and the setting that choose another port, for the error.
+
+    Raises:
+        ConfigError: the port is taken, or the host is no address of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            text = f"Port {port} on {host} is in use; choose another with {' or '.join(variables)}"
+        else:
+            text = f"Cannot listen on {host} port {port}: {error.strerror or error}"
+        raise ConfigError(text) from None
+    listening.setblocking(False)
+    return listening

@@ -1,0 +1,63 @@
+"""Whatever names an extra names one that exists, and each way to install takes the right one."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+from tests.support.base_install import PROJECT
+from tests.support.repository import ROOT
+
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+_NAMED = re.compile(r"solward(?:-\*\.whl\))?\[([a-z][\w, ]*)\]|needs\([^)]*\"(\w+)\"\)")
+
+
+def files_that_name_extras() -> list[str]:
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md", "*.py", "*.toml", "deploy", "Makefile"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [name for name in listed.stdout.split() if not name.startswith("tests/")]
+
+
+def test_every_extra_that_is_named_exists() -> None:
+    named = {
+        extra.strip()
+        for name in files_that_name_extras()
+        for found in _NAMED.findall((ROOT / name).read_text(errors="replace"))
+        for extra in (found[0] or found[1]).split(",")
+    }
+    assert named >= {"up", "test", "mcp", "dashboard", "postgres", "otel"}
+    assert named - EXTRAS.keys() == set()
+
+
+@pytest.mark.parametrize(("target", "extra"), [("up", "up"), ("lint", "dev"), ("test", "dev")])
+def test_a_make_target_installs_its_extra_alone(target: str, extra: str) -> None:
+    done = subprocess.run(
+        ["make", "--dry-run", "--always-make", target],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert re.findall(r"-e '\.\[(.+?)\]'", done.stdout) == [extra]
+
+
+def test_the_image_has_all_of_a_service_on_postgresql() -> None:
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
+    assert "-c requirements/constraints.txt '.[up,postgres,otel]'" in dockerfile
+
+
+def test_a_plugin_of_the_template_needs_the_base_alone() -> None:
+    template = (ROOT / "plugin_template" / "pyproject.toml").read_text()
+    assert '\ndependencies = ["solward"]\n' in template
+    assert '\ntest = ["solward[test]"]\n' in template
+
+
+def test_up_has_every_part() -> None:
+    assert "solward[dashboard,llm,mcp]" in EXTRAS["up"]
+    assert "solward[up]" in EXTRAS["test"]
