@@ -25,7 +25,7 @@ from solward.agents.phases import Phase
 from solward.clock import now_ms
 from solward.service import Solward
 from solward.settings import Settings
-from solward_cli.entrypoint import spare_what_started
+from solward_cli.entrypoint import freeze_gc
 from solward_server.listening import listen
 from solward_server.serve import serve
 
@@ -75,7 +75,7 @@ async def run(options: argparse.Namespace) -> None:
             started = await service.agents.start(agent_id)
             assert started.next_run_ms is not None
             watch.due[agent_id] = started.next_run_ms
-        spare_what_started()
+        freeze_gc()
         _tell({"running": len(agents)})
         loop = asyncio.get_running_loop()
         while await loop.run_in_executor(None, sys.stdin.readline):

@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# Name -> where it is, and its line in `solward --help`, which must not import any of them.
+# Name -> module and attribute, and the line in `solward --help`, which imports none of them.
 _COMMANDS = {
     "up": ("solward_cli.up.command:up", "Start everything: ledger, API, and with --demo an agent."),
     "server": ("solward_cli.server:server", "The REST server alone."),
@@ -77,7 +77,7 @@ class _LazyGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        # Click's own asks every command for its help line, which would import them all.
+        # Click's own reads every command's help, which would import them all.
         from click.shell_completion import CompletionItem
 
         return [

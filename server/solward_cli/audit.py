@@ -1,4 +1,4 @@
-"""`solward audit verify`: whether the audit log is whole."""
+"""`solward audit list|verify`: the log of the running service, and whether it is unchanged."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from solward_cli.events import audit_list
+from solward_cli.events import event_summary
+from solward_cli.service_call import ServiceCall, limit_option, service_call
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from solward.audit.verification import Log
     from solward.settings import Settings
 
@@ -23,7 +26,19 @@ def audit() -> None:
     """The hash-chained log of what was done."""
 
 
-audit.add_command(audit_list)
+@audit.command("list")
+@limit_option
+@click.option("--before", type=click.IntRange(1), help="Only those below this number.")
+@service_call
+async def listing(call: ServiceCall, limit: int, before: int | None) -> RenderableType:
+    """List the running service's audit log, newest first. Needs the admin secret."""
+    from solward_cli.render import moment, table
+
+    rows = [
+        (str(each.seq), moment(each.timestamp), each.kind, event_summary(each))
+        for each in await call.client.audit(limit, before)
+    ]
+    return table((">NO", "TIME (UTC)", "EVENT", "ABOUT"), rows, "The audit log is empty.")
 
 
 @audit.command()
@@ -40,22 +55,19 @@ def verify(head: str | None, against: Path | None, save: Path | None) -> None:
     import asyncio
 
     from solward.errors import AuditBroken
-    from solward.settings import Settings
-    from solward.settings.masking import forget_secrets
-    from solward_cli.entrypoint import refusals
+    from solward_cli.entrypoint import read_settings, refusals
 
     with refusals():
-        settings = Settings()
-        forget_secrets(Settings)
+        settings = read_settings()
         try:
             log = asyncio.run(_verify(settings, head, against, save))
         except AuditBroken as error:
             click.echo(f"Error: {error}", err=True)
             sys.exit(_EXIT_BROKEN)
-    _tell(log)
+    _print(log)
 
 
-def _tell(log: Log) -> None:
+def _print(log: Log) -> None:
     from solward.clock import iso
 
     click.echo(f"Entries: {log.entries}")

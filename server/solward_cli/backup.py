@@ -58,7 +58,7 @@ def create(file: Path, passphrase_file: Path | None) -> None:
         passphrase = _passphrase(passphrase_file, new=True)
         manifest = asyncio.run(create_backup(settings, file.absolute(), passphrase))
     click.echo(f"Backup:  {file} ({file.stat().st_size:,} bytes)")
-    _describe(manifest)
+    _print_manifest(manifest)
     if manifest.keystore == "passphrase":
         click.echo("The keystore's own passphrase is not in it: keep it elsewhere.")
     elif manifest.wallets and "keystore.key" not in manifest.files:
@@ -81,10 +81,11 @@ def verify(file: Path, passphrase_file: Path | None) -> None:
     settings = _settings()
     with refusals():
         passphrase = _passphrase(passphrase_file)
-        asked = verify_backup(settings, file.absolute(), passphrase, _keystore(settings))
-        restored = asyncio.run(asked)
-    _describe(restored.manifest)
-    _proved(restored.keys, restored.manifest)
+        restored = asyncio.run(
+            verify_backup(settings, file.absolute(), passphrase, _keystore_passphrase(settings))
+        )
+    _print_manifest(restored.manifest)
+    _print_keys(restored.keys, restored.manifest)
 
 
 @click.command()
@@ -100,11 +101,12 @@ def restore(file: Path, passphrase_file: Path | None) -> None:
     settings = _settings()
     with refusals():
         passphrase = _passphrase(passphrase_file)
-        asked = restore_backup(settings, file.absolute(), passphrase, _keystore(settings))
-        restored = asyncio.run(asked)
+        restored = asyncio.run(
+            restore_backup(settings, file.absolute(), passphrase, _keystore_passphrase(settings))
+        )
     click.echo(f"Home:    {settings.solward_home}")
-    _describe(restored.manifest)
-    _proved(restored.keys, restored.manifest)
+    _print_manifest(restored.manifest)
+    _print_keys(restored.keys, restored.manifest)
     if restored.manifest.network != settings.solana_network:
         click.echo(
             f"Notice: its transactions are on {restored.manifest.network}, and this environment"
@@ -116,33 +118,30 @@ def _settings() -> Settings:
     import signal
     import sys
 
-    from solward.settings import Settings
-    from solward.settings.masking import forget_secrets
-    from solward.vault.wallets.hardening import forbid_core_dumps
-    from solward_cli.entrypoint import refusals
+    from solward_cli.entrypoint import keystore_settings
 
-    forbid_core_dumps()
-    # Stopped by a service manager, the copies it made go as they would at Ctrl-C.
+    # SIGTERM removes the temporary copies, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
-    with refusals():
-        settings = Settings()
-        forget_secrets(Settings)
-    return settings
+    return keystore_settings()
 
 
 def _passphrase(file: Path | None, *, new: bool = False) -> str:
-    """The backup's passphrase, asked for, twice where it is new; raises `BackupError`."""
+    """The backup's passphrase, from the file or a prompt; a new one is typed twice.
+
+    Raises:
+        BackupError: it is too short, or the file cannot be read.
+    """
     from solward.errors import BackupError
 
     if file is None:
-        given = str(
+        passphrase = str(
             click.prompt("Backup passphrase", hide_input=True, confirmation_prompt=new, err=True)
         )
     else:
-        given = _first_line(file)
-    if new and len(given) < MIN_PASSPHRASE:
+        passphrase = _first_line(file)
+    if new and len(passphrase) < MIN_PASSPHRASE:
         raise BackupError(f"The passphrase must have at least {MIN_PASSPHRASE} characters")
-    return given
+    return passphrase
 
 
 def _first_line(path: Path) -> str:
@@ -167,22 +166,22 @@ def _first_line(path: Path) -> str:
         raise BackupError(f"The passphrase file {path} must be UTF-8 text") from None
 
 
-def _keystore(settings: Settings) -> Callable[[], str]:
-    """The keystore's own passphrase, where it has one: as the service gets it, or asked for."""
+def _keystore_passphrase(settings: Settings) -> Callable[[], str]:
+    """Reads the keystore's passphrase, where it has one: from the settings, or a prompt."""
 
-    def ask() -> str:
+    def passphrase() -> str:
         if settings.keystore_passphrase is not None:
             return settings.keystore_passphrase.get_secret_value()
         return str(click.prompt("Keystore passphrase", hide_input=True, err=True))
 
-    return ask
+    return passphrase
 
 
-def _describe(manifest: Manifest) -> None:
+def _print_manifest(manifest: Manifest) -> None:
     click.echo(f"Made:    {manifest.created} by Solward {manifest.version}")
     click.echo(f"Network: {manifest.network}")
     click.echo(f"Holds:   {', '.join(manifest.files)}")
 
 
-def _proved(keys: int, manifest: Manifest) -> None:
+def _print_keys(keys: int, manifest: Manifest) -> None:
     click.echo(f"{keys} of {len(manifest.wallets)} keys open and match")

@@ -21,38 +21,34 @@ if TYPE_CHECKING:
     default=None,
     help="Port of the pages; 0 takes a free one.  [default: DASHBOARD_PORT or 3000]",
 )
-# For `solward up`: it has taken the port already, and its end is the dashboard's.
+# For `solward up`: it has bound the port, and the dashboard ends with it.
 @click.option("--fd", type=int, default=None, hidden=True)
 def dashboard(host: str | None, port: int | None, fd: int | None) -> None:
     """Serve the dashboard, a client of the running service; Ctrl-C stops it.
 
     Without DASHBOARD_PASSWORD it is for this machine only.
     """
-    from solward.settings import Settings
-    from solward.settings.masking import forget_secrets
     from solward.telemetry import logs
-    from solward_cli.entrypoint import refusals
+    from solward_cli.entrypoint import read_settings, refusals
     from solward_server.listening import listen
 
-    # What its libraries tell below that is of sockets that came and went.
+    # Below `warning` the libraries log every socket that opens or closes.
     logs.configure("warning")
     with refusals():
-        settings = Settings()
-        forget_secrets(Settings)
-        chosen = settings.dashboard_host if host is None else host
+        settings = read_settings(dashboard_host=host, dashboard_port=port)
         if fd is not None:
             listening = socket.socket(fileno=fd)
         else:
             listening = listen(
-                chosen,
-                settings.dashboard_port if port is None else port,
+                settings.dashboard_host,
+                settings.dashboard_port,
                 variables=("--port", "DASHBOARD_PORT"),
             )
         with listening:
-            # Imported late: a refusal need not wait for all of the pages' libraries.
+            # Imported late: a refusal does not wait for NiceGUI.
             from solward_dashboard.options import Options
 
-            options = Options.of(settings, chosen, int(listening.getsockname()[1]))
+            options = Options.of(settings, settings.dashboard_host, int(listening.getsockname()[1]))
             _serve(options, listening, attached=fd is not None)
 
 

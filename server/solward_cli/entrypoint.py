@@ -1,4 +1,4 @@
-"""How a long-running command starts, ends, and says what is wrong: one line, exit code 2."""
+"""How commands read settings, run and refuse: an error the user can mend is one line, exit 2."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EXIT_REFUSED = 2
 
-# What the user can mend; anything else is a bug and keeps its traceback.
+# Errors the user can mend; any other is a bug and keeps its traceback.
 _REFUSALS = (
     ConfigError,
     HomeLocked,
@@ -32,22 +32,22 @@ _REFUSALS = (
 
 
 def refuse(text: str) -> NoReturn:
-    """Say why on one line of standard error, and end with exit code 2."""
+    """Print the error on one line of standard error, and end with exit code 2."""
     click.echo(f"Error: {' '.join(text.split())}", err=True)
     sys.exit(EXIT_REFUSED)
 
 
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
-    """Turn what the user can mend into one clear line."""
+    """End the command with one line where the error is one the user can mend."""
     try:
         yield
     except _REFUSALS as error:
         refuse(str(error))
 
 
-def overridden(host: str | None, port: int | None) -> Settings:
-    """The settings, with what the command line says instead; their secrets leave the environment.
+def read_settings(**options: Any) -> Settings:
+    """The settings, overridden by options that are not None; secrets leave the environment.
 
     Raises:
         ConfigError: naming the variable.
@@ -55,11 +55,25 @@ def overridden(host: str | None, port: int | None) -> Settings:
     from solward.settings import Settings
     from solward.settings.masking import forget_secrets
 
-    given: dict[str, Any] = {"api_host": host, "api_port": port}
-    settings = Settings(**{name: value for name, value in given.items() if value is not None})
-    settings.check_serving()
+    settings = Settings(**{name: value for name, value in options.items() if value is not None})
     forget_secrets(Settings)
     return settings
+
+
+def serving_settings(host: str | None, port: int | None) -> Settings:
+    """The settings of a server; raises `ConfigError` where they are unsafe to serve with."""
+    settings = read_settings(api_host=host, api_port=port)
+    settings.check_serving()
+    return settings
+
+
+def keystore_settings() -> Settings:
+    """The settings of a command that opens keys: its process writes no core dump."""
+    from solward.vault.wallets.hardening import forbid_core_dumps
+
+    forbid_core_dumps()
+    with refusals():
+        return read_settings()
 
 
 def run(
@@ -71,7 +85,7 @@ def run(
     """Run a service's main coroutine to its end, on uvloop where there is one.
 
     Args:
-        service: what its traces are filed under, where a collector is configured.
+        service: the service name of its traces.
     """
     from solward import __version__
     from solward.telemetry import logs, tracing
@@ -87,11 +101,11 @@ def run(
         stop_tracing()
 
 
-def spare_what_started() -> None:
-    """Keep the garbage collector from walking, again and again, what stays until the end.
+def freeze_gc() -> None:
+    """Exclude the objects made so far, which live as long as the process, from collections.
 
-    A full collection of a service's 150 MB holds up every answer for a tenth of a second; with a
-    thousand agents (`benchmarks/fleet.py`) there were several in each second.
+    A full collection of a service's 150 MB stops it for 0.1 s, and a thousand agents
+    (`benchmarks/fleet.py`) caused several in each second.
     """
     gc.collect()
     gc.freeze()

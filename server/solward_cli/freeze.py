@@ -23,7 +23,7 @@ _wallet_option = click.option("--wallet", help="This wallet only.  [default: the
 async def freeze(call: ServiceCall, wallet: str | None, reason: str | None) -> RenderableType:
     """Stop every new transaction at once, until `unfreeze`; it needs the admin secret."""
     wallet_id = None if wallet is None else (await call.wallet(wallet)).id
-    return _shown(await call.client.freeze(wallet_id, reason))
+    return _render(await call.client.freeze(wallet_id, reason))
 
 
 @click.command()
@@ -32,10 +32,10 @@ async def freeze(call: ServiceCall, wallet: str | None, reason: str | None) -> R
 async def unfreeze(call: ServiceCall, wallet: str | None) -> RenderableType:
     """Allow transactions again; the service's switch and a wallet's are two."""
     wallet_id = None if wallet is None else (await call.wallet(wallet)).id
-    return _shown(await call.client.unfreeze(wallet_id))
+    return _render(await call.client.unfreeze(wallet_id))
 
 
-def _shown(switch: Switch) -> RenderableType:
+def _render(switch: Switch) -> RenderableType:
     from solward_cli.render import plain
 
     what = "The service" if switch.wallet_id is None else f"The wallet {switch.wallet_id}"

@@ -35,13 +35,13 @@ async def create(
     from solward_cli.render import plain, visible
 
     wallet_id = None if wallet is None else (await call.wallet(wallet)).id
-    made = await call.client.keys.create(
+    created = await call.client.keys.create(
         name=name, rate_limit=rate_limit, spending_limit_sol=daily_sol, wallet_id=wallet_id
     )
     if not call.as_json:
-        # Standard output is the key alone, so that a shell can keep it.
-        click.echo(f"Key {visible(made.name)} ({made.id}); it is shown this once:", err=True)
-    return plain(made.api_key)
+        # Standard output is the key alone, so that a shell can capture it.
+        click.echo(f"Key {visible(created.name)} ({created.id}); it is shown this once:", err=True)
+    return plain(created.api_key)
 
 
 @key.command("list")
@@ -73,7 +73,7 @@ async def revoke(call: ServiceCall, key: str, yes: bool) -> RenderableType:
     from solward.client.wallets import found
     from solward_cli.render import plain, visible
 
-    ended = found("key", key, await call.client.keys.list())
-    confirmed(f"Revoke the API key {visible(ended.name)} ({ended.id})?", yes)
-    await call.client.keys.revoke(ended.id)
-    return plain(f"{ended.name}: revoked")
+    revoked = found("key", key, await call.client.keys.list())
+    confirmed(f"Revoke the API key {visible(revoked.name)} ({revoked.id})?", yes)
+    await call.client.keys.revoke(revoked.id)
+    return plain(f"{revoked.name}: revoked")

@@ -1,4 +1,4 @@
-"""`solward keystore rotate`: every wallet's key under a new secret."""
+"""`solward keystore rotate`: seal every wallet's key under a new secret."""
 
 from __future__ import annotations
 
@@ -31,23 +31,18 @@ def rotate(kind: str | None) -> None:
     """
     import asyncio
 
-    from solward.settings import Settings
-    from solward.settings.masking import forget_secrets
-    from solward.vault.wallets.hardening import forbid_core_dumps
-    from solward_cli.entrypoint import refusals
+    from solward_cli.entrypoint import keystore_settings, refusals
 
-    forbid_core_dumps()
+    settings = keystore_settings()
     with refusals():
-        settings = Settings()
-        forget_secrets(Settings)
         kind = kind or ("file" if settings.keystore_passphrase is None else "passphrase")
         passphrase = None
         if kind == "passphrase":
             passphrase = click.prompt(
                 "New passphrase", hide_input=True, confirmation_prompt=True, err=True
             )
-        moved = asyncio.run(_rotate(settings, passphrase))
-    click.echo(f"Sealed {moved} {'key' if moved == 1 else 'keys'} under the new {kind}.")
+        count = asyncio.run(_rotate(settings, passphrase))
+    click.echo(f"Sealed {count} {'key' if count == 1 else 'keys'} under the new {kind}.")
     if kind == "passphrase":
         click.echo("Set KEYSTORE_PASSPHRASE to it, and KEYSTORE_KEY_FILE to nothing.")
     elif settings.keystore_passphrase is not None:
@@ -58,10 +53,10 @@ def rotate(kind: str | None) -> None:
 async def _rotate(settings: Settings, passphrase: str | None) -> int:
     from solward.vault.wallets import KeySource, Wallets
     from solward.vault.wallets.service import KEY_FILE
-    from solward_cli.offline import stopped
+    from solward_cli.offline import offline_database
 
     home = settings.solward_home
-    async with stopped(settings) as database:
+    async with offline_database(settings) as database:
         wallets = await Wallets.open(database, settings, home)
         file = settings.keystore_key_file or home / KEY_FILE
         source = KeySource(file=file) if passphrase is None else KeySource(passphrase)

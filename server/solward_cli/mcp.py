@@ -29,17 +29,14 @@ def mcp(wallet: str | None, url: str | None, log_level: str) -> None:
     import signal
 
     from solward.errors import InvalidRequest
-    from solward.settings import Settings
-    from solward.settings.masking import forget_secrets
     from solward.telemetry import logs
-    from solward_cli.entrypoint import refusals, refuse
+    from solward_cli.entrypoint import read_settings, refusals, refuse
     from solward_mcp.stdio import serve
 
     logs.configure(log_level)
     with refusals():
-        settings = Settings()
-        forget_secrets(Settings)
-        # There is nothing to put in order at the end, and no traceback worth reading.
+        settings = read_settings()
+        # Nothing needs cleaning up, and a traceback would say nothing.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         try:
             asyncio.run(serve(url or settings.client_url, settings.client_token, wallet))

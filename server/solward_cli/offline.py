@@ -1,4 +1,4 @@
-"""The database and keystore of a service that is stopped, for the commands that need it so."""
+"""The database of a stopped service, for commands that must run alone."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def stopped(settings: Settings) -> AsyncIterator[Database]:
-    """Open the settings' database, on which no process works.
+async def offline_database(settings: Settings) -> AsyncIterator[Database]:
+    """Open the settings' database, which no other process uses.
 
-    On SQLite the home's lock proves it; on PostgreSQL no lease of a process runs, and the lock
-    keeps two such commands of one home apart.
+    On SQLite the home's lock proves it. On PostgreSQL no process holds a lease, and the lock
+    keeps two such commands from running on one home.
 
     Raises:
         HomeLocked: a process runs on this home, or on this database.

@@ -1,25 +1,21 @@
-"""The service's answers as they came, for `--json`."""
+"""A transport that keeps the text of the last response, for `--json`."""
 
 from __future__ import annotations
 
 import httpx
 
 
-class Answers(httpx.AsyncHTTPTransport):
-    """Keeps the text of the last answer; streams pass by.
-
-    Attributes:
-        last: the last answer's text.
-    """
+class RecordingTransport(httpx.AsyncHTTPTransport):
+    """Keeps the text of the last response that is no event stream, as `last_text`."""
 
     def __init__(self) -> None:
         super().__init__(trust_env=False)
-        self.last = ""
+        self.last_text = ""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send the request and read its answer."""
+        """Send the request and read the response."""
         response = await super().handle_async_request(request)
         if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
             await response.aread()
-            self.last = response.text
+            self.last_text = response.text
         return response

@@ -1,5 +1,4 @@
-"""How answers of the service are shown to people: tables of 80 columns, and nothing that a name or
-a text of somebody else could do to a terminal."""
+"""Text for people: tables of 80 columns, control characters of names and texts written out."""
 
 from __future__ import annotations
 
@@ -19,9 +18,8 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 if TYPE_CHECKING:
     from solward.client import Transaction
 
-# As many characters of an id as tell it apart, and as every command takes for it.
+# Characters of an id that commands print, and accept in place of the whole id.
 SHORT_ID = 8
-
 
 _STYLES = {
     "confirmed": "green",
@@ -38,21 +36,21 @@ _STYLES = {
 
 
 def visible(text: object, *, lines: bool = False) -> str:
-    """`text` with everything unseen written out, such as `\\x1b`; with `lines`, line ends stay.
+    """`text` with unprintable characters escaped, such as `\\x1b`; with `lines`, line ends stay.
 
-    Whoever names a wallet or a token could otherwise move the cursor, or hide and reorder letters.
+    Names of wallets and tokens could otherwise move the cursor, or hide and reorder letters.
     """
-    kept = "\n\t" if lines else ""
+    allowed = "\n\t" if lines else ""
     return "".join(
         each
-        if each.isprintable() or each in kept
+        if each.isprintable() or each in allowed
         else each.encode("unicode_escape", "surrogatepass").decode("ascii")
         for each in str(text)
     )
 
 
 def plain(text: object, style: str = "", *, lines: bool = False) -> Text:
-    """Text that rich takes for no markup."""
+    """Text without rich's markup."""
     return Text(visible(text, lines=lines), style=style)
 
 
@@ -76,61 +74,61 @@ def short(text: object, size: int = SHORT_ID) -> str:
     """The beginning of an id or an address; SOL for its mint."""
     if text == WRAPPED_SOL_MINT:
         return "SOL"
-    seen = visible(text)
-    return seen if len(seen) <= size + 1 else f"{seen[:size]}…"
+    whole = visible(text)
+    return whole if len(whole) <= size + 1 else f"{whole[:size]}…"
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[object]], empty: str) -> RenderableType:
     """Rows under a header; `empty` where there are none."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
+    grid = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         right = name.startswith(">")
-        made.add_column(
+        grid.add_column(
             name.removeprefix(">"),
             justify="right" if right else "left",
             overflow="fold",
         )
     for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in row))
-    return made if made.row_count else plain(empty, "dim")
+        grid.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in row))
+    return grid if grid.row_count else plain(empty, "dim")
 
 
 def fields(values: Mapping[str, object]) -> RenderableType:
     """Names and values, one a line; None is left out."""
-    made = Table(box=None, pad_edge=False, show_header=False)
-    made.add_column(style="bold", no_wrap=True)
-    made.add_column(overflow="fold")
+    grid = Table(box=None, pad_edge=False, show_header=False)
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
     for name, value in values.items():
         if value is not None:
-            made.add_row(name, value if isinstance(value, Text) else plain(value, lines=True))
-    return made
+            grid.add_row(name, value if isinstance(value, Text) else plain(value, lines=True))
+    return grid
 
 
 def together(*parts: RenderableType) -> RenderableType:
-    """One below the other."""
+    """Parts one below the other."""
     return Group(*parts)
 
 
-def show(what: RenderableType) -> None:
+def show(content: RenderableType) -> None:
     """Print to standard output."""
     console = Console(highlight=False, emoji=False, markup=False)
-    # Text is left whole, so that what is in it can be copied.
-    whole = isinstance(what, Text)
+    # Text is not wrapped, so that ids in it can be copied.
+    unwrapped = isinstance(content, Text)
     if console.is_terminal:
-        console.print(what, soft_wrap=whole)
+        console.print(content, soft_wrap=unwrapped)
     else:
         with console.capture() as printed:
-            console.print(what, soft_wrap=whole)
-        # Rich fills lines up to the width, which no file wants.
+            console.print(content, soft_wrap=unwrapped)
+        # Rich pads lines to the width; files and pipes get none of that.
         sys.stdout.write("\n".join(map(str.rstrip, printed.get().split("\n"))))
     sys.stdout.flush()
 
 
-def summary(made: Transaction) -> str:
+def summary(record: Transaction) -> str:
     """What a transaction does, in a few words."""
-    details = made.details
+    details = record.details
     sol = f"{amount(details.get('amount', '?'))} SOL"
-    match made.type:
+    match record.type:
         case "transfer":
             return f"{sol} to {short(details.get('to', '?'))}"
         case "token_transfer":

@@ -19,7 +19,7 @@ def server() -> None:
 def start(host: str | None, port: int | None, log_level: str) -> None:
     """Serve the API until interrupted; prints the server's and the health address."""
     from solward.service import Solward
-    from solward_cli.entrypoint import overridden, refusals, run, spare_what_started
+    from solward_cli.entrypoint import freeze_gc, refusals, run, serving_settings
     from solward_server.listening import listen
     from solward_server.serve import Address, serve, stop_on_signals
 
@@ -28,13 +28,13 @@ def start(host: str | None, port: int | None, log_level: str) -> None:
         click.echo(f"Health: {address.health}")
 
     with refusals():
-        settings = overridden(host, port)
+        settings = serving_settings(host, port)
         settings.check_shared_ledger()
         listening = listen(settings.api_host, settings.api_port)
 
     async def work() -> None:
         async with stop_on_signals() as stop, Solward.open(settings) as service:
-            spare_what_started()
+            freeze_gc()
             await serve(service, listening, stop, ready=announce)
         click.echo("Solward has stopped.")
 

@@ -1,4 +1,4 @@
-"""What the commands that call a running service share: options, errors, JSON, waiting."""
+"""Commands that call a running service: options, errors, JSON, waiting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from solward.client import Agent, Event, SolwardClient, Wallet
     from solward.settings import Settings
-    from solward_cli.recording_transport import Answers
+    from solward_cli.recording_transport import RecordingTransport
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -37,13 +37,13 @@ class ServiceCall:
     Attributes:
         settings: the command's own, not the service's.
         as_json: whether JSON goes to standard output, and nothing else.
-        exit_code: what the command ends with once its answer is shown.
+        exit_code: of the command, once its result is printed.
     """
 
     client: SolwardClient
     settings: Settings
     as_json: bool
-    _answers: Answers
+    _transport: RecordingTransport
     exit_code: int = 0
     _json: Any = field(default=None)
 
@@ -51,53 +51,53 @@ class ServiceCall:
         """The wallet of this name, id, address, or beginning of an id."""
         return await self.client.wallets.find(named)
 
-    async def address(self, given: str) -> str:
+    async def address(self, text: str) -> str:
         """An address as it is; anything else names a wallet of the service."""
-        return given if _ADDRESS.fullmatch(given) else (await self.wallet(given)).address
+        return text if _ADDRESS.fullmatch(text) else (await self.wallet(text)).address
 
     async def agent(self, named: str) -> Agent:
         """The agent of this name, id, or beginning of an id."""
         return await self.client.agents.find(named)
 
-    def json_is(self, raw: Any) -> None:
-        """What `--json` prints, where it is not the service's last answer as it came."""
+    def set_json(self, raw: Any) -> None:
+        """Set what `--json` prints, where it is not the service's last response."""
         self._json = raw
 
     def json_text(self) -> str:
         """What `--json` prints."""
         from solward import jsontext
 
-        return self._answers.last if self._json is None else jsontext.dumps(self._json)
+        return self._transport.last_text if self._json is None else jsontext.dumps(self._json)
 
-    async def tell(
+    async def print_events(
         self,
         events: AsyncGenerator[Event, None],
-        shown: Callable[[Event], RenderableType | None],
+        render: Callable[[Event], RenderableType | None],
         count: int | None,
     ) -> None:
-        """Print events as they come, each a line of JSON with `--json`, until `count` were."""
+        """Print events as they arrive, `count` of them at most; with `--json` as lines of JSON."""
         from solward import jsontext
         from solward_cli.render import show
 
-        told = 0
+        printed = 0
         async with contextlib.aclosing(events):
             async for event in events:
-                what = shown(event)
-                if what is None:
+                rendered = render(event)
+                if rendered is None:
                     continue
                 if self.as_json:
                     click.echo(jsontext.dumps(dict(event.raw)))
                 else:
-                    show(what)
-                told += 1
-                if told == count:
+                    show(rendered)
+                printed += 1
+                if printed == count:
                     return
 
 
 def service_call(function: Command) -> Callable[..., None]:
-    """A command of a coroutine `(call, **parameters)`; what it returns is shown.
+    """A command of a coroutine `(call, **parameters)`; what it returns is printed.
 
-    Adds `--url` and `--json`. What fails is one line on standard error and exit code 1.
+    Adds `--url` and `--json`. An error is one line on standard error and exit code 1.
     """
 
     @click.option("--url", default=None, help="The service.  [default: SOLWARD_API_URL]")
@@ -105,14 +105,11 @@ def service_call(function: Command) -> Callable[..., None]:
     @functools.wraps(function)
     def command(url: str | None, as_json: bool, **parameters: Any) -> None:
         from solward.errors import SolwardError
-        from solward.settings import Settings
-        from solward.settings.masking import forget_secrets
-        from solward_cli.entrypoint import refusals
+        from solward_cli.entrypoint import read_settings, refusals
 
         with refusals():
-            settings = Settings()
+            settings = read_settings()
             address = settings.client_url if url is None else url
-        forget_secrets(Settings)
         try:
             code = asyncio.run(_run(function, address, settings, as_json, parameters))
         except SolwardError as error:
@@ -126,7 +123,7 @@ def service_call(function: Command) -> Callable[..., None]:
 
 
 def fail(text: str) -> NoReturn:
-    """Say what went wrong on one line of standard error, and end with exit code 1."""
+    """Print the error on one line of standard error, and end with exit code 1."""
     from solward_cli.render import visible
 
     click.echo(f"Error: {visible(' '.join(text.split()))}", err=True)
@@ -148,7 +145,7 @@ def waiting(text: str) -> Iterator[None]:
 
 
 def confirmed(question: str, yes: bool) -> None:
-    """Ask before what cannot be undone; ends the command unless it is agreed to."""
+    """Prompt before what cannot be undone; without agreement the command ends."""
     if not yes:
         with interruptible():
             click.confirm(question, abort=True, err=True)
@@ -190,18 +187,18 @@ async def _run(
     function: Command, url: str, settings: Settings, as_json: bool, parameters: Mapping[str, Any]
 ) -> int:
     from solward.client import SolwardClient
-    from solward_cli.recording_transport import Answers
+    from solward_cli.recording_transport import RecordingTransport
     from solward_cli.render import show
 
-    answers = Answers()
-    async with SolwardClient(url, settings.client_token, transport=answers) as client:
-        call = ServiceCall(client, settings, as_json, answers)
-        what = await function(call, **parameters)
-    if what is not None:
+    transport = RecordingTransport()
+    async with SolwardClient(url, settings.client_token, transport=transport) as client:
+        call = ServiceCall(client, settings, as_json, transport)
+        result = await function(call, **parameters)
+    if result is not None:
         if as_json:
             click.echo(call.json_text())
         else:
-            show(what)
+            show(result)
     return call.exit_code
 
 

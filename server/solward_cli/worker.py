@@ -45,27 +45,27 @@ def worker(concurrency: int, host: str, port: int, log_level: str) -> None:
     gave up on it or went away, for a supervisor to start another; with 2 when it cannot start.
     """
     from solward.service import Solward
-    from solward_cli.entrypoint import overridden, refusals, run, spare_what_started
+    from solward_cli.entrypoint import freeze_gc, refusals, run, serving_settings
     from solward_server.listening import listen
     from solward_server.serve import Address, stop_on_signals
 
     with refusals():
-        settings = overridden(host, port)
+        settings = serving_settings(host, port)
         _check(settings)
         listening = listen(host, port, variables=("--port", "--port"))
 
     async def work() -> None:
         from solward.agents.worker import WorkerLost
-        from solward_cli.worker_loop import agents_worker, working
+        from solward_cli.worker_loop import agents_worker, run_worker
         from solward_server.worker_endpoint import serve_worker
 
         async with stop_on_signals() as stop, Solward.open(settings, kind="worker") as service:
-            spare_what_started()
-            made = agents_worker(service, concurrency)
+            freeze_gc()
+            agents = agents_worker(service, concurrency)
             address = Address(*listening.getsockname()[:2])
             click.echo(f"Worker: {address.url} (/healthz, /readyz, /metrics)")
             try:
-                await working(made, stop, serve_worker(service, made, listening, stop))
+                await run_worker(agents, stop, serve_worker(service, agents, listening, stop))
             except WorkerLost as error:
                 click.echo(f"Error: {error}; start the worker again", err=True)
                 sys.exit(EXIT_LOST)

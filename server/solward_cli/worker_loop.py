@@ -1,4 +1,4 @@
-"""A worker beside what else its process does."""
+"""Running a worker in a process: alone with its endpoint, or beside a server."""
 
 from __future__ import annotations
 
@@ -23,56 +23,49 @@ def agents_worker(service: Solward, concurrency: int | None = None) -> Worker:
     from solward.clock import now_ms
     from solward.store.retention_loop import retain
 
-    async def keep_what_is_wanted() -> None:
+    async def delete_old_rows() -> None:
         await retain(service.database, service.settings, now_ms())
 
     return Worker(
         service.database,
         service.agents.run_cycle,
-        retain=keep_what_is_wanted,
+        retain=delete_old_rows,
         concurrency=CONCURRENCY if concurrency is None else concurrency,
     )
 
 
-async def working(
-    worker: Worker, stop: asyncio.Event, beside: Coroutine[Any, Any, None] | None = None
+async def run_worker(
+    worker: Worker, stop: asyncio.Event, endpoint: Coroutine[Any, Any, None] | None = None
 ) -> None:
-    """Run a worker until `stop` is set, and something beside it that ends then too.
+    """Run a worker until `stop` is set, and its HTTP endpoint, which ends by `stop` too.
 
     Raises:
-        WorkerLost: it ended by itself; `stop` is set then.
+        WorkerLost: the worker ended by itself; with an endpoint, `stop` is set then.
     """
     tasks = [asyncio.create_task(worker.run())]
-    if beside is not None:
-        tasks.append(asyncio.create_task(beside))
+    if endpoint is not None:
+        tasks.append(asyncio.create_task(endpoint))
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        stop.set()
+        stopped.cancel()
         worker.stop()
-        await asyncio.wait([*tasks, stopped])
+        if endpoint is not None:
+            stop.set()
+        await asyncio.wait(tasks)
     for task in tasks:
         task.result()
 
 
-async def kept_working(service: Solward, stop: asyncio.Event) -> None:
-    """Run a worker until `stop` is set, and another whenever one is lost."""
+async def run_workers(service: Solward, stop: asyncio.Event) -> None:
+    """Run a worker until `stop` is set, and a new one whenever one is lost."""
     from solward.agents.worker import WorkerLost
     from solward.errors import StoreError
 
     while not stop.is_set():
-        worker = agents_worker(service)
-        task = asyncio.create_task(worker.run())
-        stopped = asyncio.create_task(stop.wait())
         try:
-            await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopped.cancel()
-            worker.stop()
-            await asyncio.wait([task])
-        try:
-            task.result()
+            await run_worker(agents_worker(service), stop)
         except (WorkerLost, StoreError) as error:
             _log.error("worker_lost", error=str(error))
             await asyncio.sleep(RESTART_S)

@@ -24,11 +24,11 @@ from solward.errors import InvalidRequest
 from solward.money import LAMPORTS_PER_SOL
 from solward.settings import Settings
 from solward.vault.store.tables import reservations
-from solward_cli.recording_transport import Answers
+from solward_cli.recording_transport import RecordingTransport
 from solward_cli.service_call import ServiceCall
-from solward_cli.wallet.sweep import Sweep
-from solward_cli.wallet.sweep_command import refuse_others_at_work
-from solward_cli.wallet.sweep_limits import FEE, LEAST_PART, RENT_EXEMPT, Room, next_part
+from solward_cli.wallet.sweep_command import check_idle
+from solward_cli.wallet.sweep_plan import FEE, LEAST_PART, RENT_EXEMPT, Headroom, next_part
+from solward_cli.wallet.sweep_run import Sweep
 from solward_localnet.market import POOLS
 
 USDC = str(POOLS[0].mint)
@@ -146,7 +146,7 @@ def test_parts_keep_within_limits_leave_what_may_be_held_and_end_at_nothing_or_a
     balance: int, per_tx: int | None, today: int | None
 ) -> None:
     for _ in range(400):
-        room = Room(per_tx, today, None, None, {}, False)
+        room = Headroom(per_tx, today, None, None, {}, False)
         part = next_part(balance, room)
         if part == 0:
             break
@@ -158,7 +158,7 @@ def test_parts_keep_within_limits_leave_what_may_be_held_and_end_at_nothing_or_a
         today = None if today is None else today - part
     else:
         return
-    room = Room(per_tx, today, None, None, {}, False)
+    room = Headroom(per_tx, today, None, None, {}, False)
     caps = [cap for cap in (per_tx, today) if cap is not None]
     if balance >= FEE + RENT_EXEMPT:
         assert caps
@@ -313,14 +313,14 @@ async def test_what_cannot_pay_a_fee_is_told_and_not_tried(
 async def test_while_an_agent_runs_on_the_wallet_nothing_is_swept(tmp_path: Path) -> None:
     async with standing(tmp_path, sol=0) as stand:
         found = await stand.client.wallets.get(stand.wallet)
-        call = ServiceCall(stand.client, Settings(_env_file=None), False, Answers())
+        call = ServiceCall(stand.client, Settings(_env_file=None), False, RecordingTransport())
         agent = await stand.client.agents.create(
             name="Ada", wallet_id=stand.wallet, llm_provider="rules", llm_model="rules",
             strategy="always do wait",
         )  # fmt: skip
-        await refuse_others_at_work(call, found)
+        await check_idle(call, found)
         await stand.client.agents.start(agent.id)
         with pytest.raises(InvalidRequest, match=f"solward agent stop {agent.id}"):
-            await refuse_others_at_work(call, found)
+            await check_idle(call, found)
         await stand.client.agents.stop(agent.id)
-        await refuse_others_at_work(call, found)
+        await check_idle(call, found)

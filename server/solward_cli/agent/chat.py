@@ -36,7 +36,7 @@ async def chat(call: ServiceCall, agent: str, message: str | None) -> Renderable
             await call.client.agents.chat(found.id, message)
         return ""
     if message is not None:
-        await _answer(call, found.id, message)
+        await _print_response(call, found.id, message)
         return None
     interactive = sys.stdin.isatty()
     while True:
@@ -47,7 +47,7 @@ async def chat(call: ServiceCall, agent: str, message: str | None) -> Renderable
         if not line:
             return None
         if line.strip():
-            await _answer(call, found.id, line.strip())
+            await _print_response(call, found.id, line.strip())
 
 
 @click.command()
@@ -58,15 +58,15 @@ async def watch(call: ServiceCall, agent: str, count: int | None) -> RenderableT
     """Print an agent's decisions as it takes them. Needs the admin secret."""
     found = await call.agent(agent)
 
-    def shown(event: Event) -> RenderableType | None:
+    def render(event: Event) -> RenderableType | None:
         return _decision(event) if event.data.get("agentId") == found.id else None
 
     kinds = ("agent:decision", "agent:started", "agent:stopped", "agent:paused", "agent:error")
-    await call.tell(call.client.events(types=kinds), shown, count)
+    await call.print_events(call.client.events(types=kinds), render, count)
     return None
 
 
-async def _answer(call: ServiceCall, agent_id: str, message: str) -> None:
+async def _print_response(call: ServiceCall, agent_id: str, message: str) -> None:
     from solward_cli.render import visible
 
     pieces = call.client.agents.chat_stream(agent_id, message)
@@ -79,19 +79,19 @@ async def _answer(call: ServiceCall, agent_id: str, message: str) -> None:
 def _decision(event: Event) -> RenderableType:
     from solward_cli.render import fields, moment, plain, status, together
 
-    told = event.data
+    data = event.data
     if event.kind != "agent:decision":
-        return fields({"Agent": status(str(told.get("status"))), "Why": told.get("error")})
+        return fields({"Agent": status(str(data.get("status"))), "Why": data.get("error")})
     from solward.client import Decision
 
-    decided = Decision.of(told)
+    decision = Decision.of(data)
     return together(
-        plain(f"Cycle {decided.cycle}, {moment(decided.timestamp)} UTC", "bold"),
+        plain(f"Cycle {decision.cycle}, {moment(decision.timestamp)} UTC", "bold"),
         fields(
             {
-                "  Why": decided.reasoning or None,
-                "  Action": decided.action or "none",
-                "  Outcome": decided.outcome,
+                "  Why": decision.reasoning or None,
+                "  Action": decision.action or "none",
+                "  Outcome": decision.outcome,
             }
         ),
     )

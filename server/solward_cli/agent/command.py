@@ -8,7 +8,7 @@ import click
 
 from solward_cli.agent.chat import chat, watch
 from solward_cli.agent.create import create
-from solward_cli.agent.show import agent_shown
+from solward_cli.agent.render import render_agent
 from solward_cli.service_call import (
     ServiceCall,
     confirmed,
@@ -61,8 +61,8 @@ async def listing(call: ServiceCall) -> RenderableType:
 async def show_one(call: ServiceCall, agent: str) -> RenderableType:
     """Show an agent."""
     found = await call.agent(agent)
-    call.json_is(found.raw)
-    return agent_shown(found)
+    call.set_json(found.raw)
+    return render_agent(found)
 
 
 @agent.command()

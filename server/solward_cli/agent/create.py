@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from solward_cli.agent.show import agent_shown
+from solward_cli.agent.render import render_agent
 from solward_cli.service_call import ServiceCall, exact, service_call
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def create(
     if wallet is None and max_sol is None:
         raise click.UsageError("Give --wallet, or --max-sol for an agent with a wallet of its own.")
     wallet_id = None if wallet is None else (await call.wallet(wallet)).id
-    made = await call.client.agents.create(
+    created = await call.client.agents.create(
         name=name,
         strategy=strategy,
         wallet_id=wallet_id,
@@ -66,6 +66,6 @@ async def create(
         daily_spending_limit_sol=daily_sol,
     )
     if start:
-        await call.client.agents.start(made.id)
-        made = await call.client.agents.get(made.id)
-    return agent_shown(made)
+        await call.client.agents.start(created.id)
+        created = await call.client.agents.get(created.id)
+    return render_agent(created)

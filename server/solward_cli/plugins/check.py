@@ -1,4 +1,4 @@
-"""`solward plugins check`: the conformance kit over a plugin, and what to do about it."""
+"""`solward plugins check`: run the conformance checks on a plugin, and print advice."""
 
 from __future__ import annotations
 
@@ -74,25 +74,25 @@ def _show(reports: Sequence[Report]) -> None:
 
     console = Console(highlight=False)
 
-    def say(*parts: tuple[str, str]) -> None:
+    def write(*parts: tuple[str, str]) -> None:
         line = Text.assemble(*((visible(text), style) for text, style in parts))
         console.print(line, soft_wrap=True)
 
     for report in reports:
         title = f"{report.kind} {report.plugin}"
-        say((title, "bold"), (f" of {report.distribution} {report.version}", ""))
+        write((title, "bold"), (f" of {report.distribution} {report.version}", ""))
         for each in report.findings:
             detail = f": {each.detail}" if each.detail else ""
-            say(
+            write(
                 (f"  {each.outcome.value:<7}", _STYLES[each.outcome.value]),
                 (f"  {each.check}{detail}", ""),
             )
     for line in advice(reports):
-        say((line, ""))
+        write((line, ""))
 
 
 def advice(reports: Sequence[Report]) -> list[str]:
-    """What there is to do after the checks."""
+    """What to do after the checks."""
     failed = [
         f"{report.plugin} ({', '.join(report.failed)})" for report in reports if report.failed
     ]

@@ -78,7 +78,7 @@ def list_skills() -> None:
 
 
 def rows_of(registry: Registry, allow: Collection[str]) -> Iterator[Row]:
-    """What is loaded, built-ins first, and then what is left out."""
+    """Loaded plugins, built-ins first, then those left out."""
     from solward.registry.discovery import discover
 
     left_out = {(each.group, each.plugin, each.distribution) for each in registry.problems}
@@ -129,16 +129,16 @@ def _table(rows: Sequence[Row]) -> None:
 
     table = Table("Name", "Kind", "Distribution", "Version", "Status", "Problem", box=None)
     for row in rows:
-        # Names and problems are third parties' text: no markup, no terminal codes.
-        told = (row.name, row.kind, row.distribution, row.version)
+        # Names and problems are third parties' text: neither markup nor control characters.
+        texts = (row.name, row.kind, row.distribution, row.version)
         status = Text(row.status, _STYLES[row.status])
-        table.add_row(*(Text(visible(text)) for text in told), status, row.problem)
+        table.add_row(*(Text(visible(text)) for text in texts), status, row.problem)
     console = Console()
     console.print(table)
     for row in rows:
         if row.problem:
-            said = f"{row.name} of {row.distribution}: {row.problem}: {row.detail}"
-            console.print(Text(visible(said)), soft_wrap=True)
+            line = f"{row.name} of {row.distribution}: {row.problem}: {row.detail}"
+            console.print(Text(visible(line)), soft_wrap=True)
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> None:

@@ -1,4 +1,4 @@
-"""`solward plugins new`: a plugin of one's own, copied and renamed from the shipped template."""
+"""`solward plugins new`: a plugin copied and renamed from the shipped template."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SECTION = re.compile(r"^## (\w+)\n(?:(?!## ).*\n?)*", re.M)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The part of the template that a kind of plugin is made of.
+    """A kind of plugin, and its part of the template.
 
     Attributes:
         group: the entry-point group.
@@ -73,31 +73,31 @@ def new(name: str, directory: Path | None, kind: str) -> None:
         create(name, KINDS[kind], folder)
     except OSError as error:
         refuse(f"{folder} cannot be made: {error.strerror or error}")
-    made = " and ".join(KINDS[kind].entry_points(name))
-    shown = str(folder) if folder.is_absolute() else f"./{folder}"
-    click.echo(f"Made {shown}: {kind} {made}. Next:")
-    click.echo(f"  pip install -e {shlex.quote(f'{shown}[test]')}")
-    click.echo(f"  pytest {shlex.quote(shown)}")
-    click.echo(f"  solward plugins check {shlex.quote(shown)}")
+    plugins = " and ".join(KINDS[kind].entry_points(name))
+    path = str(folder) if folder.is_absolute() else f"./{folder}"
+    click.echo(f"Made {path}: {kind} {plugins}. Next:")
+    click.echo(f"  pip install -e {shlex.quote(f'{path}[test]')}")
+    click.echo(f"  pytest {shlex.quote(path)}")
+    click.echo(f"  solward plugins check {shlex.quote(path)}")
 
 
 def create(name: str, kind: Kind, folder: Path) -> None:
-    """Write the plugin: all of it, or nothing.
+    """Write the plugin's folder completely, or not at all.
 
     Raises:
         OSError: the folder cannot be written.
     """
-    workshop = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
     try:
-        made = workshop / name
-        made.mkdir()
+        draft = temporary / name
+        draft.mkdir()
         for path, text in contents(name, kind):
-            target = made / path
+            target = draft / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-        made.rename(folder)
+        draft.rename(folder)
     finally:
-        shutil.rmtree(workshop, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def contents(name: str, kind: Kind) -> Iterator[tuple[Path, str]]:
@@ -114,11 +114,11 @@ def contents(name: str, kind: Kind) -> Iterator[tuple[Path, str]]:
         if path.name == "pyproject.toml":
             text = _with_entry_points(text, kind)
         elif path.name == "README.md":
-            text = _SECTION.sub(lambda found: _kept(found, kind), text).rstrip() + "\n"
+            text = _SECTION.sub(lambda found: _section(found, kind), text).rstrip() + "\n"
         yield Path(_renamed(str(path), name)), _renamed(text, name)
 
 
-# What tests and builds leave in a folder; pip compiles the installed template too.
+# Left by tests, builds, and pip, which compiles the installed template.
 _GENERATED = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".venv", "dist"}
 
 
@@ -143,7 +143,7 @@ def _with_entry_points(text: str, kind: Kind) -> str:
     return text[: first.start()] + table + _ENTRY_POINTS.sub("", text[first.start() :])
 
 
-def _kept(section: re.Match[str], kind: Kind) -> str:
+def _section(section: re.Match[str], kind: Kind) -> str:
     headings = {each.heading for each in KINDS.values()} - {kind.heading}
     return "" if section[1] in headings else section[0]
 
@@ -168,7 +168,7 @@ def _wrong_folder(folder: Path) -> str | None:
 
 
 def _taken(name: str, kind: Kind) -> str | None:
-    """Why the name cannot be used beside what is installed."""
+    """Why the name conflicts with what is installed, else None."""
     from importlib.metadata import PackageNotFoundError, distribution
     from importlib.util import find_spec
 
@@ -185,11 +185,11 @@ def _taken(name: str, kind: Kind) -> str | None:
         if rule in wanted:
             return f"the guardrail {rule} is built in; choose another name"
     found = find_spec(name)
-    # A folder of that name in the working directory is no module.
+    # A mere folder of that name in the working directory has no origin.
     if found is not None and found.origin is not None:
         return f"a module {name} is installed already; choose another name"
     try:
-        # pip would take it for a new version of that one, and remove it.
+        # pip would treat the plugin as a new version of that distribution, and remove it.
         installed = distribution(name).metadata["Name"]
     except PackageNotFoundError:
         return None

@@ -36,31 +36,31 @@ async def run(
     found = await call.wallet(wallet)
     skills = {each.name: each for each in await call.client.skills()}
     schema = skills[name].parameters if name in skills else {}
-    given = parameters(params, schema.get("properties", {}))
+    values = parameters(params, schema.get("properties", {}))
     with waiting(f"Running {name}"):
-        text = await call.client.wallets.run_skill(found.id, name, given, idempotency_key=key)
+        text = await call.client.wallets.run_skill(found.id, name, values, idempotency_key=key)
     return plain(text, lines=True)
 
 
-def parameters(given: tuple[str, ...], properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters as the skill's schema wants them: a text where it says so, else JSON.
+def parameters(texts: tuple[str, ...], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters by the skill's schema: a string where it declares one, else JSON.
 
     Raises:
         click.BadParameter: one is neither `name=value` nor a JSON object.
     """
-    made: dict[str, Any] = {}
-    for each in given:
+    values: dict[str, Any] = {}
+    for each in texts:
         if each.lstrip().startswith("{"):
-            made |= _object(each)
+            values |= _object(each)
             continue
         name, equals, value = each.partition("=")
         if not equals or not name:
             raise click.BadParameter(
                 f"{each!r} is neither NAME=VALUE nor a JSON object", param_hint="--param"
             )
-        text = properties.get(name, {}).get("type") == "string"
-        made[name] = value if text else _value(value)
-    return made
+        is_string = properties.get(name, {}).get("type") == "string"
+        values[name] = value if is_string else _value(value)
+    return values
 
 
 def _object(text: str) -> dict[str, Any]:

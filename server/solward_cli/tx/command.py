@@ -1,4 +1,4 @@
-"""`solward tx list|show|watch`: the records of transactions."""
+"""`solward tx list|show|watch`: records of transactions."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ async def listing(
     call: ServiceCall, wallet: str | None, limit: int, before: str | None
 ) -> RenderableType:
     """List transactions, newest first."""
-    from solward_cli.tx.show import records_shown
+    from solward_cli.tx.render import render_records
 
     if wallet is None:
-        return records_shown(await call.client.transactions.list(limit, before))
+        return render_records(await call.client.transactions.list(limit, before))
     found = await call.wallet(wallet)
-    return records_shown(await call.client.wallets.transactions(found.id, limit, before))
+    return render_records(await call.client.wallets.transactions(found.id, limit, before))
 
 
 @tx.command()
@@ -59,11 +59,11 @@ async def listing(
 @service_call
 async def show(call: ServiceCall, transaction: str) -> RenderableType:
     """Show one of the latest 10,000: by its id, the beginning of it, or its signature."""
-    from solward_cli.tx.show import record_shown
+    from solward_cli.tx.render import render_record
 
     found = await _find(call, transaction)
-    call.json_is(found.raw)
-    return record_shown(found)
+    call.set_json(found.raw)
+    return render_record(found)
 
 
 @tx.command()
@@ -79,49 +79,49 @@ async def watch(
     Waiting for one exits with 1 unless it is confirmed. Watching all needs the admin secret.
     """
     if transaction is not None:
-        return await _end_of(call, transaction)
+        return await _wait_for(call, transaction)
     only = None if wallet is None else (await call.wallet(wallet)).id
 
-    def shown(event: Event) -> RenderableType | None:
+    def render(event: Event) -> RenderableType | None:
         from solward.client import Transaction
-        from solward_cli.tx.show import record_line
+        from solward_cli.tx.render import render_line
 
         if only is not None and event.data.get("walletId") != only:
             return None
-        return record_line(Transaction.of(event.data))
+        return render_line(Transaction.of(event.data))
 
-    await call.tell(call.client.events(types=_KINDS), shown, count)
+    await call.print_events(call.client.events(types=_KINDS), render, count)
     return None
 
 
-async def _end_of(call: ServiceCall, transaction: str) -> RenderableType:
-    from solward_cli.tx.show import record_shown
+async def _wait_for(call: ServiceCall, transaction: str) -> RenderableType:
+    from solward_cli.tx.render import render_record
 
     found = await _find(call, transaction)
     with waiting("Waiting for the ledger"):
         while found.status == "pending":
             await asyncio.sleep(_POLL_S)
             found = await _find(call, found.id)
-    call.json_is(found.raw)
+    call.set_json(found.raw)
     if found.status != "confirmed":
         click.echo(f"The transaction is {found.status}.", err=True)
         call.exit_code = EXIT_FAILED
-    return record_shown(found)
+    return render_record(found)
 
 
-async def _find(call: ServiceCall, wanted: str) -> Transaction:
+async def _find(call: ServiceCall, name: str) -> Transaction:
     from solward.client import AmbiguousName, NotFoundError
 
     before = None
     for _ in range(_MOST_PAGES):
         page = await call.client.transactions.list(_PAGE, before)
-        fits = [each for each in page if wanted in (each.id, each.signature)]
-        fits = fits or [each for each in page if len(wanted) >= 4 and each.id.startswith(wanted)]
+        fits = [each for each in page if name in (each.id, each.signature)]
+        fits = fits or [each for each in page if len(name) >= 4 and each.id.startswith(name)]
         if len(fits) > 1:
-            raise AmbiguousName(f"{len(fits)} transactions begin with {wanted!r}; give more of it")
+            raise AmbiguousName(f"{len(fits)} transactions begin with {name!r}; give more of it")
         if fits:
             return fits[0]
         if len(page) < _PAGE:
             break
         before = page[-1].id
-    raise NotFoundError(404, f"No transaction has the id or signature {wanted!r}")
+    raise NotFoundError(404, f"No transaction has the id or signature {name!r}")

@@ -1,4 +1,4 @@
-"""`solward up`: everything on one machine; the pages in a process of their own."""
+"""`solward up`: ledger, API and agents in this process, the dashboard in another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from solward.service import Solward
     from solward.settings import Settings
 
-# Where Solana's own tools look for a local validator; WebSocket one above.
+# Where Solana's tools expect a local validator; its WebSocket port is one above.
 RPC_HOST = "127.0.0.1"
 RPC_PORT = 8899
 
@@ -54,7 +54,7 @@ def up(
 ) -> None:
     """Start ledger, API and dashboard, and with --demo an agent; Ctrl-C stops all of it."""
     from solward.service import Solward
-    from solward_cli.entrypoint import overridden, refusals, run, spare_what_started
+    from solward_cli.entrypoint import freeze_gc, refusals, run, serving_settings
     from solward_cli.up.dashboard_process import dashboard_process
     from solward_cli.up.demo import seed_demo
     from solward_cli.up.screen import Screen, show
@@ -62,9 +62,9 @@ def up(
     from solward_server.serve import Address, serve, stop_on_signals
 
     with refusals():
-        settings = overridden(host, port)
+        settings = serving_settings(host, port)
         if reset:
-            _forget_ledger(settings)
+            _reset_ledger(settings)
         listening = listen(settings.api_host, settings.api_port)
     pages_port = settings.dashboard_port if dashboard_port is None else dashboard_port
 
@@ -72,18 +72,18 @@ def up(
         async with stop_on_signals() as stop, Solward.open(settings, demo=demo) as service:
             seed = await seed_demo(service) if demo else None
             async with (
-                _rpc(service, None if no_rpc else rpc_port) as (rpc, no_rpc_why),
+                _rpc(service, None if no_rpc else rpc_port) as (rpc, rpc_problem),
                 dashboard_process(settings, listening, None if no_dashboard else pages_port) as (
                     pages,
-                    no_pages_why,
+                    pages_problem,
                 ),
             ):
 
                 def ready(address: Address) -> None:
-                    notices = tuple(why for why in (no_rpc_why, no_pages_why) if why)
+                    notices = tuple(filter(None, (rpc_problem, pages_problem)))
                     show(Screen(service, address, rpc, pages, notices, seed))
 
-                spare_what_started()
+                freeze_gc()
                 async with _agents(service, stop):
                     await serve(service, listening, stop, ready=ready)
         click.echo("Solward has stopped; start it again and everything is as it was.")
@@ -96,7 +96,7 @@ def up(
 async def _rpc(
     service: Solward, port: int | None
 ) -> AsyncIterator[tuple[tuple[str, str] | None, str | None]]:
-    """The embedded ledger for other clients: its two addresses, or a notice why not."""
+    """The embedded ledger for other clients: HTTP and WebSocket address, or a notice why not."""
     from solward_localnet.server import serving
     from solward_localnet.venue import PREFIX, venue_app
 
@@ -126,9 +126,9 @@ async def _agents(service: Solward, stop: asyncio.Event) -> AsyncIterator[None]:
     if not service.database.shared:
         yield
         return
-    from solward_cli.worker_loop import kept_working
+    from solward_cli.worker_loop import run_workers
 
-    task = asyncio.create_task(kept_working(service, stop))
+    task = asyncio.create_task(run_workers(service, stop))
     try:
         yield
     finally:
@@ -136,7 +136,7 @@ async def _agents(service: Solward, stop: asyncio.Event) -> AsyncIterator[None]:
         await task
 
 
-def _forget_ledger(settings: Settings) -> None:
+def _reset_ledger(settings: Settings) -> None:
     from solward.errors import ConfigError
     from solward.settings.home import Home
     from solward_localnet.storage import reset

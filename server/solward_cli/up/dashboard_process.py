@@ -23,9 +23,9 @@ _STOP_S = 5.0
 async def dashboard_process(
     settings: Settings, api: socket.socket, port: int | None
 ) -> AsyncIterator[tuple[str | None, str | None]]:
-    """The pages' process until the block ends: their address, or None and a notice why not.
+    """The dashboard's process until the block ends: its address, or None and a notice why not.
 
-    It ends with this process too, a killed one included: its standard input ends then.
+    It ends with this process, even a killed one, because its standard input is closed then.
 
     Args:
         api: the service's listening socket.
@@ -47,7 +47,7 @@ async def dashboard_process(
         return
     with listening:
         try:
-            # Refused here and not in the child, whose words nobody reads.
+            # Checked here: nobody reads the child's output.
             options = Options.of(
                 settings,
                 settings.dashboard_host,
@@ -58,19 +58,19 @@ async def dashboard_process(
             yield None, f"The dashboard is not served. {error}"
             return
         process = _start(settings, options.api_url, listening)
-    watching = asyncio.create_task(_tell_its_end(process))
+    watching = asyncio.create_task(_log_exit(process))
     try:
         yield options.url, None
     finally:
         watching.cancel()
         assert process.stdin is not None
         process.stdin.close()
-        await asyncio.to_thread(_ended, process)
+        await asyncio.to_thread(_wait_or_kill, process)
 
 
 def _start(settings: Settings, api_url: str, listening: socket.socket) -> subprocess.Popen[bytes]:
     password = settings.dashboard_password
-    # This process has taken its secrets out of the environment; the child does so in its turn.
+    # This process has removed its secrets from the environment; so does the child.
     environment = os.environ | {
         "NEXT_PUBLIC_API_URL": api_url,
         "NEXT_PUBLIC_API_SECRET": settings.api_secret.get_secret_value(),
@@ -82,21 +82,21 @@ def _start(settings: Settings, api_url: str, listening: socket.socket) -> subpro
         stdin=subprocess.PIPE,
         pass_fds=(listening.fileno(),),
         env=environment,
-        # Ctrl-C is for the parent, which ends it.
+        # Ctrl-C goes to the parent, which ends the child.
         start_new_session=True,
     )
 
 
-async def _tell_its_end(process: subprocess.Popen[bytes]) -> None:
+async def _log_exit(process: subprocess.Popen[bytes]) -> None:
     code = await asyncio.to_thread(process.wait)
-    # The service goes on: agents and their money do not depend on who looks.
+    # The service goes on: agents do not depend on the dashboard.
     structlog.get_logger(__name__).error(
         "the dashboard ended and the service goes on; `solward dashboard` serves the pages again",
         code=code,
     )
 
 
-def _ended(process: subprocess.Popen[bytes]) -> None:
+def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(_STOP_S)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What `solward up` shows once it serves."""
+"""What `solward up` prints once it serves."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Screen:
     Attributes:
         rpc: the ledger's HTTP and WebSocket address.
         dashboard: the pages' address.
-        also: further notices.
+        more_notices: further notices.
     """
 
     service: Solward
     address: Address
     rpc: tuple[str, str] | None
     dashboard: str | None
-    also: tuple[str, ...]
+    more_notices: tuple[str, ...]
     seed: DemoSeed | None
 
     def rows(self) -> Iterator[tuple[str, str]]:
@@ -73,7 +73,7 @@ class Screen:
                 f"{self.seed.agent.name} is driven by fixed rules (provider "
                 f"{self.seed.agent.llm_provider}), not by a language model."
             )
-        yield from self.also
+        yield from self.more_notices
         for problem in self.service.registry.problems:
             yield f"Plugin not loaded: {problem}"
 

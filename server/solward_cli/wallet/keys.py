@@ -1,4 +1,4 @@
-"""`solward wallet import` and `solward wallet export`: keys in and out, without a service."""
+"""`solward wallet import` and `solward wallet export`: keys in and out of a stopped service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from solward.vault.wallets import KeySource, Wallet
     from solward.vault.wallets.keyring import KeystoreRow
 
-# A keypair file has at most 64 numbers of three digits; more is another file, or a trap.
+# A keypair file has 64 numbers of at most three digits; a larger file is something else.
 _MAX_FILE_BYTES = 4096
 
 
@@ -27,17 +27,17 @@ def import_(file: Path, name: str | None) -> None:
     import asyncio
 
     from solward.errors import InvalidRequest
-    from solward_cli.entrypoint import refusals, refuse
+    from solward_cli.entrypoint import keystore_settings, refusals, refuse
 
-    settings = _settings()
+    settings = keystore_settings()
     with refusals():
         try:
-            made = asyncio.run(_import(settings, file, name or file.stem))
+            wallet = asyncio.run(_import(settings, file, name or file.stem))
         except InvalidRequest as error:
             refuse(str(error))
-    click.echo(f"Wallet:  {made.id}")
-    click.echo(f"Name:    {made.name}")
-    click.echo(f"Address: {made.address}")
+    click.echo(f"Wallet:  {wallet.id}")
+    click.echo(f"Name:    {wallet.name}")
+    click.echo(f"Address: {wallet.address}")
 
 
 @click.command()
@@ -59,9 +59,9 @@ def export(wallet: str, file: Path) -> None:
     import asyncio
 
     from solward.errors import InvalidRequest
-    from solward_cli.entrypoint import refusals, refuse
+    from solward_cli.entrypoint import keystore_settings, refusals, refuse
 
-    settings = _settings()
+    settings = keystore_settings()
     with refusals():
         try:
             exported = asyncio.run(_export(settings, wallet, file.absolute()))
@@ -75,44 +75,31 @@ def export(wallet: str, file: Path) -> None:
     )
 
 
-def _settings() -> Settings:
-    from solward.settings import Settings
-    from solward.settings.masking import forget_secrets
-    from solward.vault.wallets.hardening import forbid_core_dumps
-    from solward_cli.entrypoint import refusals
-
-    forbid_core_dumps()
-    with refusals():
-        settings = Settings()
-        forget_secrets(Settings)
-    return settings
-
-
 async def _import(settings: Settings, file: Path, name: str) -> Wallet:
     from solward.vault.wallets import Wallets
-    from solward_cli.offline import stopped
+    from solward_cli.offline import offline_database
 
     with file.open("rb") as opened:
         text = opened.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
-    async with stopped(settings) as database:
+    async with offline_database(settings) as database:
         wallets = await Wallets.open(database, settings, settings.solward_home)
         return await wallets.import_keypair(text, name)
 
 
-async def _export(settings: Settings, wanted: str, file: Path) -> Wallet:
+async def _export(settings: Settings, name: str, file: Path) -> Wallet:
     from solward.errors import KeystoreError
     from solward.vault.store import wallets as store
     from solward.vault.wallets.export import choose, export_wallet, newest_keystore
     from solward.vault.wallets.model import wallet_of
-    from solward_cli.offline import stopped
+    from solward_cli.offline import offline_database
 
-    async with stopped(settings) as database:
+    async with offline_database(settings) as database:
         newest = await newest_keystore(database)
         async with database.read() as connection:
             rows = await store.list_wallets(connection)
-        wallet = choose([wallet_of(row) for row in rows], wanted)
+        wallet = choose([wallet_of(row) for row in rows], name)
         click.echo(f"Wallet {wallet.id} ({wallet.name}), address {wallet.address}", err=True)
-        source = _proved(settings, newest, wallet)
+        source = _typed_secret(settings, newest, wallet)
         try:
             await export_wallet(database, source, newest, wallet, file)
         except KeystoreError as error:
@@ -122,11 +109,11 @@ async def _export(settings: Settings, wanted: str, file: Path) -> Wallet:
     return wallet
 
 
-def _proved(settings: Settings, newest: KeystoreRow, wallet: Wallet) -> KeySource:
-    """The keystore's secret, from whoever sits at the terminal.
+def _typed_secret(settings: Settings, newest: KeystoreRow, wallet: Wallet) -> KeySource:
+    """The keystore's secret, typed at the terminal.
 
-    Never the environment's passphrase: a program that can run this command must not thereby be
-    able to take the keys.
+    Never the environment's passphrase: a program that can run this command must not be able to
+    export keys.
     """
     from solward.errors import InvalidRequest
     from solward.vault.wallets import KeySource

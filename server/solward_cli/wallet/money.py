@@ -232,9 +232,9 @@ async def unwrap_sol(pay: Pay, wallet: str) -> Made:
 
 def _shown(made: Made) -> RenderableType:
     from solward.client import Transaction
-    from solward_cli.tx.show import record_shown, trial_shown
+    from solward_cli.tx.render import render_record, render_trial
 
-    return record_shown(made) if isinstance(made, Transaction) else trial_shown(made)
+    return render_record(made) if isinstance(made, Transaction) else render_trial(made)
 
 
 COMMANDS = (

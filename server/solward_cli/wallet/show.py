@@ -32,7 +32,7 @@ async def listing(call: ServiceCall) -> RenderableType:
 @service_call
 async def create(call: ServiceCall, name: str | None, tags: tuple[str, ...]) -> RenderableType:
     """Create a wallet."""
-    return _wallet(await call.client.wallets.create(name, tags))
+    return _render_wallet(await call.client.wallets.create(name, tags))
 
 
 @click.command("show")
@@ -43,9 +43,9 @@ async def show_one(call: ServiceCall, wallet: str) -> RenderableType:
     from solward_cli.render import together
 
     found = await call.wallet(wallet)
-    held = await call.client.wallets.balance(found.id)
-    call.json_is(found.raw)
-    return together(_wallet(found), "", _balance(held))
+    balances = await call.client.wallets.balance(found.id)
+    call.set_json(found.raw)
+    return together(_render_wallet(found), "", _render_balance(balances))
 
 
 @click.command()
@@ -55,7 +55,7 @@ async def balance(call: ServiceCall, wallet: str) -> RenderableType:
     """Show what a wallet holds."""
     found = await call.wallet(wallet)
     with waiting("Reading the ledger"):
-        return _balance(await call.client.wallets.balance(found.id))
+        return _render_balance(await call.client.wallets.balance(found.id))
 
 
 @click.command()
@@ -76,8 +76,8 @@ async def stakes(call: ServiceCall, wallet: str) -> RenderableType:
 
     found = await call.wallet(wallet)
     with waiting("Reading the ledger"):
-        held = await call.client.wallets.stakes(found.id)
-    rows = [(each.address, amount(each.balance), status(each.state)) for each in held]
+        found_stakes = await call.client.wallets.stakes(found.id)
+    rows = [(each.address, amount(each.balance), status(each.state)) for each in found_stakes]
     return table(("STAKE ACCOUNT", ">SOL", "STATE"), rows, "There are no stakes.")
 
 
@@ -88,7 +88,7 @@ async def stakes(call: ServiceCall, wallet: str) -> RenderableType:
 async def tag(call: ServiceCall, wallet: str, tags: tuple[str, ...]) -> RenderableType:
     """Replace a wallet's tags; without any it has none."""
     found = await call.wallet(wallet)
-    return _wallet(await call.client.wallets.tag(found.id, tags))
+    return _render_wallet(await call.client.wallets.tag(found.id, tags))
 
 
 def limits_table(report: Mapping[str, Any]) -> RenderableType:
@@ -112,13 +112,13 @@ def limits_table(report: Mapping[str, Any]) -> RenderableType:
         )
         for label, row in ((label, {"spent": row.get("used"), **row}) for label, row in named)
     ]
-    shown = table(("LIMIT OF", ">LIMIT", ">SPENT", ">RESERVED", ">LEFT"), rows, "")
+    limits = table(("LIMIT OF", ">LIMIT", ">SPENT", ">RESERVED", ">LEFT"), rows, "")
     if report.get("frozen"):
-        return together(shown, plain("Frozen: no new transactions.", "bold red"))
-    return shown
+        return together(limits, plain("Frozen: no new transactions.", "bold red"))
+    return limits
 
 
-def _wallet(wallet: Wallet) -> RenderableType:
+def _render_wallet(wallet: Wallet) -> RenderableType:
     from solward_cli.render import fields, moment
 
     return fields(
@@ -132,11 +132,11 @@ def _wallet(wallet: Wallet) -> RenderableType:
     )
 
 
-def _balance(held: Balance) -> RenderableType:
+def _render_balance(balance: Balance) -> RenderableType:
     from solward_cli.render import amount, table
 
-    rows = [("SOL", amount(held.sol), "")]
-    rows += [(each.symbol or "-", amount(each.amount), each.mint) for each in held.tokens]
+    rows = [("SOL", amount(balance.sol), "")]
+    rows += [(each.symbol or "-", amount(each.amount), each.mint) for each in balance.tokens]
     return table(("ASSET", ">AMOUNT", "MINT"), rows, "")
 
 

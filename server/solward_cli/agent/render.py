@@ -1,4 +1,4 @@
-"""How `solward agent` shows an agent."""
+"""An agent as text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from solward.client import Agent
 
 
-def agent_shown(found: Agent) -> RenderableType:
-    """All of an agent."""
+def render_agent(found: Agent) -> RenderableType:
+    """All fields of an agent."""
     from solward_cli.render import amount, fields, moment, status
 
     limits = {f"  {name}": amount(value) for name, value in (*found.guardrails.items(),)} | {

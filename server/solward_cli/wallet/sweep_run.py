@@ -1,7 +1,7 @@
-"""Moving everything a wallet holds to one address, by the service and within its guardrails.
+"""A sweep's run: everything a wallet holds goes to one address, within the guardrails.
 
-Each step is decided by what the wallet holds at that moment, so a sweep that was interrupted is
-continued by the next one.
+Each step follows from the wallet's balance at that moment, so a second run continues one that was
+interrupted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from solward.client import (
 )
 from solward.money import format_amount, format_sol, from_units, lamports_to_sol, sol_to_lamports
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward_cli.wallet.sweep_limits import FEE, RENT_EXEMPT, Room, next_part
+from solward_cli.wallet.sweep_plan import FEE, RENT_EXEMPT, Headroom, next_part, stake_advice
 
 _POLL_S = 1.0
 _DEFAULT_RETRY_S = 5.0
@@ -42,13 +42,13 @@ _ADVICE = {
 }
 
 
-class _Again(Enum):
-    """What to do after all that was refused for a reason that has passed."""
+class _Outcome(Enum):
+    """Of a step that made no transaction."""
 
-    AGAIN = "again"
+    RETRY = "retry"
 
 
-_AGAIN = _Again.AGAIN
+_RETRY = _Outcome.RETRY
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,69 +62,77 @@ class Left:
 
 @dataclass(slots=True)
 class Sweep:
-    """One sweep; `tell` is told each step, `left` gathers what stays."""
+    """One sweep.
+
+    Attributes:
+        print_step: called with each step, as text.
+        left: what stays in the wallet.
+        sent: the transactions that were made.
+    """
 
     client: SolwardClient
     wallet: Wallet
     to: str
-    tell: Callable[[str], None]
+    print_step: Callable[[str], None]
     left: list[Left] = field(default_factory=list)
     sent: list[Transaction] = field(default_factory=list)
-    _seen: Mapping[str, Any] = field(default_factory=dict)
+    _last_balance: Mapping[str, Any] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Stakes that are inactive, wrapped SOL, tokens, empty accounts, then SOL."""
-        await self._quiet()
-        await self._stakes()
-        await self._wrapped()
-        await self._tokens()
-        await self._empty_accounts()
-        await self._sol()
+        await self._wait_for_pending()
+        await self._withdraw_stakes()
+        await self._unwrap_sol()
+        await self._send_tokens()
+        await self._close_accounts()
+        await self._send_sol()
 
-    async def _quiet(self) -> None:
-        """Wait for what an interrupted sweep, or anybody else, has on its way."""
-        told = False
+    async def _wait_for_pending(self) -> None:
+        """Wait until no transaction of the wallet is pending."""
+        printed = False
         while pending := [
-            made
-            for made in await self.client.wallets.transactions(self.wallet.id, limit=500)
-            if made.status == "pending"
+            record
+            for record in await self.client.wallets.transactions(self.wallet.id, limit=500)
+            if record.status == "pending"
         ]:
-            if not told:
-                self.tell(f"waiting: {len(pending)} transactions of the wallet are on their way")
-                told = True
+            if not printed:
+                self.print_step(
+                    f"waiting: {len(pending)} transactions of the wallet are on their way"
+                )
+                printed = True
             await asyncio.sleep(_POLL_S)
 
-    async def _stakes(self) -> None:
+    async def _withdraw_stakes(self) -> None:
         wallets = self.client.wallets
-        await self._look()
+        await self._balance()
         for stake in await wallets.stakes(self.wallet.id):
             what = f"stake {stake.address} ({format_amount(stake.balance)} SOL, {stake.state})"
             if stake.state == "inactive":
-                await self._do(
+                await self._transact(
                     f"withdraw {what}",
                     partial(wallets.withdraw_stake, self.wallet.id, stake_account=stake.address),
                 )
             else:
-                self.left.append(Left(what, "it is not inactive", unstaking(stake.state)))
+                self.left.append(Left(what, "it is not inactive", stake_advice(stake.state)))
 
-    async def _wrapped(self) -> None:
-        for token in (await self._look()).tokens:
+    async def _unwrap_sol(self) -> None:
+        for token in (await self._balance()).tokens:
             if token.mint == WRAPPED_SOL_MINT and token.units:
-                await self._do(
+                await self._transact(
                     f"unwrap {format_amount(token.amount)} SOL",
                     partial(self.client.wallets.unwrap_sol, self.wallet.id),
                 )
 
-    async def _tokens(self) -> None:
+    async def _send_tokens(self) -> None:
         done = {WRAPPED_SOL_MINT}
         while token := await self._next_token(done):
             name = token.symbol or token.mint
-            units = min(token.units, (await self._room()).tokens.get(token.mint, token.units))
+            units = min(token.units, (await self._headroom()).tokens.get(token.mint, token.units))
             if units:
                 amount = from_units(units, token.decimals)
                 send = partial(self.client.wallets.token_transfer, self.wallet.id, mint=token.mint)
                 what = f"send {format_amount(amount)} {name}"
-                if await self._do(what, partial(send, to=self.to, amount=amount)) is _AGAIN:
+                if await self._transact(what, partial(send, to=self.to, amount=amount)) is _RETRY:
                     continue
             done.add(token.mint)
             if units < token.units:
@@ -133,113 +141,106 @@ class Sweep:
                 self.left.append(Left(f"{rest} {name}", why, _ADVICE["daily_limit"]))
 
     async def _next_token(self, done: set[str]) -> TokenBalance | None:
-        for token in (await self._look()).tokens:
+        for token in (await self._balance()).tokens:
             if token.units and token.mint not in done:
                 return token
         return None
 
-    async def _empty_accounts(self) -> None:
+    async def _close_accounts(self) -> None:
         refused: set[str] = set()
         while empty := [
             token.mint
-            for token in (await self._look()).tokens
+            for token in (await self._balance()).tokens
             if not token.units and token.mint not in refused
         ]:
             for mint in empty:
                 closing = partial(self.client.wallets.close_account, self.wallet.id, mint=mint)
-                if await self._do(f"close the empty account of {mint}", closing) is None:
+                if await self._transact(f"close the empty account of {mint}", closing) is None:
                     refused.add(mint)
 
-    async def _sol(self) -> None:
+    async def _send_sol(self) -> None:
         while True:
-            sol = (await self._look()).sol
+            sol = (await self._balance()).sol
             balance = sol_to_lamports(sol) if sol else 0
-            part = next_part(balance, await self._room())
+            part = next_part(balance, await self._headroom())
             if part == 0:
                 break
             send = partial(self.client.wallets.transfer, self.wallet.id, to=self.to)
-            made = await self._do(
+            record = await self._transact(
                 f"send {format_sol(part)} SOL", partial(send, amount=lamports_to_sol(part))
             )
-            if made is None:
+            if record is None:
                 return
         if balance:
-            self.left.append(_held(balance, await self._room()))
+            self.left.append(_unsent_sol(balance, await self._headroom()))
 
-    async def _do(
+    async def _transact(
         self, what: str, make: Callable[[], Awaitable[Transaction]]
-    ) -> Transaction | _Again | None:
-        """Make one transaction once there is room for it.
+    ) -> Transaction | _Outcome | None:
+        """Make one transaction once the rate limit has room.
 
         Returns:
-            None where it is refused, or not decided yet, which `left` then tells; `_AGAIN` where
-            it was refused because the wallet is not as it was: an interrupted sweep's last
-            request had still been at work.
+            None where it is refused or still pending, recorded in `left`; `_RETRY` where it was
+            refused because the wallet has changed: an interrupted sweep's last request was still
+            running.
         """
         while True:
-            await self._turn()
-            self.tell(what)
+            await self._wait_for_rate_limit()
+            self.print_step(what)
             try:
-                made = await make()
+                record = await make()
             except RateLimited as error:
                 pause = error.retry_after_s or _DEFAULT_RETRY_S
-                self.tell(f"waiting {pause:.0f} s: {error}")
+                self.print_step(f"waiting {pause:.0f} s: {error}")
                 await asyncio.sleep(pause)
                 continue
             except (BadRequest, Refused) as error:
                 blocked = _BLOCKED.match(str(error))
                 rule = blocked[1] if blocked else ""
                 if rule == "rate_limit":
-                    # Somebody else took the turn that was free a moment ago.
+                    # Another client used the room that was left a moment ago.
                     await asyncio.sleep(_POLL_S)
                     continue
-                if self._seen != (await self._look()).raw:
-                    return _AGAIN
+                if self._last_balance != (await self._balance()).raw:
+                    return _RETRY
                 advice = _ADVICE.get(rule, f"mend it and sweep again, {_EXPORT}")
                 self.left.append(Left(what, str(error), advice))
                 return None
-            self.sent.append(made)
-            if made.status == "pending":
+            self.sent.append(record)
+            if record.status == "pending":
                 why = "the ledger has not decided yet"
                 self.left.append(Left(what, why, "sweep again in a minute"))
                 return None
-            return made
+            return record
 
-    async def _look(self) -> Balance:
-        """What the wallet holds, by which the next step is decided."""
-        held = await self.client.wallets.balance(self.wallet.id, empty=True)
-        self._seen = held.raw
-        return held
+    async def _balance(self) -> Balance:
+        """What the wallet holds now; the next step follows from it."""
+        balance = await self.client.wallets.balance(self.wallet.id, empty=True)
+        self._last_balance = balance.raw
+        return balance
 
-    async def _turn(self) -> None:
+    async def _wait_for_rate_limit(self) -> None:
         """Wait until the rate limit leaves room for a transaction."""
-        told = False
-        while (room := await self._room()).this_minute == 0:
-            if not told:
-                self.tell(
-                    f"waiting: {room.per_minute} transactions a minute are allowed"
+        printed = False
+        while (headroom := await self._headroom()).this_minute == 0:
+            if not printed:
+                self.print_step(
+                    f"waiting: {headroom.per_minute} transactions a minute are allowed"
                     " (MAX_TRANSACTIONS_PER_MINUTE)"
                 )
-                told = True
+                printed = True
             await asyncio.sleep(_POLL_S)
 
-    async def _room(self) -> Room:
-        return Room.of(await self.client.wallets.limits(self.wallet.id))
+    async def _headroom(self) -> Headroom:
+        return Headroom.of(await self.client.wallets.limits(self.wallet.id))
 
 
-def unstaking(state: str) -> str:
-    """What to do about a stake in this state."""
-    if state == "deactivating":
-        return "sweep again when it is inactive, at the end of the epoch"
-    return "unstake it with solward wallet unstake, and sweep again when it is inactive"
-
-
-def _held(balance: int, room: Room) -> Left:
+def _unsent_sol(balance: int, headroom: Headroom) -> Left:
     what = f"{format_sol(balance)} SOL"
     if balance < FEE + RENT_EXEMPT:
         why = f"an account pays a fee only where {format_sol(RENT_EXEMPT)} SOL stay"
         return Left(what, why, "send it 0.001 SOL and sweep again, or leave it")
-    if room.today is not None and room.today < balance - FEE:
-        why = f"daily_limit: {format_sol(room.today)} SOL may still be sent today"
+    if headroom.today is not None and headroom.today < balance - FEE:
+        why = f"daily_limit: {format_sol(headroom.today)} SOL may still be sent today"
         return Left(what, why, _ADVICE["daily_limit"])
     return Left(what, "max_per_tx leaves no part that the ledger takes", _ADVICE["max_per_tx"])

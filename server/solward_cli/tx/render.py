@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from solward.client import Transaction, Trial
 
 
-def records_shown(records: Sequence[Transaction]) -> RenderableType:
-    """A list, one line each, and why it is blocked or failed below."""
+def render_records(records: Sequence[Transaction]) -> RenderableType:
+    """A table of records; a blocked or failed one has its error."""
     rows = [
         (
             moment(each.timestamp),
             short(each.id),
             plain(each.type),
             status(each.status),
-            _what(each),
+            _summary(each),
         )
         for each in records
     ]
@@ -31,49 +31,49 @@ def records_shown(records: Sequence[Transaction]) -> RenderableType:
     return table(columns, rows, "There are no transactions.")
 
 
-def record_line(made: Transaction) -> RenderableType:
+def render_line(record: Transaction) -> RenderableType:
     """A record on a line of its own."""
-    line = plain(f"{moment(made.timestamp)}  {short(made.id)}  {made.type} ")
-    return line.append_text(status(made.status)).append(" ").append_text(_what(made))
+    line = plain(f"{moment(record.timestamp)}  {short(record.id)}  {record.type} ")
+    return line.append_text(status(record.status)).append(" ").append_text(_summary(record))
 
 
-def record_shown(made: Transaction) -> RenderableType:
-    """All of one record."""
+def render_record(record: Transaction) -> RenderableType:
+    """All fields of a record."""
     return fields(
         {
-            "Transaction": made.id,
-            "Type": made.type,
-            "Status": status(made.status),
-            "Why": made.error,
-            "Time": f"{moment(made.timestamp)} UTC",
-            "Wallet": made.wallet_id,
-            "Agent": made.agent_id,
-            "Signature": made.signature,
+            "Transaction": record.id,
+            "Type": record.type,
+            "Status": status(record.status),
+            "Why": record.error,
+            "Time": f"{moment(record.timestamp)} UTC",
+            "Wallet": record.wallet_id,
+            "Agent": record.agent_id,
+            "Signature": record.signature,
         }
-        | _named(made.details)
-        | {"Guardrails": ", ".join(made.guardrails_applied)}
+        | _details(record.details)
+        | {"Guardrails": ", ".join(record.guardrails_applied)}
     )
 
 
-def trial_shown(trial: Trial) -> RenderableType:
-    """What would become of it."""
+def render_trial(trial: Trial) -> RenderableType:
+    """The verdict and effects of a dry run."""
     verdict = plain("allowed", "green") if trial.allowed else plain("refused", "yellow")
     effects = trial.effects or {}
     return fields(
         {"Dry run": verdict, "Rule": trial.rule, "Why": trial.reason}
-        | _named({name: value for name, value in effects.items() if value})
+        | _details({name: value for name, value in effects.items() if value})
         | {"Guardrails": ", ".join(trial.guardrails_applied)}
     )
 
 
-def _what(made: Transaction) -> Text:
-    what = plain(summary(made))
-    if made.error is not None:
-        what.append(f"{' - ' if what.plain else ''}{visible(made.error)}", style="dim")
-    return what
+def _summary(record: Transaction) -> Text:
+    text = plain(summary(record))
+    if record.error is not None:
+        text.append(f"{' - ' if text.plain else ''}{visible(record.error)}", style="dim")
+    return text
 
 
-def _named(values: Mapping[str, Any]) -> dict[str, object]:
+def _details(values: Mapping[str, Any]) -> dict[str, object]:
     return {f"  {visible(name)}": _value(value) for name, value in values.items()}
 
 
