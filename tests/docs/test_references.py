@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -157,13 +158,17 @@ def test_modules_that_are_cited_exist() -> None:
     } == set()
 
 
-def test_the_drawing_has_every_room_of_the_framework() -> None:
+def test_the_drawing_has_the_layers_of_the_framework_from_the_top_down() -> None:
     drawing = text_of("docs/architecture.md").partition("\n```\n")[2].partition("\n```\n")[0]
-    rooms = {
-        Path(name).relative_to("framework/solward").parts[0].removesuffix(".py")
-        for name in tracked()
-        if name.startswith("framework/solward/") and name.endswith(".py")
-    }
-    assert {
-        room for room in rooms - {"__init__"} if not re.search(rf"\b{room}\b", drawing)
-    } == set()
+    framework = drawing.partition("\n solward -")[2].partition("+- vault")
+    # A room stands before what is said of it.
+    lines = [each[3:].partition("  ")[0] for each in framework[0].splitlines() if each[3:]]
+    lines += ["vault"]
+    lines += [each[3:].strip().partition("  ")[0] for each in framework[2].splitlines() if each]
+    drawn = [room for line in lines for room in re.findall(r"\w+", line)]
+    contracts = tomllib.loads(text_of("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    (layers,) = [each["layers"] for each in contracts if each.get("containers") == ["solward"]]
+    depth = {room: n for n, layer in enumerate(layers) for room in re.findall(r"\w+", layer)}
+    outside_the_vault = [room for room in drawn if room in depth]
+    assert {*outside_the_vault} == {*depth}
+    assert [depth[r] for r in outside_the_vault] == sorted(depth[r] for r in outside_the_vault)

@@ -13,6 +13,8 @@ from tests.vault.store.releases import goes_on, stored_home
 
 from solward.agents import placement
 
+pytestmark = pytest.mark.more
+
 
 async def test_a_home_that_the_last_release_stored_goes_on(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
