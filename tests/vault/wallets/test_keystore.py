@@ -90,7 +90,7 @@ async def test_a_passphrase_opens_what_it_made_and_another_does_not(database: Da
     assert CANARY not in str(caught.value)
 
 
-async def test_the_stored_parameters_are_those_of_the_reference(database: Database) -> None:
+async def test_the_stored_parameters_are_64_mib_3_passes_and_4_lanes(database: Database) -> None:
     await Keystore.open(database, KeySource(passphrase=CANARY))
     kdf = (await row(database))["kdf"]
     assert len(base64.b64decode(kdf.pop("salt"))) == 16
