@@ -48,11 +48,12 @@ from solward.tools import json_safe, tool_definitions
 if TYPE_CHECKING:
     from solward.context import SkillContext
     from solward.guardrail import Intent, TransactionEffects
+    from solward.solana.accounts import Account
     from solward.solana.balances import Balances, TokenBalance
-    from solward.solana.ledger import Account, ReadLedger, TokenHolding
-    from solward.solana.mints import Mint, associated_account_size, read_mint
+    from solward.solana.ledger import ReadLedger, TokenHolding
     from solward.solana.programs import WRAPPED_SOL_MINT
     from solward.solana.stakes import Stake, StakeState
+    from solward.solana.tokens import Mint, associated_account_size, read_mint
     from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
 
     __version__: str
@@ -114,14 +115,14 @@ __all__ = [
 
 _AT_FIRST_USE = {
     "SkillContext": "solward.context",
-    "Account": "solward.solana.ledger",
+    "Account": "solward.solana.accounts",
     "ReadLedger": "solward.solana.ledger",
     "TokenHolding": "solward.solana.ledger",
     "Intent": "solward.guardrail",
     "TransactionEffects": "solward.guardrail",
-    "Mint": "solward.solana.mints",
-    "associated_account_size": "solward.solana.mints",
-    "read_mint": "solward.solana.mints",
+    "Mint": "solward.solana.tokens",
+    "associated_account_size": "solward.solana.tokens",
+    "read_mint": "solward.solana.tokens",
     "Stake": "solward.solana.stakes",
     "StakeState": "solward.solana.stakes",
     "WRAPPED_SOL_MINT": "solward.solana.programs",

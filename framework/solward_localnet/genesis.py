@@ -14,10 +14,6 @@ from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountParams, create_account
 from solders.transaction import VersionedTransaction
 
-from solward.solana.delegation import (
-    STAKE_ACCOUNT_BYTES,
-    pack_genesis_stake,
-)
 from solward.solana.programs import (
     CLOCK_SYSVAR,
     RENT_SYSVAR,
@@ -28,6 +24,7 @@ from solward.solana.programs import (
     VOTE_PROGRAM,
     WRAPPED_SOL_MINT,
 )
+from solward.solana.stakes import STAKE_ACCOUNT_BYTES, pack_genesis_stake
 from solward_localnet.options import LAMPORTS_PER_SOL, LocalnetOptions
 from solward_localnet.vm import SYSTEM_PROGRAM, Vm
 

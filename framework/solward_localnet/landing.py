@@ -8,7 +8,7 @@ from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
 from solward.solana.programs import MEMO_PROGRAMS
-from solward_localnet import accountindex as tokens
+from solward_localnet.accountindex import mint_account, token_account
 from solward_localnet.errors import (
     PREFLIGHT_FAILURE,
     SIGNATURE_VERIFICATION_FAILURE,
@@ -190,21 +190,20 @@ def token_balances(
     known = dict(zip(execution.keys.all, accounts, strict=True))
     found = []
     for index, account in enumerate(accounts):
-        if account is None or not tokens.is_token_account(account):
+        token = token_account(account)
+        if token is None:
             continue
-        data = account.data
-        mint = tokens.token_mint(data)
-        mint_account = known.get(mint) or ledger.vm.account(mint)
-        if mint_account is None or not tokens.is_mint(mint_account):
+        address = Pubkey.from_string(token.mint)
+        mint = mint_account(address, known.get(address) or ledger.vm.account(address))
+        if mint is None:
             continue
-        decimals = tokens.mint_decimals(mint_account.data)
         found.append(
             {
                 "accountIndex": index,
-                "mint": str(mint),
-                "owner": str(tokens.token_owner(data)),
+                "mint": token.mint,
+                "owner": token.owner,
                 "programId": str(account.owner),
-                "uiTokenAmount": ui_token_amount(tokens.token_amount(data), decimals),
+                "uiTokenAmount": ui_token_amount(token.amount, mint.decimals),
             }
         )
     return tuple(found)

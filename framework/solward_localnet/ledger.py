@@ -12,13 +12,13 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
-from solward.solana import delegation
+from solward.solana import stakes
 from solward_localnet.chain import Chain, ChainState
 from solward_localnet.genesis import Cast, genesis_accounts
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.records import Commit, StoredTransaction
 from solward_localnet.storage import Storage
-from solward_localnet.vm import Vm, nonce_authority, nonce_value
+from solward_localnet.vm import Vm, current_nonce
 
 CEILING_SLOTS = 8
 """Slots that may be told without a write. After a kill as many may be skipped, so that no slot
@@ -120,16 +120,12 @@ class Ledger:
         epoch = self.chain.epoch
         delegations = self.vm.delegations()
         first = max(self._history, default=-1) + 1
-        added = delegation.pass_epochs(delegations, first, epoch, self._history)
+        added = stakes.pass_epochs(delegations, first, epoch, self._history)
         if added:
             self.storage.put_stake_history(added)
-            kept = {
-                e: v for e, v in self._history.items() if e >= epoch - delegation.HISTORY_EPOCHS
-            }
+            kept = {e: v for e, v in self._history.items() if e >= epoch - stakes.HISTORY_EPOCHS}
             self._history = kept | added
-        self.vm.set_stakes(
-            self._history, delegation.epoch_stakes(delegations, epoch, self._history)
-        )
+        self.vm.set_stakes(self._history, stakes.epoch_stakes(delegations, epoch, self._history))
         self._synced_epoch = epoch
 
     def skip(self, slots: int) -> None:
@@ -143,7 +139,7 @@ class Ledger:
 
     def stakes(self) -> Mapping[Pubkey, int]:
         """The effective stake of each vote account in this epoch."""
-        return delegation.epoch_stakes(self.vm.delegations(), self.chain.epoch, self._history)
+        return stakes.epoch_stakes(self.vm.delegations(), self.chain.epoch, self._history)
 
     def usable_nonce(self, tx: VersionedTransaction) -> Pubkey | None:
         """The nonce account whose durable nonce is the transaction's blockhash, if there is one.
@@ -161,11 +157,11 @@ class Ledger:
         keys = self.vm.keys(message)
         if index >= len(keys.all) or not keys.writable[index]:
             return None
-        account = self.vm.account(keys.all[index])
-        if account is None or nonce_value(account) != bytes(message.recent_blockhash):
+        nonce = current_nonce(self.vm.account(keys.all[index]))
+        if nonce is None or nonce.value != bytes(message.recent_blockhash):
             return None
         signers = message.account_keys[: message.header.num_required_signatures]
-        return keys.all[index] if nonce_authority(account) in signers else None
+        return keys.all[index] if nonce.authority in map(str, signers) else None
 
     def record(
         self,

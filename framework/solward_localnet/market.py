@@ -19,11 +19,10 @@ from solders.token import ID as TOKEN_PROGRAM
 from solders.token.associated import get_associated_token_address
 from solders.token.state import Mint, TokenAccount, TokenAccountState
 
-LAMPORTS_PER_SOL = 10**9
+from solward.solana.accounts import rent_exempt_minimum
+from solward.solana.tokens import MINT_BYTES, TOKEN_ACCOUNT_RENT
 
-# Rent-exempt minimum of (128 + size) bytes at 3,480 lamports a byte-year, two years (Agave rent).
-_MINT_RENT = 1_461_600
-_ACCOUNT_RENT = 2_039_280
+LAMPORTS_PER_SOL = 10**9
 
 
 def _seeded(name: str) -> Keypair:
@@ -92,8 +91,8 @@ def genesis_accounts() -> Mapping[Pubkey, Account]:
             delegated_amount=0,
             close_authority=None,
         )
-        accounts[pool.mint] = Account(_MINT_RENT, bytes(mint), TOKEN_PROGRAM)
-        accounts[pool.vault] = Account(_ACCOUNT_RENT, bytes(vault), TOKEN_PROGRAM)
+        accounts[pool.mint] = Account(rent_exempt_minimum(MINT_BYTES), bytes(mint), TOKEN_PROGRAM)
+        accounts[pool.vault] = Account(TOKEN_ACCOUNT_RENT, bytes(vault), TOKEN_PROGRAM)
         accounts[maker] = Account(pool.sol, b"", SYSTEM_PROGRAM)
     return accounts
 

@@ -8,6 +8,7 @@ from typing import Any
 from solders.account import Account
 from solders.pubkey import Pubkey
 
+from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
 from solward_localnet.encoding import check_account_encoding, encode_account
 from solward_localnet.errors import invalid_params
 from solward_localnet.jsonrpc import Call
@@ -35,8 +36,6 @@ from solward_localnet.subscriptions import (
     Slots,
     Subscription,
 )
-
-_TOKEN_ACCOUNT_BYTES = 165
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ def _encoder(call: Call, config: Config) -> Encode:
     async def render(address: Pubkey, account: Account, commit: Commit) -> dict[str, Any]:
         known: dict[Pubkey, Account | None] = {}
         data = account.data
-        if encoding == "jsonParsed" and len(data) >= _TOKEN_ACCOUNT_BYTES:
+        if encoding == "jsonParsed" and len(data) >= TOKEN_ACCOUNT_BYTES:
             mint = Pubkey(data[:32])
             known[mint] = commit.accounts.get(mint) or await _read(call, mint)
         return encode_account(account, encoding, data_slice, address, known.get)

@@ -30,6 +30,8 @@ from spl.token.instructions import (
 )
 from spl.token.models import TransferCheckedParams
 
+from solward.solana.accounts import Account
+from solward.solana.tokens import token_account
 from solward_localnet.errors import RpcError
 from solward_localnet.market import POOLS, Pool, trade
 
@@ -171,8 +173,9 @@ async def _route(
         if maker is None or vault is None:
             raise VenueError("COULD_NOT_FIND_ANY_ROUTE", "this ledger has no demo market")
         sol = int(maker["lamports"])
-        # An SPL token account holds its amount in bytes 64 to 72.
-        units = int.from_bytes(base64.b64decode(vault["data"][0])[64:72], "little")
+        data = base64.b64decode(vault["data"][0])
+        token = token_account(Account(int(vault["lamports"]), str(vault["owner"]), data))
+        units = token.amount if token else 0
         if units == 0:
             raise VenueError("COULD_NOT_FIND_ANY_ROUTE", "the demo market has been emptied")
         done = trade(paid, sol, units) if sells_sol else trade(paid, units, sol)

@@ -21,17 +21,15 @@ from solders.stake_history import StakeHistory, StakeHistoryEntry
 from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata, SimulatedTransactionInfo
 
-from solward.solana.delegation import Delegation, Entry, read_delegation
+from solward.solana.accounts import LOOKUP_TABLE_HEADER_BYTES, Nonce, nonce_account
 from solward.solana.programs import STAKE_PROGRAM
-from solward_localnet.accountindex import AccountIndex
+from solward.solana.stakes import Delegation, Entry, stake_account
+from solward_localnet.accountindex import AccountIndex, plain
 from solward_localnet.execution import Execution, Keys, executed, refused
 
 AnyMessage = Message | MessageV0 | MessageV1
 
 SYSTEM_PROGRAM = Pubkey.default()
-
-_LOOKUP_TABLE_HEADER_BYTES = 56
-_NONCE_BYTES = 80
 
 
 class VmPanic(Exception):
@@ -73,10 +71,9 @@ class Vm:
 
     def delegations(self) -> list[Delegation]:
         """Every delegated stake."""
-        stakes = self.index.owned_by_program(Pubkey.from_string(STAKE_PROGRAM))
-        accounts = (self.account(key) for key in stakes)
-        found = (read_delegation(account.data) for account in accounts if account is not None)
-        return [delegation for delegation in found if delegation is not None]
+        accounts = map(self.account, self.index.owned_by_program(STAKE_PROGRAM))
+        stakes = [stake_account(plain(account)) for account in accounts if account is not None]
+        return [stake.delegation for stake in stakes if stake and stake.delegation]
 
     def set_clock(
         self, *, slot: int, epoch: int, epoch_start: int, now: int, hashes: Sequence[Any]
@@ -168,7 +165,7 @@ class Vm:
         loaded_readonly: list[Pubkey] = []
         for lookup in message.address_table_lookups if isinstance(message, MessageV0) else ():
             table = self._svm.get_account(lookup.account_key)
-            data = b"" if table is None else table.data[_LOOKUP_TABLE_HEADER_BYTES:]
+            data = b"" if table is None else table.data[LOOKUP_TABLE_HEADER_BYTES:]
             loaded_writable += _at(data, bytes(lookup.writable_indexes))
             loaded_readonly += _at(data, bytes(lookup.readonly_indexes))
         return Keys(
@@ -213,7 +210,8 @@ class Vm:
 
     def _advance_nonce(self, address: Pubkey, used: bytes) -> None:
         account = self.account(address)
-        if account is None or nonce_value(account) != used:
+        nonce = current_nonce(account)
+        if account is None or nonce is None or nonce.value != used:
             return
         data = account.data
         following = hashlib.sha256(b"DURABLE_NONCE" + used).digest()
@@ -235,18 +233,10 @@ def priority_fee_of_message(message: AnyMessage) -> int:
     return message.config.priority_fee or 0 if isinstance(message, MessageV1) else 0
 
 
-def nonce_value(account: Account) -> bytes | None:
-    """The 32 bytes of the durable nonce an account holds, None where it is no nonce account."""
-    data = account.data
-    initialized = (1).to_bytes(4, "little") * 2
-    if account.owner != SYSTEM_PROGRAM or len(data) != _NONCE_BYTES or data[:8] != initialized:
-        return None
-    return data[40:72]
-
-
-def nonce_authority(account: Account) -> Pubkey:
-    """Who may advance the nonce of a nonce account."""
-    return Pubkey(account.data[8:40])
+def current_nonce(account: Account | None) -> Nonce | None:
+    """The durable nonce an account holds, None where it is none of the current version."""
+    nonce = None if account is None else nonce_account(plain(account))
+    return nonce if nonce is not None and nonce.version == 1 else None
 
 
 def _at(addresses: bytes, indexes: bytes) -> list[Pubkey]:

@@ -6,9 +6,10 @@ from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountParams, create_account
 from tests.support.localnet_chain import SOL, Chain, key
 
-from solward.solana import delegation as stake
 from solward.solana import programs
-from solward.solana.delegation import NEVER, Delegation
+from solward.solana import stakes as stake
+from solward.solana.accounts import Account
+from solward.solana.stakes import NEVER, Delegation
 
 STAKE_PROGRAM = Pubkey.from_string(programs.STAKE_PROGRAM)
 
@@ -162,5 +163,5 @@ def test_the_states_of_a_delegation_follow_its_epochs() -> None:
 
 
 def test_what_is_not_delegated_has_no_delegation() -> None:
-    assert stake.read_delegation(b"") is None
-    assert stake.read_delegation(bytes(200)) is None
+    for data in (b"", bytes(200)):
+        assert stake.stake_account(Account(0, programs.STAKE_PROGRAM, data)) is None

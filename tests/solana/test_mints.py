@@ -12,8 +12,8 @@ from tests.support.localnet_wire import (
     named_mint_instructions,
 )
 
-from solward.solana.ledger import Account
-from solward.solana.mints import Mint, parse_mint
+from solward.solana.accounts import Account
+from solward.solana.tokens import Mint, mint_account
 
 RENT = 10_000_000
 
@@ -36,7 +36,7 @@ def test_a_mint_is_read_as_the_real_program_wrote_it(program: Pubkey) -> None:
         mint,
     )
     address = str(mint.pubkey())
-    assert parse_mint(address, stored(bank, mint.pubkey())) == Mint(
+    assert mint_account(address, stored(bank, mint.pubkey())) == Mint(
         address=address,
         program=str(program),
         decimals=3,
@@ -54,14 +54,14 @@ def named(name: str, symbol: str) -> tuple[str, Account]:
 
 def test_a_mints_own_metadata_gives_name_and_symbol() -> None:
     address, account = named("Läuft", "LFT")
-    mint = parse_mint(address, account)
+    mint = mint_account(address, account)
     assert mint is not None
     assert (mint.name, mint.symbol, mint.program_name) == ("Läuft", "LFT", "Token-2022")
 
 
 def test_metadata_of_another_mint_does_not_count() -> None:
     _, account = named("USD Coin", "USDC")
-    mint = parse_mint(str(Keypair().pubkey()), account)
+    mint = mint_account(str(Keypair().pubkey()), account)
     assert mint is not None
     assert (mint.name, mint.symbol) == (None, None)
 
@@ -70,14 +70,14 @@ def test_metadata_cut_off_anywhere_breaks_nothing() -> None:
     address, account = named("USD Coin", "USDC")
     for size in range(len(account.data)):
         cut = Account(account.lamports, account.owner, account.data[:size])
-        mint = parse_mint(address, cut)
+        mint = mint_account(address, cut)
         assert mint is None or mint.decimals == 9
 
 
 def test_bytes_that_are_no_mint_are_none() -> None:
     address, account = named("A", "B")
     data = account.data
-    assert parse_mint(address, account) is not None
+    assert mint_account(address, account) is not None
     wrong = {
         "nothing": None,
         "another program's": Account(1, "11111111111111111111111111111111", data),
@@ -87,7 +87,7 @@ def test_bytes_that_are_no_mint_are_none() -> None:
         "a multisig's length": Account(1, account.owner, (data + bytes(355))[:355]),
         "empty": Account(1, account.owner, b""),
     }
-    assert [what for what, each in wrong.items() if parse_mint(address, each)] == []
+    assert [what for what, each in wrong.items() if mint_account(address, each)] == []
 
 
 def test_a_token_account_is_no_mint() -> None:
@@ -96,4 +96,4 @@ def test_a_token_account_is_no_mint() -> None:
     fund = fund_instructions(payer, payer, mint.pubkey(), 5)
     bank.run([*mint_instructions(payer, mint.pubkey(), RENT), *fund], mint)
     account = fund[1].accounts[1].pubkey
-    assert parse_mint(str(account), stored(bank, account)) is None
+    assert mint_account(str(account), stored(bank, account)) is None

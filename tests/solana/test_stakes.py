@@ -8,9 +8,9 @@ import pytest
 from solders.keypair import Keypair
 
 from solward.errors import LedgerUnavailable
-from solward.solana.ledger import Account
+from solward.solana.accounts import Account
 from solward.solana.programs import CLOCK_SYSVAR, STAKE_HISTORY_SYSVAR, STAKE_PROGRAM
-from solward.solana.stakes import StakeState, StakeTime, parse_stake, parse_time, read_stake
+from solward.solana.stakes import StakeState, StakeTime, read_stake, stake_at, stake_time
 from solward.vault.ledger.client import RpcLedger
 
 SOL = 10**9
@@ -43,13 +43,13 @@ def at(epoch: int, **history: tuple[int, int, int]) -> StakeTime:
 
 
 def state(found: Account, time: StakeTime) -> StakeState:
-    stake = parse_stake(ADDRESS, found, time)
+    stake = stake_at(ADDRESS, found, time)
     assert stake is not None
     return stake.state
 
 
 def test_a_delegated_stake_is_read_whole() -> None:
-    stake = parse_stake(ADDRESS, account(), at(5))
+    stake = stake_at(ADDRESS, account(), at(5))
     assert stake is not None
     assert (stake.address, stake.lamports, stake.delegated) == (ADDRESS, 3_002_282_880, 3 * SOL)
     assert (stake.staker, stake.withdrawer) == (str(STAKER), str(WITHDRAWER))
@@ -57,7 +57,7 @@ def test_a_delegated_stake_is_read_whole() -> None:
 
 
 def test_what_is_not_delegated_is_inactive_and_has_no_validator() -> None:
-    stake = parse_stake(ADDRESS, account(kind=1), at(5))
+    stake = stake_at(ADDRESS, account(kind=1), at(5))
     assert stake is not None
     assert (stake.state, stake.validator, stake.delegated) == (StakeState.INACTIVE, None, 0)
 
@@ -74,7 +74,7 @@ def test_what_is_not_delegated_is_inactive_and_has_no_validator() -> None:
     ],
 )
 def test_what_is_no_initialised_stake_is_none(found: Account | None) -> None:
-    assert parse_stake(ADDRESS, found, at(5)) is None
+    assert stake_at(ADDRESS, found, at(5)) is None
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_the_state_follows_from_epoch_and_history(
     [((0, 0), False), ((1_000, 5), False), ((1_001, 0), True), ((0, 6), True)],
 )
 def test_a_lockup_holds_until_its_time_and_its_epoch(lockup: tuple[int, int], locked: bool) -> None:
-    stake = parse_stake(ADDRESS, account(lockup=lockup), at(5))
+    stake = stake_at(ADDRESS, account(lockup=lockup), at(5))
     assert stake is not None
     assert stake.is_locked is locked
 
@@ -126,7 +126,7 @@ def history_bytes(entries: Sequence[tuple[int, int, int, int]]) -> bytes:
 
 
 def test_clock_and_history_are_read_without_their_padding() -> None:
-    time = parse_time(*sysvars())
+    time = stake_time(*sysvars())
     assert time == StakeTime(7, 1_234, {6: (30, 20, 10), 5: (3, 2, 1)})
 
 
@@ -135,10 +135,10 @@ def test_sysvars_that_are_missing_or_malformed_are_no_answer(missing: int) -> No
     both: list[Account | None] = list(sysvars())
     both[missing] = None
     with pytest.raises(LedgerUnavailable, match="did not show its clock"):
-        parse_time(*both)
+        stake_time(*both)
     both[missing] = Account(1, "Sysvar", b"\x01" + bytes(8))
     with pytest.raises(LedgerUnavailable, match="malformed"):
-        parse_time(*both)
+        stake_time(*both)
 
 
 class Answers:

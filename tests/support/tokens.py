@@ -27,8 +27,8 @@ from tests.support.engine_harness import Bench, open_bench
 from tests.support.localnet_wire import TOKEN, TOKEN_2022
 
 from solward.operations import Operations
-from solward.solana.mints import Mint, read_mint
 from solward.solana.token_list import token_list
+from solward.solana.tokens import Mint, read_mint
 
 SOL = 1_000_000_000
 FEE = 5_000

@@ -20,8 +20,8 @@ from solward.money import from_units, to_units
 from solward.operations.tokens import associated_account, mint_to, whole_decimals
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger
-from solward.solana.mints import Mint, associated_account_size
 from solward.solana.programs import TOKEN_2022_PROGRAM
+from solward.solana.tokens import Mint, associated_account_size
 from solward.vault.transactions.request import Draft
 
 MAX_NAME_BYTES = 32

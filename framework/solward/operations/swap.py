@@ -15,17 +15,13 @@ from solward.guardrail import Intent, TransactionEffects
 from solward.money import SOL_DECIMALS, U64_MAX, from_units, to_units
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger
-from solward.solana.mints import read_mint
 from solward.solana.programs import TOKEN_2022_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
+from solward.solana.tokens import TOKEN_2022_ACCOUNT_RENT, TOKEN_ACCOUNT_RENT, read_mint
 from solward.vault.transactions.request import Draft
 from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
 
 MAX_SLIPPAGE_BPS = 10_000
-# Rent of the token account a swap may open for what it buys: 165 bytes, and 170 under Token-2022,
-# whose associated accounts carry the immutable-owner extension.
-TOKEN_ACCOUNT_RENT = 2_039_280
-TOKEN_2022_ACCOUNT_RENT = 2_074_080
 
 # No trade moves a price by more; what a venue says beyond it is not a number to keep.
 _MOST_IMPACT = 100

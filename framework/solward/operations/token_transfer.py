@@ -22,12 +22,10 @@ from solward.money import format_amount, from_units, to_units
 from solward.operations.tokens import accounts_of, associated_account
 from solward.operations.transfer import parse_address
 from solward.record import TransactionType
-from solward.solana.accounts import TokenAccount, token_account
-from solward.solana.ledger import Account, ReadLedger, TokenHolding
-from solward.solana.ledger import Account as AccountState
-from solward.solana.mints import Mint, associated_account_size, read_mint
+from solward.solana.ledger import ReadLedger, TokenHolding
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
+from solward.solana.tokens import Mint, associated_account_size, read_mint, token_account
 from solward.vault.transactions.request import Draft
 
 # Token-2022 extensions with which a plain transfer fails, or does not deliver what it takes.
@@ -108,7 +106,7 @@ async def _receiver(
 ) -> tuple[Pubkey, Pubkey]:
     """Who will own the tokens, and in which token account."""
     state = await ledger.account(str(recipient))
-    given = _token_account(state)
+    given = token_account(state)
     if given is not None:
         if given.mint != mint.address:
             raise InvalidRequest(
@@ -135,7 +133,7 @@ async def _receiver(
 async def _rent(ledger: ReadLedger, owner: Pubkey, account: Pubkey, mint: Mint) -> int:
     """Lamports that opening the receiver's associated account takes; 0 where it is open."""
     state = await ledger.account(str(account))
-    existing = _token_account(state)
+    existing = token_account(state)
     if existing is None:
         # Lamports somebody sent to the address before do not open it.
         return await ledger.rent_exempt_minimum(associated_account_size(mint))
@@ -144,12 +142,6 @@ async def _rent(ledger: ReadLedger, owner: Pubkey, account: Pubkey, mint: Mint) 
             f"to: the associated token account {account} was given away to {existing.owner}"
         )
     return 0
-
-
-def _token_account(state: Account | None) -> TokenAccount | None:
-    if state is None:
-        return None
-    return token_account(AccountState(state.lamports, state.owner, state.data))
 
 
 def _transfers(

@@ -32,9 +32,9 @@ from solward.guardrail import Intent
 from solward.money import U64_MAX, format_amount, from_units, lamports_to_sol, to_units
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger, TokenHolding
-from solward.solana.mints import Mint, associated_account_size, read_mint
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
+from solward.solana.tokens import Mint, associated_account_size, read_mint
 from solward.vault.transactions.request import Draft
 
 AUTHORITY_TYPES = {"mint": AuthorityType.MINT_TOKENS, "freeze": AuthorityType.FREEZE_ACCOUNT}

@@ -18,12 +18,11 @@ from solward.money import lamports_to_sol, sol_to_lamports
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.tokens import TOKEN_ACCOUNT_BYTES
 from solward.vault.transactions.request import Draft
 
 _MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
 _PROGRAM = Pubkey.from_string(TOKEN_PROGRAM)
-# The native mint is a classic one, whose accounts have no extensions.
-_ACCOUNT_BYTES = 165
 
 
 async def plan_wrap_sol(wallet: str, *, ledger: ReadLedger, amount: object) -> Draft:
@@ -42,7 +41,7 @@ async def plan_wrap_sol(wallet: str, *, ledger: ReadLedger, amount: object) -> D
     existing = await ledger.account(str(account))
     # Lamports somebody sent to the address before do not open it.
     is_open = existing is not None and existing.owner == TOKEN_PROGRAM
-    rent = 0 if is_open else await ledger.rent_exempt_minimum(_ACCOUNT_BYTES)
+    rent = 0 if is_open else await ledger.rent_exempt_minimum(TOKEN_ACCOUNT_BYTES)
     intent = Intent(
         type=TransactionType.WRAP_SOL,
         wallet=wallet,

@@ -1,60 +1,46 @@
-"""The account layouts that carry control over a wallet's money: token, mint, stake, nonce."""
+"""An account's state, the rent it must hold, and the layouts of nonces and lookup tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
 from dataclasses import dataclass
+from typing import Final
 
 from solders.pubkey import Pubkey
 
-from solward.solana.ledger import Account
-from solward.solana.programs import (
-    STAKE_PROGRAM,
-    SYSTEM_PROGRAM,
-    TOKEN_2022_PROGRAM,
-    TOKEN_PROGRAMS,
-)
-
-_TOKEN_ACCOUNT = 165
-_MINT = 82
-_MULTISIG = 355
-_STAKE = 200
-_NONCE = 80
+from solward.solana.programs import SYSTEM_PROGRAM
 
 # (data length + 128) bytes at 3,480 lamports a byte-year, two years: the rent-exempt minimum.
-RENT_PER_BYTE = 6_960
-RENT_OVERHEAD_BYTES = 128
+RENT_PER_BYTE: Final = 6_960
+RENT_OVERHEAD_BYTES: Final = 128
+
+# AddressLookupTable: u32 state (1 = table), u64 deactivation slot, then bookkeeping up to byte 56,
+# then the addresses.
+LOOKUP_TABLE_HEADER_BYTES: Final = 56
+
+NONCE_BYTES: Final = 80
+# u32 version, u32 state, authority, durable nonce, u64 lamports per signature.
+_NONCE = struct.Struct("<II32s32sQ")
+_NONCE_INITIALIZED = 1
 
 
 @dataclass(frozen=True, slots=True)
-class TokenAccount:
-    """A token account's controlling fields; `amount` in units of `mint`."""
+class Account:
+    """An account's state: lamports, owner program, raw data."""
 
-    mint: str
+    lamports: int
     owner: str
-    amount: int
-    delegate: str | None
-    delegated_amount: int
-    close_authority: str | None
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class MintControl:
-    """A mint's decimals, authorities and extensions (type -> raw value)."""
+class Nonce:
+    """An initialised durable nonce: `version` 0 is legacy, 1 current; `value` its 32 bytes."""
 
-    decimals: int
-    mint_authority: str | None
-    freeze_authority: str | None
-    extensions: tuple[tuple[int, bytes], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StakeControl:
-    """A stake account's authorities and lockup (its 48 raw bytes)."""
-
-    staker: str
-    withdrawer: str
-    lockup: bytes
+    version: int
+    authority: str
+    value: bytes
+    lamports_per_signature: int
 
 
 def rent_exempt_minimum(size: int) -> int:
@@ -67,79 +53,27 @@ def key_at(data: bytes, start: int) -> str:
     return str(Pubkey.from_bytes(data[start : start + 32]))
 
 
-def token_account(state: Account | None) -> TokenAccount | None:
-    """The token account in `state`, None when it is none or not initialised."""
-    if state is None or state.owner not in TOKEN_PROGRAMS:
+def decode_nonce(data: bytes) -> Nonce | None:
+    """The initialised nonce at the start of `data`, None where there is none."""
+    if len(data) < NONCE_BYTES:
         return None
-    data = state.data
-    if len(data) != _TOKEN_ACCOUNT and not _extended(state, account_type=2):
+    version, state, authority, value, fee = _NONCE.unpack_from(data)
+    return Nonce(version, key_at(authority, 0), value, fee) if state == _NONCE_INITIALIZED else None
+
+
+def nonce_account(account: Account | None) -> Nonce | None:
+    """The initialised durable nonce in `account`, of any version."""
+    if account is None or account.owner != SYSTEM_PROGRAM or len(account.data) != NONCE_BYTES:
         return None
-    if data[108] == 0:
-        return None
-    return TokenAccount(
-        mint=key_at(data, 0),
-        owner=key_at(data, 32),
-        amount=int.from_bytes(data[64:72], "little"),
-        delegate=_option_key(data, 72),
-        delegated_amount=int.from_bytes(data[121:129], "little"),
-        close_authority=_option_key(data, 129),
-    )
+    return decode_nonce(account.data)
 
 
-def mint_account(state: Account | None) -> MintControl | None:
-    """The mint in `state`, None when it is none or not initialised."""
-    if state is None or state.owner not in TOKEN_PROGRAMS:
-        return None
-    data = state.data
-    if len(data) != _MINT and not _extended(state, account_type=1):
-        return None
-    if data[45] == 0:
-        return None
-    return MintControl(
-        decimals=data[44],
-        mint_authority=_option_key(data, 0),
-        freeze_authority=_option_key(data, 46),
-        extensions=tuple(_extensions(data)) if len(data) > _TOKEN_ACCOUNT else (),
-    )
+def nonce_authority(account: Account | None) -> str | None:
+    """Who may advance and withdraw the durable nonce in `account`."""
+    nonce = nonce_account(account)
+    return nonce.authority if nonce else None
 
 
-def stake_account(state: Account | None) -> StakeControl | None:
-    """The initialised or delegated stake account in `state`."""
-    if state is None or state.owner != STAKE_PROGRAM or len(state.data) < _STAKE:
-        return None
-    if int.from_bytes(state.data[:4], "little") not in (1, 2):
-        return None
-    return StakeControl(key_at(state.data, 12), key_at(state.data, 44), state.data[76:124])
-
-
-def nonce_authority(state: Account | None) -> str | None:
-    """Who may advance and withdraw the durable nonce account in `state`."""
-    if state is None or state.owner != SYSTEM_PROGRAM or len(state.data) != _NONCE:
-        return None
-    return key_at(state.data, 8) if int.from_bytes(state.data[4:8], "little") == 1 else None
-
-
-def _extended(state: Account, account_type: int) -> bool:
-    # A multisig is told apart by its length alone, which no extended account can have.
-    return (
-        state.owner == TOKEN_2022_PROGRAM
-        and len(state.data) > _TOKEN_ACCOUNT
-        and len(state.data) != _MULTISIG
-        and state.data[_TOKEN_ACCOUNT] == account_type
-    )
-
-
-def _option_key(data: bytes, start: int) -> str | None:
-    return key_at(data, start + 4) if data[start : start + 4] == b"\x01\0\0\0" else None
-
-
-def _extensions(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type-length-value entries after the account type; type 0 is padding to the end."""
-    start = _TOKEN_ACCOUNT + 1
-    while start + 4 <= len(data):
-        kind = int.from_bytes(data[start : start + 2], "little")
-        size = int.from_bytes(data[start + 2 : start + 4], "little")
-        if kind == 0:
-            return
-        yield kind, data[start + 4 : start + 4 + size]
-        start += 4 + size
+def lookup_table_addresses(data: bytes) -> list[str]:
+    """The addresses in the data of a lookup table, in order."""
+    return [key_at(data, at) for at in range(LOOKUP_TABLE_HEADER_BYTES, len(data) - 31, 32)]

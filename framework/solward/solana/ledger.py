@@ -1,4 +1,4 @@
-"""Reading a Solana ledger: what accounts hold, as few types as it takes.
+"""The narrow protocol of reading a Solana ledger, and a wrapper that can do nothing else.
 
 Addresses are base58 text; amounts are lamports or token units. Every method may raise
 `LedgerUnavailable` (no answer: nothing is known) or `LedgerRejected` (a JSON-RPC error object).
@@ -10,14 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """An account's state: lamports, owner program, raw data."""
-
-    lamports: int
-    owner: str
-    data: bytes
+from solward.solana.accounts import Account
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +67,7 @@ class ReadLedger(Protocol):
 
 
 class ReadOnlyLedger:
-    """Reads through another ledger; `send`, the faucet and `close` are not here.
-
-    Bytes that nobody judged cannot move a managed wallet's money, for they lack its signature;
-    this keeps them, and a closed connection, from being a plugin's mistake.
-    """
+    """Reads through another ledger, for plugins: it has no `send`, no faucet and no `close`."""
 
     __slots__ = ("_ledger",)
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from solders.message import Message, MessageV0, MessageV1, to_bytes_versioned
-from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
 from solward.errors import InvalidRequest
+from solward.solana.accounts import LOOKUP_TABLE_HEADER_BYTES, lookup_table_addresses
 
 AnyMessage: TypeAlias = Message | MessageV0 | MessageV1
 
@@ -21,7 +21,7 @@ class MalformedTransaction(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedKey:
-    """One account of a transaction, lookup tables resolved; flags as the header asks."""
+    """One account of a transaction, lookup tables resolved; flags as the header has them."""
 
     address: str
     writable: bool
@@ -32,11 +32,9 @@ class ResolvedKey:
 MAX_WIRE_BYTES: Final = 1_232
 MAX_V1_WIRE_BYTES: Final = 4_096
 
-# AddressLookupTable account: u32 state (1 = table), u64 deactivation slot (u64::MAX = active),
-# then bookkeeping up to byte 56, then the addresses.
+# The state of a lookup table and the deactivation slot of an active one.
 _TABLE_STATE = (1).to_bytes(4, "little")
 _TABLE_ACTIVE = b"\xff" * 8
-_TABLE_HEADER = 56
 
 
 def decode_transaction(wire: bytes) -> VersionedTransaction:
@@ -168,14 +166,12 @@ def _table_entries(address: str, tables: Mapping[str, bytes]) -> list[str]:
     data = tables.get(address)
     if data is None:
         raise MalformedTransaction(f"lookup table {address} cannot be read")
-    if data[:4] != _TABLE_STATE or len(data) < _TABLE_HEADER or (len(data) - _TABLE_HEADER) % 32:
+    size = len(data) - LOOKUP_TABLE_HEADER_BYTES
+    if data[:4] != _TABLE_STATE or size < 0 or size % 32:
         raise MalformedTransaction(f"account {address} is not a lookup table")
     if data[4:12] != _TABLE_ACTIVE:
         raise MalformedTransaction(f"lookup table {address} is deactivated")
-    return [
-        str(Pubkey.from_bytes(data[start : start + 32]))
-        for start in range(_TABLE_HEADER, len(data), 32)
-    ]
+    return lookup_table_addresses(data)
 
 
 def _refusal(error: BaseException, text: str) -> BaseException:

@@ -1,31 +1,123 @@
-"""Stake accounts: whose they are, what they hold, and how far their delegation has come.
+"""Stake accounts: their layout, how a delegation warms up and cools down, and reading them.
 
 Layouts: solana-stake-interface (`StakeStateV2`, 200 bytes), and the Clock and StakeHistory sysvars.
-The state is that of the Solana CLI: computed from the delegation, the epoch and the history.
+The state is that of the Solana CLI: computed from the delegation, the epoch and the history. The
+rule is Agave's `Delegation::stake_activating_and_deactivating` with the new rate: in an epoch at
+most 9% of the cluster's effective stake may become effective or cease to be, shared by all in
+proportion. Lamports throughout.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final, NamedTuple, TypeAlias
 
 from solders.pubkey import Pubkey
 
 from solward.errors import InvalidRequest, LedgerUnavailable
-from solward.solana.delegation import Entry, read_delegation, status
-from solward.solana.ledger import Account, ReadLedger
+from solward.solana.accounts import Account, key_at
+from solward.solana.ledger import ReadLedger
 from solward.solana.programs import CLOCK_SYSVAR, STAKE_HISTORY_SYSVAR, STAKE_PROGRAM
 
-STAKE_ACCOUNT_BYTES = 200
+NEVER: Final = 2**64 - 1
+"""An epoch that does not come. As an activation epoch: effective since genesis."""
+
+HISTORY_EPOCHS: Final = 512
+"""Entries the StakeHistory sysvar keeps."""
+
+STAKE_ACCOUNT_BYTES: Final = 200
 _INITIALIZED, _DELEGATED = 1, 2
+# u32 kind, u64 rent reserve, staker, withdrawer, lockup (i64 time, u64 epoch, custodian).
+_META = struct.Struct("<IQ32s32sqQ32s")
 _STAKER_AT, _WITHDRAWER_AT = 12, 44
-# slot, start of the epoch, epoch, epoch of the leader schedule, unix time
-_CLOCK = struct.Struct("<QqQQq")
-_LOCKUP = struct.Struct("<qQ")
-_LOCKUP_AT = 76
+# Vote account, lamports, activation and deactivation epoch, warm-up rate (no longer read by the
+# program), credits observed.
+_DELEGATION = struct.Struct("<32sQQQdQ")
+_DELEGATION_AT = _META.size
+
+# Slot, start of the epoch, epoch, epoch of the leader schedule, unix time.
+CLOCK: Final = struct.Struct("<QqQQq")
 _HISTORY_ENTRY = struct.Struct("<QQQQ")
+
+# 9% as Agave's NEW_WARMUP_COOLDOWN_RATE, in a ratio of integers.
+_RATE = (9, 100)
+
+Entry: TypeAlias = tuple[int, int, int]
+"""(effective, activating, deactivating) lamports: of a cluster in an epoch, or of one stake."""
+
+
+class Lockup(NamedTuple):
+    """Until when a stake cannot be withdrawn without its custodian's signature."""
+
+    unix_time: int
+    epoch: int
+    custodian: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """A stake account's delegation to the vote account `voter`."""
+
+    voter: Pubkey
+    stake: int
+    activation_epoch: int
+    deactivation_epoch: int
+    warmup_rate: float = 0.25
+    credits_observed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StakeAccount:
+    """An initialised stake account's data; `delegation` None where it was never delegated."""
+
+    rent_reserve: int
+    staker: str
+    withdrawer: str
+    lockup: Lockup
+    delegation: Delegation | None
+
+
+def stake_account(account: Account | None) -> StakeAccount | None:
+    """The initialised or delegated stake account in `account`, None where there is none."""
+    if account is None or account.owner != STAKE_PROGRAM or len(account.data) < STAKE_ACCOUNT_BYTES:
+        return None
+    kind, reserve, staker, withdrawer, until, epoch, custodian = _META.unpack_from(account.data)
+    if kind not in (_INITIALIZED, _DELEGATED):
+        return None
+    delegation = None
+    if kind == _DELEGATED:
+        voter, *amounts = _DELEGATION.unpack_from(account.data, _DELEGATION_AT)
+        delegation = Delegation(Pubkey(voter), *amounts)
+    return StakeAccount(
+        reserve,
+        key_at(staker, 0),
+        key_at(withdrawer, 0),
+        Lockup(until, epoch, key_at(custodian, 0)),
+        delegation,
+    )
+
+
+def pack_genesis_stake(authority: Pubkey, voter: Pubkey, stake: int, rent_reserve: int) -> bytes:
+    """The data of a stake account that is effective since genesis."""
+    meta = _META.pack(_DELEGATED, rent_reserve, *[bytes(authority)] * 2, 0, 0, bytes(32))
+    delegation = _DELEGATION.pack(bytes(voter), stake, NEVER, NEVER, 0.25, 0)
+    return (meta + delegation).ljust(STAKE_ACCOUNT_BYTES, b"\0")
+
+
+def read_stake_history(data: bytes) -> dict[int, Entry]:
+    """The StakeHistory sysvar: epoch -> the cluster's stake in it.
+
+    Raises:
+        struct.error: the data is shorter than it says.
+    """
+    (count,) = struct.unpack_from("<Q", data)
+    if count * _HISTORY_ENTRY.size > len(data) - 8:
+        raise struct.error(f"{count} entries do not fit")
+    entries = _HISTORY_ENTRY.iter_unpack(data[8 : 8 + count * _HISTORY_ENTRY.size])
+    return {epoch: (effective, on, off) for epoch, effective, on, off in entries}
 
 
 class StakeState(StrEnum):
@@ -78,36 +170,31 @@ class StakeTime:
     history: Mapping[int, Entry]
 
 
-def parse_stake(address: str, account: Account | None, time: StakeTime) -> Stake | None:
-    """The stake in an account, None where it is no initialised stake account."""
-    if account is None or account.owner != STAKE_PROGRAM or len(account.data) < STAKE_ACCOUNT_BYTES:
+def stake_at(address: str, account: Account | None, time: StakeTime) -> Stake | None:
+    """The stake in `account` at a moment, None where it is no initialised stake account."""
+    found = stake_account(account)
+    if account is None or found is None:
         return None
-    data = account.data
-    if int.from_bytes(data[:4], "little") not in (_INITIALIZED, _DELEGATED):
-        return None
-    locked_until, locked_epoch = _LOCKUP.unpack_from(data, _LOCKUP_AT)
-    delegation = read_delegation(data)
+    delegation, lockup = found.delegation, found.lockup
     return Stake(
         address=address,
         lamports=account.lamports,
         state=_state(status(delegation, time.epoch, time.history) if delegation else (0, 0, 0)),
-        staker=_key(data, _STAKER_AT),
-        withdrawer=_key(data, _WITHDRAWER_AT),
+        staker=found.staker,
+        withdrawer=found.withdrawer,
         validator=str(delegation.voter) if delegation else None,
         delegated=delegation.stake if delegation else 0,
-        is_locked=locked_until > time.unix_time or locked_epoch > time.epoch,
+        is_locked=lockup.unix_time > time.unix_time or lockup.epoch > time.epoch,
     )
 
 
-def parse_time(clock: Account | None, history: Account | None) -> StakeTime:
+def stake_time(clock: Account | None, history: Account | None) -> StakeTime:
     """The two sysvars' content; raises `LedgerUnavailable` where they are not what they must be."""
     try:
         if clock is None or history is None:
             raise LedgerUnavailable("The ledger did not show its clock and stake history")
-        _slot, _start, epoch, _leaders, unix_time = _CLOCK.unpack_from(clock.data)
-        count = int.from_bytes(history.data[:8], "little")
-        entries = _HISTORY_ENTRY.iter_unpack(history.data[8 : 8 + count * _HISTORY_ENTRY.size])
-        return StakeTime(epoch, unix_time, {entry: (a, b, c) for entry, a, b, c in entries})
+        _slot, _start, epoch, _leaders, unix_time = CLOCK.unpack_from(clock.data)
+        return StakeTime(epoch, unix_time, read_stake_history(history.data))
     except struct.error:
         raise LedgerUnavailable("The ledger's clock or stake history is malformed") from None
 
@@ -120,8 +207,8 @@ async def read_stake(ledger: ReadLedger, address: str, field: str) -> Stake:
         LedgerError: the ledger did not answer.
     """
     found = await ledger.accounts([address, CLOCK_SYSVAR, STAKE_HISTORY_SYSVAR])
-    time = parse_time(found[CLOCK_SYSVAR], found[STAKE_HISTORY_SYSVAR])
-    stake = parse_stake(address, found[address], time)
+    time = stake_time(found[CLOCK_SYSVAR], found[STAKE_HISTORY_SYSVAR])
+    stake = stake_at(address, found[address], time)
     if stake is None:
         raise InvalidRequest(f"{field} must be a stake account; {address} is none on this network")
     return stake
@@ -141,8 +228,8 @@ async def read_stakes(ledger: ReadLedger, wallet: str) -> tuple[Stake, ...]:
     if not accounts:
         return ()
     found = await ledger.accounts([CLOCK_SYSVAR, STAKE_HISTORY_SYSVAR])
-    time = parse_time(found[CLOCK_SYSVAR], found[STAKE_HISTORY_SYSVAR])
-    stakes = (parse_stake(address, accounts[address], time) for address in sorted(accounts))
+    time = stake_time(found[CLOCK_SYSVAR], found[STAKE_HISTORY_SYSVAR])
+    stakes = (stake_at(address, accounts[address], time) for address in sorted(accounts))
     return tuple(stake for stake in stakes if stake is not None)
 
 
@@ -155,5 +242,97 @@ def _state(lamports: Entry) -> StakeState:
     return StakeState.ACTIVE if effective else StakeState.INACTIVE
 
 
-def _key(data: bytes, start: int) -> str:
-    return str(Pubkey.from_bytes(data[start : start + 32]))
+def status(delegation: Delegation, epoch: int, history: Mapping[int, Entry]) -> Entry:
+    """Effective, activating and deactivating lamports of a delegation in `epoch`."""
+    effective, activating = _warm_up(delegation, epoch, history)
+    if epoch < delegation.deactivation_epoch:
+        return effective, activating, 0
+    if epoch == delegation.deactivation_epoch:
+        return effective, 0, effective
+    remaining = _cool_down(effective, delegation.deactivation_epoch, epoch, history)
+    return remaining, 0, remaining
+
+
+def _warm_up(delegation: Delegation, epoch: int, history: Mapping[int, Entry]) -> tuple[int, int]:
+    stake, start = delegation.stake, delegation.activation_epoch
+    if start == NEVER:
+        return stake, 0
+    if start == delegation.deactivation_epoch or epoch < start:
+        return 0, 0
+    if epoch == start:
+        return 0, stake
+    cluster = history.get(start)
+    if cluster is None:
+        return stake, 0
+    effective, current = 0, start
+    while cluster is not None and cluster[1]:
+        effective += _share(stake - effective, cluster[1], cluster[0])
+        current += 1
+        if effective >= stake:
+            return stake, 0
+        if current >= epoch or current >= delegation.deactivation_epoch:
+            break
+        cluster = history.get(current)
+    return effective, stake - effective
+
+
+def _cool_down(effective: int, start: int, epoch: int, history: Mapping[int, Entry]) -> int:
+    cluster, current = history.get(start), start
+    if cluster is None:
+        return 0
+    while cluster is not None and cluster[2]:
+        effective -= _share(effective, cluster[2], cluster[0])
+        current += 1
+        if effective <= 0:
+            return 0
+        if current >= epoch:
+            break
+        cluster = history.get(current)
+    return effective
+
+
+def _share(part: int, whole: int, cluster_effective: int) -> int:
+    numerator, denominator = _RATE
+    return max(1, part * cluster_effective * numerator // (whole * denominator))
+
+
+def cluster_entry(
+    delegations: Iterable[Delegation], epoch: int, history: Mapping[int, Entry]
+) -> Entry:
+    """The cluster's stake in `epoch`: what StakeHistory keeps of it once it is over."""
+    entries = [status(delegation, epoch, history) for delegation in delegations]
+    effective, activating, deactivating = (sum(entry[i] for entry in entries) for i in range(3))
+    return effective, activating, deactivating
+
+
+def pass_epochs(
+    delegations: Iterable[Delegation], first: int, end: int, history: Mapping[int, Entry]
+) -> dict[int, Entry]:
+    """The entries of the epochs from `first` up to, not including, `end`.
+
+    Nothing changes any more once an epoch has neither activating nor deactivating stake, so a long
+    stretch of epochs (a ledger that was closed for weeks) costs no more than the newest 512.
+    """
+    every = list(delegations)
+    known = dict(history)
+    added: dict[int, Entry] = {}
+    epoch = first
+    while epoch < end:
+        entry = cluster_entry(every, epoch, known)
+        known[epoch] = added[epoch] = entry
+        epoch += 1
+        if not entry[1] and not entry[2]:
+            epoch = max(epoch, end - HISTORY_EPOCHS)
+    return added
+
+
+def epoch_stakes(
+    delegations: Iterable[Delegation], epoch: int, history: Mapping[int, Entry]
+) -> dict[Pubkey, int]:
+    """The effective stake of each vote account in `epoch`."""
+    stakes: dict[Pubkey, int] = {}
+    for delegation in delegations:
+        effective = status(delegation, epoch, history)[0]
+        if effective:
+            stakes[delegation.voter] = stakes.get(delegation.voter, 0) + effective
+    return stakes

@@ -9,6 +9,7 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 
 from solward.solana.base58 import b58decode
+from solward.solana.tokens import TOKEN_ACCOUNT_BYTES, TOKEN_ACCOUNT_STATE_AT
 from solward_localnet.encoding import check_account_encoding, encode_account
 from solward_localnet.errors import invalid_params
 from solward_localnet.ledger import Ledger
@@ -120,7 +121,7 @@ def account_filters(config: Config) -> list[Filter]:
 
 def _filter(item: Any) -> Filter:
     if item == "tokenAccountState":
-        return lambda data: len(data) >= 165 and data[108] != 0
+        return lambda data: len(data) >= TOKEN_ACCOUNT_BYTES and data[TOKEN_ACCOUNT_STATE_AT] != 0
     if isinstance(item, dict) and set(item) == {"dataSize"}:
         size = check_integer(item["dataSize"])
         return lambda data: len(data) == size

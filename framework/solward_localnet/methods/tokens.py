@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from solders.account import Account
 from solders.pubkey import Pubkey
 
 from solward.solana.programs import TOKEN_PROGRAMS
-from solward_localnet import accountindex as layout
+from solward.solana.tokens import Mint
+from solward_localnet.accountindex import mint_account, token_account
 from solward_localnet.encoding import check_account_encoding
 from solward_localnet.errors import invalid_params
 from solward_localnet.ledger import Ledger
@@ -26,56 +26,50 @@ from solward_localnet.parsed.tokens import ui_token_amount
 LARGEST_ACCOUNTS = 20
 
 
-def _token_account(ledger: Ledger, address: Pubkey) -> Account:
-    account = ledger.vm.account(address)
-    if account is None:
-        raise invalid_params("Invalid param: could not find account")
-    if not layout.is_token_account(account):
-        raise invalid_params("Invalid param: not a Token account")
-    return account
-
-
-def _mint(ledger: Ledger, address: Pubkey) -> Account:
+def _mint(ledger: Ledger, address: Pubkey) -> Mint:
     account = ledger.vm.account(address)
     if account is None:
         raise invalid_params("Invalid param: could not find mint")
-    if not layout.is_mint(account):
+    mint = mint_account(address, account)
+    if mint is None:
         raise invalid_params("Invalid param: not a Token mint")
-    return account
+    return mint
 
 
 def get_token_account_balance(ledger: Ledger, params: Params) -> dict[str, Any]:
-    address = pubkey_at(params, 0)
+    account = ledger.vm.account(pubkey_at(params, 0))
     config_at(params, 1)
-    data = _token_account(ledger, address).data
-    decimals = layout.mint_decimals(_mint(ledger, layout.token_mint(data)).data)
-    return with_context(ledger, ui_token_amount(layout.token_amount(data), decimals))
+    if account is None:
+        raise invalid_params("Invalid param: could not find account")
+    token = token_account(account)
+    if token is None:
+        raise invalid_params("Invalid param: not a Token account")
+    mint = _mint(ledger, Pubkey.from_string(token.mint))
+    return with_context(ledger, ui_token_amount(token.amount, mint.decimals))
 
 
 def get_token_supply(ledger: Ledger, params: Params) -> dict[str, Any]:
-    mint = pubkey_at(params, 0)
+    address = pubkey_at(params, 0)
     config_at(params, 1)
-    data = _mint(ledger, mint).data
-    return with_context(
-        ledger, ui_token_amount(layout.mint_supply(data), layout.mint_decimals(data))
-    )
+    mint = _mint(ledger, address)
+    return with_context(ledger, ui_token_amount(mint.supply, mint.decimals))
 
 
 def get_token_largest_accounts(ledger: Ledger, params: Params) -> dict[str, Any]:
-    mint = pubkey_at(params, 0)
+    address = pubkey_at(params, 0)
     config_at(params, 1)
-    decimals = layout.mint_decimals(_mint(ledger, mint).data)
+    decimals = _mint(ledger, address).decimals
     holders = []
-    for address in ledger.vm.index.token_accounts_with_mint(mint):
-        account = ledger.vm.account(address)
-        if account is not None:
-            holders.append((layout.token_amount(account.data), str(address)))
+    for holder in ledger.vm.index.token_accounts_with_mint(address):
+        token = token_account(ledger.vm.account(holder))
+        if token is not None:
+            holders.append((token.amount, str(holder)))
     holders.sort(key=lambda holder: (-holder[0], holder[1]))
     return with_context(
         ledger,
         [
-            {"address": address, **ui_token_amount(amount, decimals)}
-            for amount, address in holders[:LARGEST_ACCOUNTS]
+            {"address": holder, **ui_token_amount(amount, decimals)}
+            for amount, holder in holders[:LARGEST_ACCOUNTS]
         ],
     )
 
@@ -89,9 +83,10 @@ def get_token_accounts_by_owner(ledger: Ledger, params: Params) -> dict[str, Any
     found = []
     for address in ledger.vm.index.token_accounts_of(owner):
         account = ledger.vm.account(address)
-        if account is None or (program is not None and account.owner != program):
+        token = token_account(account)
+        if account is None or token is None or (program is not None and account.owner != program):
             continue
-        if mint is None or layout.token_mint(account.data) == mint:
+        if mint is None or token.mint == str(mint):
             found.append((address, account))
     found.sort(key=lambda pair: bytes(pair[0]))
     return with_context(ledger, keyed_accounts(ledger, found, config))

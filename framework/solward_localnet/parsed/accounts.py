@@ -1,13 +1,19 @@
-"""Which parser an account's owner asks for, and the parsers of one layout each."""
+"""Accounts as `jsonParsed`: the parser of each owner program, token accounts apart."""
 
+import struct
 from collections.abc import Callable, Mapping
 
 from solders.account import Account
 from solders.pubkey import Pubkey
 
+from solward.solana import accounts as layouts
 from solward.solana.base58 import b58encode
 from solward.solana.programs import (
+    CLOCK_SYSVAR,
+    EPOCH_SCHEDULE_SYSVAR,
     LOOKUP_TABLE_PROGRAM,
+    RENT_SYSVAR,
+    STAKE_HISTORY_SYSVAR,
     STAKE_PROGRAM,
     SYSTEM_PROGRAM,
     SYSVAR_PROGRAM,
@@ -15,13 +21,15 @@ from solward.solana.programs import (
     TOKEN_PROGRAM,
     VOTE_PROGRAM,
 )
-from solward_localnet.parsed.reader import ParseContext, Parsed, Reader, Unparsable
-from solward_localnet.parsed.stake import parse_stake
-from solward_localnet.parsed.sysvars import parse_sysvar
+from solward.solana.stakes import CLOCK, Delegation, StakeAccount, read_stake_history, stake_account
+from solward_localnet.accountindex import plain
+from solward_localnet.parsed.reader import ParseContext, Parsed, Reader, Unparsable, json_float
 from solward_localnet.parsed.tokens import parse_token
-from solward_localnet.parsed.vote import parse_vote
 
-_LOOKUP_TABLE_META = 56
+_UNINITIALIZED_STAKE, _REWARDS_POOL = 0, 3
+_VOTE_1_14_11, _VOTE_3, _VOTE_4 = 1, 2, 3
+_PRIOR_VOTERS = 32
+_NO_VOTER = str(Pubkey.default())
 
 
 def parse_account(pubkey: Pubkey, account: Account, context: ParseContext) -> Parsed:
@@ -39,24 +47,21 @@ def parse_account(pubkey: Pubkey, account: Account, context: ParseContext) -> Pa
 
 
 def _nonce(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
-    read = Reader(account.data)
-    version, state = read.u32(), read.u32()
-    # An allocated account of zeros would read as an uninitialized nonce, and is none.
-    if version > 1 or state != 1:
+    nonce = layouts.decode_nonce(account.data)
+    if nonce is None or nonce.version > 1:
         raise Unparsable("not an initialized nonce account")
     return {
         "type": "initialized",
         "info": {
-            "authority": read.key(),
-            "blockhash": b58encode(read.take(32)),
-            "feeCalculator": {"lamportsPerSignature": str(read.u64())},
+            "authority": nonce.authority,
+            "blockhash": b58encode(nonce.value),
+            "feeCalculator": {"lamportsPerSignature": str(nonce.lamports_per_signature)},
         },
     }
 
 
 def _lookup_table(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
-    data = account.data
-    read = Reader(data)
+    read = Reader(account.data)
     kind = read.u32()
     if kind == 0:
         return {"type": "uninitialized"}
@@ -69,17 +74,170 @@ def _lookup_table(_pubkey: Pubkey, account: Account, _context: ParseContext) -> 
     }
     if read.boolean():
         info["authority"] = read.key()
-    addresses = Reader(data, _LOOKUP_TABLE_META)
-    info["addresses"] = [addresses.key() for _ in range(addresses.left() // 32)]
+    if len(account.data) < layouts.LOOKUP_TABLE_HEADER_BYTES:
+        raise Unparsable("shorter than a lookup table's header")
+    info["addresses"] = layouts.lookup_table_addresses(account.data)
     return {"type": "lookupTable", "info": info}
 
+
+def _stake(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
+    stake = stake_account(plain(account))
+    if stake is not None:
+        kind = "delegated" if stake.delegation else "initialized"
+        delegated = None if stake.delegation is None else _stake_delegation(stake.delegation)
+        return {"type": kind, "info": {"meta": _stake_meta(stake), "stake": delegated}}
+    kind_number = Reader(account.data).u32()
+    if kind_number == _UNINITIALIZED_STAKE:
+        return {"type": "uninitialized"}
+    if kind_number == _REWARDS_POOL:
+        return {"type": "rewardsPool"}
+    raise Unparsable(f"{kind_number} is no stake state, or its data is cut off")
+
+
+def _stake_meta(stake: StakeAccount) -> Parsed:
+    return {
+        "rentExemptReserve": str(stake.rent_reserve),
+        "authorized": {"staker": stake.staker, "withdrawer": stake.withdrawer},
+        "lockup": {
+            "unixTimestamp": stake.lockup.unix_time,
+            "epoch": stake.lockup.epoch,
+            "custodian": stake.lockup.custodian,
+        },
+    }
+
+
+def _stake_delegation(delegation: Delegation) -> Parsed:
+    return {
+        "delegation": {
+            "voter": str(delegation.voter),
+            "stake": str(delegation.stake),
+            "activationEpoch": str(delegation.activation_epoch),
+            "deactivationEpoch": str(delegation.deactivation_epoch),
+            "warmupCooldownRate": json_float(delegation.warmup_rate),
+        },
+        "creditsObserved": delegation.credits_observed,
+    }
+
+
+def _vote(_pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
+    # `VoteStateVersions` 1.14.11, 3 and 4.
+    read = Reader(account.data)
+    version = read.u32()
+    if version not in (_VOTE_1_14_11, _VOTE_3, _VOTE_4):
+        raise Unparsable(f"{version} is no vote state")
+    info: Parsed = {"nodePubkey": read.key(), "authorizedWithdrawer": read.key()}
+    info["commission"] = _commission_v4(read) if version == _VOTE_4 else read.u8()
+    info["votes"] = [_lockout(read, has_latency=version != _VOTE_1_14_11) for _ in _items(read)]
+    info["rootSlot"] = read.u64() if read.boolean() else None
+    info["authorizedVoters"] = [
+        {"epoch": read.u64(), "authorizedVoter": read.key()} for _ in _items(read)
+    ]
+    info["priorVoters"] = [] if version == _VOTE_4 else _prior_voters(read)
+    info["epochCredits"] = [
+        {"epoch": read.u64(), "credits": str(read.u64()), "previousCredits": str(read.u64())}
+        for _ in _items(read)
+    ]
+    info["lastTimestamp"] = {"slot": read.u64(), "timestamp": read.signed(8)}
+    return {"type": "vote", "info": info}
+
+
+def _items(read: Reader) -> range:
+    count = read.u64()
+    if count > read.left():
+        raise Unparsable(f"{count} items do not fit")
+    return range(count)
+
+
+def _commission_v4(read: Reader) -> int:
+    read.take(64)
+    percent = read.u16() // 100
+    read.take(2 + 8)
+    if read.boolean():
+        read.take(48)
+    return percent
+
+
+def _lockout(read: Reader, *, has_latency: bool) -> Parsed:
+    if has_latency:
+        read.u8()
+    return {"slot": read.u64(), "confirmationCount": read.u32()}
+
+
+def _prior_voters(read: Reader) -> list[Parsed]:
+    voters = [
+        {
+            "authorizedPubkey": read.key(),
+            "epochOfLastAuthorizedSwitch": read.u64(),
+            "targetEpoch": read.u64(),
+        }
+        for _ in range(_PRIOR_VOTERS)
+    ]
+    read.take(8 + 1)
+    return [voter for voter in voters if voter["authorizedPubkey"] != _NO_VOTER]
+
+
+def _sysvar(pubkey: Pubkey, account: Account, _context: ParseContext) -> Parsed:
+    try:
+        name, parse = _SYSVARS[str(pubkey)]
+    except KeyError:
+        raise Unparsable(f"no parser for the sysvar {pubkey}") from None
+    return {"type": name, "info": parse(Reader(account.data))}
+
+
+def _clock(read: Reader) -> Parsed:
+    slot, epoch_start, epoch, leader_epoch, now = CLOCK.unpack(read.take(CLOCK.size))
+    return {
+        "slot": slot,
+        "epochStartTimestamp": epoch_start,
+        "epoch": epoch,
+        "leaderScheduleEpoch": leader_epoch,
+        "unixTimestamp": now,
+    }
+
+
+def _rent(read: Reader) -> Parsed:
+    return {
+        "lamportsPerByteYear": str(read.u64()),
+        "exemptionThreshold": read.double(),
+        "burnPercent": read.u8(),
+    }
+
+
+def _epoch_schedule(read: Reader) -> Parsed:
+    return {
+        "slotsPerEpoch": read.u64(),
+        "leaderScheduleSlotOffset": read.u64(),
+        "warmup": read.boolean(),
+        "firstNormalEpoch": read.u64(),
+        "firstNormalSlot": read.u64(),
+    }
+
+
+def _stake_history(read: Reader) -> list[Parsed]:
+    try:
+        history = read_stake_history(read.take(read.left()))
+    except struct.error as error:
+        raise Unparsable(str(error)) from None
+    names = ("effective", "activating", "deactivating")
+    return [
+        {"epoch": epoch, "stakeHistory": dict(zip(names, entry, strict=True))}
+        for epoch, entry in history.items()
+    ]
+
+
+_SYSVARS: Mapping[str, tuple[str, Callable[[Reader], Parsed | list[Parsed]]]] = {
+    CLOCK_SYSVAR: ("clock", _clock),
+    RENT_SYSVAR: ("rent", _rent),
+    EPOCH_SCHEDULE_SYSVAR: ("epochSchedule", _epoch_schedule),
+    STAKE_HISTORY_SYSVAR: ("stakeHistory", _stake_history),
+}
 
 _PARSERS: Mapping[str, tuple[str, Callable[[Pubkey, Account, ParseContext], Parsed]]] = {
     SYSTEM_PROGRAM: ("nonce", _nonce),
     LOOKUP_TABLE_PROGRAM: ("address-lookup-table", _lookup_table),
     TOKEN_PROGRAM: ("spl-token", parse_token),
     TOKEN_2022_PROGRAM: ("spl-token-2022", parse_token),
-    STAKE_PROGRAM: ("stake", parse_stake),
-    VOTE_PROGRAM: ("vote", parse_vote),
-    SYSVAR_PROGRAM: ("sysvar", parse_sysvar),
+    STAKE_PROGRAM: ("stake", _stake),
+    VOTE_PROGRAM: ("vote", _vote),
+    SYSVAR_PROGRAM: ("sysvar", _sysvar),
 }

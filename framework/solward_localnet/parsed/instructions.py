@@ -12,8 +12,7 @@ from solward.solana.programs import (
     TOKEN_2022_PROGRAM,
     TOKEN_PROGRAM,
 )
-from solward_localnet.parsed.layout import Layout, apply, name_accounts
-from solward_localnet.parsed.reader import Parsed, Reader, Unparsable
+from solward_localnet.parsed.reader import Layout, Parsed, Reader, Unparsable, apply, name_accounts
 from solward_localnet.parsed.stake_instructions import parse_stake_instruction
 from solward_localnet.parsed.token_instructions import parse_token_instruction
 

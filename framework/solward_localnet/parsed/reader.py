@@ -1,8 +1,9 @@
-"""A cursor over little-endian bytes, and what the parsers share."""
+"""A cursor over little-endian bytes, and the table form of an instruction's layout."""
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from solders.account import Account
@@ -71,8 +72,7 @@ class Reader:
 
     def double(self) -> float | None:
         """A 64-bit float; None where it is not finite, which JSON cannot say."""
-        value: float = struct.unpack("<d", self.take(8))[0]
-        return value if math.isfinite(value) else None
+        return json_float(struct.unpack("<d", self.take(8))[0])
 
     def boolean(self) -> bool:
         """A byte that is 0 or 1."""
@@ -90,18 +90,6 @@ class Reader:
         raw = self.take(32)
         return None if raw == _ZERO_KEY else str(Pubkey(raw))
 
-    def c_option_key(self) -> str | None:
-        """An SPL `COption<Pubkey>`: a tag of 4 bytes and always 32 bytes after it."""
-        tag = self._c_tag()
-        address = self.key()
-        return address if tag else None
-
-    def c_option_u64(self) -> int | None:
-        """An SPL `COption<u64>`: a tag of 4 bytes and always 8 bytes after it."""
-        tag = self._c_tag()
-        value = self.u64()
-        return value if tag else None
-
     def text(self, length_width: int) -> str:
         """UTF-8 text after its length in bytes, itself an integer of `length_width` bytes."""
         raw = self.take(self.unsigned(length_width))
@@ -110,8 +98,44 @@ class Reader:
         except UnicodeDecodeError as error:
             raise Unparsable(f"text is not UTF-8: {error}") from None
 
-    def _c_tag(self) -> bool:
-        tag = self.u32()
-        if tag > 1:
-            raise Unparsable(f"an option's tag is 0 or 1, not {tag}")
-        return tag == 1
+
+def json_float(value: float) -> float | None:
+    """A float as JSON can carry it: None where it is not finite."""
+    return value if math.isfinite(value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One instruction: its type in `jsonParsed`, its accounts in order, its fields in order."""
+
+    type: str
+    accounts: tuple[str, ...]
+    fields: tuple[tuple[str, Callable[[Reader], Any]], ...] = ()
+
+
+def name_accounts(names: Sequence[str], accounts: Sequence[str]) -> Parsed:
+    """The first accounts under their names.
+
+    Raises:
+        Unparsable: there are fewer accounts than names.
+    """
+    if len(accounts) < len(names):
+        raise Unparsable(f"{len(names)} accounts expected, {len(accounts)} given")
+    return dict(zip(names, accounts, strict=False))
+
+
+def apply(
+    layouts: Mapping[int, Layout], kind: int, accounts: Sequence[str], read: Reader
+) -> Parsed:
+    """`{"type", "info"}` of instruction number `kind`, whose fields `read` is about to read.
+
+    Raises:
+        Unparsable: no such instruction, missing accounts, or data too short.
+    """
+    try:
+        layout = layouts[kind]
+    except KeyError:
+        raise Unparsable(f"no parser for instruction {kind}") from None
+    info = name_accounts(layout.accounts, accounts)
+    info |= {name: field(read) for name, field in layout.fields}
+    return {"type": layout.type, "info": info}

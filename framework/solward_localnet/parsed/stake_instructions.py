@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from solward.solana.programs import CLOCK_SYSVAR, RENT_SYSVAR, STAKE_CONFIG
-from solward_localnet.parsed.layout import Layout, apply, name_accounts
-from solward_localnet.parsed.reader import Parsed, Reader, Unparsable
+from solward_localnet.parsed.reader import Layout, Parsed, Reader, Unparsable, apply, name_accounts
 
 _AUTHORITY_TYPES = ("Staker", "Withdrawer")
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from solward_localnet.parsed.layout import Layout, apply, name_accounts
-from solward_localnet.parsed.reader import Parsed, Reader, Unparsable
+from solward_localnet.parsed.reader import Layout, Parsed, Reader, Unparsable, apply, name_accounts
 from solward_localnet.parsed.tokens import ui_token_amount
 
 # spl_token_2022's `AuthorityType`; the first word says what the instruction's account is.

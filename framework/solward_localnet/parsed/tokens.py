@@ -1,27 +1,25 @@
-"""Accounts of SPL Token and Token-2022: token accounts, mints, multisigs."""
+"""Token accounts, mints, multisigs and Token-2022's extensions as `jsonParsed`."""
+
+from collections.abc import Callable, Mapping
 
 from solders.account import Account
 from solders.pubkey import Pubkey
 
-from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, TOKEN_PROGRAMS, WRAPPED_SOL_MINT
-from solward_localnet.parsed.extensions import parse_extensions
+from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
+from solward.solana.tokens import MULTISIG_BYTES, Mint, TokenAccount, read_extensions
+from solward.solana.tokens import token_account as strict_token_account
+from solward_localnet.accountindex import mint_account, plain
 from solward_localnet.parsed.reader import ParseContext, Parsed, Reader, Unparsable
 
 _NATIVE_MINTS = frozenset({WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT})
-
-MINT_LENGTH = 82
-ACCOUNT_LENGTH = 165
-MULTISIG_LENGTH = 355
-_EXTENSIONS_START = ACCOUNT_LENGTH + 1
-_TYPE_MINT, _TYPE_ACCOUNT = 1, 2
-_STATES = ("uninitialized", "initialized", "frozen")
 _NATIVE_DECIMALS = 9
+_STATES = ("uninitialized", "initialized", "frozen")
 
 
 def ui_token_amount(amount: int, decimals: int) -> Parsed:
     """The `UiTokenAmount` of `amount` base units.
 
-    `uiAmount` is for display only (a JSON number, as the wire asks); `amount` is exact.
+    `uiAmount` is for display only (a JSON number, as the wire has it); `amount` is exact.
     """
     text = str(amount)
     if decimals:
@@ -37,96 +35,65 @@ def ui_token_amount(amount: int, decimals: int) -> Parsed:
     }
 
 
-def mint_decimals(mint: Pubkey, context: ParseContext) -> int:
-    """The decimals of `mint`.
+def mint_decimals(address: Pubkey, context: ParseContext) -> int:
+    """The decimals of the mint at `address`.
 
     Raises:
         Unparsable: there is no such mint.
     """
-    if str(mint) in _NATIVE_MINTS:
+    if str(address) in _NATIVE_MINTS:
         return _NATIVE_DECIMALS
-    account = context(mint)
-    if account is None or str(account.owner) not in TOKEN_PROGRAMS:
-        raise Unparsable(f"no mint at {mint}")
-    data = account.data
-    if not _is_mint(data):
-        raise Unparsable(f"no mint at {mint}")
-    return data[44]
+    mint = mint_account(address, context(address))
+    if mint is None:
+        raise Unparsable(f"no mint at {address}")
+    return mint.decimals
 
 
-def parse_token(_pubkey: Pubkey, account: Account, context: ParseContext) -> Parsed:
+def parse_token(pubkey: Pubkey, account: Account, context: ParseContext) -> Parsed:
     """A token account, mint or multisig as `{"type", "info"}`.
 
     Raises:
         Unparsable: the data is none of the three, or the token account's mint is unknown.
     """
     data = account.data
-    if _is_token_account(data):
-        return {"type": "account", "info": _token_account(data, context)}
-    if _is_mint(data):
-        return {"type": "mint", "info": _mint(data)}
-    if len(data) == MULTISIG_LENGTH:
+    token = strict_token_account(plain(account), strict=True)
+    if token is not None:
+        return {"type": "account", "info": _token_account(token, context) | _extensions(data)}
+    mint = mint_account(pubkey, account)
+    if mint is not None:
+        return {"type": "mint", "info": _mint(mint) | _extensions(data)}
+    if len(data) == MULTISIG_BYTES:
         return {"type": "multisig", "info": _multisig(data)}
     raise Unparsable("neither a token account nor a mint nor a multisig")
 
 
-def _is_token_account(data: bytes) -> bool:
-    if len(data) <= 108 or data[108] not in (1, 2):
-        return False
-    return len(data) == ACCOUNT_LENGTH or _account_type(data) == _TYPE_ACCOUNT
-
-
-def _is_mint(data: bytes) -> bool:
-    if len(data) < MINT_LENGTH or data[45] != 1:
-        return False
-    return len(data) == MINT_LENGTH or _account_type(data) == _TYPE_MINT
-
-
-def _account_type(data: bytes) -> int | None:
-    if len(data) <= ACCOUNT_LENGTH or len(data) == MULTISIG_LENGTH:
-        return None
-    return data[ACCOUNT_LENGTH]
-
-
-def _token_account(data: bytes, context: ParseContext) -> Parsed:
-    read = Reader(data)
-    mint, owner, amount = read.key(), read.key(), read.u64()
-    delegate, state = read.c_option_key(), read.u8()
-    reserve, delegated, closer = read.c_option_u64(), read.u64(), read.c_option_key()
-    decimals = mint_decimals(Pubkey.from_string(mint), context)
+def _token_account(token: TokenAccount, context: ParseContext) -> Parsed:
+    decimals = mint_decimals(Pubkey.from_string(token.mint), context)
     info: Parsed = {
-        "mint": mint,
-        "owner": owner,
-        "tokenAmount": ui_token_amount(amount, decimals),
-        "state": _STATES[state],
-        "isNative": reserve is not None,
+        "mint": token.mint,
+        "owner": token.owner,
+        "tokenAmount": ui_token_amount(token.amount, decimals),
+        "state": "frozen" if token.is_frozen else "initialized",
+        "isNative": token.rent_reserve is not None,
     }
-    if delegate is not None:
-        info["delegate"] = delegate
-        info["delegatedAmount"] = ui_token_amount(delegated, decimals)
-    if reserve is not None:
-        info["rentExemptReserve"] = ui_token_amount(reserve, decimals)
-    if closer is not None:
-        info["closeAuthority"] = closer
-    return info | _extensions(data)
+    if token.delegate is not None:
+        info["delegate"] = token.delegate
+        info["delegatedAmount"] = ui_token_amount(token.delegated_amount, decimals)
+    if token.rent_reserve is not None:
+        info["rentExemptReserve"] = ui_token_amount(token.rent_reserve, decimals)
+    if token.close_authority is not None:
+        info["closeAuthority"] = token.close_authority
+    return info
 
 
-def _mint(data: bytes) -> Parsed:
-    read = Reader(data)
-    authority, supply, decimals = read.c_option_key(), read.u64(), read.u8()
-    initialized, freezer = read.boolean(), read.c_option_key()
+def _mint(mint: Mint) -> Parsed:
     return {
-        "mintAuthority": authority,
-        "supply": str(supply),
-        "decimals": decimals,
-        "isInitialized": initialized,
-        "freezeAuthority": freezer,
-    } | _extensions(data)
-
-
-def _extensions(data: bytes) -> Parsed:
-    extensions = parse_extensions(data[_EXTENSIONS_START:])
-    return {"extensions": extensions} if extensions else {}
+        "mintAuthority": mint.mint_authority,
+        "supply": str(mint.supply),
+        "decimals": mint.decimals,
+        "isInitialized": True,
+        "freezeAuthority": mint.freeze_authority,
+    }
 
 
 def _multisig(data: bytes) -> Parsed:
@@ -141,3 +108,130 @@ def _multisig(data: bytes) -> Parsed:
         "isInitialized": initialized,
         "signers": [signer for signer in signers if signer is not None],
     }
+
+
+def _extensions(data: bytes) -> Parsed:
+    """The extensions as `{"extension": name, "state": {...}}`, in the order they are stored.
+
+    Extensions without a state have their name alone. One that cannot be read, and the confidential
+    transfer family, is listed as `unparsableExtension`, which is Agave's name for such.
+    """
+    found = [_extension(kind, value) for kind, value in read_extensions(data, strict=True)]
+    return {"extensions": found} if found else {}
+
+
+def _extension(kind: int, data: bytes) -> Parsed:
+    if kind in _MARKERS:
+        return {"extension": _MARKERS[kind]}
+    try:
+        name, parse = _EXTENSIONS[kind]
+        return {"extension": name, "state": parse(Reader(data))}
+    except (KeyError, Unparsable):
+        return {"extension": "unparsableExtension"}
+
+
+def _transfer_fee(read: Reader) -> Parsed:
+    return {
+        "epoch": read.u64(),
+        "maximumFee": read.u64(),
+        "transferFeeBasisPoints": read.u16(),
+    }
+
+
+def _transfer_fee_config(read: Reader) -> Parsed:
+    return {
+        "transferFeeConfigAuthority": read.key_or_none(),
+        "withdrawWithheldAuthority": read.key_or_none(),
+        "withheldAmount": read.u64(),
+        "olderTransferFee": _transfer_fee(read),
+        "newerTransferFee": _transfer_fee(read),
+    }
+
+
+def _default_account_state(read: Reader) -> Parsed:
+    state = read.u8()
+    return {"accountState": _STATES[state] if state < len(_STATES) else _STATES[0]}
+
+
+def _interest_bearing(read: Reader) -> Parsed:
+    return {
+        "rateAuthority": read.key_or_none(),
+        "initializationTimestamp": read.signed(8),
+        "preUpdateAverageRate": read.signed(2),
+        "lastUpdateTimestamp": read.signed(8),
+        "currentRate": read.signed(2),
+    }
+
+
+def _metadata(read: Reader) -> Parsed:
+    fields: Parsed = {"updateAuthority": read.key_or_none(), "mint": read.key()}
+    fields |= {name: read.text(4) for name in ("name", "symbol", "uri")}
+    pairs = read.u32()
+    fields["additionalMetadata"] = [[read.text(4), read.text(4)] for _ in range(pairs)]
+    return fields
+
+
+def _multiplier(read: Reader) -> str:
+    return str(read.double()).removesuffix(".0")
+
+
+def _scaled_ui_amount(read: Reader) -> Parsed:
+    return {
+        "authority": read.key_or_none(),
+        "multiplier": _multiplier(read),
+        "newMultiplierEffectiveTimestamp": read.signed(8),
+        "newMultiplier": _multiplier(read),
+    }
+
+
+def _token_group(read: Reader) -> Parsed:
+    return {
+        "updateAuthority": read.key_or_none(),
+        "mint": read.key(),
+        "size": read.u64(),
+        "maxSize": read.u64(),
+    }
+
+
+def _token_group_member(read: Reader) -> Parsed:
+    return {"mint": read.key(), "group": read.key(), "memberNumber": read.u64()}
+
+
+def _keys(*names: str) -> Callable[[Reader], Parsed]:
+    return lambda read: {name: read.key_or_none() for name in names}
+
+
+def _flag(name: str) -> Callable[[Reader], Parsed]:
+    return lambda read: {name: read.boolean()}
+
+
+# The numbers are spl_token_2022's `ExtensionType`.
+_MARKERS: Mapping[int, str] = {
+    7: "immutableOwner",
+    9: "nonTransferable",
+    13: "nonTransferableAccount",
+    27: "pausableAccount",
+}
+_EXTENSIONS: Mapping[int, tuple[str, Callable[[Reader], Parsed]]] = {
+    1: ("transferFeeConfig", _transfer_fee_config),
+    2: ("transferFeeAmount", lambda read: {"withheldAmount": read.u64()}),
+    3: ("mintCloseAuthority", _keys("closeAuthority")),
+    6: ("defaultAccountState", _default_account_state),
+    8: ("memoTransfer", _flag("requireIncomingTransferMemos")),
+    10: ("interestBearingConfig", _interest_bearing),
+    11: ("cpiGuard", _flag("lockCpi")),
+    12: ("permanentDelegate", _keys("delegate")),
+    14: ("transferHook", _keys("authority", "programId")),
+    15: ("transferHookAccount", _flag("transferring")),
+    18: ("metadataPointer", _keys("authority", "metadataAddress")),
+    19: ("tokenMetadata", _metadata),
+    20: ("groupPointer", _keys("authority", "groupAddress")),
+    21: ("tokenGroup", _token_group),
+    22: ("groupMemberPointer", _keys("authority", "memberAddress")),
+    23: ("tokenGroupMember", _token_group_member),
+    25: ("scaledUiAmountConfig", _scaled_ui_amount),
+    26: (
+        "pausableConfig",
+        lambda read: {"authority": read.key_or_none(), "paused": read.boolean()},
+    ),
+}

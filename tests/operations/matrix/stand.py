@@ -18,7 +18,7 @@ from solward.agents.decisions import Decision
 from solward.errors import LedgerUnavailable
 from solward.operations import Operations
 from solward.provider import Completion, CompletionRequest
-from solward.solana.mints import Mint, read_mint
+from solward.solana.tokens import Mint, read_mint
 from solward.store import agents as agent_store
 from solward.vault.ledger.transport import InProcessTransport
 from solward.vault.transactions.request import ADMIN

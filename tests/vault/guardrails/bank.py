@@ -17,8 +17,8 @@ from solders.transaction_metadata import SimulatedTransactionInfo
 from spl.token.instructions import get_associated_token_address
 
 from solward.guardrail import Intent, TransactionEffects
+from solward.solana.accounts import Account as AccountState
 from solward.solana.base58 import b58encode
-from solward.solana.ledger import Account as AccountState
 from solward.solana.message import decode_transaction, lookup_tables, resolve
 from solward.solana.programs import (
     DEFAULT_PROGRAMS,

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from solward.guardrail import AuthorityChange, Intent, TransactionEffects
 from solward.solana.token_list import token_list
+from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.testing.conformance.report import Finding, Outcome, joined
 
 Check = Callable[[Intent, TransactionEffects], str | None]
@@ -75,7 +76,7 @@ def transactions() -> Iterator[Pair]:
     yield (
         Intent("swap", WALLET, tokens_out={MINT: 10**6}, tokens_in={MINT: 1}),
         TransactionEffects(
-            0, fee, rent_lamports=2_039_280, accounts_created=1, tokens_out={MINT: 10**6},
+            0, fee, rent_lamports=TOKEN_ACCOUNT_RENT, accounts_created=1, tokens_out={MINT: 10**6},
             tokens_in={MINT: 1}, programs=frozenset({MINT}), decimals={MINT: 6},
         ),
     )  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from solward.solana.accounts import key_at, stake_account
+from solward.solana.accounts import key_at
+from solward.solana.stakes import stake_account
 from solward.vault.guardrails.model import Invocation
 from solward.vault.guardrails.view import View
 

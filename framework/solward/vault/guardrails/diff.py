@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from solward.solana.accounts import mint_account, nonce_authority, stake_account, token_account
+from solward.solana.accounts import nonce_authority
 from solward.solana.message import ResolvedKey
 from solward.solana.programs import SYSTEM_PROGRAM, TOKEN_2022_PROGRAM
+from solward.solana.stakes import stake_account
+from solward.solana.tokens import mint_account, token_account
 from solward.vault.guardrails.view import View
 
 # Token-2022 mint extensions that cannot take, stop or tax a holding: close authority,
@@ -51,11 +53,11 @@ def check_mints(view: View) -> None:
                     "simulated_effects", f"mint {address} is not shown, but its tokens move"
                 )
             continue
-        mint = mint_account(state)
+        mint = mint_account(address, state)
         if mint is None:
             view.violate("simulated_effects", f"{address} is not a mint, but its tokens move")
             continue
-        for kind, value in mint.extensions:
+        for kind, value in zip(mint.extensions, mint.extension_values, strict=True):
             if kind in _SAFE_EXTENSIONS or (kind == _DEFAULT_ACCOUNT_STATE and value == b"\x01"):
                 continue
             name = _EXTENSION_NAMES.get(kind, f"extension {kind}")
@@ -104,10 +106,10 @@ def _token(view: View, address: str) -> None:
 
 
 def _mint(view: View, address: str) -> None:
-    before = mint_account(view.pre(address))
+    before = mint_account(address, view.pre(address))
     if before is None or view.wallet not in (before.mint_authority, before.freeze_authority):
         return
-    after = mint_account(view.post(address))
+    after = mint_account(address, view.post(address))
     if after is None:
         if address not in view.closed:
             view.close(address, "an unknown receiver")

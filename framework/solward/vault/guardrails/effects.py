@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from solward.guardrail import TransactionEffects
-from solward.solana.accounts import mint_account, token_account
 from solward.solana.message import AnyMessage, ResolvedKey
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
@@ -19,6 +18,7 @@ from solward.solana.programs import (
     TOKEN_PROGRAM,
     TOKEN_PROGRAMS,
 )
+from solward.solana.tokens import mint_account, token_account
 from solward.vault.guardrails.decode_other import (
     decode_associated_token,
     decode_compute_budget,
@@ -139,7 +139,7 @@ def _decimals(simulation: Simulation) -> dict[str, int]:
     found: dict[str, int] = {}
     for states in (simulation.post, simulation.pre):
         for address, state in states.items():
-            mint = mint_account(state)
+            mint = mint_account(address, state)
             if mint is not None:
                 found[address] = mint.decimals
     return found

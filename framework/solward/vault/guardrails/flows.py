@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from solward.solana.accounts import mint_account, rent_exempt_minimum, token_account
-from solward.solana.ledger import Account
+from solward.solana.accounts import Account, rent_exempt_minimum
 from solward.solana.message import ResolvedKey
 from solward.solana.programs import SYSTEM_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.tokens import (
+    TOKEN_2022_ACCOUNT_RENT,
+    TOKEN_ACCOUNT_RENT,
+    mint_account,
+    token_account,
+)
 from solward.vault.guardrails.view import View
-
-_TOKEN_ACCOUNT_SIZE = 165
-# A Token-2022 associated account carries the immutable-owner extension.
-_TOKEN_2022_ACCOUNT_SIZE = 170
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ def _rent_room(view: View, address: str, flows: Flows) -> int:
     if not _is_blank(before):
         return 0
     held = before.lamports if before else 0
-    token, mint = token_account(after), mint_account(after)
+    token, mint = token_account(after), mint_account(address, after)
     if after is not None and token is not None:
         flows.created[address] = token.owner
         return max(0, rent_exempt_minimum(len(after.data)) - held)
@@ -82,8 +83,7 @@ def _rent_room(view: View, address: str, flows: Flows) -> int:
     if after is None and entry is not None and entry[1] == view.wallet:
         # Created and closed again; to a stranger is refused through `closed`.
         classic = entry[0] == WRAPPED_SOL_MINT
-        size = _TOKEN_ACCOUNT_SIZE if classic else _TOKEN_2022_ACCOUNT_SIZE
-        return max(0, rent_exempt_minimum(size) - held)
+        return max(0, (TOKEN_ACCOUNT_RENT if classic else TOKEN_2022_ACCOUNT_RENT) - held)
     return 0
 
 

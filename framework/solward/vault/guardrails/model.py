@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from solward.solana.ledger import Account
+from solward.solana.accounts import Account
 
 # Evaluated in this order and stored by these names in a record's `guardrailsApplied`.
 RULES: Final = (

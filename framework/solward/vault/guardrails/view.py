@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from solward.guardrail import AuthorityChange
-from solward.solana.accounts import mint_account, nonce_authority, stake_account, token_account
-from solward.solana.ledger import Account
+from solward.solana.accounts import Account, nonce_authority
+from solward.solana.stakes import stake_account
+from solward.solana.tokens import mint_account, token_account
 from solward.vault.guardrails.model import Simulation
 
 
@@ -96,7 +97,7 @@ class View:
     def controls_mint(self, address: str) -> bool:
         """Whether the wallet may mint or freeze `address`, before or after."""
         for state in (self.pre(address), self.post(address)):
-            mint = mint_account(state)
+            mint = mint_account(address, state)
             if mint and self.wallet in (mint.mint_authority, mint.freeze_authority):
                 return True
         return False

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from solward.errors import LedgerRejected, LedgerUnavailable
-from solward.solana.ledger import Account, TokenHolding, VoteAccount
+from solward.solana.accounts import Account
+from solward.solana.ledger import TokenHolding, VoteAccount
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
 from solward.telemetry import metrics, tracing
 from solward.vault.ledger.protocol import Blockhash, SignatureStatus, SimulationResult, Tip

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from solward.solana.ledger import Account, ReadLedger
+from solward.solana.accounts import Account
+from solward.solana.ledger import ReadLedger
 
 
 @dataclass(frozen=True, slots=True)

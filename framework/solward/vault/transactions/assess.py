@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from solders.transaction import VersionedTransaction
 
 from solward.guardrail import TransactionEffects
-from solward.solana.ledger import Account
-from solward.solana.ledger import Account as AccountState
+from solward.solana.accounts import Account
+from solward.solana.accounts import Account as AccountState
 from solward.solana.message import MalformedTransaction, lookup_tables, resolve
 from solward.vault.guardrails import Simulation, analyse, counted_lamports, inner_from_json
 from solward.vault.ledger.protocol import Blockhash, Ledger, SimulationResult

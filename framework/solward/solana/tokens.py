@@ -1,0 +1,232 @@
+"""Token accounts and mints of SPL Token and Token-2022, as the programs store them.
+
+Layouts: `spl-token` `state.rs` (mint 82 bytes, token account 165, multisig 355). Token-2022 puts
+an account type at byte 165 and extensions after it as type-length-value entries.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from solders.pubkey import Pubkey
+
+from solward.errors import InvalidRequest
+from solward.solana.accounts import Account, key_at, rent_exempt_minimum
+from solward.solana.ledger import ReadLedger
+from solward.solana.programs import (
+    PROGRAM_NAMES,
+    TOKEN_2022_PROGRAM,
+    TOKEN_PROGRAM,
+    TOKEN_PROGRAMS,
+)
+
+MINT_BYTES: Final = 82
+TOKEN_ACCOUNT_BYTES: Final = 165
+TOKEN_ACCOUNT_STATE_AT: Final = 108
+MULTISIG_BYTES: Final = 355
+# A Token-2022 associated account has an account type and the immutable-owner extension.
+TOKEN_2022_ACCOUNT_BYTES: Final = 170
+
+TOKEN_ACCOUNT_RENT: Final = rent_exempt_minimum(TOKEN_ACCOUNT_BYTES)
+TOKEN_2022_ACCOUNT_RENT: Final = rent_exempt_minimum(TOKEN_2022_ACCOUNT_BYTES)
+
+# Mint authority, supply, decimals, initialised, freeze authority; authorities are a u32 tag and
+# 32 bytes (`COption<Pubkey>`).
+_MINT = struct.Struct("<I32sQBBI32s")
+# Mint, owner, amount, delegate, state (1 initialised, 2 frozen), rent reserve of wrapped SOL
+# (`COption<u64>`), delegated amount, close authority.
+_TOKEN_ACCOUNT = struct.Struct("<32s32sQI32sBIQQI32s")
+_MINT_TYPE, _ACCOUNT_TYPE = 1, 2
+_TOKEN_METADATA = 19
+
+# Mint extension -> bytes of the account extension it requires, header included
+# (`ExtensionType::get_required_init_account_extensions`): transfer fee, non-transferable,
+# transfer hook, pausable.
+_ACCOUNT_EXTENSION_BYTES = {1: 12, 9: 4, 14: 5, 26: 4}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenAccount:
+    """A token account; amounts in units of `mint`.
+
+    Attributes:
+        is_frozen: the mint's freeze authority stopped it.
+        rent_reserve: lamports of wrapped SOL's rent, None for any other mint.
+    """
+
+    mint: str
+    owner: str
+    amount: int
+    delegate: str | None
+    delegated_amount: int
+    close_authority: str | None
+    is_frozen: bool
+    rent_reserve: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Mint:
+    """A token's mint.
+
+    Attributes:
+        program: base58 id of the token program that owns it.
+        supply: units in existence, 10**-decimals of a whole token each.
+        mint_authority: who may make more; None when nobody ever can.
+        freeze_authority: who may freeze holders' accounts; None when nobody can.
+        name: from its own metadata, None when it has none; anybody may claim any name.
+        symbol: likewise.
+        extensions: types of its Token-2022 extensions, in their order.
+        extension_values: the raw bytes of each of `extensions`.
+    """
+
+    address: str
+    program: str
+    decimals: int
+    supply: int
+    mint_authority: str | None
+    freeze_authority: str | None
+    name: str | None = None
+    symbol: str | None = None
+    extensions: tuple[int, ...] = ()
+    extension_values: tuple[bytes, ...] = ()
+
+    @property
+    def program_name(self) -> str:
+        """`SPL Token` or `Token-2022`."""
+        return PROGRAM_NAMES[self.program]
+
+
+def token_account(account: Account | None, *, strict: bool = False) -> TokenAccount | None:
+    """The initialised token account in `account`, None where there is none.
+
+    Args:
+        strict: as the programs unpack it: option tags of 0 or 1, a known state. Otherwise any
+            state but 0 is initialised and any tag but 1 is none: what might be a token account
+            counts as one.
+    """
+    if account is None or not _is_token_data(account, TOKEN_ACCOUNT_BYTES, _ACCOUNT_TYPE):
+        return None
+    mint, owner, amount, tag, delegate, state, reserve_tag, reserve, delegated, close_tag, close = (
+        _TOKEN_ACCOUNT.unpack_from(account.data)
+    )
+    if state == 0 or (strict and (state > 2 or max(tag, reserve_tag, close_tag) > 1)):
+        return None
+    return TokenAccount(
+        mint=key_at(mint, 0),
+        owner=key_at(owner, 0),
+        amount=amount,
+        delegate=_option_key(tag, delegate),
+        delegated_amount=delegated,
+        close_authority=_option_key(close_tag, close),
+        is_frozen=state == 2,
+        rent_reserve=reserve if reserve_tag == 1 else None,
+    )
+
+
+def mint_account(address: str, account: Account | None, *, strict: bool = False) -> Mint | None:
+    """The initialised mint in `account`, None where there is none.
+
+    Args:
+        strict: as the programs unpack it; otherwise as `token_account`.
+    """
+    if account is None or not _is_token_data(account, MINT_BYTES, _MINT_TYPE):
+        return None
+    tag, authority, supply, decimals, initialized, freeze_tag, freezer = _MINT.unpack_from(
+        account.data
+    )
+    if initialized == 0 or (strict and (initialized > 1 or max(tag, freeze_tag) > 1)):
+        return None
+    extensions = tuple(read_extensions(account.data))
+    name, symbol = _metadata(address, extensions)
+    return Mint(
+        address=address,
+        program=account.owner,
+        decimals=decimals,
+        supply=supply,
+        mint_authority=_option_key(tag, authority),
+        freeze_authority=_option_key(freeze_tag, freezer),
+        name=name,
+        symbol=symbol,
+        extensions=tuple(kind for kind, _ in extensions),
+        extension_values=tuple(value for _, value in extensions),
+    )
+
+
+def read_extensions(data: bytes, *, strict: bool = False) -> Iterator[tuple[int, bytes]]:
+    """(type, value) of each extension of a Token-2022 account; type 0 is padding to the end.
+
+    Args:
+        strict: end before a value that is cut off.
+    """
+    start = TOKEN_ACCOUNT_BYTES + 1
+    while start + 4 <= len(data):
+        kind, size = struct.unpack_from("<HH", data, start)
+        start += 4
+        if kind == 0 or (strict and start + size > len(data)):
+            return
+        yield kind, data[start : start + size]
+        start += size
+
+
+def associated_account_size(mint: Mint) -> int:
+    """Bytes of a new associated token account of `mint`."""
+    if mint.program == TOKEN_PROGRAM:
+        return TOKEN_ACCOUNT_BYTES
+    required = sum(_ACCOUNT_EXTENSION_BYTES.get(kind, 0) for kind in mint.extensions)
+    return TOKEN_2022_ACCOUNT_BYTES + required
+
+
+async def read_mint(ledger: ReadLedger, address: str, field: str = "mint") -> Mint:
+    """Read a mint.
+
+    Raises:
+        InvalidRequest: naming `field`, when the account does not exist or is no mint.
+        LedgerError: the ledger did not answer.
+    """
+    mint = mint_account(address, await ledger.account(address), strict=True)
+    if mint is None:
+        raise InvalidRequest(f"{field} must be a token's mint; {address} is none on this network")
+    return mint
+
+
+def _is_token_data(account: Account, size: int, account_type: int) -> bool:
+    if account.owner not in TOKEN_PROGRAMS:
+        return False
+    data = account.data
+    # A multisig has no account type: its length, which no extended account can have, names it.
+    return len(data) == size or (
+        account.owner == TOKEN_2022_PROGRAM
+        and len(data) > TOKEN_ACCOUNT_BYTES
+        and len(data) != MULTISIG_BYTES
+        and data[TOKEN_ACCOUNT_BYTES] == account_type
+    )
+
+
+def _option_key(tag: int, key: bytes) -> str | None:
+    return key_at(key, 0) if tag == 1 else None
+
+
+def _metadata(
+    address: str, extensions: tuple[tuple[int, bytes], ...]
+) -> tuple[str | None, str | None]:
+    """Name and symbol of the mint's own metadata; that of another mint does not count."""
+    for kind, value in extensions:
+        if kind != _TOKEN_METADATA or value[32:64] != bytes(Pubkey.from_string(address)):
+            continue
+        name, rest = _text(value[64:])
+        symbol, _ = _text(rest)
+        return name or None, symbol or None
+    return None, None
+
+
+def _text(data: bytes) -> tuple[str, bytes]:
+    """A borsh string (length, UTF-8) and what follows; printable characters only.
+
+    Anybody can write a mint's metadata, and it is shown to models and terminals.
+    """
+    size = int.from_bytes(data[:4], "little")
+    text = data[4 : 4 + size].decode("utf-8", "replace")
+    return "".join(each for each in text if each.isprintable())[:64], data[4 + size :]

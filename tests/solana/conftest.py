@@ -1,0 +1,7 @@
+import pytest
+from tests.vault.guardrails.bank import Bank
+
+
+@pytest.fixture
+def bank() -> Bank:
+    return Bank()
