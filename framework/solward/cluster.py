@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,16 +11,22 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from solward.errors import ConfigError, LedgerError, LedgerRejected, LedgerUnavailable
+from solward.errors import (
+    ConfigError,
+    LedgerError,
+    LedgerRejected,
+    LedgerUnavailable,
+    LocalnetError,
+)
 from solward.settings import Settings
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.transport import HttpTransport, InProcessTransport
 from solward.vault.transactions.blockhashes import trusted
-from solward_localnet.errors import RpcError
+from solward_localnet.errors import LedgerLocked, LedgerMismatch, RpcError
 from solward_localnet.market import genesis_accounts
-from solward_localnet.node import Localnet
+from solward_localnet.node import Localnet as Localnet
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.venue import venue_app
 
@@ -63,13 +69,15 @@ async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
 
     Raises:
         ConfigError: the RPC is not the network it is said to be.
+        LocalnetError: the embedded ledger's file cannot be opened.
     """
     async with AsyncExitStack() as stack:
         localnet: Localnet | None = None
         verify: Callable[[], Awaitable[None]] = trusted
         urls = settings.rpc_urls
         if not urls:
-            localnet = await Localnet.open(settings.localnet_path, localnet_options(settings))
+            with localnet_errors():
+                localnet = await Localnet.open(settings.localnet_path, localnet_options(settings))
             stack.push_async_callback(localnet.close)
             ledger = RpcLedger(InProcessTransport(localnet.call, _rejection))
             venue = httpx.AsyncClient(
@@ -94,6 +102,15 @@ async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
             )
         await stack.enter_async_context(venue)
         yield Cluster(ledger, settings.solana_network, venue, localnet, verify)
+
+
+@contextlib.contextmanager
+def localnet_errors() -> Iterator[None]:
+    """Raise `LocalnetError` where the embedded ledger's file cannot be opened or deleted."""
+    try:
+        yield
+    except (LedgerLocked, LedgerMismatch) as error:
+        raise LocalnetError(str(error)) from error
 
 
 def localnet_options(settings: Settings) -> LocalnetOptions:

@@ -23,6 +23,7 @@
     ├── ConfigError                the settings cannot be served safely
     ├── PluginError                a built-in plugin is broken; carries the problem
     ├── HomeLocked                 another process owns this SOLWARD_HOME
+    ├── LocalnetError              the embedded ledger's file is in use or of another version
     └── StoreError                 the database refused or is not at this version
         ├── AuditBroken            the audit log was tampered with
         └── BackupError            a backup cannot be made, read or restored
@@ -176,6 +177,10 @@ class PluginError(SolwardError):
 
 class HomeLocked(SolwardError):
     """Another process owns this SOLWARD_HOME."""
+
+
+class LocalnetError(SolwardError):
+    """The embedded ledger's file is in use, or is none that this version can open."""
 
 
 class StoreError(SolwardError):

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 
@@ -24,7 +24,7 @@ from solward.agents.phases import no_hook as no_phase_hook
 from solward.agents.service import AgentService
 from solward.audit import outbox
 from solward.audit.log import AuditLog
-from solward.cluster import open_cluster
+from solward.cluster import Localnet, open_cluster
 from solward.context import AgentView, SkillContext, WalletView
 from solward.errors import InvalidRequest, LedgerError, NotFound, SkillNotFound
 from solward.events import EventBus, EventKind
@@ -54,9 +54,6 @@ from solward.vault.transactions.request import Actor
 from solward.vault.transactions.steps import StepHook, no_hook
 from solward.vault.wallets import Wallet, Wallets
 from solward.venue import VenueContext
-
-if TYPE_CHECKING:
-    from solward_localnet.node import Localnet
 
 # Long enough for an answering ledger to settle everything, short enough to start without one.
 RECONCILE_WAIT_S = 5.0

@@ -16,7 +16,7 @@ from solward_localnet.errors import (
     invalid_params,
 )
 from solward_localnet.execution import Execution
-from solward_localnet.ledger import Ledger
+from solward_localnet.ledger import LocalLedger
 from solward_localnet.parsed.tokens import ui_token_amount
 from solward_localnet.records import StoredTransaction
 from solward_localnet.txerrors import error_text
@@ -74,7 +74,7 @@ def message_hash(tx: VersionedTransaction) -> bytes:
     return hashlib.sha256(to_bytes_versioned(tx.message)).digest()
 
 
-def refusal(ledger: Ledger, tx: VersionedTransaction) -> tuple[str | None, Pubkey | None]:
+def refusal(ledger: LocalLedger, tx: VersionedTransaction) -> tuple[str | None, Pubkey | None]:
     """Why the chain does not take the transaction now, if it does not; and its durable nonce."""
     nonce: Pubkey | None = None
     if ledger.chain.blockhash_slot(bytes(tx.message.recent_blockhash)) is None:
@@ -87,7 +87,7 @@ def refusal(ledger: Ledger, tx: VersionedTransaction) -> tuple[str | None, Pubke
     return None, nonce
 
 
-def land(ledger: Ledger, tx: VersionedTransaction, wire: bytes, *, preflight: bool) -> str:
+def land(ledger: LocalLedger, tx: VersionedTransaction, wire: bytes, *, preflight: bool) -> str:
     """Execute and record a transaction; its signature.
 
     With `preflight` one that fails is refused and leaves nothing. Without, a failure is recorded
@@ -149,7 +149,9 @@ def preflight_failure(execution: Execution | None, err: Any) -> RpcError:
     )
 
 
-def _record(ledger: Ledger, tx: VersionedTransaction, wire: bytes, execution: Execution) -> None:
+def _record(
+    ledger: LocalLedger, tx: VersionedTransaction, wire: bytes, execution: Execution
+) -> None:
     keys = execution.keys
     stored = StoredTransaction(
         signature=str(tx.signatures[0]),
@@ -184,7 +186,7 @@ def balances(accounts: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def token_balances(
-    ledger: Ledger, execution: Execution, accounts: tuple[Any, ...]
+    ledger: LocalLedger, execution: Execution, accounts: tuple[Any, ...]
 ) -> tuple[dict[str, Any], ...]:
     """The `UiTransactionTokenBalance` of each token account among the transaction's accounts."""
     known = dict(zip(execution.keys.all, accounts, strict=True))

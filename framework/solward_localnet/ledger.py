@@ -27,7 +27,7 @@ comes back even where the machine's clock went back too."""
 _STATE_FIELDS = ("slot", "time_ms", "skew_ms", "ceiling")
 
 
-class Ledger:
+class LocalLedger:
     """One open ledger. `vm`, `chain`, `storage`, `cast` and `options` are read by the methods."""
 
     vm: Vm

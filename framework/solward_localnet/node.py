@@ -16,7 +16,7 @@ from typing import Any
 
 from solward_localnet.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, RpcError
 from solward_localnet.landing import TornLedger
-from solward_localnet.ledger import Ledger
+from solward_localnet.ledger import LocalLedger
 from solward_localnet.methods import CONTROL_METHODS, METHODS, Method
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.records import Commit
@@ -50,7 +50,7 @@ class Localnet:
     """An open localnet. Its methods are called on the event loop it was opened on."""
 
     def __init__(
-        self, ledger: Ledger, options: LocalnetOptions, loop: asyncio.AbstractEventLoop
+        self, ledger: LocalLedger, options: LocalnetOptions, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._ledger = ledger
         self._options = options
@@ -74,7 +74,7 @@ class Localnet:
         """
         chosen = options or LocalnetOptions()
         loop = asyncio.get_running_loop()
-        ledger = await loop.run_in_executor(None, Ledger, path, chosen)
+        ledger = await loop.run_in_executor(None, LocalLedger, path, chosen)
         return cls(ledger, chosen, loop)
 
     async def call(self, method: str, params: Sequence[Any] = ()) -> Any:

@@ -44,7 +44,7 @@ class Addresses:
         return f"ws://{_in_url(self.host)}:{self.ws_port}"
 
 
-class Ledger(Protocol):
+class RpcNode(Protocol):
     """What is served: `Localnet`, or anything with its two methods."""
 
     @property
@@ -56,7 +56,7 @@ class Ledger(Protocol):
 
 
 async def serve(
-    localnet: Ledger,
+    localnet: RpcNode,
     host: str,
     http_port: int,
     ws_port: int | None = None,
@@ -73,7 +73,7 @@ async def serve(
 
 @contextlib.asynccontextmanager
 async def serving(
-    localnet: Ledger,
+    localnet: RpcNode,
     host: str,
     http_port: int,
     ws_port: int | None = None,

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from solward.errors import ConfigError, HomeLocked, KeystoreError, PluginError, StoreError
-from solward_localnet.errors import LedgerLocked, LedgerMismatch
+from solward.errors import (
+    ConfigError,
+    HomeLocked,
+    KeystoreError,
+    LocalnetError,
+    PluginError,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from solward.settings import Settings
@@ -26,8 +32,7 @@ _REFUSALS = (
     KeystoreError,
     PluginError,
     StoreError,
-    LedgerLocked,
-    LedgerMismatch,
+    LocalnetError,
 )
 
 

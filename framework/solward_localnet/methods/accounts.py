@@ -12,7 +12,7 @@ from solward.solana.base58 import b58decode
 from solward.solana.tokens import TOKEN_ACCOUNT_BYTES, TOKEN_ACCOUNT_STATE_AT
 from solward_localnet.encoding import check_account_encoding, encode_account
 from solward_localnet.errors import invalid_params
-from solward_localnet.ledger import Ledger
+from solward_localnet.ledger import LocalLedger
 from solward_localnet.methods.base import with_context
 from solward_localnet.params import (
     Config,
@@ -36,39 +36,41 @@ MAX_MEMCMP_BYTES = 128
 Filter = Callable[[bytes], bool]
 
 
-def encode(ledger: Ledger, address: Pubkey, account: Account, config: Config) -> dict[str, Any]:
+def encode(
+    ledger: LocalLedger, address: Pubkey, account: Account, config: Config
+) -> dict[str, Any]:
     """The `UiAccount` in the encoding and the slice the configuration asks for."""
     encoding = optional_string(config, "encoding")
     data_slice = optional_map(config, "dataSlice")
     return encode_account(account, encoding, data_slice, address, ledger.vm.account)
 
 
-def encode_optional(ledger: Ledger, address: Pubkey, config: Config) -> dict[str, Any] | None:
+def encode_optional(ledger: LocalLedger, address: Pubkey, config: Config) -> dict[str, Any] | None:
     """As `encode`, for the account at `address`; None where there is none."""
     account = ledger.vm.account(address)
     return None if account is None else encode(ledger, address, account, config)
 
 
-def _checked_config(ledger: Ledger, params: Params, index: int) -> Config:
+def _checked_config(ledger: LocalLedger, params: Params, index: int) -> Config:
     config = config_at(params, index)
     check_context_slot(config, ledger.chain.slot)
     check_account_encoding(optional_string(config, "encoding"))
     return config
 
 
-def get_balance(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_balance(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     address = pubkey_at(params, 0)
     check_context_slot(config_at(params, 1), ledger.chain.slot)
     return with_context(ledger, ledger.vm.balance(address))
 
 
-def get_account_info(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_account_info(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     address = pubkey_at(params, 0)
     config = _checked_config(ledger, params, 1)
     return with_context(ledger, encode_optional(ledger, address, config))
 
 
-def get_multiple_accounts(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_multiple_accounts(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     wanted = list_at(params, 0)
     if len(wanted) > MAX_MULTIPLE_ACCOUNTS:
         raise invalid_params(f"Too many inputs provided; max {MAX_MULTIPLE_ACCOUNTS}")
@@ -79,7 +81,7 @@ def get_multiple_accounts(ledger: Ledger, params: Params) -> dict[str, Any]:
     return with_context(ledger, [encode_optional(ledger, address, config) for address in addresses])
 
 
-def get_program_accounts(ledger: Ledger, params: Params) -> Any:
+def get_program_accounts(ledger: LocalLedger, params: Params) -> Any:
     program = pubkey_at(params, 0)
     config = _checked_config(ledger, params, 1)
     filters = account_filters(config)
@@ -98,7 +100,7 @@ def get_program_accounts(ledger: Ledger, params: Params) -> Any:
 
 
 def keyed_accounts(
-    ledger: Ledger, found: list[tuple[Pubkey, Account]], config: Config
+    ledger: LocalLedger, found: list[tuple[Pubkey, Account]], config: Config
 ) -> list[dict[str, Any]]:
     """Each account with its address, as `RpcKeyedAccount`."""
     return [
@@ -162,7 +164,7 @@ def _memcmp_bytes(value: Any, encoding: Any) -> bytes:
         ) from None
 
 
-def get_largest_accounts(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_largest_accounts(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     config_at(params, 0)
     largest = ledger.storage.largest_accounts(20)
     return with_context(

@@ -5,7 +5,7 @@ from typing import Any
 from solders.hash import Hash
 
 from solward_localnet.errors import BLOCK_NOT_AVAILABLE, RpcError, invalid_params
-from solward_localnet.ledger import Ledger
+from solward_localnet.ledger import LocalLedger
 from solward_localnet.params import (
     Params,
     at_least_confirmed,
@@ -20,14 +20,14 @@ from solward_localnet.txjson import transaction_json
 MAX_BLOCK_RANGE = 500_000
 
 
-def _slot_at(ledger: Ledger, params: Params) -> int:
+def _slot_at(ledger: LocalLedger, params: Params) -> int:
     slot = integer_at(params, 0)
     if slot > ledger.chain.slot:
         raise RpcError(BLOCK_NOT_AVAILABLE, f"Block not available for slot {slot}")
     return slot
 
 
-def get_block(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_block(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     """The block of a slot. The current slot's may still grow."""
     slot = _slot_at(ledger, params)
     config = config_at(params, 1)
@@ -74,11 +74,11 @@ def max_version(value: Any) -> int | None:
     return int(value)
 
 
-def get_block_time(ledger: Ledger, params: Params) -> int:
+def get_block_time(ledger: LocalLedger, params: Params) -> int:
     return ledger.chain.block_time(_slot_at(ledger, params))
 
 
-def get_blocks(ledger: Ledger, params: Params) -> list[int]:
+def get_blocks(ledger: LocalLedger, params: Params) -> list[int]:
     first = integer_at(params, 0)
     last = min(integer_at(params, 1, default=ledger.chain.slot), ledger.chain.slot)
     if last - first > MAX_BLOCK_RANGE:

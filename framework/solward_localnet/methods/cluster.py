@@ -14,7 +14,7 @@ from solders.transaction import VersionedTransaction
 from solward.solana.programs import STAKE_PROGRAM
 from solward_localnet.errors import invalid_params
 from solward_localnet.genesis import COMMISSION_PERCENT
-from solward_localnet.ledger import Ledger
+from solward_localnet.ledger import LocalLedger
 from solward_localnet.methods.base import API_VERSION, with_context
 from solward_localnet.params import (
     Params,
@@ -31,29 +31,29 @@ FEATURE_SET = 0
 _GET_MINIMUM_DELEGATION = (13).to_bytes(4, "little")
 
 
-def get_health(_ledger: Ledger, _params: Params) -> str:
+def get_health(_ledger: LocalLedger, _params: Params) -> str:
     return "ok"
 
 
-def get_version(_ledger: Ledger, _params: Params) -> dict[str, Any]:
+def get_version(_ledger: LocalLedger, _params: Params) -> dict[str, Any]:
     return {"feature-set": FEATURE_SET, "solana-core": API_VERSION}
 
 
-def get_identity(ledger: Ledger, _params: Params) -> dict[str, str]:
+def get_identity(ledger: LocalLedger, _params: Params) -> dict[str, str]:
     return {"identity": str(ledger.cast.identity.pubkey())}
 
 
-def get_genesis_hash(ledger: Ledger, _params: Params) -> str:
+def get_genesis_hash(ledger: LocalLedger, _params: Params) -> str:
     return str(Hash(ledger.genesis_hash()))
 
 
-def get_slot(ledger: Ledger, params: Params) -> int:
+def get_slot(ledger: LocalLedger, params: Params) -> int:
     """Slot and block height: no slot is skipped, so they are one number."""
     check_context_slot(config_at(params, 0), ledger.chain.slot)
     return ledger.chain.slot
 
 
-def get_epoch_info(ledger: Ledger, params: Params) -> dict[str, int]:
+def get_epoch_info(ledger: LocalLedger, params: Params) -> dict[str, int]:
     check_context_slot(config_at(params, 0), ledger.chain.slot)
     chain = ledger.chain
     return {
@@ -66,7 +66,7 @@ def get_epoch_info(ledger: Ledger, params: Params) -> dict[str, int]:
     }
 
 
-def get_epoch_schedule(ledger: Ledger, _params: Params) -> dict[str, Any]:
+def get_epoch_schedule(ledger: LocalLedger, _params: Params) -> dict[str, Any]:
     slots = ledger.chain.slots_per_epoch
     return {
         "firstNormalEpoch": 0,
@@ -77,12 +77,12 @@ def get_epoch_schedule(ledger: Ledger, _params: Params) -> dict[str, Any]:
     }
 
 
-def get_latest_blockhash(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_latest_blockhash(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     check_context_slot(config_at(params, 0), ledger.chain.slot)
     return with_context(ledger, latest_blockhash(ledger))
 
 
-def latest_blockhash(ledger: Ledger) -> dict[str, Any]:
+def latest_blockhash(ledger: LocalLedger) -> dict[str, Any]:
     """The current blockhash and the last block height it may be used at."""
     return {
         "blockhash": str(Hash(ledger.chain.blockhash())),
@@ -90,13 +90,13 @@ def latest_blockhash(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def is_blockhash_valid(ledger: Ledger, params: Params) -> dict[str, Any]:
+def is_blockhash_valid(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     blockhash = parse_blockhash(string_at(params, 0))
     check_context_slot(config_at(params, 1), ledger.chain.slot)
     return with_context(ledger, ledger.chain.blockhash_slot(blockhash) is not None)
 
 
-def get_fee_for_message(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_fee_for_message(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     """The fee in lamports, null where the message's blockhash is not valid any more."""
     text = string_at(params, 0)
     check_context_slot(config_at(params, 1), ledger.chain.slot)
@@ -116,7 +116,7 @@ def get_fee_for_message(ledger: Ledger, params: Params) -> dict[str, Any]:
     return with_context(ledger, ledger.vm.simulate(tx).fee)
 
 
-def get_recent_prioritization_fees(ledger: Ledger, params: Params) -> list[dict[str, int]]:
+def get_recent_prioritization_fees(ledger: LocalLedger, params: Params) -> list[dict[str, int]]:
     """Nobody competes for a block here: the fee that lands is 0 in each of the last 150 slots."""
     for address in list_at(params, 0) if params else []:
         parse_pubkey(address)
@@ -126,7 +126,7 @@ def get_recent_prioritization_fees(ledger: Ledger, params: Params) -> list[dict[
     ]
 
 
-def get_minimum_balance(ledger: Ledger, params: Params) -> int:
+def get_minimum_balance(ledger: LocalLedger, params: Params) -> int:
     data_bytes = integer_at(params, 0)
     config_at(params, 1)
     if data_bytes > 10 * 1024 * 1024:
@@ -136,7 +136,7 @@ def get_minimum_balance(ledger: Ledger, params: Params) -> int:
     return ledger.vm.rent(data_bytes)
 
 
-def get_stake_minimum_delegation(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_stake_minimum_delegation(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     """As the Stake program itself says."""
     check_context_slot(config_at(params, 0), ledger.chain.slot)
     faucet = ledger.cast.faucet
@@ -149,7 +149,7 @@ def get_stake_minimum_delegation(ledger: Ledger, params: Params) -> dict[str, An
     return with_context(ledger, int.from_bytes(answer, "little"))
 
 
-def get_vote_accounts(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_vote_accounts(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     config = config_at(params, 0)
     wanted = config.get("votePubkey")
     vote = ledger.cast.vote.pubkey()
@@ -169,7 +169,7 @@ def get_vote_accounts(ledger: Ledger, params: Params) -> dict[str, Any]:
     return {"current": [account], "delinquent": []}
 
 
-def get_supply(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_supply(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     config_at(params, 0)
     total = ledger.storage.total_lamports()
     supply = {
@@ -181,16 +181,16 @@ def get_supply(ledger: Ledger, params: Params) -> dict[str, Any]:
     return with_context(ledger, supply)
 
 
-def get_transaction_count(ledger: Ledger, params: Params) -> int:
+def get_transaction_count(ledger: LocalLedger, params: Params) -> int:
     check_context_slot(config_at(params, 0), ledger.chain.slot)
     return ledger.storage.transaction_count()
 
 
-def get_first_available_block(_ledger: Ledger, _params: Params) -> int:
+def get_first_available_block(_ledger: LocalLedger, _params: Params) -> int:
     return 0
 
 
-def get_cluster_nodes(ledger: Ledger, _params: Params) -> list[dict[str, Any]]:
+def get_cluster_nodes(ledger: LocalLedger, _params: Params) -> list[dict[str, Any]]:
     return [
         {
             "featureSet": FEATURE_SET,
@@ -211,12 +211,12 @@ def get_cluster_nodes(ledger: Ledger, _params: Params) -> list[dict[str, Any]]:
     ]
 
 
-def get_slot_leader(ledger: Ledger, params: Params) -> str:
+def get_slot_leader(ledger: LocalLedger, params: Params) -> str:
     check_context_slot(config_at(params, 0), ledger.chain.slot)
     return str(ledger.cast.identity.pubkey())
 
 
-def get_slot_leaders(ledger: Ledger, params: Params) -> list[str]:
+def get_slot_leaders(ledger: LocalLedger, params: Params) -> list[str]:
     integer_at(params, 0)
     limit = integer_at(params, 1)
     if not 1 <= limit <= 5000:
@@ -224,7 +224,7 @@ def get_slot_leaders(ledger: Ledger, params: Params) -> list[str]:
     return [str(ledger.cast.identity.pubkey())] * limit
 
 
-def get_recent_performance_samples(_ledger: Ledger, _params: Params) -> list[Any]:
+def get_recent_performance_samples(_ledger: LocalLedger, _params: Params) -> list[Any]:
     """A node takes its first sample after a minute, and a ledger of the clock needs none."""
     return []
 

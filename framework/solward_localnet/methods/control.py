@@ -1,13 +1,13 @@
 """Methods that only tests may call: they let time pass."""
 
 from solward_localnet.errors import invalid_params
-from solward_localnet.ledger import Ledger
+from solward_localnet.ledger import LocalLedger
 from solward_localnet.params import Params, integer_at
 
 MAX_SLOTS = 100_000_000
 
 
-def advance_slots(ledger: Ledger, params: Params) -> int:
+def advance_slots(ledger: LocalLedger, params: Params) -> int:
     """Let slots pass at once; the slot after it."""
     slots = integer_at(params, 0)
     if slots > MAX_SLOTS:
@@ -16,7 +16,7 @@ def advance_slots(ledger: Ledger, params: Params) -> int:
     return ledger.chain.slot
 
 
-def advance_epochs(ledger: Ledger, params: Params) -> int:
+def advance_epochs(ledger: LocalLedger, params: Params) -> int:
     """Go to the first slot of the epoch so many from now; the slot after it."""
     epochs = integer_at(params, 0)
     chain = ledger.chain

@@ -15,7 +15,7 @@ from solward_localnet.landing import (
     signatures_hold,
     token_balances,
 )
-from solward_localnet.ledger import Ledger
+from solward_localnet.ledger import LocalLedger
 from solward_localnet.methods.base import with_context
 from solward_localnet.methods.cluster import latest_blockhash
 from solward_localnet.params import (
@@ -33,7 +33,7 @@ from solward_localnet.params import (
 from solward_localnet.txjson import parsed_inner_instructions
 
 
-def simulate_transaction(ledger: Ledger, params: Params) -> dict[str, Any]:
+def simulate_transaction(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     """What sending would do, without doing it.
 
     `replaceRecentBlockhash` leaves the blockhash and the duplicate unchecked: with neither checked
@@ -82,7 +82,7 @@ def _wanted_accounts(
 
 
 def _accounts(
-    ledger: Ledger, execution: Execution, wanted: list[Pubkey] | None, encoding: str | None
+    ledger: LocalLedger, execution: Execution, wanted: list[Pubkey] | None, encoding: str | None
 ) -> list[dict[str, Any] | None] | None:
     if wanted is None:
         return None
@@ -103,7 +103,7 @@ def _accounts(
     return found
 
 
-def _outcome(ledger: Ledger, execution: Execution) -> dict[str, Any]:
+def _outcome(ledger: LocalLedger, execution: Execution) -> dict[str, Any]:
     keys = execution.keys
     return {
         "accounts": None,

@@ -9,7 +9,7 @@ from solward.solana.tokens import Mint
 from solward_localnet.accountindex import mint_account, token_account
 from solward_localnet.encoding import check_account_encoding
 from solward_localnet.errors import invalid_params
-from solward_localnet.ledger import Ledger
+from solward_localnet.ledger import LocalLedger
 from solward_localnet.methods.accounts import keyed_accounts
 from solward_localnet.methods.base import with_context
 from solward_localnet.params import (
@@ -26,7 +26,7 @@ from solward_localnet.parsed.tokens import ui_token_amount
 LARGEST_ACCOUNTS = 20
 
 
-def _mint(ledger: Ledger, address: Pubkey) -> Mint:
+def _mint(ledger: LocalLedger, address: Pubkey) -> Mint:
     account = ledger.vm.account(address)
     if account is None:
         raise invalid_params("Invalid param: could not find mint")
@@ -36,7 +36,7 @@ def _mint(ledger: Ledger, address: Pubkey) -> Mint:
     return mint
 
 
-def get_token_account_balance(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_token_account_balance(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     account = ledger.vm.account(pubkey_at(params, 0))
     config_at(params, 1)
     if account is None:
@@ -48,14 +48,14 @@ def get_token_account_balance(ledger: Ledger, params: Params) -> dict[str, Any]:
     return with_context(ledger, ui_token_amount(token.amount, mint.decimals))
 
 
-def get_token_supply(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_token_supply(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     address = pubkey_at(params, 0)
     config_at(params, 1)
     mint = _mint(ledger, address)
     return with_context(ledger, ui_token_amount(mint.supply, mint.decimals))
 
 
-def get_token_largest_accounts(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_token_largest_accounts(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     address = pubkey_at(params, 0)
     config_at(params, 1)
     decimals = _mint(ledger, address).decimals
@@ -74,7 +74,7 @@ def get_token_largest_accounts(ledger: Ledger, params: Params) -> dict[str, Any]
     )
 
 
-def get_token_accounts_by_owner(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_token_accounts_by_owner(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     owner = pubkey_at(params, 0)
     mint, program = _mint_or_program(ledger, params)
     config = config_at(params, 2)
@@ -92,7 +92,7 @@ def get_token_accounts_by_owner(ledger: Ledger, params: Params) -> dict[str, Any
     return with_context(ledger, keyed_accounts(ledger, found, config))
 
 
-def _mint_or_program(ledger: Ledger, params: Params) -> tuple[Pubkey | None, Pubkey | None]:
+def _mint_or_program(ledger: LocalLedger, params: Params) -> tuple[Pubkey | None, Pubkey | None]:
     if len(params) < 2:
         raise invalid_params("`params` should have at least 2 argument(s)")
     wanted = params[1]

@@ -12,7 +12,7 @@ from solders.transaction import VersionedTransaction
 from solward_localnet.encoding import decode_transaction
 from solward_localnet.errors import invalid_params
 from solward_localnet.landing import land, message_hash, read_transaction
-from solward_localnet.ledger import Ledger
+from solward_localnet.ledger import LocalLedger
 from solward_localnet.methods.base import with_context
 from solward_localnet.methods.blocks import max_version
 from solward_localnet.methods.simulation import simulate_transaction
@@ -43,7 +43,7 @@ RECENT_SLOTS = 300
 _AIRDROP_COMPUTE_UNITS = 1_000
 
 
-def send_transaction(ledger: Ledger, params: Params) -> str:
+def send_transaction(ledger: LocalLedger, params: Params) -> str:
     text = string_at(params, 0)
     config = config_at(params, 1)
     check_context_slot(config, ledger.chain.slot)
@@ -53,7 +53,7 @@ def send_transaction(ledger: Ledger, params: Params) -> str:
     return land(ledger, read_transaction(wire), wire, preflight=preflight)
 
 
-def request_airdrop(ledger: Ledger, params: Params) -> str:
+def request_airdrop(ledger: LocalLedger, params: Params) -> str:
     """A transfer from the faucet, signed, landed and recorded like any other.
 
     Refused, as a failed preflight, where the network would drop it (a new account below rent).
@@ -73,7 +73,7 @@ def request_airdrop(ledger: Ledger, params: Params) -> str:
 
 
 def _airdrop(
-    ledger: Ledger, address: Pubkey, lamports: int, blockhash: Hash
+    ledger: LocalLedger, address: Pubkey, lamports: int, blockhash: Hash
 ) -> VersionedTransaction:
     faucet = ledger.cast.faucet
     pay = transfer(
@@ -90,7 +90,7 @@ def _airdrop(
         instructions = [set_compute_unit_limit(units), pay]
 
 
-def get_signature_statuses(ledger: Ledger, params: Params) -> dict[str, Any]:
+def get_signature_statuses(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     wanted = list_at(params, 0)
     if len(wanted) > MAX_STATUSES:
         raise invalid_params(f"Too many inputs provided; max {MAX_STATUSES}")
@@ -100,7 +100,7 @@ def get_signature_statuses(ledger: Ledger, params: Params) -> dict[str, Any]:
     return with_context(ledger, [_status(ledger, text, oldest) for text in signatures])
 
 
-def _status(ledger: Ledger, signature: str, oldest: int) -> dict[str, Any] | None:
+def _status(ledger: LocalLedger, signature: str, oldest: int) -> dict[str, Any] | None:
     found = ledger.storage.status(signature)
     if found is None or found[0] < oldest:
         return None
@@ -115,12 +115,12 @@ def _status(ledger: Ledger, signature: str, oldest: int) -> dict[str, Any] | Non
     }
 
 
-def confirmation_status(ledger: Ledger, slot: int) -> str:
+def confirmation_status(ledger: LocalLedger, slot: int) -> str:
     """A transaction is confirmed at once, there being one validator, and final a slot later."""
     return "finalized" if slot < ledger.chain.slot else "confirmed"
 
 
-def get_signatures_for_address(ledger: Ledger, params: Params) -> list[dict[str, Any]]:
+def get_signatures_for_address(ledger: LocalLedger, params: Params) -> list[dict[str, Any]]:
     address = pubkey_at(params, 0)
     config = config_at(params, 1)
     at_least_confirmed(config)
@@ -146,12 +146,12 @@ def get_signatures_for_address(ledger: Ledger, params: Params) -> list[dict[str,
     ]
 
 
-def _bound(ledger: Ledger, config: Config, name: str) -> int | None:
+def _bound(ledger: LocalLedger, config: Config, name: str) -> int | None:
     text = config.get(name)
     return None if text is None else ledger.storage.sequence(parse_signature(text))
 
 
-def get_transaction(ledger: Ledger, params: Params) -> dict[str, Any] | None:
+def get_transaction(ledger: LocalLedger, params: Params) -> dict[str, Any] | None:
     signature = parse_signature(string_at(params, 0))
     config: Config
     # The oldest form of the call has the encoding alone in place of the configuration.

@@ -137,11 +137,12 @@ async def _agents(service: Solward, stop: asyncio.Event) -> AsyncIterator[None]:
 
 
 def _reset_ledger(settings: Settings) -> None:
+    from solward.cluster import localnet_errors
     from solward.errors import ConfigError
     from solward.settings.home import Home
     from solward_localnet.storage import reset
 
     if settings.solana_rpc_url is not None:
         raise ConfigError("--reset is for the embedded ledger, and SOLANA_RPC_URL is set")
-    with Home.locked(settings.solward_home):
+    with Home.locked(settings.solward_home), localnet_errors():
         reset(settings.localnet_path)
