@@ -1,4 +1,4 @@
-"""The one client of the API that every page shares; its secret stays in this process."""
+"""The client of the API that all pages share; its secret stays in this process."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from solward.client import SolwardClient
 from solward_dashboard.options import Options
 
 _TIMEOUT_S = 60.0
-_open: list[SolwardClient] = []
+_client: list[SolwardClient] = []
 _behind_login: list[bool] = []
 
 
 class _NoStore(httpx.AsyncHTTPTransport):
-    """Whatever is between here and the service answers nothing from a cache, and keeps nothing."""
+    """No proxy between here and the service may respond from a cache, or store a response."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         request.headers["Cache-Control"] = "no-store"
@@ -26,7 +26,7 @@ class _NoStore(httpx.AsyncHTTPTransport):
 
 def api() -> SolwardClient:
     """The client, while the dashboard is served."""
-    return _open[0]
+    return _client[0]
 
 
 def behind_login() -> bool:
@@ -42,11 +42,11 @@ def open_api(options: Options) -> Callable[[FastAPI], AbstractAsyncContextManage
         async with SolwardClient(
             options.api_url, options.api_secret, timeout_s=_TIMEOUT_S, transport=_NoStore()
         ) as client:
-            _open[:] = [client]
+            _client[:] = [client]
             _behind_login[:] = [options.password is not None]
             try:
                 yield
             finally:
-                _open.clear()
+                _client.clear()
 
     return lifespan

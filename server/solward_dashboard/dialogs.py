@@ -1,4 +1,4 @@
-"""Small parts that several pages share."""
+"""Confirmation dialog and copy button."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nicegui import ui
 
 
 async def confirmed(question: str, details: Sequence[str], verb: str) -> bool:
-    """Ask whether it is meant; what is not answered is not meant."""
+    """Whether the user confirms; a dismissed dialog is no."""
     with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
         ui.label(question).classes("sw-card-title")
         for each in details:

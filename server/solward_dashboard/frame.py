@@ -1,4 +1,4 @@
-"""What every page has around it: title, navigation, light and dark, and the banner."""
+"""The frame of every page: title, navigation, light and dark, banner."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _YEAR_S = 365 * 24 * 3600
 
 @contextmanager
 def frame(path: str) -> Iterator[Freshness]:
-    """A page's surroundings; what is built inside is its content."""
+    """The frame of a page; elements built inside are its content."""
     title = next(name for route, name, _ in PAGES if route == path)
     ui.page_title(f"{title} - Solward")
     ui.add_css(_LOOK)
     ui.colors(primary="#0f766e")
-    dark = ui.dark_mode(_chosen_dark())
+    dark = ui.dark_mode(_dark_cookie())
     with ui.header().classes("sw-header"):
         menu = ui.button(icon="menu", color=None).props('flat round dense aria-label="Menu"')
         menu.classes("sw-menu")
@@ -41,7 +41,7 @@ def frame(path: str) -> Iterator[Freshness]:
         if behind_login():
             out = ui.button(icon="logout", color=None, on_click=lambda: ui.navigate.to("/logout"))
             out.props('flat round dense aria-label="Log out"')
-    # Without a value NiceGUI asks the browser for one, and complains where it is slow to answer.
+    # Without a value NiceGUI requests one from the browser, and warns where that is slow.
     drawer = ui.left_drawer(value=False, bordered=True).classes("sw-nav")
     drawer.props("show-if-above width=208 breakpoint=900")
     with drawer, ui.element("nav").props('aria-label="Pages"'):
@@ -64,7 +64,7 @@ def _nav_link(route: str, name: str, icon: str, *, current: bool) -> None:
         ui.label(name)
 
 
-def _chosen_dark() -> bool | None:
+def _dark_cookie() -> bool | None:
     request = ui.context.client.request
     return {"1": True, "0": False}.get(request.cookies.get(_DARK, "") if request else "")
 
@@ -72,10 +72,10 @@ def _chosen_dark() -> bool | None:
 def _dark_switch(dark: ui.dark_mode) -> None:
     def choose(value: bool | None) -> None:
         dark.set_value(value)
-        kept = "" if value is None else str(int(value))
-        # A cookie, so that the next page comes in the chosen colours and does not flash.
+        stored = "" if value is None else str(int(value))
+        # A cookie, so that the next page is rendered in these colours at once.
         ui.run_javascript(
-            f"document.cookie = '{_DARK}={kept}; path=/; max-age={_YEAR_S}; samesite=strict'"
+            f"document.cookie = '{_DARK}={stored}; path=/; max-age={_YEAR_S}; samesite=strict'"
         )
 
     button = ui.button(icon="contrast", color=None)

@@ -1,4 +1,4 @@
-"""What the dashboard is started with."""
+"""Options that the dashboard is started with."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Where the dashboard listens, whom it calls, and who may see it.
+    """Where the dashboard listens, which API it calls, who may open it.
 
     Attributes:
         api_url: the service's address.
         api_secret: its admin secret; never leaves this process.
         host, port: where the dashboard listens.
-        password: asked for by a login page; None asks nobody.
+        password: of the login page; None is no login.
     """
 
     api_url: str
@@ -29,7 +29,7 @@ class Options:
 
     @classmethod
     def of(cls, settings: Settings, host: str, port: int, *, api_url: str | None = None) -> Options:
-        """From the settings; `api_url` is for who knows better where the service listens.
+        """From the settings; `api_url` overrides theirs.
 
         Raises:
             ConfigError: others can reach the host, and there is no password.
@@ -50,15 +50,15 @@ class Options:
 
     @property
     def url(self) -> str:
-        """Its own address."""
+        """The dashboard's address."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
     @property
     def hosts(self) -> tuple[str, ...] | None:
-        """What a request's Host may say; None is anything (there is a login)."""
+        """Allowed values of Host; None is any, because there is a login."""
         if self.password is not None:
             return None
-        named = tuple(f"{name}:{self.port}" for name in LOOPBACK)
-        # Browsers leave out the port that is HTTP's own.
-        return named + LOOPBACK if self.port == 80 else named
+        hosts = tuple(f"{name}:{self.port}" for name in LOOPBACK)
+        # Browsers leave out port 80.
+        return hosts + LOOPBACK if self.port == 80 else hosts

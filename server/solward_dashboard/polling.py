@@ -1,4 +1,4 @@
-"""What a page shows is asked for again and again while it is open, and kept when nobody answers."""
+"""Polling the API while a page is visible; without a response its content stays, marked as old."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from solward_dashboard.wording import clock
 
 T = TypeVar("T")
 
-# An answer later than this is no longer news; the next question is asked in its place.
-_PATIENCE_S = 15.0
-_SEEN_EVENT = "solward_seen"
-_TELL_WHETHER_SEEN = f"""
-const tell = () => emitEvent("{_SEEN_EVENT}", !document.hidden);
-document.addEventListener("visibilitychange", tell);
-tell();
+# A slower request is abandoned; the next poll takes its place.
+_TIMEOUT_S = 15.0
+_VISIBILITY_EVENT = "solward_seen"
+_EMIT_VISIBILITY = f"""
+const emit = () => emitEvent("{_VISIBILITY_EVENT}", !document.hidden);
+document.addEventListener("visibilitychange", emit);
+emit();
 """
 
 
 class Freshness:
-    """The banner of a page: says that the API is away and how old what is shown is.
+    """The banner of a page: that the API does not respond, and how old the content is.
 
     Made once a page, inside the element whose content it marks as old.
     """
@@ -33,104 +33,108 @@ class Freshness:
     def __init__(self) -> None:
         self._client = ui.context.client
         self._content = ui.context.slot.parent
-        self._answered: datetime | None = None
-        self._lost: set[object] = set()
-        self._seen = True
-        self._asking: list[Callable[[], Awaitable[None]]] = []
+        self._last_response: datetime | None = None
+        self._failing: set[object] = set()
+        self._visible = True
+        self._on_visible: list[Callable[[], Awaitable[None]]] = []
         with ui.row().classes("sw-banner").props("role=alert aria-live=polite") as self._banner:
             ui.icon("cloud_off").props("aria-hidden=true")
             self._text = ui.label()
         self._banner.props('data-testid="banner"').set_visibility(False)
-        ui.on(_SEEN_EVENT, self._look)
-        ui.run_javascript(_TELL_WHETHER_SEEN)
+        ui.on(_VISIBILITY_EVENT, self._visibility_changed)
+        ui.run_javascript(_EMIT_VISIBILITY)
 
     @property
-    def watched(self) -> bool:
-        """Whether somebody looks: the page is connected, and its tab is not in the background."""
-        return self._seen and self._client.has_socket_connection
+    def visible(self) -> bool:
+        """Whether the page is connected, and its tab not in the background."""
+        return self._visible and self._client.has_socket_connection
 
-    def when_seen_again(self, ask: Callable[[], Awaitable[None]]) -> None:
-        """Do this as soon as somebody looks again."""
-        self._asking.append(ask)
+    def when_visible_again(self, action: Callable[[], Awaitable[None]]) -> None:
+        """Call `action` whenever the tab comes back to the foreground."""
+        self._on_visible.append(action)
 
-    async def _look(self, event: events.GenericEventArguments) -> None:
-        seen = event.args is True
-        back = seen and not self._seen
-        self._seen = seen
-        if back:
-            await asyncio.gather(*(ask() for ask in self._asking))
+    async def _visibility_changed(self, event: events.GenericEventArguments) -> None:
+        visible = event.args is True
+        came_back = visible and not self._visible
+        self._visible = visible
+        if came_back:
+            await asyncio.gather(*(action() for action in self._on_visible))
 
-    def answered(self, feed: object = None) -> None:
-        """The API answered."""
-        self._lost.discard(feed)
-        if self._lost:
+    def succeeded(self, poll: object = None) -> None:
+        """Record a response of the API."""
+        self._failing.discard(poll)
+        if self._failing:
             return
-        self._answered = datetime.now(UTC)
+        self._last_response = datetime.now(UTC)
         self._banner.set_visibility(False)
         self._content.classes(remove="sw-old")
 
-    def lost(self, error: Exception, feed: object = None) -> None:
-        """It did not; what is shown stays, marked as old."""
-        self._lost.add(feed)
-        as_of = "" if self._answered is None else f" What you see is of {clock(self._answered)}."
-        self._text.set_text(f"{_why(error)}{as_of} Trying again.")
+    def failed(self, error: Exception, poll: object = None) -> None:
+        """Record a failed request: the content stays, marked as old."""
+        self._failing.add(poll)
+        as_of = (
+            ""
+            if self._last_response is None
+            else f" What you see is of {clock(self._last_response)}."
+        )
+        self._text.set_text(f"{_failure_text(error)}{as_of} Trying again.")
         self._banner.set_visibility(True)
         self._content.classes(add="sw-old")
 
 
-class Feed(Generic[T]):
-    """One question to the API, asked every `every_s` seconds for as long as somebody looks.
+class Poll(Generic[T]):
+    """A request to the API, repeated every `every_s` seconds while the page is visible.
 
     Args:
-        ask: asks the API.
-        show: shows its answer; called on the page.
+        fetch: sends the request.
+        show: renders its response; called on the page.
     """
 
     def __init__(
         self,
         freshness: Freshness,
         every_s: float,
-        ask: Callable[[], Awaitable[T]],
+        fetch: Callable[[], Awaitable[T]],
         show: Callable[[T], None],
     ) -> None:
         self._freshness = freshness
         self._client = ui.context.client
-        self._ask = ask
+        self._fetch = fetch
         self._show = show
-        self._asked = 0
-        self._told = 0
-        freshness.when_seen_again(self.refresh)
+        self._sent = 0
+        self._newest_shown = 0
+        freshness.when_visible_again(self.refresh)
         ui.timer(every_s, self._tick)
 
     async def _tick(self) -> None:
-        if self._freshness.watched:
+        if self._freshness.visible:
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Ask now, for example after something was done."""
-        self._asked += 1
-        turn = self._asked
+        """Send the request now, for example after an action."""
+        self._sent += 1
+        number = self._sent
         try:
-            answer = await asyncio.wait_for(self._ask(), _PATIENCE_S)
+            response = await asyncio.wait_for(self._fetch(), _TIMEOUT_S)
         except (ClientError, TimeoutError) as error:
-            if self._is_news(turn):
-                self._freshness.lost(error, self)
+            if self._is_current(number):
+                self._freshness.failed(error, self)
             return
-        if self._is_news(turn):
-            self._freshness.answered(self)
-            self._show(answer)
+        if self._is_current(number):
+            self._freshness.succeeded(self)
+            self._show(response)
 
-    def _is_news(self, turn: int) -> bool:
-        # A question asked later may have been answered earlier, and the page may be gone.
-        if turn < self._told or self._client.is_deleted:
+    def _is_current(self, number: int) -> bool:
+        # A later request may have been faster, and the page may be gone.
+        if number < self._newest_shown or self._client.is_deleted:
             return False
-        self._told = turn
+        self._newest_shown = number
         return True
 
 
-def _why(error: Exception) -> str:
+def _failure_text(error: Exception) -> str:
     if isinstance(error, TimeoutError):
-        return f"The service did not answer within {_PATIENCE_S:g} s."
+        return f"The service did not answer within {_TIMEOUT_S:g} s."
     text = str(error).rstrip(".")
     if isinstance(error, Unauthorized):
         return f"{text}. NEXT_PUBLIC_API_SECRET must be the API_SECRET of the service."

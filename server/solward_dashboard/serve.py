@@ -1,4 +1,4 @@
-"""Serving the pages until told to stop."""
+"""Serving the pages with uvicorn until a stop is requested."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fastapi import FastAPI
 from nicegui import core, ui
 
 from solward_dashboard import pages
+from solward_dashboard.access import AccessGate
 from solward_dashboard.api import open_api
-from solward_dashboard.gate import Gate
 from solward_dashboard.options import Options
 
 _RECONNECT_S = 60.0
@@ -32,16 +32,16 @@ def serve(
     """Serve on a listening socket until SIGINT or SIGTERM.
 
     Args:
-        ready: told the address once pages can be asked for.
-        until_stdin_ends: stop as well when whoever holds the other end of standard input has
-            gone, however it went.
+        ready: called with the address once requests are accepted.
+        until_stdin_ends: stop as well when standard input ends, as it does with the process
+            that holds its other end.
     """
     app = build(options)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=2
     )
     server = uvicorn.Server(config)
-    # uvicorn puts its own in their place, and at its end hands the signal on to these.
+    # uvicorn replaces these handlers, and calls them with the signal when it ends.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: _stop(server))
     if until_stdin_ends:
@@ -60,9 +60,9 @@ def _stop(server: uvicorn.Server) -> None:
 
 
 def build(options: Options) -> FastAPI:
-    """The application: pages behind the gate, nothing from another machine.
+    """The application: the pages behind `AccessGate`, loading nothing from another machine.
 
-    Without a storage secret NiceGUI keeps nothing of a visitor, neither on disk nor in a cookie.
+    Without a storage secret NiceGUI stores nothing of a visitor, neither on disk nor in a cookie.
     """
     app = FastAPI(openapi_url=None, lifespan=open_api(options))
     pages.register()
@@ -70,8 +70,8 @@ def build(options: Options) -> FastAPI:
         app,
         title="Solward",
         favicon=_ICON,
-        # A page whose socket was cut goes on where it was, half-typed forms and all; meanwhile
-        # its feeds do not ask.
+        # A page that reconnects in time keeps its state, half-typed forms included; its polls
+        # pause meanwhile.
         reconnect_timeout=_RECONNECT_S,
         message_history_length=200,
         show_welcome_message=False,
@@ -79,7 +79,7 @@ def build(options: Options) -> FastAPI:
         unocss="mini",
         dark=None,
     )
-    app.add_middleware(Gate, options=options)
-    # NiceGUI allows every origin; a page of another one has no business on the socket.
+    app.add_middleware(AccessGate, options=options)
+    # NiceGUI allows all origins on its socket by default.
     core.sio.eio.cors_allowed_origins = None
     return app

@@ -1,4 +1,4 @@
-"""How the pages write amounts, times and addresses."""
+"""Amounts, times and addresses as text."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def sol(amount: Decimal | int, places: int = 4) -> str:
-    """An amount of SOL, cut after `places` decimals: never more than there is."""
+    """An amount of SOL, rounded down to `places` decimals."""
     cut = Decimal(amount).quantize(Decimal(1).scaleb(-places), rounding="ROUND_DOWN")
     return f"{cut:,f} SOL"
 
 
 def plain(amount: Decimal | int) -> str:
-    """A number as people write it, all its digits."""
+    """A number with separators and all its digits."""
     return f"{Decimal(amount):,f}"
 
 
-def short(text: str, keep: int = 4) -> str:
+def short(text: str, ends: int = 4) -> str:
     """An address or an id with its middle left out."""
-    return text if len(text) <= 2 * keep + 1 else f"{text[:keep]}…{text[-keep:]}"
+    return text if len(text) <= 2 * ends + 1 else f"{text[:ends]}…{text[-ends:]}"
 
 
 def ago(moment: datetime, now: datetime | None = None) -> str:
@@ -37,11 +37,11 @@ def ago(moment: datetime, now: datetime | None = None) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """The time of day, in the machine's own zone."""
+    """The time of day in the machine's time zone."""
     return moment.astimezone().strftime("%H:%M:%S")
 
 
-def told(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value of a record's details as text."""
     if isinstance(value, bool):
         return "yes" if value else "no"

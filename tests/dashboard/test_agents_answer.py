@@ -92,7 +92,7 @@ def test_a_model_has_bars_for_the_limits_it_has() -> None:
     used = {"tokens": 500, "usd": Decimal("0.000161"), "unpricedTokens": 0}
     _day, tokens, price = bars(limits(budget=budget, lastDay=used))
     assert tokens == Bar("Tokens in a day", "500 of 2,000", 0.25)
-    assert price.said == "0.000161 of 0.5 USD"
+    assert price.text == "0.000161 of 0.5 USD"
 
 
 def test_agents_are_found_by_all_that_names_them() -> None:

@@ -90,7 +90,7 @@ def test_an_interval_comes_back_as_it_was_typed(milliseconds: int, seconds: str)
             "createdAt": "2026-11-21T10:00:00.000Z",
         }
     )
-    assert fields.known(agent) == {"strategy": "always do wait", "seconds": seconds}
+    assert fields.form_values(agent) == {"strategy": "always do wait", "seconds": seconds}
     assert fields.milliseconds(Decimal(seconds)) == milliseconds
 
 
@@ -108,7 +108,7 @@ def test_guardrails_begin_with_what_the_service_allows() -> None:
 
 
 def test_a_new_agent_is_sent_with_all_that_was_filled_in() -> None:
-    assert fields.created(VALUES, None) == {
+    assert fields.create_parameters(VALUES, None) == {
         "name": "saver",
         "wallet_id": None,
         "strategy": "save",
@@ -121,11 +121,11 @@ def test_a_new_agent_is_sent_with_all_that_was_filled_in() -> None:
         "max_transactions_per_minute": 2,
         "daily_spending_limit_sol": 3,
     }
-    assert fields.created(VALUES, "w1")["wallet_id"] == "w1"
+    assert fields.create_parameters(VALUES, "w1")["wallet_id"] == "w1"
 
 
 def test_a_limit_that_was_emptied_is_taken_away() -> None:
-    assert fields.changed(VALUES)["llm_budget"] == {
+    assert fields.change_parameters(VALUES)["llm_budget"] == {
         "maxTokensPerCycle": None,
         "maxTokensPerDay": 1_000,
         "maxUsdPerDay": None,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from solward.client import Transaction
-from solward_dashboard.charts import BARS, STATUS_COLOURS, by_time, by_type, told
+from solward_dashboard.charts import BARS, STATUS_COLOURS, by_time, by_type, summary_text
 
 NOW = datetime(2026, 11, 21, 16, 30, 31, tzinfo=UTC)
 
@@ -76,9 +76,9 @@ def test_types_come_by_how_many_there_are() -> None:
 def test_no_transactions_are_a_chart_too() -> None:
     assert sum(map(sum, rows(by_time([], NOW)).values())) == 0
     assert by_type([])["yAxis"]["data"] == []
-    assert told([]) == "No transactions"
+    assert summary_text([]) == "No transactions"
 
 
 def test_the_words_count_what_the_bars_do() -> None:
     ones = [made(), made(), made(status="blocked")]
-    assert told(ones) == "3 transactions: 2 confirmed, 1 blocked"
+    assert summary_text(ones) == "3 transactions: 2 confirmed, 1 blocked"

@@ -8,7 +8,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from solward_dashboard.gate import Gate
+from solward_dashboard.access import AccessGate
 from solward_dashboard.options import Options
 
 PASSWORD = "pass with spaces & ümlaut"
@@ -25,7 +25,7 @@ def options(password: str | None = None, port: int = 3000) -> Options:
     return Options("http://127.0.0.1:3001", "secret", "127.0.0.1", port, password)
 
 
-def visitor(gate: Gate, base: str = "http://127.0.0.1:3000") -> httpx.AsyncClient:
+def visitor(gate: AccessGate, base: str = "http://127.0.0.1:3000") -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(gate), base_url=base)
 
 
@@ -33,7 +33,7 @@ def visitor(gate: Gate, base: str = "http://127.0.0.1:3000") -> httpx.AsyncClien
     "host", ["127.0.0.1:3000", "localhost:3000", "LocalHost:3000", "[::1]:3000"]
 )
 async def test_its_own_addresses_are_let_in(host: str) -> None:
-    async with visitor(Gate(behind, options())) as client:
+    async with visitor(AccessGate(behind, options())) as client:
         assert (await client.get("/", headers={"host": host})).text == "the page"
 
 
@@ -41,14 +41,14 @@ async def test_its_own_addresses_are_let_in(host: str) -> None:
     "host", ["evil.example", "evil.example:3000", "127.0.0.1:3001", "127.0.0.1.evil:3000", ""]
 )
 async def test_a_name_that_was_pointed_here_is_refused(host: str) -> None:
-    async with visitor(Gate(behind, options())) as client:
+    async with visitor(AccessGate(behind, options())) as client:
         answer = await client.get("/", headers={"host": host})
     assert (answer.status_code, "the page" in answer.text) == (403, False)
     assert answer.headers["content-security-policy"]
 
 
 async def test_the_port_of_http_itself_may_be_left_out() -> None:
-    async with visitor(Gate(behind, options(port=80))) as client:
+    async with visitor(AccessGate(behind, options(port=80))) as client:
         assert (await client.get("/", headers={"host": "localhost"})).text == "the page"
 
 
@@ -62,12 +62,12 @@ async def test_a_socket_with_a_strange_host_is_closed() -> None:
         return {"type": "websocket.connect"}
 
     scope = {"type": "websocket", "path": "/_nicegui_ws/", "headers": [(b"host", b"evil.example")]}
-    await Gate(behind, options())(scope, receive, send)
+    await AccessGate(behind, options())(scope, receive, send)
     assert [(each["type"], each["code"]) for each in sent] == [("websocket.close", 1008)]
 
 
 async def test_pages_are_kept_nowhere_and_framed_nowhere() -> None:
-    async with visitor(Gate(behind, options())) as client:
+    async with visitor(AccessGate(behind, options())) as client:
         page = await client.get("/")
         file = await client.get("/_nicegui/3.18.0/quasar.js")
     policy = page.headers["content-security-policy"]
@@ -80,7 +80,7 @@ async def test_pages_are_kept_nowhere_and_framed_nowhere() -> None:
 
 
 async def test_a_password_is_asked_for_once() -> None:
-    async with visitor(Gate(behind, options(PASSWORD))) as client:
+    async with visitor(AccessGate(behind, options(PASSWORD))) as client:
         first = await client.get("/wallets")
         assert (first.status_code, first.headers["location"]) == (303, "/login")
         assert 'type="password"' in (await client.get("/login")).text
@@ -96,14 +96,14 @@ async def test_a_password_is_asked_for_once() -> None:
 
 
 async def test_what_is_not_a_page_is_refused_without_a_login() -> None:
-    async with visitor(Gate(behind, options(PASSWORD))) as client:
+    async with visitor(AccessGate(behind, options(PASSWORD))) as client:
         client.cookies.set("solward_dashboard", "made-up")
         answer = await client.post("/_nicegui_ws/")
     assert (answer.status_code, answer.text) == (403, "Log in first.")
 
 
 async def test_a_login_ends_by_logging_out() -> None:
-    async with visitor(Gate(behind, options(PASSWORD))) as client:
+    async with visitor(AccessGate(behind, options(PASSWORD))) as client:
         await client.post("/login", data={"password": PASSWORD})
         kept = dict(client.cookies)
         assert (await client.get("/logout")).headers["location"] == "/login"
@@ -112,25 +112,25 @@ async def test_a_login_ends_by_logging_out() -> None:
 
 
 async def test_a_login_ends_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = Gate(behind, options(PASSWORD))
+    gate = AccessGate(behind, options(PASSWORD))
     async with visitor(gate) as client:
         await client.post("/login", data={"password": PASSWORD})
         assert (await client.get("/")).status_code == 200
-        monkeypatch.setattr("solward_dashboard.login.time.monotonic", lambda: 10.0**9)
+        monkeypatch.setattr("solward_dashboard.access.time.monotonic", lambda: 10.0**9)
         assert (await client.get("/")).status_code == 303
 
 
 async def test_a_long_form_is_no_password() -> None:
-    async with visitor(Gate(behind, options(PASSWORD))) as client:
+    async with visitor(AccessGate(behind, options(PASSWORD))) as client:
         answer = await client.post("/login", data={"password": "x" * 5000})
     assert answer.status_code == 413
 
 
 def test_nobody_is_known_by_an_empty_cookie() -> None:
-    from solward_dashboard.login import Login
+    from solward_dashboard.access import Login
 
     scope = {"type": "http", "headers": [(b"cookie", b"solward_dashboard=")]}
-    assert not Login(PASSWORD).knows(HTTPConnection(scope))
+    assert not Login(PASSWORD).is_logged_in(HTTPConnection(scope))
 
 
 async def test_an_asker_who_left_is_no_error_and_anything_else_is() -> None:
@@ -147,7 +147,7 @@ async def test_an_asker_who_left_is_no_error_and_anything_else_is() -> None:
 
         headers = [(b"host", b"127.0.0.1:3000")]
         scope = {"type": "http", "path": "/", "method": "GET", "headers": headers}
-        await Gate(fails, options())(scope, receive, send)
+        await AccessGate(fails, options())(scope, receive, send)
 
     await asked({"type": "http.disconnect"})
     with pytest.raises(RuntimeError):

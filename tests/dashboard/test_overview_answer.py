@@ -13,9 +13,9 @@ from solward_dashboard.pages.overview.data import (
     WALLETS,
     Budget,
     Overview,
-    foremost,
     latest,
     most_active,
+    running_first,
 )
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -53,7 +53,7 @@ def test_of_many_wallets_the_active_ones_are_shown_by_age() -> None:
 
 def test_running_agents_come_first() -> None:
     agents: Any = [SimpleNamespace(status=each) for each in ("stopped", "running", "error")]
-    assert foremost(agents)[0].status == "running"
+    assert running_first(agents)[0].status == "running"
 
 
 def test_the_newest_decisions_of_all_agents_bear_their_names() -> None:

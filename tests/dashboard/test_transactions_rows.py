@@ -71,7 +71,7 @@ def test_a_row_is_flat_text() -> None:
     ],
 )
 def test_a_filter_lets_through_what_fits_all_of_it(chosen: Filter, shown: bool) -> None:
-    assert chosen.lets(record(), "payroll") is shown
+    assert chosen.matches(record(), "payroll") is shown
 
 
 def test_only_public_networks_have_an_explorer() -> None:

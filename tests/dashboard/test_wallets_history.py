@@ -10,13 +10,13 @@ import pytest
 
 from solward.client import Decision, Transaction
 from solward_dashboard.pages.wallets.history import (
-    Observed,
+    ObservedBalances,
     Point,
-    Seen,
+    PolledBalances,
     chart,
     merged,
-    observed,
-    rebuilt,
+    observed_points,
+    points_from_records,
 )
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -52,7 +52,7 @@ LEFT = Decimal("1.699994999")
 
 
 def test_airdrops_and_transfers_that_add_up_are_the_whole_history() -> None:
-    assert rebuilt(START, [TRANSFER, AIRDROP], LEFT) == (
+    assert points_from_records(START, [TRANSFER, AIRDROP], LEFT) == (
         Point(START, Decimal(0)),
         Point(_at(1), Decimal(2)),
         Point(_at(2), LEFT),
@@ -62,13 +62,13 @@ def test_airdrops_and_transfers_that_add_up_are_the_whole_history() -> None:
 def test_what_was_refused_or_never_sent_changes_nothing() -> None:
     blocked = _record(3, "transfer", "9", "blocked", None)
     unsent = _record(4, "transfer", "1", "failed", None)
-    assert rebuilt(START, [AIRDROP, TRANSFER, blocked, unsent], LEFT)[-1].sol == LEFT
+    assert points_from_records(START, [AIRDROP, TRANSFER, blocked, unsent], LEFT)[-1].sol == LEFT
 
 
 @pytest.mark.parametrize("lamports", [1, -1])
 def test_a_lamport_too_many_or_too_few_is_no_history(lamports: int) -> None:
     balance = LEFT + lamports * Decimal("0.000000001")
-    assert rebuilt(START, [AIRDROP, TRANSFER], balance) == ()
+    assert points_from_records(START, [AIRDROP, TRANSFER], balance) == ()
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_lamport_too_many_or_too_few_is_no_history(lamports: int) -> None:
     ],
 )
 def test_a_record_whose_cost_is_not_known_is_no_history(other: Transaction) -> None:
-    assert rebuilt(START, [AIRDROP, TRANSFER, other], LEFT) == ()
+    assert points_from_records(START, [AIRDROP, TRANSFER, other], LEFT) == ()
 
 
 def test_agents_observations_are_points_of_their_own_wallet() -> None:
@@ -103,14 +103,14 @@ def test_agents_observations_are_points_of_their_own_wallet() -> None:
         decision(1, walletAddress="mine", solBalance=2),
         decision(0, error="the ledger does not answer"),
     ]
-    assert observed("mine", decisions) == (
+    assert observed_points("mine", decisions) == (
         Point(_at(1), Decimal(2)),
         Point(_at(3), Decimal("0.1")),
     )
 
 
 def test_of_a_balance_that_stays_only_its_ends_are_kept() -> None:
-    seen = Seen()
+    seen = PolledBalances()
     for minutes, sol in enumerate((1, 1, 1, 1, 2, 2, 2)):
         seen.add("wallet", Point(_at(minutes), Decimal(sol)))
     kept = [(each.at, each.sol) for each in seen.of("wallet")]
@@ -119,7 +119,7 @@ def test_of_a_balance_that_stays_only_its_ends_are_kept() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    seen = Seen()
+    seen = PolledBalances()
     for minutes in range(5_000):
         seen.add("busy", Point(_at(minutes), Decimal(minutes)))
     for number in range(49):
@@ -139,7 +139,7 @@ def test_the_chart_has_every_digit_in_order_of_time() -> None:
 
 
 def test_what_was_observed_is_kept_once_and_the_newest_of_many() -> None:
-    trail = Observed()
+    trail = ObservedBalances()
     trail.add([Point(_at(2), Decimal(2)), Point(_at(1), Decimal(1))])
     both = trail.add([Point(_at(2), Decimal(2)), Point(_at(3), Decimal(3))])
     assert [each.sol for each in both] == [1, 2, 3]

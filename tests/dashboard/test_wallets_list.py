@@ -13,7 +13,7 @@ import pytest
 
 from solward.client import SolwardClient, TokenBalance, Wallet
 from solward_dashboard import api as shared
-from solward_dashboard.pages.wallets.page import ask, matching, tokens_text
+from solward_dashboard.pages.wallets.data import fetch, matching, tokens_text
 
 WRAPPED_SOL = "So11111111111111111111111111111111111111112"
 
@@ -58,20 +58,20 @@ async def service(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Service]:
     """Three hundred wallets behind the client that the pages share."""
     service = Service(300)
     async with SolwardClient("http://127.0.0.1:1", "token", transport=service) as client:
-        monkeypatch.setattr(shared, "_open", [client])
+        monkeypatch.setattr(shared, "_client", [client])
         yield service
 
 
 async def test_only_what_is_shown_is_asked_for_a_few_at_a_time(service: Service) -> None:
     shown = [f"id-{number}" for number in range(240, 264)]
-    answer = await ask(shown, 24)
+    answer = await fetch(shown, 24)
     assert len(answer.wallets) == 300
     assert set(answer.holdings) == set(service.asked) == set(shown)
     assert 1 < service.most <= 6
 
 
 async def test_the_first_ones_are_asked_for_before_anything_is_shown(service: Service) -> None:
-    answer = await ask([], 3)
+    answer = await fetch([], 3)
     assert {key: each.frozen for key, each in answer.holdings.items()} == {
         "id-0": False,
         "id-1": True,
@@ -81,7 +81,7 @@ async def test_the_first_ones_are_asked_for_before_anything_is_shown(service: Se
 
 
 async def test_a_wallet_that_is_gone_is_not_asked_for(service: Service) -> None:
-    assert set((await ask(["id-7", "gone"], 24)).holdings) == {"id-7"}
+    assert set((await fetch(["id-7", "gone"], 24)).holdings) == {"id-7"}
 
 
 def test_every_word_of_a_search_is_looked_for_in_name_tags_and_address() -> None:

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from solward_dashboard.wording import ago, plain, short, sol, told
+from solward_dashboard.wording import ago, plain, short, sol, value_text
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -62,7 +62,7 @@ def test_ago_is_in_the_largest_unit_that_fits(seconds: int, said: str) -> None:
 
 
 def test_told_writes_values_as_people_do() -> None:
-    assert [told(value) for value in (True, False, Decimal("0.5"), 3, "x")] == [
+    assert [value_text(value) for value in (True, False, Decimal("0.5"), 3, "x")] == [
         "yes",
         "no",
         "0.5",

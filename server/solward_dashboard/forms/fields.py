@@ -1,4 +1,4 @@
-"""What a form asks for, out of a JSON Schema; pure."""
+"""The fields of a form, derived from a JSON Schema; pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIMPLE = {"string", "number", "integer", "boolean", "null"}
 
 
 class Kind(StrEnum):
-    """How a value is asked for."""
+    """The input of a field."""
 
     TEXT = "text"
     """One line of text."""
@@ -32,7 +32,7 @@ class Kind(StrEnum):
     SWITCH = "switch"
     """Yes or no."""
     CHOICE = "choice"
-    """One of `choices`; a typed value is its place among them."""
+    """One of `choices`; the input's content is its index."""
     GROUP = "group"
     """An object with `fields`."""
     LIST = "list"
@@ -43,15 +43,15 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One value that a form asks for.
+    """One field of a form.
 
     Attributes:
         name: of the property; of a list's item, the list's.
-        help: description, bounds and what holds where it is left out.
+        help: description, bounds and default.
         schema: of the value alone.
-        initial: what is typed before anybody typed: text, bool, a choice's place, a dict of a
-            group's, a list of a list's.
-        unset: of a group that may be left out, what is typed where it is.
+        initial: the input's first content: text, bool, the index of a choice, a dict for a group,
+            a list for a list.
+        unset: of an optional group, the content that means it is absent.
     """
 
     name: str
@@ -75,7 +75,7 @@ def fields_of(
     """The fields of an object's schema, the required ones first.
 
     Args:
-        values: what is known already; it takes the place of defaults.
+        values: known values; they override defaults.
     """
     return _fields(schema, values or {}, 0)
 
@@ -92,7 +92,7 @@ def _fields(schema: Mapping[str, Any], values: Mapping[str, Any], depth: int) ->
 def field_of(
     name: str, schema: Mapping[str, Any], required: bool, value: Any = None, depth: int = 0
 ) -> Field:
-    """The field of one value; `value` takes the place of its default."""
+    """The field of one value; `value` overrides its default."""
     known = schema.get("default") if value is None else value
     label = str(schema.get("title") or in_words(name))
     kind, choices = _kind(schema, required, depth)
@@ -105,20 +105,20 @@ def field_of(
     if kind is Kind.LIST:
         item = field_of(name, schema["items"], True, depth=depth + 1)
         least = int(schema.get("minItems", 0))
-        given = [
+        contents = [
             field_of(name, schema["items"], True, each, depth + 1).initial
             for each in (known if isinstance(known, list | tuple) else ())
         ]
-        # A list that must be given begins with a line to fill in.
-        wanted = max(least, 1 if required else 0)
-        given += [item.initial] * (wanted - len(given))
+        # A required list begins with an empty line.
+        lines = max(least, 1 if required else 0)
+        contents += [item.initial] * (lines - len(contents))
         most = schema.get("maxItems")
-        return replace(field, item=item, least=least, most=most, initial=given)
-    return replace(field, initial=typed(field, known))
+        return replace(field, item=item, least=least, most=most, initial=contents)
+    return replace(field, initial=content_of(field, known))
 
 
-def typed(field: Field, value: Any) -> Any:
-    """What one would type for a value."""
+def content_of(field: Field, value: Any) -> Any:
+    """The input's content for a value."""
     if field.kind is Kind.CHOICE:
         places = [at for at, each in enumerate(field.choices) if same(each, value)]
         only = 0 if field.required and len(field.choices) == 1 else None
@@ -137,7 +137,7 @@ def typed(field: Field, value: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """JSON's equality: true is not 1."""
+    """Equality in JSON: true is not 1."""
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
@@ -156,7 +156,7 @@ def _kind(schema: Mapping[str, Any], required: bool, depth: int) -> tuple[Kind, 
         return Kind.CHOICE, choices
     kinds = _kinds(schema)
     if kinds == {"boolean"}:
-        # Where leaving it out means something of its own, no is not the same as nothing.
+        # Without a default, absent differs from false: a choice of three.
         certain = required or "default" in schema
         return (Kind.SWITCH, ()) if certain else (Kind.CHOICE, (True, False))
     if kinds == {"string"}:
@@ -175,7 +175,7 @@ def _kind(schema: Mapping[str, Any], required: bool, depth: int) -> tuple[Kind, 
 
 
 def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """The values that are possible, where they are listed; null is what is left out."""
+    """The possible values where the schema lists them."""
     found: list[Any] | None = None
     if "const" in schema:
         found = [schema["const"]]
@@ -189,7 +189,7 @@ def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 
 def _kinds(schema: Mapping[str, Any]) -> set[str]:
-    """The types it allows without null, which is what is left out; empty where it does not say."""
+    """The allowed types without null, which means absent; empty where the schema has none."""
     branches = _branches(schema)
     if branches and "type" not in schema:
         each = [_kinds(branch) for branch in branches]
@@ -214,17 +214,21 @@ _BOUNDS = (
 
 
 def _help(schema: Mapping[str, Any]) -> str:
-    said = str(schema.get("description", "")).strip()
+    description = str(schema.get("description", "")).strip()
     bounds = [text.format(_plain(schema[key])) for key, text in _BOUNDS if schema.get(key)]
-    # A description that names its bound need not say it twice.
-    named = _FIGURE.findall(said.replace(",", ""))
-    news = [each for each in bounds if each.split()[-1] not in named]
+    # A bound whose number is in the description is not repeated.
+    mentioned = _FIGURE.findall(description.replace(",", ""))
+    notes = [each for each in bounds if each.split()[-1] not in mentioned]
     if schema.get("examples"):
-        news.append(f"for example {_plain(schema['examples'][0])}")
-    if not news:
-        return said
-    more = "; ".join(news)
-    return f"{said} {more[0].upper()}{more[1:]}." if said else f"{more[0].upper()}{more[1:]}."
+        notes.append(f"for example {_plain(schema['examples'][0])}")
+    if not notes:
+        return description
+    more = "; ".join(notes)
+    return (
+        f"{description} {more[0].upper()}{more[1:]}."
+        if description
+        else f"{more[0].upper()}{more[1:]}."
+    )
 
 
 def _plain(value: Any) -> str:

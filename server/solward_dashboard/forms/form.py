@@ -1,13 +1,13 @@
-"""A form out of a JSON Schema: of a skill's parameters, of a provider's options.
+"""A form built from a JSON Schema, of a skill's parameters or a provider's options.
 
     form = schema_form(skill.parameters)
     ...
     try:
         params = form.values()
     except FormError:
-        return  # the fields say what is wrong
+        return  # the fields show the errors
 
-The pure parts are in `fields.py` (what to ask for) and `reading.py` (what it means).
+The pure parts are `fields` (a form's fields) and `reading` (values from their contents).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from solward_dashboard.forms.reading import Errors, Path, path_text, read
 
 
 class FormError(ValueError):
-    """What is typed does not fit; the fields show why."""
+    """Contents do not fit the schema; the fields show why."""
 
     def __init__(self, errors: Errors) -> None:
-        said = [f"{path_text(path)}: {text}" if path else text for path, text in errors.items()]
-        super().__init__("; ".join(said))
+        texts = [f"{path_text(path)}: {text}" if path else text for path, text in errors.items()]
+        super().__init__("; ".join(texts))
         self.errors = errors
 
 
 class Form:
-    """A form on the page, filled in by whoever looks at it."""
+    """A form on the page."""
 
     def __init__(self, schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> None:
         self._schema = schema
@@ -44,88 +44,88 @@ class Form:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to fill in."""
+        """Whether the form has no fields."""
         return not self._fields
 
     def values(self) -> dict[str, Any]:
-        """What is filled in; numbers are int or Decimal, what is left out is not there.
+        """The values; numbers are int or Decimal, absent values are left out.
 
         Raises:
-            FormError: something does not fit; the fields show what.
+            FormError: contents do not fit; the fields show why.
         """
-        values, errors = read(self._schema, self._fields, self._group.typed())
-        self._group.mark(errors)
-        self.say(errors.get((), ""))
+        values, errors = read(self._schema, self._fields, self._group.content())
+        self._group.show_errors(errors)
+        self.show_error(errors.get((), ""))
         if errors:
             raise FormError(errors)
         return values
 
     def clear(self) -> None:
-        """Back to how it was before anybody typed."""
-        self._group.type({each.name: each.initial for each in self._fields})
-        self._group.mark({})
-        self.say("")
+        """Reset every field to its first content."""
+        self._group.set_content({each.name: each.initial for each in self._fields})
+        self._group.show_errors({})
+        self.show_error("")
 
-    def say(self, error: str) -> None:
-        """An error of the whole, for example the service's; empty takes it away."""
+    def show_error(self, error: str) -> None:
+        """Show an error of the whole form, such as the service's; an empty text removes it."""
         self._error.set_text(error)
         self._error.set_visibility(bool(error))
 
 
 def schema_form(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> Form:
-    """A form at this place of the page.
+    """A form at the current place of the page.
 
     Args:
         schema: of an object, as skills and providers declare theirs.
-        values: what is known already; it takes the place of the schema's defaults.
+        values: known values; they override the schema's defaults.
     """
     return Form(schema, values)
 
 
-class _Part(Protocol):
-    def typed(self) -> Any: ...
-    def type(self, typed: Any) -> None: ...
-    def mark(self, errors: Errors) -> None: ...
+class _Input(Protocol):
+    def content(self) -> Any: ...
+    def set_content(self, content: Any) -> None: ...
+    def show_errors(self, errors: Errors) -> None: ...
 
 
 class _Group:
     def __init__(self, fields: tuple[Field, ...], path: Path) -> None:
-        self._parts = {each.name: _part(each, (*path, each.name)) for each in fields}
+        self._inputs = {each.name: _input_of(each, (*path, each.name)) for each in fields}
 
-    def typed(self) -> dict[str, Any]:
-        return {name: part.typed() for name, part in self._parts.items()}
+    def content(self) -> dict[str, Any]:
+        return {name: part.content() for name, part in self._inputs.items()}
 
-    def type(self, typed: Any) -> None:
-        for name, part in self._parts.items():
-            part.type(typed[name])
+    def set_content(self, content: Any) -> None:
+        for name, part in self._inputs.items():
+            part.set_content(content[name])
 
-    def mark(self, errors: Errors) -> None:
-        for part in self._parts.values():
-            part.mark(errors)
+    def show_errors(self, errors: Errors) -> None:
+        for part in self._inputs.values():
+            part.show_errors(errors)
 
 
-class _Box:
-    """One input of Quasar's."""
+class _Single:
+    """A single NiceGUI input."""
 
     def __init__(self, field: Field, path: Path) -> None:
         self._path = path
-        self._element = _BOXES[field.kind](field)
+        self._element = _ELEMENTS[field.kind](field)
         self._element.without_auto_validation()
         self._element.classes("sw-field").props("outlined dense hide-bottom-space")
         self._element.props["data-testid"] = f"field-{path_text(path)}"
         if field.help:
             self._element.props["hint"] = field.help
-        # A mark is about what was typed then.
-        self._element.on_value_change(lambda: self.mark({}))
-        self.type(field.initial)
+        # An error is about the content before the change.
+        self._element.on_value_change(lambda: self.show_errors({}))
+        self.set_content(field.initial)
 
-    def typed(self) -> Any:
+    def content(self) -> Any:
         return self._element.value
 
-    def type(self, typed: Any) -> None:
-        self._element.set_value(typed)
+    def set_content(self, content: Any) -> None:
+        self._element.set_value(content)
 
-    def mark(self, errors: Errors) -> None:
+    def show_errors(self, errors: Errors) -> None:
         self._element.error = errors.get(self._path)
 
 
@@ -138,94 +138,96 @@ class _Switch:
             if field.help:
                 ui.label(field.help).classes("sw-dim")
             self._error = ui.label().classes("sw-error")
-        self.type(field.initial)
-        self.mark({})
+        self.set_content(field.initial)
+        self.show_errors({})
 
-    def typed(self) -> bool:
+    def content(self) -> bool:
         return bool(self._element.value)
 
-    def type(self, typed: Any) -> None:
-        self._element.set_value(bool(typed))
+    def set_content(self, content: Any) -> None:
+        self._element.set_value(bool(content))
 
-    def mark(self, errors: Errors) -> None:
+    def show_errors(self, errors: Errors) -> None:
         self._error.set_text(errors.get(self._path, ""))
         self._error.set_visibility(self._path in errors)
 
 
 class _Fieldset:
-    """An object within the object."""
+    """A nested object."""
 
     def __init__(self, field: Field, path: Path) -> None:
         with ui.element("fieldset").classes("sw-fieldset"):
             _legend(field)
             self._group = _Group(field.fields, path)
 
-    def typed(self) -> dict[str, Any]:
-        return self._group.typed()
+    def content(self) -> dict[str, Any]:
+        return self._group.content()
 
-    def type(self, typed: Any) -> None:
-        self._group.type(typed)
+    def set_content(self, content: Any) -> None:
+        self._group.set_content(content)
 
-    def mark(self, errors: Errors) -> None:
-        self._group.mark(errors)
+    def show_errors(self, errors: Errors) -> None:
+        self._group.show_errors(errors)
 
 
 class _Lines:
-    """A list: a line an item, more and fewer of them."""
+    """A list: a line an item; lines can be added and removed."""
 
     def __init__(self, field: Field, path: Path) -> None:
         self._field = field
         self._path = path
-        self._items: list[_Part] = []
+        self._items: list[_Input] = []
         with ui.element("fieldset").classes("sw-fieldset"):
             _legend(field)
             self._place = ui.element("div").classes("sw-form")
             self._error = ui.label().classes("sw-error").props("role=alert")
             self._more = ui.button(f"Add to {field.label.lower()}", icon="add", color=None)
             self._more.props("flat dense no-caps").on_click(self._add)
-        self.type(field.initial)
-        self.mark({})
+        self.set_content(field.initial)
+        self.show_errors({})
 
-    def typed(self) -> list[Any]:
-        return [each.typed() for each in self._items]
+    def content(self) -> list[Any]:
+        return [each.content() for each in self._items]
 
-    def type(self, typed: Any) -> None:
-        # The paths of all lines behind a removed one change, so they are made anew.
+    def set_content(self, content: Any) -> None:
+        # Removing a line changes the paths of all after it, so all lines are rebuilt.
         self._place.clear()
         self._items.clear()
         with self._place:
-            for at, each in enumerate(typed):
+            for at, each in enumerate(content):
                 self._line(at, each)
         self._more.set_enabled(self._field.most is None or len(self._items) < self._field.most)
 
-    def mark(self, errors: Errors) -> None:
+    def show_errors(self, errors: Errors) -> None:
         self._error.set_text(errors.get(self._path, ""))
         self._error.set_visibility(self._path in errors)
         for each in self._items:
-            each.mark(errors)
+            each.show_errors(errors)
 
-    def _line(self, at: int, typed: Any) -> None:
+    def _line(self, at: int, content: Any) -> None:
         item = self._field.item
         assert item is not None
         with ui.element("div").classes("sw-line"):
-            part = _part(item, (*self._path, at))
-            part.type(typed)
+            part = _input_of(item, (*self._path, at))
+            part.set_content(content)
             self._items.append(part)
             less = ui.button(icon="remove_circle_outline", color=None).props("flat round dense")
             less.props["aria-label"] = f"Remove {self._field.label.lower()} {at + 1}"
-            less.on_click(lambda: self.type([*self.typed()[:at], *self.typed()[at + 1 :]]))
+            less.on_click(
+                lambda: self.set_content([*self.content()[:at], *self.content()[at + 1 :]])
+            )
 
     def _add(self) -> None:
         assert self._field.item is not None
-        self.type([*self.typed(), self._field.item.initial])
+        self.set_content([*self.content(), self._field.item.initial])
 
 
-def _part(field: Field, path: Path) -> _Part:
-    made: Callable[[Field, Path], _Part] = _PARTS.get(field.kind, _Box)
-    return made(field, path)
+def _input_of(field: Field, path: Path) -> _Input:
+    factory: Callable[[Field, Path], _Input] = _INPUTS.get(field.kind, _Single)
+    return factory(field, path)
 
 
-_PARTS: dict[Kind, Callable[[Field, Path], _Part]] = {
+_INPUTS: dict[Kind, Callable[[Field, Path], _Input]] = {
     Kind.SWITCH: _Switch,
     Kind.GROUP: _Fieldset,
     Kind.LIST: _Lines,
@@ -244,14 +246,14 @@ def _label(field: Field) -> str:
 
 
 def _input(field: Field) -> ValidationElement[Any]:
-    made = ui.input(_label(field))
+    element = ui.input(_label(field))
     if field.schema.get("format") == "password" or field.schema.get("writeOnly"):
-        made.props("type=password autocomplete=off")
+        element.props("type=password autocomplete=off")
     elif field.kind is Kind.NUMBER:
-        made.props("inputmode=decimal autocomplete=off")
+        element.props("inputmode=decimal autocomplete=off")
     else:
-        made.props("autocomplete=off spellcheck=false")
-    return made
+        element.props("autocomplete=off spellcheck=false")
+    return element
 
 
 def _area(field: Field) -> ValidationElement[Any]:
@@ -267,7 +269,7 @@ def _select(field: Field) -> ValidationElement[Any]:
     return ui.select(options, label=_label(field), clearable=not field.required)
 
 
-_BOXES: dict[Kind, Callable[[Field], ValidationElement[Any]]] = {
+_ELEMENTS: dict[Kind, Callable[[Field], ValidationElement[Any]]] = {
     Kind.TEXT: _input,
     Kind.NUMBER: _input,
     Kind.SIMPLE: _input,

@@ -1,4 +1,4 @@
-"""What was typed into a form, as the values its JSON Schema asks for; pure and exact."""
+"""A form's contents read as values of its JSON Schema; pure and exact."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from solward.registry.params import Parameters
 from solward_dashboard.forms.fields import Field, Kind
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Where a value stands: `("payments", 0, "amount")`."""
+"""The path of a value: `("payments", 0, "amount")`."""
 Errors: TypeAlias = dict[Path, str]
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,60}(?:\.[0-9]{0,60})?|\.[0-9]{1,60})", re.ASCII)
-_NEEDED = "is required"
+_REQUIRED = "is required"
 
 
-class _Left:
-    """The value of what was left out."""
+class _Absent:
+    """The value of an absent field."""
 
 
-_LEFT = _Left()
+_ABSENT = _Absent()
 
 
 def read(
-    schema: Mapping[str, Any], fields: Sequence[Field], typed: Mapping[str, Any]
+    schema: Mapping[str, Any], fields: Sequence[Field], content: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Errors]:
-    """The values, and where they do not fit; what is wrong as a whole stands at `()`.
+    """The values, and the errors by path; an error of the whole has the path `()`.
 
-    Numbers are `int` or `Decimal`, never a float; what was left out is not there, so that the
-    service's own defaults hold.
+    Numbers are `int` or `Decimal`, never float. Absent fields are left out, so that the service's
+    defaults hold.
     """
     errors: Errors = {}
-    values = _group(fields, typed, (), errors)
+    values = _group(fields, content, (), errors)
     if not errors:
         try:
             Parameters(schema).validate(values)
@@ -54,44 +54,44 @@ def path_text(path: Path) -> str:
 
 
 def _group(
-    fields: Sequence[Field], typed: Mapping[str, Any], path: Path, errors: Errors
+    fields: Sequence[Field], content: Mapping[str, Any], path: Path, errors: Errors
 ) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for field in fields:
-        value = _value(field, typed.get(field.name), (*path, field.name), errors)
-        if not isinstance(value, _Left):
+        value = _value(field, content.get(field.name), (*path, field.name), errors)
+        if not isinstance(value, _Absent):
             values[field.name] = value
     return values
 
 
-def _value(field: Field, typed: Any, path: Path, errors: Errors) -> Any:
+def _value(field: Field, content: Any, path: Path, errors: Errors) -> Any:
     if field.kind is Kind.GROUP:
-        inner = typed if isinstance(typed, Mapping) else {}
+        inner = content if isinstance(content, Mapping) else {}
         if inner == field.unset:
-            return _LEFT
+            return _ABSENT
         return _group(field.fields, inner, path, errors)
     if field.kind is Kind.LIST:
-        return _list(field, typed or [], path, errors)
+        return _list(field, content or [], path, errors)
     if field.kind is Kind.SWITCH:
-        return bool(typed)
+        return bool(content)
     if field.kind is Kind.CHOICE:
-        return _checked(field, _LEFT if typed is None else field.choices[typed], path, errors)
-    text = "" if typed is None else str(typed)
+        return _checked(field, _ABSENT if content is None else field.choices[content], path, errors)
+    text = "" if content is None else str(content)
     if not text.strip():
-        return _checked(field, _LEFT, path, errors)
+        return _checked(field, _ABSENT, path, errors)
     try:
-        value = _of_text(field, text)
+        value = _parse(field, text)
     except ValueError as error:
         errors[path] = str(error)
-        return _LEFT
+        return _ABSENT
     return _checked(field, value, path, errors)
 
 
-def _list(field: Field, typed: Sequence[Any], path: Path, errors: Errors) -> Any:
-    left = not typed and not field.required and "default" not in field.schema
-    if field.item is None or left:
-        return _LEFT
-    values = [_value(field.item, each, (*path, at), errors) for at, each in enumerate(typed)]
+def _list(field: Field, content: Sequence[Any], path: Path, errors: Errors) -> Any:
+    absent = not content and not field.required and "default" not in field.schema
+    if field.item is None or absent:
+        return _ABSENT
+    values = [_value(field.item, each, (*path, at), errors) for at, each in enumerate(content)]
     if not any(each[: len(path)] == path for each in errors):
         problem = _problem(field.schema, values)
         if problem is not None:
@@ -100,11 +100,11 @@ def _list(field: Field, typed: Sequence[Any], path: Path, errors: Errors) -> Any
 
 
 def _checked(field: Field, value: Any, path: Path, errors: Errors) -> Any:
-    if isinstance(value, _Left):
+    if isinstance(value, _Absent):
         if field.required:
             if _problem(field.schema, None) is None:
                 return None
-            errors[path] = _NEEDED
+            errors[path] = _REQUIRED
         return value
     problem = _problem(field.schema, value)
     if problem is not None:
@@ -112,7 +112,7 @@ def _checked(field: Field, value: Any, path: Path, errors: Errors) -> Any:
     return value
 
 
-def _of_text(field: Field, text: str) -> Any:
+def _parse(field: Field, text: str) -> Any:
     if field.kind is Kind.NUMBER:
         return _number(text)
     if field.kind is Kind.JSON:
@@ -129,7 +129,7 @@ def _of_text(field: Field, text: str) -> Any:
 
 
 def _meanings(text: str) -> list[Any]:
-    """What a text may mean, the narrowest first."""
+    """The possible values of a text, the narrowest type first."""
     meanings: list[Any] = []
     if _NUMBER.fullmatch(text.strip()):
         meanings.append(_number(text))
@@ -148,7 +148,7 @@ def _number(text: str) -> Decimal | int:
 
 
 def _problem(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Why a value does not fit, in the words that the service has for it."""
+    """Why a value does not fit, in the service's words; None where it does."""
     try:
         Parameters({"properties": {"value": schema}}).validate({"value": value})
     except InvalidRequest as error:

@@ -1,25 +1,25 @@
-"""One module a page; importing it registers nothing, `register` does."""
+"""The pages, a module or folder each; `register` adds their routes."""
 
 from __future__ import annotations
 
 from nicegui import ui
 
 from solward_dashboard.pages import api_keys, plugins
-from solward_dashboard.pages.agents import detail as agents_one
+from solward_dashboard.pages.agents import detail as agent
 from solward_dashboard.pages.agents import page as agents
 from solward_dashboard.pages.overview import page as overview
 from solward_dashboard.pages.transactions import page as transactions
-from solward_dashboard.pages.wallets import detail as wallets_one
+from solward_dashboard.pages.wallets import detail as wallet
 from solward_dashboard.pages.wallets import page as wallets
 
 
 def register() -> None:
-    """Put every page at its path."""
+    """Register every page at its path."""
     ui.page("/")(overview.page)
     ui.page("/agents")(agents.page)
-    ui.page("/agents/{agent_id}")(agents_one.page)
+    ui.page("/agents/{agent_id}")(agent.page)
     ui.page("/wallets")(wallets.page)
-    ui.page("/wallets/{wallet_id}")(wallets_one.page)
+    ui.page("/wallets/{wallet_id}")(wallet.page)
     ui.page("/transactions")(transactions.page)
     ui.page("/api-keys")(api_keys.page)
     ui.page("/plugins")(plugins.page)

@@ -1,4 +1,4 @@
-"""API keys: made for programs, shown once, revoked when they are no longer needed."""
+"""The API keys page: create, list, revoke."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, copy_button
 from solward_dashboard.forms.form import FormError, schema_form
 from solward_dashboard.frame import frame
-from solward_dashboard.polling import Feed
+from solward_dashboard.polling import Poll
 from solward_dashboard.wording import ago
 
 EVERY_S = 10.0
@@ -21,17 +21,17 @@ _ANY = "every wallet"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Keys:
     """The keys, and the wallets that one may be confined to."""
 
     keys: tuple[ApiKey, ...]
     wallets: tuple[Wallet, ...]
 
 
-async def ask() -> Answer:
-    """Both at once."""
+async def fetch() -> Keys:
+    """Fetch both."""
     keys, wallets = await asyncio.gather(api().keys.list(), api().wallets.list())
-    return Answer(keys, wallets)
+    return Keys(keys, wallets)
 
 
 def page() -> None:
@@ -45,28 +45,28 @@ def page() -> None:
             new = ui.button("New key", icon="add").props("no-caps unelevated")
         with ui.element("section").classes("sw-card"):
             rows = _Rows()
-        feed = Feed(freshness, EVERY_S, ask, rows.show)
-        rows.revoked = feed.refresh
-        new.on_click(lambda: _create(rows.wallets, feed))
+        poll = Poll(freshness, EVERY_S, fetch, rows.show)
+        rows.revoked = poll.refresh
+        new.on_click(lambda: _create(rows.wallets, poll))
 
 
 class _Rows:
     def __init__(self) -> None:
         self.wallets: dict[str, str] = {}
         self.revoked = _nothing
-        self._seen: tuple[ApiKey, ...] | None = None
+        self._shown: tuple[ApiKey, ...] | None = None
         self._used: dict[str, ui.label] = {}
         self._list = ui.element("div").classes("sw-list").props('data-testid="keys"')
 
-    def show(self, answer: Answer) -> None:
+    def show(self, answer: Keys) -> None:
         wallets = {each.id: each.name for each in answer.wallets}
-        same = self._seen is not None and [each.id for each in self._seen] == [
+        same = self._shown is not None and [each.id for each in self._shown] == [
             each.id for each in answer.keys
         ]
         if not same or wallets != self.wallets:
             self.wallets = wallets
             self._build(answer.keys)
-        self._seen = answer.keys
+        self._shown = answer.keys
         for each in answer.keys:
             used = each.last_used_at
             self._used[each.id].set_text("never used" if used is None else f"used {ago(used)}")
@@ -95,8 +95,8 @@ class _Rows:
             revoke.on_click(lambda: self._revoke(key, revoke))
 
     async def _revoke(self, key: ApiKey, button: ui.button) -> None:
-        told = ["Programs that use it are refused from now on.", key.id]
-        if not await confirmed(f"Revoke {key.name}?", told, "Revoke"):
+        details = ["Programs that use it are refused from now on.", key.id]
+        if not await confirmed(f"Revoke {key.name}?", details, "Revoke"):
             return
         button.disable()
         try:
@@ -113,7 +113,7 @@ async def _nothing() -> None:
     return
 
 
-async def _create(wallets: dict[str, str], feed: Feed[Answer]) -> None:
+async def _create(wallets: dict[str, str], poll: Poll[Keys]) -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -156,41 +156,41 @@ async def _create(wallets: dict[str, str], feed: Feed[Answer]) -> None:
             return
         make.disable()
         try:
-            made = await api().keys.create(
+            created = await api().keys.create(
                 name=values["name"],
                 spending_limit_sol=values.get("spendingLimitSol"),
                 rate_limit=values.get("rateLimit"),
                 wallet_id=confined.value or None,
             )
         except SolwardError as error:
-            form.say(str(error))
+            form.show_error(str(error))
             return
         finally:
             make.enable()
-        dialog.submit(made)
+        dialog.submit(created)
 
     make.on_click(create)
     try:
-        made = await dialog
+        created = await dialog
     finally:
         dialog.delete()
-    # Out here, and not in the dialog's own button: what it would open goes with the dialog.
-    if made is not None:
-        await feed.refresh()
-        await _show_once(made)
+    # Not in the button's handler: a dialog opened there would be deleted with this one.
+    if created is not None:
+        await poll.refresh()
+        await _show_once(created)
 
 
-async def _show_once(made: CreatedKey) -> None:
+async def _show_once(created: CreatedKey) -> None:
     with ui.dialog().props("persistent") as dialog, ui.card().classes("sw-dialog"):
-        ui.label(f"The key of {made.name}").classes("sw-card-title")
+        ui.label(f"The key of {created.name}").classes("sw-card-title")
         ui.label("Copy it now: it is shown this once and kept nowhere.").classes("sw-text")
         with ui.element("div").classes("sw-row"):
-            ui.label(made.api_key).classes("sw-mono").props('data-testid="key"')
-            copy_button(made.api_key, "Key")
+            ui.label(created.api_key).classes("sw-mono").props('data-testid="key"')
+            copy_button(created.api_key, "Key")
         with ui.element("div").classes("sw-row sw-end"):
             ui.button("I have it", on_click=dialog.close).props("no-caps unelevated")
     try:
         await dialog
     finally:
-        # It goes from the page, too.
+        # The key is removed from the page, too.
         dialog.delete()

@@ -1,4 +1,4 @@
-"""Plugins: what is installed, what it takes, and what was left out and why."""
+"""The plugins page: loaded plugins with their schemas, and problems of those left out."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from solward import jsontext
 from solward.client import Plugin, Plugins, Skill
 from solward_dashboard.api import api
 from solward_dashboard.frame import frame
-from solward_dashboard.polling import Feed
+from solward_dashboard.polling import Poll
 
-# What is loaded changes only when the service is started.
+# Plugins change only when the service is restarted.
 EVERY_S = 10.0
 _TITLES = {"skill": "Skills", "provider": "Providers", "venue": "Swap venues"}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What is loaded, and the skills' declarations."""
+class Loaded:
+    """The plugins, and the skills' declarations."""
 
     plugins: Plugins
     skills: tuple[Skill, ...]
 
 
-async def ask() -> Answer:
-    """Both at once."""
+async def fetch() -> Loaded:
+    """Fetch both."""
     plugins, skills = await asyncio.gather(api().plugins(), api().skills())
-    return Answer(plugins, skills)
+    return Loaded(plugins, skills)
 
 
 def page() -> None:
-    """Built once a visitor; rebuilt when something else is loaded."""
+    """Built once a visitor; rebuilt when the plugins have changed."""
     with frame("/plugins") as freshness:
         place = ui.element("div").classes("sw-stack")
-        shown: list[Answer] = []
+        shown: list[Loaded] = []
 
-        def show(answer: Answer) -> None:
+        def show(answer: Loaded) -> None:
             if shown and shown[0] == answer:
                 return
             shown[:] = [answer]
@@ -48,10 +48,10 @@ def page() -> None:
             with place:
                 _all(answer)
 
-        Feed(freshness, EVERY_S, ask, show)
+        Poll(freshness, EVERY_S, fetch, show)
 
 
-def _all(answer: Answer) -> None:
+def _all(answer: Loaded) -> None:
     _problems(answer.plugins)
     declared = {each.name: each for each in answer.skills}
     for kind, title in _TITLES.items():
@@ -110,5 +110,5 @@ def _plugin(plugin: Plugin, skill: Skill | None) -> None:
 
 def _schema(title: str, schema: Mapping[str, Any]) -> None:
     with ui.expansion(title).props("dense").classes("sw-schema"):
-        # As text: what a plugin declares is not markup.
+        # A label shows text, never markup.
         ui.label(jsontext.indented(dict(schema))).classes("sw-mono sw-pre")

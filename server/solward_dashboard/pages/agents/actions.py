@@ -1,4 +1,4 @@
-"""What an agent can be told: start, pause, stop, delete; and its chip, bars and strategy."""
+"""An agent's buttons (start, pause, stop, chat, delete), status badge, limit bars and strategy."""
 
 from __future__ import annotations
 
@@ -16,52 +16,52 @@ from solward_dashboard.pages.agents.data import ACTIVE, STATUS_CLASSES, Bar
 _LONG_STRATEGY = 160
 
 
-class Chip:
+class StatusBadge:
     """An agent's status, in colour and in words."""
 
     def __init__(self) -> None:
         self._badge = ui.badge().props('data-testid="status"')
 
     def show(self, agent: Agent) -> None:
-        """Show it."""
+        """Update the text."""
         self._badge.set_text(agent.status)
         own = STATUS_CLASSES.get(agent.status, "sw-idle")
         others = " ".join({*STATUS_CLASSES.values()} - {own})
         self._badge.classes(add=own, remove=others)
 
 
-class Switches:
+class AgentButtons:
     """The buttons of one agent.
 
     Args:
-        page: what outlives the buttons: dialogs and notifications come from it.
-        again: asks the API again, after something was done.
-        gone: called when it is deleted, in place of `again`.
+        dialogs: an element that outlives the buttons, the parent of dialogs and notifications.
+        refresh: called after an action.
+        deleted: called in place of `refresh` when the agent is deleted.
     """
 
     def __init__(
         self,
         agent: Agent,
-        page: ui.element,
-        again: Callable[[], Awaitable[None]],
+        dialogs: ui.element,
+        refresh: Callable[[], Awaitable[None]],
         chat: Callable[[Agent], None],
-        gone: Callable[[], Awaitable[None]] | None = None,
+        deleted: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._agent = agent
-        self._page = page
-        self._again = again
-        self._gone = gone or again
+        self._dialogs = dialogs
+        self._refresh = refresh
+        self._deleted = deleted or refresh
         name = agent.name
         self._start = _button("Start", "play_arrow", name, lambda: self._do("start"))
         self._pause = _button("Pause", "pause", name, lambda: self._do("pause"))
         self._stop = _button("Stop", "stop", name, lambda: self._do("stop"))
         self._chat = _button("Chat", "chat", name, lambda: chat(self._agent))
-        self._delete = ui.button(icon="delete_outline", color=None, on_click=self._remove)
+        self._delete = ui.button(icon="delete_outline", color=None, on_click=self._confirm_delete)
         self._delete.props("flat round dense")
         self.show(agent)
 
     def show(self, agent: Agent) -> None:
-        """Offer what its status allows."""
+        """Show the buttons that the status allows."""
         self._agent = agent
         active = agent.status in ACTIVE
         self._start.set_visibility(agent.status != "running")
@@ -81,18 +81,18 @@ class Switches:
             "stop": agents.stop,
         }
         await self._run(calls[what])
-        await self._again()
+        await self._refresh()
 
-    async def _remove(self) -> None:
+    async def _confirm_delete(self) -> None:
         agent = self._agent
         details = ["Its decisions and its memory go; its transactions stay in the history."]
         if agent.status in ACTIVE:
             details.insert(0, "It is running. It is stopped first.")
-        with self._page:
-            sure = await confirmed(f"Delete {agent.name}?", details, "Delete")
-        if sure:
+        with self._dialogs:
+            agreed = await confirmed(f"Delete {agent.name}?", details, "Delete")
+        if agreed:
             done = await self._run(api().agents.delete)
-            await (self._gone() if done else self._again())
+            await (self._deleted() if done else self._refresh())
 
     async def _run(self, call: Callable[[str], Awaitable[Any]]) -> bool:
         buttons = (self._start, self._pause, self._stop, self._delete)
@@ -101,7 +101,7 @@ class Switches:
         try:
             await call(self._agent.id)
         except SolwardError as error:
-            with self._page:
+            with self._dialogs:
                 ui.notify(str(error), type="negative", multi_line=True)
             return False
         finally:
@@ -118,7 +118,7 @@ def _button(text: str, icon: str, name: str, do: Callable[[], Any]) -> ui.button
 
 
 class Bars:
-    """Bars of what is used of limits; they stay while the limits are the same ones."""
+    """A bar a limit, rebuilt only when other limits are shown."""
 
     def __init__(self) -> None:
         self._place = ui.element("div").classes("sw-bars")
@@ -133,13 +133,13 @@ class Bars:
             self._place.clear()
             with self._place:
                 self._rows = [self._row(each) for each in titles]
-        for (said, line), bar in zip(self._rows, bars, strict=True):
-            said.set_text(bar.said)
+        for (text, line), bar in zip(self._rows, bars, strict=True):
+            text.set_text(bar.text)
             line.set_value(bar.share)
             line.props["color"] = (
                 "negative" if bar.share >= 0.9 else "warning" if bar.share >= 0.7 else "teal"
             )
-            line.props["aria-label"] = f"{bar.title}: {bar.said}"
+            line.props["aria-label"] = f"{bar.title}: {bar.text}"
 
     @staticmethod
     def _row(title: str) -> tuple[ui.label, ui.linear_progress]:
@@ -147,29 +147,29 @@ class Bars:
             with ui.element("div").classes("sw-row sw-dim"):
                 ui.label(title)
                 ui.space()
-                said = ui.label().classes("sw-number")
+                text = ui.label().classes("sw-number")
             line = ui.linear_progress(0, show_value=False, size="6px")
             line.props("rounded instant-feedback")
-        return said, line
+        return text, line
 
 
 class Strategy:
-    """What an agent is to do: its beginning, and all of it on demand."""
+    """An agent's strategy: its beginning, and all of it on demand."""
 
     def __init__(self) -> None:
         self._text = ui.label().classes("sw-text sw-clamp")
-        self._more = ui.button("Whole strategy", color=None, on_click=self._turn)
+        self._more = ui.button("Whole strategy", color=None, on_click=self._toggle)
         self._more.props("flat dense no-caps aria-expanded=false").classes("sw-more sw-start")
-        self._open = False
+        self._expanded = False
 
     def show(self, strategy: str) -> None:
-        """Show it."""
+        """Update the text."""
         self._text.set_text(strategy.strip())
         long = len(strategy) > _LONG_STRATEGY or strategy.strip().count("\n") > 1
         self._more.set_visibility(long)
 
-    def _turn(self) -> None:
-        self._open = not self._open
-        self._text.classes(**{"remove" if self._open else "add": "sw-clamp"})
-        self._more.set_text("Less" if self._open else "Whole strategy")
-        self._more.props["aria-expanded"] = "true" if self._open else "false"
+    def _toggle(self) -> None:
+        self._expanded = not self._expanded
+        self._text.classes(**{"remove" if self._expanded else "add": "sw-clamp"})
+        self._more.set_text("Less" if self._expanded else "Whole strategy")
+        self._more.props["aria-expanded"] = "true" if self._expanded else "false"

@@ -1,4 +1,4 @@
-"""What the agents' pages ask, and what they make of the answers."""
+"""What the agents' pages fetch, and texts made of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from solward_dashboard.api import api
 from solward_dashboard.wording import plain
 
 _AT_ONCE = 6
-# What an agent can be told to do, by its status (docs/agents.md); chat needs its cycles too.
+# Statuses in which an agent can be paused, stopped and chatted with (docs/agents.md).
 ACTIVE = ("running", "error")
 STATUS_CLASSES = {
     "running": "sw-confirmed",
@@ -25,8 +25,8 @@ STATUS_CLASSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
-    """What an agent did last, and what it has used of its limits (`GET /agents/:id/limits`)."""
+class Activity:
+    """An agent's last decision, and its limits (`GET /agents/:id/limits`)."""
 
     last: Decision | None
     limits: Mapping[str, Any]
@@ -34,10 +34,10 @@ class Doing:
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """Every agent; what those on the page do, by their id; names of wallets, by theirs."""
+    """All agents; activities of those on the page, by agent id; names of wallets, by wallet id."""
 
     agents: tuple[Agent, ...]
-    doing: Mapping[str, Doing]
+    activities: Mapping[str, Activity]
     wallets: Mapping[str, str]
 
 
@@ -46,26 +46,26 @@ class Bar:
     """How much of a limit is used; `share` is 0 to 1."""
 
     title: str
-    said: str
+    text: str
     share: float
 
 
-async def ask(shown: Sequence[str], first: int, wallets: Mapping[str, str]) -> Agents:
-    """All agents, and what those in `shown` do; the `first` ones where none is.
+async def fetch(shown: Sequence[str], first: int, wallets: Mapping[str, str]) -> Agents:
+    """All agents, and the activities of those in `shown`; of the `first` ones where it is empty.
 
     Args:
-        wallets: names known already; they are asked for only where one is missing.
+        wallets: known names; all are fetched where one is missing.
     """
     agents = await api().agents.list()
     known = {each.id for each in agents}
     wanted = [each for each in shown if each in known] or [each.id for each in agents[:first]]
-    turn = asyncio.Semaphore(_AT_ONCE)
+    limiter = asyncio.Semaphore(_AT_ONCE)
 
-    async def seen(agent_id: str) -> Doing | None:
-        async with turn:
-            return await doing(agent_id)
+    async def limited(agent_id: str) -> Activity | None:
+        async with limiter:
+            return await activity(agent_id)
 
-    found = await asyncio.gather(*map(seen, wanted))
+    found = await asyncio.gather(*map(limited, wanted))
     return Agents(
         agents,
         {name: each for name, each in zip(wanted, found, strict=True) if each is not None},
@@ -73,49 +73,49 @@ async def ask(shown: Sequence[str], first: int, wallets: Mapping[str, str]) -> A
     )
 
 
-async def doing(agent_id: str) -> Doing | None:
-    """Its last decision and its limits; None where it is gone since it was listed."""
+async def activity(agent_id: str) -> Activity | None:
+    """An agent's activity; None where it was deleted since it was listed."""
     try:
         decisions, limits = await asyncio.gather(
             api().agents.decisions(agent_id, limit=1), api().agents.limits(agent_id)
         )
     except NotFoundError:
         return None
-    return Doing(decisions[0] if decisions else None, limits)
+    return Activity(decisions[0] if decisions else None, limits)
 
 
 async def wallet_names(wanted: set[str], known: Mapping[str, str]) -> Mapping[str, str]:
-    """Names of wallets by their id; what is known is not asked again, for it never changes."""
+    """Names of wallets by id; known ones are not fetched again, because they never change."""
     if wanted <= known.keys():
         return known
     return {each.id: each.name for each in await api().wallets.list()}
 
 
 def matching(agents: Sequence[Agent], wallets: Mapping[str, str], search: str) -> list[Agent]:
-    """Those in whose name, wallet, status, provider or model every word of the search stands."""
+    """Agents whose name, wallet, status, provider and model contain every word of the search."""
     words = search.casefold().split()
 
-    def said(agent: Agent) -> str:
+    def searched_text(agent: Agent) -> str:
         wallet = wallets.get(agent.wallet_id, "")
         parts = (agent.name, wallet, agent.status, agent.llm_provider, agent.llm_model)
         return "\n".join(parts).casefold()
 
-    return [each for each in agents if all(word in said(each) for word in words)]
+    return [each for each in agents if all(word in searched_text(each) for word in words)]
 
 
 def bars(limits: Mapping[str, Any]) -> tuple[Bar, ...]:
-    """The day's SOL, and what is limited of its model's tokens and dollars."""
+    """The day's SOL, and tokens and dollars of the model where they are limited."""
     day = limits["dailySpendingLimitSol"]
     spent, reserved = Decimal(day["spent"]), Decimal(day["reserved"])
-    held = f", {plain(reserved)} reserved" if reserved else ""
-    made = [_bar("Spent in 24 hours", spent, day["limit"], " SOL", held, spent + reserved)]
+    more = f", {plain(reserved)} reserved" if reserved else ""
+    rows = [_bar("Spent in 24 hours", spent, day["limit"], " SOL", more, spent + reserved)]
     model = limits.get("model", {})
     budget, used = model.get("budget", {}), model.get("lastDay", {})
     if budget.get("maxTokensPerDay") is not None:
-        made.append(_bar("Tokens in a day", used["tokens"], budget["maxTokensPerDay"], ""))
+        rows.append(_bar("Tokens in a day", used["tokens"], budget["maxTokensPerDay"], ""))
     if budget.get("maxUsdPerDay") is not None:
-        made.append(_bar("Model's price in a day", used["usd"], budget["maxUsdPerDay"], " USD"))
-    return tuple(made)
+        rows.append(_bar("Model's price in a day", used["usd"], budget["maxUsdPerDay"], " USD"))
+    return tuple(rows)
 
 
 def _bar(
@@ -134,12 +134,12 @@ def _bar(
 
 
 def action_text(decision: Decision) -> str:
-    """The skill and its parameters; without them where there are none."""
+    """The skill and its parameters, if any."""
     return "no action" if decision.action is None else decision.action.removesuffix("({})")
 
 
 def usage_text(usage: Mapping[str, Any] | None) -> str:
-    """`912 + 41 tokens, about 0.000161 USD`; empty where the model's vendor does not count."""
+    """`912 + 41 tokens, about 0.000161 USD`; empty where the provider does not count."""
     if usage is None:
         return ""
     cost = usage.get("costUsd")

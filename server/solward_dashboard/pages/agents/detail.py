@@ -1,4 +1,4 @@
-"""One agent: what it is, what it used of its limits, and every decision."""
+"""The page of one agent: its head, strategy, limits and decisions."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from nicegui import ui
 from solward.client import Agent, Decision, NotFoundError
 from solward_dashboard.api import api
 from solward_dashboard.frame import frame
-from solward_dashboard.pages.agents.actions import Bars, Chip, Strategy, Switches
+from solward_dashboard.pages.agents.actions import AgentButtons, Bars, StatusBadge, Strategy
 from solward_dashboard.pages.agents.chat import Chat
 from solward_dashboard.pages.agents.data import bars, interval_text
 from solward_dashboard.pages.agents.form import change_agent
 from solward_dashboard.pages.agents.timeline import NEWEST, Timeline
-from solward_dashboard.polling import Feed
-from solward_dashboard.wording import ago, plain, told
+from solward_dashboard.polling import Poll
+from solward_dashboard.wording import ago, plain, value_text
 
 EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class OneAgent:
-    """One answer to everything the page shows."""
+    """Everything the page shows."""
 
     agent: Agent
     wallet: str
@@ -33,8 +33,8 @@ class OneAgent:
     newest: tuple[Decision, ...]
 
 
-async def ask(agent_id: str) -> OneAgent | None:
-    """All of it; None where there is no such agent."""
+async def fetch(agent_id: str) -> OneAgent | None:
+    """None where there is no such agent."""
     try:
         agent, limits, newest = await asyncio.gather(
             api().agents.get(agent_id),
@@ -48,20 +48,20 @@ async def ask(agent_id: str) -> OneAgent | None:
 
 
 def page(agent_id: str) -> None:
-    """Built once a visitor; what changes is changed in place."""
+    """Built once a visitor; elements are updated in place."""
     with frame("/agents") as freshness:
         ui.link("All agents", "/agents").classes("sw-back")
         missing = ui.label("There is no such agent.").classes("sw-empty")
         missing.set_visibility(False)
-        with ui.element("div").classes("hidden") as place:
+        with ui.element("div").classes("hidden") as dialogs:
             chat = Chat()
 
-        async def again() -> None:
-            await feed.refresh()
+        async def refresh() -> None:
+            await poll.refresh()
 
         content = ui.element("div").classes("sw-stack")
         with content:
-            head = _Head(place, again, chat.open)
+            head = _Head(dialogs, refresh, chat.open)
             with ui.element("div").classes("sw-wide"):
                 with ui.element("section").classes("sw-card"):
                     ui.label("Strategy").classes("sw-card-title")
@@ -74,78 +74,80 @@ def page(agent_id: str) -> None:
             timeline = Timeline(agent_id)
         content.set_visibility(False)
 
-        def show(seen: OneAgent | None) -> None:
-            content.set_visibility(seen is not None)
-            missing.set_visibility(seen is None)
-            if seen is None:
+        def show(latest: OneAgent | None) -> None:
+            content.set_visibility(latest is not None)
+            missing.set_visibility(latest is None)
+            if latest is None:
                 return
-            head.show(seen)
-            strategy.show(seen.agent.strategy)
-            used.show(bars(seen.limits))
-            rails.set_text(_rails(seen))
-            model.set_text(_model(seen))
-            timeline.show(seen.newest)
-            chat.show({agent_id: seen.agent})
+            head.show(latest)
+            strategy.show(latest.agent.strategy)
+            used.show(bars(latest.limits))
+            rails.set_text(_guardrails_text(latest))
+            model.set_text(_usage_text(latest))
+            timeline.show(latest.newest)
+            chat.show({agent_id: latest.agent})
 
-        feed = Feed(freshness, EVERY_S, lambda: ask(agent_id), show)
+        poll = Poll(freshness, EVERY_S, lambda: fetch(agent_id), show)
 
 
 class _Head:
-    """Name, status, what it is made of, and its switches."""
+    """Name, status, wallet, provider and buttons."""
 
     def __init__(
         self,
-        page: ui.element,
-        again: Callable[[], Awaitable[None]],
+        dialogs: ui.element,
+        refresh: Callable[[], Awaitable[None]],
         chat: Callable[[Agent], None],
     ) -> None:
-        self._page = page
-        self._again = again
+        self._dialogs = dialogs
+        self._refresh = refresh
         self._chat = chat
         self._agent: Agent | None = None
-        self._switches: Switches | None = None
+        self._buttons: AgentButtons | None = None
         with ui.element("section").classes("sw-card").props('data-testid="head"'):
             with ui.element("div").classes("sw-row"):
                 self._name = ui.label().classes("sw-name sw-text")
                 self._name.props("role=heading aria-level=2")
-                self._chip = Chip()
+                self._status = StatusBadge()
             with ui.element("div").classes("sw-row sw-dim"):
                 self._wallet = ui.link("…", "/wallets")
-                self._made_of = ui.label().classes("sw-text")
+                self._provider_text = ui.label().classes("sw-text")
             self._error = ui.label().classes("sw-bad sw-text")
             self._error.set_visibility(False)
             self._place = ui.element("div").classes("sw-row")
 
-    def show(self, seen: OneAgent) -> None:
-        agent = self._agent = seen.agent
+    def show(self, latest: OneAgent) -> None:
+        agent = self._agent = latest.agent
         self._name.set_text(agent.name)
-        self._chip.show(agent)
-        self._wallet.set_text(f"Wallet {seen.wallet}")
+        self._status.show(agent)
+        self._wallet.set_text(f"Wallet {latest.wallet}")
         self._wallet.props["href"] = f"/wallets/{agent.wallet_id}"
-        self._made_of.set_text(_made_of(agent))
+        self._provider_text.set_text(_provider_text(agent))
         self._error.set_text(agent.error or "")
         self._error.set_visibility(agent.error is not None)
-        if self._switches is None:
+        if self._buttons is None:
             with self._place:
-                self._switches = Switches(agent, self._page, self._again, self._chat, _leave)
+                self._buttons = AgentButtons(
+                    agent, self._dialogs, self._refresh, self._chat, _leave
+                )
                 change = ui.button("Change", icon="edit", color=None, on_click=self._change)
                 change.props("outline dense no-caps")
-        self._switches.show(agent)
+        self._buttons.show(agent)
 
     async def _change(self) -> None:
         if self._agent is not None:
-            await change_agent(self._agent, self._page, self._again)
+            await change_agent(self._agent, self._dialogs, self._refresh)
 
 
 async def _leave() -> None:
     ui.navigate.to("/agents")
 
 
-def _made_of(agent: Agent) -> str:
+def _provider_text(agent: Agent) -> str:
     demo = "" if agent.is_llm else " (not a language model)"
     model = "" if agent.llm_model == agent.llm_provider else f", model {agent.llm_model}"
-    asked = ", ".join(f"{name} {told(each)}" for name, each in agent.llm_options.items())
-    with_options = f", asked with {asked}" if asked else ""
+    options = ", ".join(f"{name} {value_text(each)}" for name, each in agent.llm_options.items())
+    with_options = f", asked with {options}" if options else ""
     every = interval_text(agent.loop_interval_ms)
     return (
         f"Provider {agent.llm_provider}{demo}{model}{with_options}, {every},"
@@ -153,16 +155,16 @@ def _made_of(agent: Agent) -> str:
     )
 
 
-def _rails(seen: OneAgent) -> str:
-    rails = seen.agent.guardrails
+def _guardrails_text(latest: OneAgent) -> str:
+    limits = latest.agent.guardrails
     return (
-        f"At most {plain(rails['maxSolPerTransaction'])} SOL in a transaction and"
-        f" {plain(rails['maxTransactionsPerMinute'])} transactions in a minute."
+        f"At most {plain(limits['maxSolPerTransaction'])} SOL in a transaction and"
+        f" {plain(limits['maxTransactionsPerMinute'])} transactions in a minute."
     )
 
 
-def _model(seen: OneAgent) -> str:
-    used = seen.limits.get("model", {}).get("lastDay", {})
+def _usage_text(latest: OneAgent) -> str:
+    used = latest.limits.get("model", {}).get("lastDay", {})
     tokens = used.get("tokens", 0)
     if not tokens:
         return "No tokens of a language model in the last day."

@@ -1,4 +1,4 @@
-"""What makes an agent, as forms ask for it and as the API takes it; pure."""
+"""Schemas of the agent form, and its values as the API's parameters; pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from solward.client import Agent, Plugin
 
 _MAX_SECONDS = 2_147_483
-# What the service allows each wallet where nothing else is configured (docs/configuration.md).
+# The service's default limits (docs/configuration.md).
 SERVICE_LIMITS = {
     "maxSolPerTransaction": 2,
     "maxTransactionsPerMinute": 5,
@@ -85,23 +85,23 @@ _MODEL = "The strategy tells the model what to do, in your own words."
 
 
 def provider_choices(providers: Mapping[str, Plugin]) -> dict[str, str]:
-    """How each is offered."""
-    said = {}
+    """Providers as choices: name -> label."""
+    labels = {}
     for name, each in providers.items():
         notes = [] if each.is_llm else ["not a language model"]
         notes += [] if each.configured else ["no key set"]
-        said[name] = f"{name} ({', '.join(notes)})" if notes else name
-    return said
+        labels[name] = f"{name} ({', '.join(notes)})" if notes else name
+    return labels
 
 
 def first_choice(providers: Mapping[str, Plugin]) -> str | None:
-    """The one to offer first: that can be started, a language model if there is one."""
+    """The default choice: a configured language model, else a configured provider."""
     ranked = sorted(providers.values(), key=lambda each: (not each.configured, not each.is_llm))
     return ranked[0].name if ranked else None
 
 
 def about(provider: Plugin) -> str:
-    """What one should know before an agent is made of it."""
+    """What to know before an agent of this provider is created."""
     if not provider.configured:
         return (
             f"Set {provider.secret_env} and restart the service before an agent of this provider"
@@ -117,13 +117,13 @@ def milliseconds(seconds: Any) -> int | None:
 
 
 def limits_now(limits: Mapping[str, Any]) -> dict[str, Any]:
-    """The three numbers of a wallet's limits, which hold for its agents too."""
+    """The three limits of a wallet, which hold for its agents too."""
     found = {name: limits[name].get("limit") for name in SERVICE_LIMITS if name in limits}
     return SERVICE_LIMITS | {name: each for name, each in found.items() if each is not None}
 
 
-def created(values: Mapping[str, Any], wallet_id: str | None) -> dict[str, Any]:
-    """What `agents.create` takes; without a wallet it gets a new one."""
+def create_parameters(values: Mapping[str, Any], wallet_id: str | None) -> dict[str, Any]:
+    """Parameters of `agents.create`; without a wallet the agent gets a new one."""
     rails = values["guardrails"]
     return {
         "name": values["name"],
@@ -134,15 +134,15 @@ def created(values: Mapping[str, Any], wallet_id: str | None) -> dict[str, Any]:
         "llm_options": values["options"],
         "llm_budget": values["budget"],
         "loop_interval_ms": values["milliseconds"],
-        # At the top level they are taken with a wallet and without one.
+        # At the top level they are accepted with and without a wallet.
         "max_sol_per_transaction": rails["maxSolPerTransaction"],
         "max_transactions_per_minute": rails["maxTransactionsPerMinute"],
         "daily_spending_limit_sol": rails["dailySpendingLimitSol"],
     }
 
 
-def changed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What `agents.change` takes; a budget's number that was left out is taken away."""
+def change_parameters(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of `agents.change`; an absent number of the budget is removed."""
     return {
         "name": values["name"],
         "strategy": values["strategy"],
@@ -155,8 +155,8 @@ def changed(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def known(agent: Agent) -> dict[str, Any]:
-    """An agent as its form shows it."""
+def form_values(agent: Agent) -> dict[str, Any]:
+    """An agent as values of its form."""
     whole, rest = divmod(agent.loop_interval_ms, 1_000)
     seconds = f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
     return {"strategy": agent.strategy, "seconds": seconds}

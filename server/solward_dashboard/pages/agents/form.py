@@ -1,4 +1,4 @@
-"""Dialogs that make an agent or change one."""
+"""Dialogs that create an agent or change one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from solward_dashboard.pages.agents import fields
 _NEW = ""
 
 
-async def create_agent(page: ui.element, again: Callable[[], Awaitable[None]]) -> None:
-    """Ask for all that makes an agent, and make it; returns when the dialog is closed.
+async def create_agent(page: ui.element, refresh: Callable[[], Awaitable[None]]) -> None:
+    """The dialog that creates an agent; returns when it is closed.
 
     Args:
-        page: what outlives the button that was pressed.
-        again: called when it is made.
+        page: an element that outlives the button that was pressed.
+        refresh: called when the agent is created.
     """
     try:
         providers, wallets = await _providers(), await api().wallets.list()
@@ -33,28 +33,28 @@ async def create_agent(page: ui.element, again: Callable[[], Awaitable[None]]) -
     with page, ui.dialog() as dialog, ui.card().classes("sw-dialog sw-dialog-wide"):
         dialog.props('persistent aria-label="New agent"')
         ui.label("New agent").classes("sw-card-title")
-        parts = _Parts(providers, None, limits, wallets)
+        forms = _Forms(providers, None, limits, wallets)
         start = ui.switch("Start it at once", value=True).props('data-testid="start-at-once"')
         with ui.element("div").classes("sw-row sw-end"):
             ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
             make = ui.button("Create").props('no-caps unelevated data-testid="create"')
 
     async def create() -> None:
-        values = parts.read()
+        values = forms.read()
         if values is None:
             return
         make.disable()
         try:
-            made = await api().agents.create(**fields.created(values, parts.wallet))
+            agent = await api().agents.create(**fields.create_parameters(values, forms.wallet))
         except SolwardError as error:
-            parts.say(str(error))
+            forms.say(str(error))
             return
         finally:
             make.enable()
         dialog.close()
         with page:
-            await _start(made) if start.value else ui.notify(f"{made.name} is made", type="info")
-        await again()
+            await _start(agent) if start.value else ui.notify(f"{agent.name} is made", type="info")
+        await refresh()
 
     make.on_click(create)
     try:
@@ -64,9 +64,9 @@ async def create_agent(page: ui.element, again: Callable[[], Awaitable[None]]) -
 
 
 async def change_agent(
-    agent: Agent, page: ui.element, again: Callable[[], Awaitable[None]]
+    agent: Agent, page: ui.element, refresh: Callable[[], Awaitable[None]]
 ) -> None:
-    """Show what makes an agent, and change it."""
+    """The dialog that changes an agent; returns when it is closed."""
     try:
         providers = await _providers()
     except SolwardError as error:
@@ -76,27 +76,27 @@ async def change_agent(
     with page, ui.dialog() as dialog, ui.card().classes("sw-dialog sw-dialog-wide"):
         dialog.props('persistent aria-label="Change the agent"')
         ui.label(f"Change {agent.name}").classes("sw-card-title sw-text")
-        parts = _Parts(providers, agent, agent.guardrails)
+        forms = _Forms(providers, agent, agent.guardrails)
         with ui.element("div").classes("sw-row sw-end"):
             ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
             save = ui.button("Save").props('no-caps unelevated data-testid="save"')
 
     async def change() -> None:
-        values = parts.read()
+        values = forms.read()
         if values is None:
             return
         save.disable()
         try:
-            await api().agents.change(agent.id, **fields.changed(values))
+            await api().agents.change(agent.id, **fields.change_parameters(values))
         except SolwardError as error:
-            parts.say(str(error))
+            forms.say(str(error))
             return
         finally:
             save.enable()
         dialog.close()
         with page:
             ui.notify("Changed; it goes by it from its next cycle", type="positive")
-        await again()
+        await refresh()
 
     save.on_click(change)
     try:
@@ -105,8 +105,8 @@ async def change_agent(
         dialog.delete()
 
 
-class _Parts:
-    """The forms of a dialog; what it offers follows the chosen provider."""
+class _Forms:
+    """The forms of a dialog; options and model follow the chosen provider."""
 
     def __init__(
         self,
@@ -124,10 +124,10 @@ class _Parts:
             if wallets is not None:
                 self._wallet = _wallets(wallets)
             chosen = fields.first_choice(providers) if agent is None else agent.llm_provider
-            self._choose(chosen, agent)
+            self._add_provider(chosen, agent)
             self._about = ui.label().classes("sw-dim sw-text").props("aria-live=polite")
             self._strategy = schema_form(
-                fields.STRATEGY, None if agent is None else fields.known(agent)
+                fields.STRATEGY, None if agent is None else fields.form_values(agent)
             )
             with ui.element("fieldset").classes("sw-fieldset"):
                 with ui.element("legend"):
@@ -136,8 +136,8 @@ class _Parts:
                     "Held by the service for every transaction of the agent, beside its own limits."
                 ).classes("sw-dim")
                 self._rails = schema_form(fields.GUARDRAILS, limits)
-            with ui.expansion("What the model is asked with").props("dense") as self._asked_with:
-                self._asked_with.classes("sw-expansion")
+            with ui.expansion("What the model is asked with").props("dense") as self._model_options:
+                self._model_options.classes("sw-expansion")
                 self._place = ui.element("div").classes("sw-form")
             with ui.expansion("What the model may cost").props("dense") as self._cost:
                 self._cost.classes("sw-expansion")
@@ -146,7 +146,7 @@ class _Parts:
                 )
             self._error = ui.label().classes("sw-error").props("role=alert")
         self._error.set_visibility(False)
-        self._provide(None if agent is None else agent.llm_options)
+        self._show_provider(None if agent is None else agent.llm_options)
 
     @property
     def wallet(self) -> str | None:
@@ -154,12 +154,12 @@ class _Parts:
         return None if self._wallet is None else str(self._wallet.value or "") or None
 
     def say(self, error: str) -> None:
-        """What the service has against it."""
+        """What the service has refreshst it."""
         self._error.set_text(error)
         self._error.set_visibility(bool(error))
 
     def read(self) -> dict[str, Any] | None:
-        """What is filled in; None where it does not fit, which is told at its field."""
+        """The values; None where one does not fit, which its field shows."""
         self.say("")
         read: dict[str, dict[str, Any] | None] = {
             "name": _values(self._name),
@@ -169,7 +169,7 @@ class _Parts:
             "budget": _values(self._budget) if self._cost.visible else {},
         }
         if read["options"] is None:
-            self._asked_with.open()
+            self._model_options.open()
         if read["budget"] is None:
             self._cost.open()
         model = (self._model.value or "").strip()
@@ -178,14 +178,14 @@ class _Parts:
         if not model or len(found) < len(read):
             self.say("Something above does not fit; it is told at its field.")
             return None
-        every = fields.milliseconds(found["strategy"]["seconds"])
-        if every is None:
+        interval = fields.milliseconds(found["strategy"]["seconds"])
+        if interval is None:
             self.say("Seconds between cycles: at most 3 decimals.")
             return None
         return {
             "name": found["name"]["name"],
             "strategy": found["strategy"]["strategy"],
-            "milliseconds": every,
+            "milliseconds": interval,
             "provider": self._provider.value,
             "model": model,
             "options": found["options"],
@@ -193,22 +193,22 @@ class _Parts:
             "guardrails": found["guardrails"],
         }
 
-    def _choose(self, chosen: str | None, agent: Agent | None) -> None:
-        offered = fields.provider_choices(self._providers)
-        if agent is not None and agent.llm_provider not in offered:
-            offered[agent.llm_provider] = f"{agent.llm_provider} (not installed)"
+    def _add_provider(self, chosen: str | None, agent: Agent | None) -> None:
+        choices = fields.provider_choices(self._providers)
+        if agent is not None and agent.llm_provider not in choices:
+            choices[agent.llm_provider] = f"{agent.llm_provider} (not installed)"
         with ui.element("div").classes("sw-pair"):
-            self._provider = ui.select(offered, value=chosen, label="Provider")
+            self._provider = ui.select(choices, value=chosen, label="Provider")
             self._provider.props('outlined dense data-testid="provider"').classes("sw-field")
             self._model = ui.input("Model").without_auto_validation()
             self._model.props("outlined dense hide-bottom-space maxlength=200 autocomplete=off")
             self._model.classes("sw-field")
         if agent is not None:
             self._model.set_value(agent.llm_model)
-        self._provider.on_value_change(lambda: self._provide(None))
+        self._provider.on_value_change(lambda: self._show_provider(None))
 
-    def _provide(self, options: Mapping[str, Any] | None) -> None:
-        """What holds for the chosen provider."""
+    def _show_provider(self, options: Mapping[str, Any] | None) -> None:
+        """Show the model, options and costs of the chosen provider."""
         provider = self._providers.get(self._provider.value or "")
         if self._agent is None or options is None:
             self._model.set_value(provider.default_model if provider else "")
@@ -219,7 +219,7 @@ class _Parts:
         with self._place:
             schema = provider.options if provider else None
             self._options = None if not schema else schema_form(schema, options)
-        self._asked_with.set_visibility(self._options is not None and not self._options.empty)
+        self._model_options.set_visibility(self._options is not None and not self._options.empty)
 
 
 def _values(form: Form) -> dict[str, Any] | None:
@@ -230,8 +230,8 @@ def _values(form: Form) -> dict[str, Any] | None:
 
 
 def _wallets(wallets: tuple[Wallet, ...]) -> ui.select:
-    offered = {_NEW: "A new wallet of its own"} | {each.id: each.name for each in wallets}
-    select = ui.select(offered, value=_NEW, label="Wallet", with_input=len(wallets) > 8)
+    choices = {_NEW: "A new wallet of its own"} | {each.id: each.name for each in wallets}
+    select = ui.select(choices, value=_NEW, label="Wallet", with_input=len(wallets) > 8)
     select.props('outlined dense data-testid="wallet"').classes("sw-field")
     return select
 
@@ -242,7 +242,7 @@ async def _providers() -> dict[str, Plugin]:
 
 
 async def _limits(wallets: tuple[Wallet, ...]) -> Mapping[str, Any]:
-    """The service's own, which any wallet shows."""
+    """The service's limits, read from any wallet."""
     if not wallets:
         return fields.SERVICE_LIMITS
     try:

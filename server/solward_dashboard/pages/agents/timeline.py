@@ -1,4 +1,4 @@
-"""What an agent decided, newest first: a line each, and all of it when opened."""
+"""An agent's decisions, newest first: a line each, and all of it when expanded."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from solward.errors import SolwardError
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_dashboard.api import api
 from solward_dashboard.pages.agents.data import action_text, usage_text
-from solward_dashboard.wording import ago, plain, short, told
+from solward_dashboard.wording import ago, plain, short, value_text
 
 NEWEST = 20
 _OLDER = 50
-# So many stay on a page that is left open; older ones that were asked for are more.
+# Entries of a page that stays open; loading older ones raises it.
 _MOST = 500
 _CUT = 240
 _LONG_DETAIL = 30
 
 
 class Timeline:
-    """The decisions of one agent; opened ones stay open when others come."""
+    """The decisions of one agent; expanded entries stay expanded when others are added."""
 
     def __init__(self, agent_id: str) -> None:
         self._agent_id = agent_id
@@ -38,15 +38,15 @@ class Timeline:
             self._more.props("flat dense no-caps").classes("sw-start").set_visibility(False)
 
     def show(self, newest: Sequence[Decision]) -> None:
-        """Add what is new; `newest` are the `NEWEST` last ones, newest first."""
-        fresh = [each for each in newest if each.cycle not in self._entries]
-        if fresh and len(fresh) == len(newest) and self._entries:
-            # Nobody looked for so long that what lies between is not known.
+        """Add new decisions; `newest` are the last `NEWEST` ones, newest first."""
+        added = [each for each in newest if each.cycle not in self._entries]
+        if added and len(added) == len(newest) and self._entries:
+            # The page was hidden so long that decisions in between are missing.
             self._list.clear()
             self._entries.clear()
         if not self._entries:
             self._more.set_visibility(len(newest) == NEWEST)
-        for decision in reversed(fresh):
+        for decision in reversed(added):
             self._add(decision).row.move(target_index=0)
         for cycle in beyond(self._entries, self._most):
             self._entries.pop(cycle).row.delete()
@@ -99,7 +99,7 @@ class _Entry:
         self._ago.set_text(ago(self._decision.timestamp))
 
     def _build(self) -> None:
-        # Most are never opened.
+        # Most entries are never expanded.
         if self._built or not self._expansion.value:
             return
         self._built = True
@@ -119,28 +119,28 @@ def beyond(cycles: Collection[int], most: int) -> list[int]:
     return sorted(cycles)[: max(0, len(cycles) - most)]
 
 
-def observation_text(seen: Mapping[str, Any]) -> str:
-    """What an agent saw of its wallet, a line each; or why it saw nothing."""
-    if "error" in seen:
-        return f"The wallet could not be observed: {seen['error']}"
+def observation_text(observation: Mapping[str, Any]) -> str:
+    """The observed wallet, line by line; or why it could not be observed."""
+    if "error" in observation:
+        return f"The wallet could not be observed: {observation['error']}"
     lines = [
-        f"{seen['walletName']} ({seen['walletAddress']})",
-        f"{plain(seen['solBalance'])} SOL",
+        f"{observation['walletName']} ({observation['walletAddress']})",
+        f"{plain(observation['solBalance'])} SOL",
     ]
-    for each in seen["tokenBalances"]:
-        named = "wSOL" if each["mint"] == WRAPPED_SOL_MINT else each.get("symbol") or each["mint"]
-        lines.append(f"{plain(each['uiBalance'])} {named}")
-    if seen["recentTransactions"]:
+    for each in observation["tokenBalances"]:
+        token = "wSOL" if each["mint"] == WRAPPED_SOL_MINT else each.get("symbol") or each["mint"]
+        lines.append(f"{plain(each['uiBalance'])} {token}")
+    if observation["recentTransactions"]:
         lines.append("Last transactions:")
-    for each in seen["recentTransactions"]:
-        said = [f"{name} {_detail(value)}" for name, value in each.get("details", {}).items()]
+    for each in observation["recentTransactions"]:
+        details = [f"{name} {_detail(value)}" for name, value in each.get("details", {}).items()]
         kind = each["type"].replace("_", " ")
-        lines.append(f"- {kind} {each['status']}: {_cut(', '.join(said))}")
+        lines.append(f"- {kind} {each['status']}: {_cut(', '.join(details))}")
     return "\n".join(lines)
 
 
 def _detail(value: Any) -> str:
-    text = told(value)
+    text = value_text(value)
     return short(text) if len(text) > _LONG_DETAIL else text
 
 

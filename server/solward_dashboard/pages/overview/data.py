@@ -1,4 +1,4 @@
-"""What the overview asks, and what it makes of the answers."""
+"""What the overview fetches, and figures made of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from solward.client import Agent, Decision, Health, NotFoundError, Plugins, Transaction, Wallet
 from solward_dashboard.api import api
 
-# As many as one request gives.
+# The most that one request returns.
 TRANSACTIONS = 500
 WALLETS = 10
 _AGENTS = 10
@@ -20,7 +20,7 @@ DECISIONS = 8
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one wallet has spent of its rolling 24 hours, and reserved; amounts in SOL."""
+    """A wallet's spent and reserved SOL of the last 24 hours, and its limit."""
 
     wallet: str
     used: Decimal
@@ -29,7 +29,7 @@ class Budget:
 
     @classmethod
     def of(cls, wallet: Wallet, raw: Mapping[str, Any]) -> Budget:
-        """From the answer of `GET /wallets/:id/limits`."""
+        """From the response of `GET /wallets/:id/limits`."""
         day = raw["dailySpendingLimitSol"]
         used = Decimal(day.get("spent", 0)) + Decimal(day.get("reserved", 0))
         return cls(wallet.name, used, Decimal(day["limit"]), bool(raw.get("frozen")))
@@ -41,8 +41,8 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
-    """A decision and the name of who took it."""
+class AgentDecision:
+    """A decision with the name of its agent."""
 
     agent: str
     decision: Decision
@@ -50,13 +50,13 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """One answer to everything the page shows."""
+    """Everything the page shows."""
 
     health: Health
     wallets: int
     budgets: tuple[Budget, ...]
     transactions: tuple[Transaction, ...]
-    decisions: tuple[Decided, ...]
+    decisions: tuple[AgentDecision, ...]
     plugins: Plugins
 
     @property
@@ -72,8 +72,8 @@ class Overview:
         return "by 1 wallet" if self.wallets == 1 else f"by {self.wallets} wallets"
 
 
-async def ask() -> Overview:
-    """All of it; of limits and decisions, those of the most active wallets and of some agents."""
+async def fetch() -> Overview:
+    """Limits are those of the most active wallets, decisions those of some agents."""
     health, wallets, transactions, agents, plugins = await asyncio.gather(
         api().health(),
         api().wallets.list(),
@@ -82,17 +82,17 @@ async def ask() -> Overview:
         api().plugins(),
     )
     active = most_active(wallets, transactions)[:WALLETS]
-    thinking = foremost(agents)[:_AGENTS]
+    deciding = running_first(agents)[:_AGENTS]
     limits, decisions = await asyncio.gather(
         asyncio.gather(*(api().wallets.limits(each.id) for each in active)),
-        asyncio.gather(*(_decisions(each) for each in thinking)),
+        asyncio.gather(*(_decisions(each) for each in deciding)),
     )
     return Overview(
         health,
         len(wallets),
         tuple(map(Budget.of, active, limits)),
         transactions,
-        latest(zip(thinking, decisions, strict=True)),
+        latest(zip(deciding, decisions, strict=True)),
         plugins,
     )
 
@@ -106,23 +106,23 @@ async def _decisions(agent: Agent) -> tuple[Decision, ...]:
 
 
 def most_active(wallets: Sequence[Wallet], transactions: Sequence[Transaction]) -> list[Wallet]:
-    """Those of the newest transactions first, the others by their age."""
+    """The wallets of the newest transactions, filled up by the oldest wallets; oldest first."""
     newest = list(dict.fromkeys(each.wallet_id for each in transactions))
     place = {wallet_id: at for at, wallet_id in enumerate(newest)}
     chosen = sorted(wallets, key=lambda each: place.get(each.id, len(place)))[:WALLETS]
-    # Listed by their age, so that the bars do not change places with every transaction.
+    # Ordered by age, so that bars do not swap places with every transaction.
     return sorted(chosen, key=lambda each: (each.created_at, each.id))
 
 
-def foremost(agents: Sequence[Agent]) -> list[Agent]:
-    """The running ones first."""
+def running_first(agents: Sequence[Agent]) -> list[Agent]:
+    """Running agents first."""
     return sorted(agents, key=lambda each: each.status != "running")
 
 
 def latest(
-    decided: Iterable[tuple[Agent, Sequence[Decision]]], count: int = DECISIONS
-) -> tuple[Decided, ...]:
-    """The newest decisions of all of them, newest first."""
-    everything = [Decided(agent.name, each) for agent, ones in decided for each in ones]
+    by_agent: Iterable[tuple[Agent, Sequence[Decision]]], count: int = DECISIONS
+) -> tuple[AgentDecision, ...]:
+    """The newest decisions of all agents, newest first."""
+    everything = [AgentDecision(agent.name, each) for agent, found in by_agent for each in found]
     everything.sort(key=lambda each: each.decision.timestamp, reverse=True)
     return tuple(everything[:count])

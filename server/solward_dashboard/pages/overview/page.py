@@ -1,4 +1,4 @@
-"""Overview: is it healthy, what is it doing, and how much is left to spend."""
+"""The overview: health, transactions, spending, decisions, plugins."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from nicegui import ui
 from solward.client import Health, Plugins, Transaction
 from solward_dashboard import charts
 from solward_dashboard.frame import frame
-from solward_dashboard.pages.overview.data import TRANSACTIONS, Overview, ask
+from solward_dashboard.pages.overview.data import TRANSACTIONS, Overview, fetch
 from solward_dashboard.pages.overview.rows import DecisionRows, LimitRows
-from solward_dashboard.polling import Feed
+from solward_dashboard.polling import Poll
 from solward_dashboard.wording import sol
 
 EVERY_S = 5.0
 
 
 def page() -> None:
-    """Built once a visitor; what changes is changed in place."""
+    """Built once a visitor; elements are updated in place."""
     with frame("/") as freshness:
         with ui.element("div").classes("sw-grid"):
             service = _Figure("Service", "favorite")
@@ -39,19 +39,19 @@ def page() -> None:
                 _heading("Recent decisions", "All agents", "/agents")
                 decisions = DecisionRows()
 
-        def show(seen: Overview) -> None:
-            _show_health(seen.health, service, network)
-            running, total = seen.health.agents["running"], seen.health.agents["total"]
+        def show(latest: Overview) -> None:
+            _show_health(latest.health, service, network)
+            running, total = latest.health.agents["running"], latest.health.agents["total"]
             agents.set(str(running), f"of {total}" if total else "none made yet")
-            spent.set(sol(seen.spent), seen.spent_by)
+            spent.set(sol(latest.spent), latest.spent_by)
             now = datetime.now(UTC)
-            times.show(charts.by_time(seen.transactions, now), seen.transactions)
-            kinds.show(charts.by_type(seen.transactions), seen.transactions)
-            limits.show(seen.budgets)
-            decisions.show(seen.decisions, now)
-            problems.show(seen.plugins)
+            times.show(charts.by_time(latest.transactions, now), latest.transactions)
+            kinds.show(charts.by_type(latest.transactions), latest.transactions)
+            limits.show(latest.budgets)
+            decisions.show(latest.decisions, now)
+            problems.show(latest.plugins)
 
-        Feed(freshness, EVERY_S, ask, show)
+        Poll(freshness, EVERY_S, fetch, show)
 
 
 def _show_health(health: Health, service: _Figure, network: _Figure) -> None:
@@ -77,7 +77,7 @@ class _Figure:
                 ui.icon(icon).props("aria-hidden=true")
                 ui.label(title)
             self._value = ui.label("-").classes("sw-figure")
-            # A line high before it says anything, so that the page does not jump.
+            # A line high from the start, so that the page does not jump.
             self._note = ui.label("\N{NO-BREAK SPACE}").classes("sw-dim")
         self._value.props(f'data-testid="figure-{icon}"')
 
@@ -104,7 +104,7 @@ class _Chart:
         if self._chart.options != options:
             self._chart.options.clear()
             self._chart.options.update(options)
-            self._chart.props["aria-label"] = f"{self._title}. {charts.told(transactions)}"
+            self._chart.props["aria-label"] = f"{self._title}. {charts.summary_text(transactions)}"
             self._chart.update()
 
 

@@ -1,4 +1,4 @@
-"""The overview's two lists; their rows stay, and what they say changes."""
+"""The overview's lists of limits and decisions; their rows are updated in place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 
 from nicegui import ui
 
-from solward_dashboard.pages.overview.data import DECISIONS, WALLETS, Budget, Decided
+from solward_dashboard.pages.overview.data import DECISIONS, WALLETS, AgentDecision, Budget
 from solward_dashboard.wording import ago, plain
 
 _SHOWN = 240
@@ -26,7 +26,7 @@ class LimitRows:
             self._rows = [_LimitRow() for _ in range(WALLETS)]
 
     def show(self, budgets: Sequence[Budget]) -> None:
-        """Show them in their order."""
+        """Show the first `WALLETS`."""
         self._empty.set_visibility(not budgets)
         for at, row in enumerate(self._rows):
             row.show(budgets[at] if at < len(budgets) else None)
@@ -48,13 +48,13 @@ class _LimitRow:
         self._row.set_visibility(budget is not None)
         if budget is None:
             return
-        said = f"{plain(budget.used)} of {plain(budget.limit)} SOL"
+        text = f"{plain(budget.used)} of {plain(budget.limit)} SOL"
         self._name.set_text(f"{budget.wallet} (frozen)" if budget.frozen else budget.wallet)
-        self._used.set_text(said)
+        self._used.set_text(text)
         self._bar.set_value(budget.share)
         colour = "negative" if budget.share >= 0.9 else "warning" if budget.share >= 0.7 else "teal"
         self._bar.props["color"] = colour
-        self._bar.props["aria-label"] = f"{budget.wallet}: {said}"
+        self._bar.props["aria-label"] = f"{budget.wallet}: {text}"
         self._bar.update()
 
 
@@ -70,8 +70,8 @@ class DecisionRows:
         with ui.element("div").classes("sw-list"):
             self._rows = [_DecisionRow() for _ in range(DECISIONS)]
 
-    def show(self, decisions: Sequence[Decided], now: datetime) -> None:
-        """Show them, their age as of now."""
+    def show(self, decisions: Sequence[AgentDecision], now: datetime) -> None:
+        """Show the first `DECISIONS` with their age."""
         self._empty.set_visibility(not decisions)
         for at, row in enumerate(self._rows):
             row.show(decisions[at] if at < len(decisions) else None, now)
@@ -85,17 +85,17 @@ class _DecisionRow:
                 self._agent = ui.label().classes("sw-strong sw-text")
                 ui.space()
                 self._ago = ui.label().classes("sw-dim")
-            # One line each, whatever they say, so that the list keeps its height.
+            # One line each, so that the list keeps its height.
             self._action = ui.label().classes("sw-mono sw-cut")
             self._outcome = ui.label().classes("sw-dim sw-cut")
         self._row.set_visibility(False)
 
-    def show(self, decided: Decided | None, now: datetime) -> None:
-        self._row.set_visibility(decided is not None)
-        if decided is None:
+    def show(self, taken: AgentDecision | None, now: datetime) -> None:
+        self._row.set_visibility(taken is not None)
+        if taken is None:
             return
-        decision = decided.decision
-        self._agent.set_text(decided.agent)
+        decision = taken.decision
+        self._agent.set_text(taken.agent)
         self._action.set_text(_cut((decision.action or "wait").removesuffix("({})")))
         self._ago.set_text(ago(decision.timestamp, now))
         self._outcome.set_text(_cut(decision.outcome))

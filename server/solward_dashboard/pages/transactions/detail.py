@@ -1,4 +1,4 @@
-"""One transaction, all of it."""
+"""The dialog of one transaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from solward_dashboard.dialogs import copy_button
 from solward_dashboard.pages.transactions.rows import details, explorer
 
 
-async def show_one(record: Transaction, wallet: str, network: str) -> None:
+async def show_record(record: Transaction, wallet: str, network: str) -> None:
     """A dialog with the record; returns when it is closed."""
     with ui.dialog() as dialog, ui.card().classes("sw-dialog sw-dialog-wide"):
         dialog.props('aria-label="Transaction"')

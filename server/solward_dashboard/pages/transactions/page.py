@@ -1,4 +1,4 @@
-"""Transactions: what was done, what was refused and why."""
+"""The transactions page: a table of records with filters."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from solward.client import ClientError, Transaction, Wallet
 from solward.solana.token_list import token_list
 from solward_dashboard.api import api
 from solward_dashboard.frame import frame
-from solward_dashboard.pages.transactions.detail import show_one
+from solward_dashboard.pages.transactions.detail import show_record
 from solward_dashboard.pages.transactions.rows import Filter, changed, row
-from solward_dashboard.polling import Feed, Freshness
+from solward_dashboard.polling import Freshness, Poll
 
 EVERY_S = 3.0
 LIMIT = 50
-# So much is asked at once where more has happened than one answer holds, and for older ones.
+# Page size where more has happened than `LIMIT` holds, and for older records.
 MORE = 250
 _STATUS_CLASS = {f"sw-text-{status}": f"x == '{status}'" for status in TransactionStatus}
 _COLUMNS = [
@@ -39,8 +39,8 @@ _COLUMNS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The newest records, and the names of the wallets."""
+class Records:
+    """The newest records, the wallets and the network."""
 
     records: tuple[Transaction, ...]
     wallets: tuple[Wallet, ...]
@@ -48,13 +48,13 @@ class Answer:
 
 
 def page() -> None:
-    """Built once a visitor; rows are changed in place, the rest of the table stays."""
+    """Built once a visitor; changed rows are updated in place."""
     with frame("/transactions") as freshness:
         Table(freshness)
 
 
 class Table:
-    """The records of one visitor's page: those known, and those the filter lets through."""
+    """The records of one visitor's page, and those that match the filter."""
 
     def __init__(self, freshness: Freshness) -> None:
         self._known: dict[str, Transaction] = {}
@@ -62,7 +62,7 @@ class Table:
         self._network = ""
         self._filter = Filter()
         self._ended = False
-        # Where older ones begin, in the service's own order.
+        # The id after which older ones begin, in the service's order.
         self._oldest = ""
         with ui.element("div").classes("sw-row sw-filters"):
             self._wallet = _select("Wallet", {"": "All wallets"})
@@ -102,57 +102,57 @@ class Table:
             ui.space()
             self._older = ui.button("Load older", color=None, on_click=self._load_older)
             self._older.props("outline no-caps")
-        self._feed = Feed(freshness, EVERY_S, self._ask, self._show)
-        self._tell()
+        self._poll = Poll(freshness, EVERY_S, self._fetch, self._show)
+        self._update_count()
 
-    async def _ask(self) -> Answer:
+    async def _fetch(self) -> Records:
         health, wallets, newest = await asyncio.gather(
             api().health(), api().wallets.list(), api().transactions.list(limit=LIMIT)
         )
         records = list(newest)
-        # More may have happened since the last answer than one answer holds.
+        # More may have happened since the last poll than one page holds.
         while self._known and records and records[-1].id not in self._known:
             older = await api().transactions.list(limit=MORE, before=records[-1].id)
             if not older or len(records) > 10 * MORE:
                 break
             records += older
-        return Answer(tuple(records), wallets, health.network)
+        return Records(tuple(records), wallets, health.network)
 
-    def _show(self, answer: Answer) -> None:
+    def _show(self, answer: Records) -> None:
         names = {each.id: each.name for each in answer.wallets}
         renamed = names != self._wallets
         self._wallets, self._network = names, answer.network
         if renamed:
             self._wallet.set_options({"": "All wallets"} | names)
-        new, other = changed(self._known, answer.records)
+        new, updated = changed(self._known, answer.records)
         first = not self._known
-        self._known |= {each.id: each for each in (*new, *other)}
+        self._known |= {each.id: each for each in (*new, *updated)}
         if first:
             self._ended = len(answer.records) < LIMIT
             self._oldest = answer.records[-1].id if answer.records else ""
-            self._rows_anew()
-        elif new or other:
-            self._apply(new, other)
-        self._tell()
+            self._reload_rows()
+        elif new or updated:
+            self._apply(new, updated)
+        self._update_count()
 
-    def _apply(self, new: list[Transaction], other: list[Transaction]) -> None:
-        # A record that changed may have come under the filter, or left it.
+    def _apply(self, new: list[Transaction], updated: list[Transaction]) -> None:
+        # An updated record may match the filter now, or not any more.
         self._grid.run_grid_method(
-            "applyTransaction", {"remove": [{"id": each.id} for each in other]}
+            "applyTransaction", {"remove": [{"id": each.id} for each in updated]}
         )
-        shown = [each for each in (*new, *other) if self._lets(each)]
+        shown = [each for each in (*new, *updated) if self._matches(each)]
         self._grid.run_grid_method("applyTransaction", {"add": [self._row(each) for each in shown]})
 
-    def _rows_anew(self) -> None:
-        rows = [self._row(each) for each in self._known.values() if self._lets(each)]
+    def _reload_rows(self) -> None:
+        rows = [self._row(each) for each in self._known.values() if self._matches(each)]
         self._grid.run_grid_method("setGridOption", "rowData", rows)
 
     def _row(self, record: Transaction) -> dict[str, str]:
         wallet = self._wallets.get(record.wallet_id, record.wallet_id)
         return row(record, wallet, token_list(self._network))
 
-    def _lets(self, record: Transaction) -> bool:
-        return self._filter.lets(record, self._wallets.get(record.wallet_id, ""))
+    def _matches(self, record: Transaction) -> bool:
+        return self._filter.matches(record, self._wallets.get(record.wallet_id, ""))
 
     def _filtered(self) -> None:
         self._filter = Filter(
@@ -161,8 +161,8 @@ class Table:
             status=self._status.value or "",
             text=self._text.value or "",
         )
-        self._rows_anew()
-        self._tell()
+        self._reload_rows()
+        self._update_count()
 
     async def _load_older(self) -> None:
         self._older.disable()
@@ -178,10 +178,10 @@ class Table:
         new, _ = changed(self._known, older)
         self._known |= {each.id: each for each in new}
         self._apply(new, [])
-        self._tell()
+        self._update_count()
 
-    def _tell(self) -> None:
-        shown = sum(map(self._lets, self._known.values()))
+    def _update_count(self) -> None:
+        shown = sum(map(self._matches, self._known.values()))
         of = f" of {len(self._known):,}" if shown != len(self._known) else ""
         self._count.set_text(f"{shown:,}{of} transactions" if self._known else "")
         self._older.set_visibility(bool(self._known) and not self._ended)
@@ -195,12 +195,14 @@ class Table:
             self._empty.set_text("No transaction yet. Airdrop some SOL on the Wallets page.")
 
     async def _selected(self) -> None:
-        # Chosen by a click, or by the space bar.
+        # By a click or the space bar.
         chosen = await self._grid.get_selected_row()
         record = self._known.get(str((chosen or {}).get("id")))
         if record is None:
             return
-        await show_one(record, self._wallets.get(record.wallet_id, record.wallet_id), self._network)
+        await show_record(
+            record, self._wallets.get(record.wallet_id, record.wallet_id), self._network
+        )
         self._grid.run_grid_method("deselectAll")
 
 

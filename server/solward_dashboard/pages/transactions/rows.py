@@ -8,16 +8,16 @@ from typing import Any
 
 from solward.client import Transaction
 from solward.solana.token_list import TokenList
-from solward_dashboard.wording import short, told
+from solward_dashboard.wording import short, value_text
 
 _EXPLORER = "https://explorer.solana.com/tx/"
-# Networks whose transactions everybody can look up; None is the explorer's default.
+# Public networks; None is the explorer's default.
 _CLUSTERS: Mapping[str, str | None] = {
     "mainnet-beta": None,
     "devnet": "devnet",
     "testnet": "testnet",
 }
-# The first of these that a record's details have says how much it is about.
+# The first of these in a record's details is its amount.
 _AMOUNTS = ("amount", "inputAmount", "supply", "reclaimed")
 _TOKENS = ("symbol", "mint", "inputToken")
 _SOL_TYPES = frozenset(
@@ -27,25 +27,25 @@ _SOL_TYPES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What of the records is shown; empty is everything."""
+    """Criteria of the records shown; empty ones match everything."""
 
     wallet_id: str = ""
     type: str = ""
     status: str = ""
     text: str = ""
 
-    def lets(self, record: Transaction, wallet: str) -> bool:
-        """Whether a record, of the wallet of this name, is shown."""
+    def matches(self, record: Transaction, wallet: str) -> bool:
+        """Whether a record, of the wallet of this name, matches."""
         if self.wallet_id not in ("", record.wallet_id):
             return False
         if self.type not in ("", record.type) or self.status not in ("", record.status):
             return False
-        wanted = self.text.strip().casefold()
-        return not wanted or wanted in _searched(record, wallet).casefold()
+        search = self.text.strip().casefold()
+        return not search or search in _searched(record, wallet).casefold()
 
 
 def row(record: Transaction, wallet: str, tokens: TokenList) -> dict[str, str]:
-    """One row, all of it text: what came from a ledger or a model is never more than that."""
+    """One row of plain text: nothing from a ledger or a model is rendered as markup."""
     return {
         "id": record.id,
         "at": record.timestamp.isoformat(),
@@ -60,23 +60,23 @@ def row(record: Transaction, wallet: str, tokens: TokenList) -> dict[str, str]:
 
 
 def amount(record: Transaction, tokens: TokenList) -> str:
-    """How much it is about, with its unit where the record says one."""
+    """A record's amount, with its unit where the record has one."""
     value = next((record.details[name] for name in _AMOUNTS if name in record.details), None)
     if value is None:
         return ""
     if record.type in _SOL_TYPES:
-        return f"{told(value)} SOL"
+        return f"{value_text(value)} SOL"
     token = str(next((record.details[name] for name in _TOKENS if name in record.details), ""))
-    return f"{told(value)} {tokens.symbol_of(token) or short(token)}".strip()
+    return f"{value_text(value)} {tokens.symbol_of(token) or short(token)}".strip()
 
 
 def details(record: Transaction) -> list[tuple[str, str]]:
     """Every detail as (name, text), in the record's order."""
-    return [(name, told(value)) for name, value in record.details.items()]
+    return [(name, value_text(value)) for name, value in record.details.items()]
 
 
 def explorer(record: Transaction, network: str) -> str | None:
-    """Where everybody can look it up; None on a network only this machine has."""
+    """The record's address in the public explorer; None on a local network."""
     if record.signature is None or network not in _CLUSTERS:
         return None
     cluster = _CLUSTERS[network]
@@ -84,13 +84,13 @@ def explorer(record: Transaction, network: str) -> str | None:
 
 
 def changed(
-    known: Mapping[str, Transaction], answered: Iterable[Transaction]
+    known: Mapping[str, Transaction], records: Iterable[Transaction]
 ) -> tuple[list[Transaction], list[Transaction]]:
-    """The records that are new, and those known ones that are not what they were."""
-    answered = list(answered)
-    new = [each for each in answered if each.id not in known]
-    other = [each for each in answered if each.id in known and known[each.id].raw != each.raw]
-    return new, other
+    """New records, and known ones that have changed."""
+    records = list(records)
+    new = [each for each in records if each.id not in known]
+    updated = [each for each in records if each.id in known and known[each.id].raw != each.raw]
+    return new, updated
 
 
 def _searched(record: Transaction, wallet: str) -> str:

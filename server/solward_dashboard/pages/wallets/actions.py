@@ -15,7 +15,7 @@ from solward.jsontext import dumps
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed
 from solward_dashboard.forms.form import FormError, schema_form
-from solward_dashboard.wording import told
+from solward_dashboard.wording import value_text
 
 _WHICH = "Mint address, or a symbol known on this network such as SOL or USDC."
 
@@ -242,12 +242,12 @@ class SkillChooser:
 
 
 def _said(value: Any) -> str:
-    return dumps(value) if isinstance(value, list | dict) else told(value)
+    return dumps(value) if isinstance(value, list | dict) else value_text(value)
 
 
 def _ended(record: Transaction) -> str:
     what = record.type.replace("_", " ").capitalize()
     signature = "" if record.signature is None else f". Signature {record.signature}"
     arrived = record.details.get("outputAmount")
-    got = "" if arrived is None else f", {told(arrived)} received"
+    got = "" if arrived is None else f", {value_text(arrived)} received"
     return f"{what} {record.status}{got}{signature}"

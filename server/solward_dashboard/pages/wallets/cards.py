@@ -1,4 +1,4 @@
-"""The parts of a wallet's page."""
+"""The cards of one wallet's page."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from solward.client import Balance, Stake, TokenBalance, Transaction, Wallet
 from solward.errors import SolwardError
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, copy_button
-from solward_dashboard.pages.wallets.dialogs import asked_reason, asked_tags, show_qr
-from solward_dashboard.pages.wallets.page import token_name
-from solward_dashboard.wording import ago, plain, short, sol, told
+from solward_dashboard.pages.wallets.data import token_name
+from solward_dashboard.pages.wallets.dialogs import freeze_reason, new_tags, show_qr
+from solward_dashboard.wording import ago, plain, short, sol, value_text
 
 _RECENT = 8
 
-Which = Callable[[], Wallet | None]
-Again = Callable[[], Awaitable[None]]
+CurrentWallet = Callable[[], Wallet | None]
+Refresh = Callable[[], Awaitable[None]]
 
 
 class Head:
-    """Name, address, tags, and the switch that freezes it."""
+    """Name, address, tags, and the freeze switch."""
 
-    def __init__(self, wallet: Which, again: Again) -> None:
+    def __init__(self, wallet: CurrentWallet, refresh: Refresh) -> None:
         self._wallet = wallet
-        self._again = again
+        self._refresh = refresh
         self._frozen = False
-        self._shown: tuple[str, ...] | None = None
+        self._shown_tags: tuple[str, ...] | None = None
         with ui.element("section").classes("sw-card"):
             with ui.element("div").classes("sw-row"):
                 self._name = (
@@ -37,12 +37,14 @@ class Head:
                 )
                 self._badge = ui.badge("frozen", color="blue-8")
                 ui.space()
-                self._switch = ui.button("Freeze", icon="ac_unit", color=None, on_click=self._turn)
+                self._switch = ui.button(
+                    "Freeze", icon="ac_unit", color=None, on_click=self._toggle_freeze
+                )
                 self._switch.props('outline no-caps padding="4px 12px" data-testid="freeze"')
             self._place = ui.element("div").classes("sw-row")
             with ui.element("div").classes("sw-row"):
                 self._tags = ui.element("div").classes("sw-row")
-                edit = ui.button("Edit tags", icon="sell", color=None, on_click=self._tag)
+                edit = ui.button("Edit tags", icon="sell", color=None, on_click=self._edit_tags)
                 edit.props("flat dense no-caps size=sm")
         self._badge.set_visibility(False)
 
@@ -51,41 +53,41 @@ class Head:
         self._badge.set_visibility(frozen)
         self._frozen = frozen
         self._switch.set_text("Unfreeze" if frozen else "Freeze")
-        if self._shown is None:
+        if self._shown_tags is None:
             with self._place:
                 ui.label(wallet.address).classes("sw-mono").props('data-testid="address"')
                 copy_button(wallet.address, "Address")
                 code = ui.button(icon="qr_code_2", color=None, on_click=lambda: show_qr(wallet))
                 code.props('flat round dense size=sm aria-label="Show the QR code"')
-        if wallet.tags != self._shown:
-            self._shown = wallet.tags
+        if wallet.tags != self._shown_tags:
+            self._shown_tags = wallet.tags
             self._tags.clear()
             with self._tags:
                 for tag in wallet.tags:
                     ui.badge(tag).props("outline").classes("sw-tag")
 
-    async def _tag(self) -> None:
+    async def _edit_tags(self) -> None:
         wallet = self._wallet()
-        tags = None if wallet is None else await asked_tags(wallet)
+        tags = None if wallet is None else await new_tags(wallet)
         if wallet is None or tags is None:
             return
         try:
             await api().wallets.tag(wallet.id, tags)
         except SolwardError as error:
             ui.notify(str(error), type="negative", multi_line=True)
-        await self._again()
+        await self._refresh()
 
-    async def _turn(self) -> None:
+    async def _toggle_freeze(self) -> None:
         wallet = self._wallet()
         if wallet is None:
             return
         if self._frozen:
-            sure = await confirmed(
+            agreed = await confirmed(
                 f"Unfreeze {wallet.name}?", ["It may make transactions again."], "Unfreeze"
             )
-            reason: str | None = "" if sure else None
+            reason: str | None = "" if agreed else None
         else:
-            reason = await asked_reason(wallet.name)
+            reason = await freeze_reason(wallet.name)
         if reason is None:
             return
         self._switch.disable()
@@ -98,7 +100,7 @@ class Head:
             ui.notify(str(error), type="negative", multi_line=True)
         finally:
             self._switch.enable()
-        await self._again()
+        await self._refresh()
 
 
 class Holdings:
@@ -113,10 +115,10 @@ class Holdings:
 
     def show(self, balance: Balance) -> None:
         self._sol.set_text(f"{plain(balance.sol)} SOL")
-        held = tuple((each.mint, each.amount) for each in balance.tokens)
-        if held == self._tokens:
+        amounts = tuple((each.mint, each.amount) for each in balance.tokens)
+        if amounts == self._tokens:
             return
-        self._tokens = held
+        self._tokens = amounts
         self._list.clear()
         with self._list:
             if not balance.tokens:
@@ -127,8 +129,8 @@ class Holdings:
 
 def _token(token: TokenBalance) -> None:
     with ui.element("div").classes("sw-row"):
-        named = token_name(token)
-        ui.label("Token" if named == short(token.mint) else named).classes("sw-strong")
+        name = token_name(token)
+        ui.label("Token" if name == short(token.mint) else name).classes("sw-strong")
         ui.label(short(token.mint)).classes("sw-mono sw-dim")
         copy_button(token.mint, "Mint")
         ui.space()
@@ -139,15 +141,15 @@ class Limits:
     """How much of each limit is spent, reserved and left."""
 
     def __init__(self) -> None:
-        self._seen: Mapping[str, Any] | None = None
+        self._shown: Mapping[str, Any] | None = None
         with ui.element("section").classes("sw-card").props('data-testid="limits"'):
             ui.label("Limits").classes("sw-card-title")
             self._list = ui.element("div").classes("sw-list")
 
     def show(self, limits: Mapping[str, Any]) -> None:
-        if limits == self._seen:
+        if limits == self._shown:
             return
-        self._seen = limits
+        self._shown = limits
         day = limits["dailySpendingLimitSol"]
         minute = limits["maxTransactionsPerMinute"]
         self._list.clear()
@@ -171,36 +173,36 @@ def _bar(
 ) -> None:
     spent, reserved, limit = Decimal(spent), Decimal(reserved), Decimal(limit)
     left = max(Decimal(0), limit - spent - reserved)
-    held = f", {plain(reserved)} reserved" if reserved else ""
+    reserved_text = f", {plain(reserved)} reserved" if reserved else ""
     with ui.element("div"):
         with ui.element("div").classes("sw-row"):
             ui.label(title)
             ui.space()
-            said = f"{plain(spent)} of {plain(limit)}{unit}{held}, {plain(left)} left"
-            ui.label(said).classes("sw-dim")
+            text = f"{plain(spent)} of {plain(limit)}{unit}{reserved_text}, {plain(left)} left"
+            ui.label(text).classes("sw-dim")
         used = float((spent + reserved) / limit) if limit else 1.0
         bar = ui.linear_progress(min(1.0, used), show_value=False, size="6px").props("rounded")
-        # What is reserved stands behind what is spent.
+        # The reserved part is drawn behind the spent one.
         bar.props["buffer"] = min(1.0, used)
         bar.set_value(min(1.0, float(spent / limit)) if limit else 1.0)
-        bar.props["aria-label"] = f"{title}: {said}"
+        bar.props["aria-label"] = f"{title}: {text}"
 
 
 class Stakes:
-    """Stake accounts, and what can be done with each."""
+    """Stake accounts with their actions."""
 
-    def __init__(self, wallet: Which, again: Again) -> None:
+    def __init__(self, wallet: CurrentWallet, refresh: Refresh) -> None:
         self._wallet = wallet
-        self._again = again
-        self._seen: tuple[Stake, ...] | None = None
+        self._refresh = refresh
+        self._shown: tuple[Stake, ...] | None = None
         with ui.element("section").classes("sw-card").props('data-testid="stakes"'):
             ui.label("Stakes").classes("sw-card-title")
             self._list = ui.element("div").classes("sw-list")
 
     def show(self, stakes: tuple[Stake, ...]) -> None:
-        if stakes == self._seen:
+        if stakes == self._shown:
             return
-        self._seen = stakes
+        self._shown = stakes
         self._list.clear()
         with self._list:
             if not stakes:
@@ -221,30 +223,30 @@ class Stakes:
             if verb is not None:
                 button = ui.button(verb, color=None).props('outline no-caps padding="2px 10px"')
                 button.props["aria-label"] = f"{verb} {short(stake.address)}"
-                button.on_click(lambda: self._do(stake, verb, button))
+                button.on_click(lambda: self._run(stake, verb, button))
 
-    async def _do(self, stake: Stake, verb: str, button: ui.button) -> None:
+    async def _run(self, stake: Stake, verb: str, button: ui.button) -> None:
         wallet = self._wallet()
         details = [stake.address, sol(stake.balance)]
         if wallet is None or not await confirmed(f"{verb} this stake?", details, verb):
             return
         button.disable()
-        do = api().wallets.unstake if verb == "Unstake" else api().wallets.withdraw_stake
+        call = api().wallets.unstake if verb == "Unstake" else api().wallets.withdraw_stake
         try:
-            record = await do(wallet.id, stake_account=stake.address)
+            record = await call(wallet.id, stake_account=stake.address)
             ui.notify(f"{verb}: {record.status}", type="positive")
         except SolwardError as error:
             ui.notify(str(error), type="negative", multi_line=True)
         finally:
             button.enable()
-        await self._again()
+        await self._refresh()
 
 
-class Recent:
+class RecentTransactions:
     """The last transactions."""
 
     def __init__(self) -> None:
-        self._seen: tuple[tuple[str, str], ...] | None = None
+        self._shown: tuple[tuple[str, str], ...] | None = None
         self._ages: list[tuple[ui.label, Transaction]] = []
         with ui.element("section").classes("sw-card").props('data-testid="recent"'):
             ui.label("Last transactions").classes("sw-card-title")
@@ -252,9 +254,9 @@ class Recent:
 
     def show(self, records: Sequence[Transaction]) -> None:
         records = records[:_RECENT]
-        seen = tuple((each.id, each.status) for each in records)
-        if seen != self._seen:
-            self._seen = seen
+        states = tuple((each.id, each.status) for each in records)
+        if states != self._shown:
+            self._shown = states
             self._list.clear()
             with self._list:
                 if not records:
@@ -270,7 +272,7 @@ class Recent:
                 ui.badge(record.status).classes(f"sw-{record.status}")
                 amount = record.details.get("amount", record.details.get("inputAmount"))
                 if amount is not None:
-                    ui.label(told(amount)).classes("sw-number")
+                    ui.label(value_text(amount)).classes("sw-number")
                 ui.space()
                 age = ui.label().classes("sw-dim")
             if record.error is not None:

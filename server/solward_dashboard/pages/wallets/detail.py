@@ -1,4 +1,4 @@
-"""One wallet: what it holds and held, what it may still spend, and what it can be made to do."""
+"""The page of one wallet: balance and its history, limits, actions, stakes, transactions."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from solward_dashboard.pages.wallets.actions import (
     ActionPanel,
     SkillChooser,
 )
-from solward_dashboard.pages.wallets.cards import Head, Holdings, Limits, Recent, Stakes
-from solward_dashboard.polling import Feed
+from solward_dashboard.pages.wallets.cards import Head, Holdings, Limits, RecentTransactions, Stakes
+from solward_dashboard.polling import Poll
 
 EVERY_S = 10.0
 _RECORDS = 200
 _DECISIONS = 200
-# An agent decides at most once a second.
+# Decisions between two polls: an agent takes at most one a second.
 _NEWEST = 20
 _AGENTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class OneWallet:
-    """One answer to everything the page shows; `wallet` is None where there is none."""
+    """Everything the page shows."""
 
     wallet: Wallet
     network: str
@@ -54,11 +54,11 @@ class OneWallet:
     skills: tuple[Skill, ...]
 
 
-async def ask(wallet_id: str, decisions: int) -> OneWallet | None:
-    """All of it at once; None where there is no such wallet.
+async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
+    """None where there is no such wallet.
 
     Args:
-        decisions: of how many decisions of each of its agents.
+        decisions: how many of each of its agents.
     """
     try:
         wallet = await api().wallets.get(wallet_id)
@@ -72,106 +72,110 @@ async def ask(wallet_id: str, decisions: int) -> OneWallet | None:
         api().wallets.transactions(wallet_id, limit=_RECORDS),
         api().agents.list(),
     )
-    its = [each.id for each in agents if each.wallet_id == wallet_id][:_AGENTS]
-    decided = await asyncio.gather(*(api().agents.decisions(each, limit=decisions) for each in its))
-    latest = tuple(each for several in decided for each in several)
-    history.SEEN.add(wallet_id, history.Point(datetime.now(UTC), balance.sol))
-    return OneWallet(wallet, health.network, balance, limits, stakes, records, latest, skills)
+    agent_ids = [each.id for each in agents if each.wallet_id == wallet_id][:_AGENTS]
+    by_agent = await asyncio.gather(
+        *(api().agents.decisions(each, limit=decisions) for each in agent_ids)
+    )
+    newest = tuple(each for found in by_agent for each in found)
+    history.POLLED.add(wallet_id, history.Point(datetime.now(UTC), balance.sol))
+    return OneWallet(wallet, health.network, balance, limits, stakes, records, newest, skills)
 
 
 def page(wallet_id: str) -> None:
-    """Built once a visitor; what changes is changed in place."""
+    """Built once a visitor; elements are updated in place."""
     with frame("/wallets") as freshness:
-        known: list[Wallet] = []
-        trail = history.Observed()
-        asked: list[datetime] = []
+        current: list[Wallet] = []
+        observed = history.ObservedBalances()
+        fetched: list[datetime] = []
         ui.link("All wallets", "/wallets").classes("sw-back")
         missing = ui.label("There is no such wallet.").classes("sw-empty")
         missing.set_visibility(False)
 
         def wallet() -> Wallet | None:
-            return known[0] if known else None
+            return current[0] if current else None
 
-        async def again() -> None:
-            await feed.refresh()
+        async def refresh() -> None:
+            await poll.refresh()
 
         with ui.element("div").classes("sw-stack") as content:
-            head = Head(wallet, again)
+            head = Head(wallet, refresh)
             with ui.element("div").classes("sw-wide"):
                 with ui.element("div").classes("sw-stack"):
                     holdings = Holdings()
                     limits = Limits()
                 with ui.element("section").classes("sw-card"):
                     ui.label("Do something").classes("sw-card-title")
-                    chooser, faucet = _doing(wallet, again)
+                    chooser, faucet = _actions(wallet, refresh)
             with ui.element("section").classes("sw-card"):
                 ui.label("SOL over time").classes("sw-card-title")
                 chart = ui.echart({}).classes("sw-chart")
                 chart.props('role=img aria-label="SOL balance over time" data-testid="chart"')
-                what = ui.label().classes("sw-dim")
+                source = ui.label().classes("sw-dim")
             with ui.element("div").classes("sw-wide sw-top"):
-                stakes = Stakes(wallet, again)
-                recent = Recent()
+                stakes = Stakes(wallet, refresh)
+                recent = RecentTransactions()
         content.set_visibility(False)
 
-        def show(seen: OneWallet | None) -> None:
-            content.set_visibility(seen is not None)
-            missing.set_visibility(seen is None)
-            if seen is None:
+        def show(latest: OneWallet | None) -> None:
+            content.set_visibility(latest is not None)
+            missing.set_visibility(latest is None)
+            if latest is None:
                 return
-            known[:] = [seen.wallet]
-            head.show(seen.wallet, frozen=bool(seen.limits.get("frozen")))
-            holdings.show(seen.balance)
-            limits.show(seen.limits)
-            stakes.show(seen.stakes)
-            recent.show(seen.records)
-            chooser.offer(seen.skills)
-            faucet.set_visibility(not seen.network.startswith("mainnet"))
-            points, said = _history(seen, trail)
-            what.set_text(said)
+            current[:] = [latest.wallet]
+            head.show(latest.wallet, frozen=bool(latest.limits.get("frozen")))
+            holdings.show(latest.balance)
+            limits.show(latest.limits)
+            stakes.show(latest.stakes)
+            recent.show(latest.records)
+            chooser.offer(latest.skills)
+            faucet.set_visibility(not latest.network.startswith("mainnet"))
+            points, text = _history(latest, observed)
+            source.set_text(text)
             _draw(chart, points)
 
-        async def all_or_newest() -> OneWallet | None:
+        async def fetch_new() -> OneWallet | None:
             now = datetime.now(UTC)
-            recent = bool(asked) and (now - asked[-1]).total_seconds() < 2 * EVERY_S
-            seen = await ask(wallet_id, _NEWEST if recent else _DECISIONS)
-            asked[:] = [now]
-            return seen
+            just_fetched = bool(fetched) and (now - fetched[-1]).total_seconds() < 2 * EVERY_S
+            latest = await fetch(wallet_id, _NEWEST if just_fetched else _DECISIONS)
+            fetched[:] = [now]
+            return latest
 
-        feed = Feed(freshness, EVERY_S, all_or_newest, show)
+        poll = Poll(freshness, EVERY_S, fetch_new, show)
 
 
-def _doing(wallet: Any, done: Any) -> tuple[SkillChooser, ui.tab]:
+def _actions(wallet: Any, refresh: Any) -> tuple[SkillChooser, ui.tab]:
     with ui.tabs().props("dense no-caps align=left outside-arrows mobile-arrows") as tabs:
-        made = [(each, ui.tab(each.name)) for each in (TRANSFER, SWAP, AIRDROP)]
+        action_tabs = [(each, ui.tab(each.name)) for each in (TRANSFER, SWAP, AIRDROP)]
         more = ui.tab("Any skill")
-    with ui.tab_panels(tabs, value=made[0][1]).props("keep-alive").classes("sw-panels"):
-        for action, tab in made:
+    with ui.tab_panels(tabs, value=action_tabs[0][1]).props("keep-alive").classes("sw-panels"):
+        for action, tab in action_tabs:
             with ui.tab_panel(tab):
-                ActionPanel(action, wallet, done)
+                ActionPanel(action, wallet, refresh)
         with ui.tab_panel(more), ui.element("div").classes("sw-form"):
-            chooser = SkillChooser(wallet, done)
-    return chooser, made[2][1]
+            chooser = SkillChooser(wallet, refresh)
+    return chooser, action_tabs[2][1]
 
 
-def _history(seen: OneWallet, trail: history.Observed) -> tuple[Sequence[history.Point], str]:
-    polled = history.SEEN.of(seen.wallet.id)
-    observed = trail.add(history.observed(seen.wallet.address, seen.decisions))
-    # Fewer than were asked for are all there are.
-    whole = (
-        history.rebuilt(seen.wallet.created_at, seen.records, seen.balance.sol)
-        if len(seen.records) < _RECORDS
+def _history(
+    latest: OneWallet, balances: history.ObservedBalances
+) -> tuple[Sequence[history.Point], str]:
+    polled = history.POLLED.of(latest.wallet.id)
+    observed = balances.add(history.observed_points(latest.wallet.address, latest.decisions))
+    # Fewer than the limit are all there are.
+    complete = (
+        history.points_from_records(latest.wallet.created_at, latest.records, latest.balance.sol)
+        if len(latest.records) < _RECORDS
         else ()
     )
-    if whole:
-        said = "Every change since the wallet was made, from its records; they add up exactly."
-        return history.merged(whole, polled), said
+    if complete:
+        text = "Every change since the wallet was made, from its records; they add up exactly."
+        return history.merged(complete, polled), text
     if observed:
         return (
             history.merged(observed, polled),
-            "As its agents observed it before their last decisions, and as seen on this page.",
+            "As its agents observed it before their last decisions, and as latest on this page.",
         )
-    return polled, "As seen while this page was open; the dashboard keeps it until it is stopped."
+    return polled, "As latest while this page was open; the dashboard keeps it until it is stopped."
 
 
 def _draw(chart: ui.echart, points: Sequence[history.Point]) -> None:

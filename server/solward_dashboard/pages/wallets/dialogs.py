@@ -1,4 +1,4 @@
-"""Dialogs of the wallets' pages: is it meant, which address, what shall the new one be called."""
+"""Dialogs of the wallets' pages: freeze, tags, QR code, new wallet."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _NEW_WALLET = {
 _TAGS_ALONE = {"type": "object", "properties": {"tags": _TAGS}, "additionalProperties": False}
 
 
-async def asked_reason(name: str) -> str | None:
-    """Whether a wallet is to be frozen, and why; None is no."""
+async def freeze_reason(name: str) -> str | None:
+    """The reason, empty or not, where the user confirms the freeze; else None."""
     with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
         ui.label(f"Freeze {name}?").classes("sw-card-title")
         ui.label("It makes no new transaction until it is unfrozen.").classes("sw-dim")
@@ -36,14 +36,14 @@ async def asked_reason(name: str) -> str | None:
             yes = ui.button("Freeze", on_click=lambda: dialog.submit(reason.value or ""))
             yes.props('no-caps unelevated data-testid="confirm"')
     try:
-        answer = await dialog
+        result = await dialog
     finally:
         dialog.delete()
-    return None if answer is None else str(answer).strip()
+    return None if result is None else str(result).strip()
 
 
-async def asked_tags(wallet: Wallet) -> list[str] | None:
-    """The tags that a wallet is to have; None is as it is."""
+async def new_tags(wallet: Wallet) -> list[str] | None:
+    """The edited tags; None where the user cancels."""
     with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
         ui.label(f"Tags of {wallet.name}").classes("sw-card-title")
         form = schema_form(_TAGS_ALONE, {"tags": wallet.tags})
@@ -57,15 +57,15 @@ async def asked_tags(wallet: Wallet) -> list[str] | None:
             yes = ui.button("Save", on_click=save)
             yes.props('no-caps unelevated data-testid="confirm"')
     try:
-        answer = await dialog
+        result = await dialog
     finally:
         dialog.delete()
-    return None if answer is None else [str(each) for each in answer]
+    return None if result is None else [str(each) for each in result]
 
 
 def show_qr(wallet: Wallet) -> None:
-    """The wallet's address to scan."""
-    # Loaded when the first one is asked for.
+    """Show the wallet's address as a QR code."""
+    # Imported when the first code is shown.
     import segno
 
     code = segno.make_qr(wallet.address, error="m")
@@ -82,7 +82,7 @@ def show_qr(wallet: Wallet) -> None:
 
 
 class CreateDialog:
-    """Makes a wallet and goes to it."""
+    """Creates a wallet and opens its page."""
 
     def __init__(self) -> None:
         with ui.dialog() as self._dialog, ui.card().classes("sw-dialog"):
@@ -94,7 +94,7 @@ class CreateDialog:
                 self._button.props('no-caps unelevated data-testid="create"')
 
     def open(self) -> None:
-        """Ask for its name and tags."""
+        """Open the empty form."""
         self._form.clear()
         self._dialog.open()
 
@@ -105,12 +105,12 @@ class CreateDialog:
             return
         self._button.disable()
         try:
-            made = await api().wallets.create(values["name"], values.get("tags", ()))
+            wallet = await api().wallets.create(values["name"], values.get("tags", ()))
         except SolwardError as error:
-            self._form.say(str(error))
+            self._form.show_error(str(error))
             ui.notify(str(error), type="negative", multi_line=True)
             return
         finally:
             self._button.enable()
         self._dialog.close()
-        ui.navigate.to(f"/wallets/{made.id}")
+        ui.navigate.to(f"/wallets/{wallet.id}")

@@ -1,9 +1,8 @@
-"""A wallet's SOL balance over time, out of what is known exactly.
+"""A wallet's SOL balance over time, from exact sources only; nothing in between is interpolated.
 
-Three things are: what the service answered while a page was open (kept by this process), what
-agents observed before each of their decisions, and, where the whole history of a wallet is
-airdrops and transfers of its own that add up to its balance to the lamport, its records. Nothing
-in between is guessed.
+The sources: balances polled while a page was open (kept by this process); balances that agents
+observed before their decisions; and a wallet's records, where they are only airdrops and transfers
+that add up to its balance to the lamport.
 """
 
 from __future__ import annotations
@@ -16,34 +15,32 @@ from decimal import Decimal
 from typing import Any
 
 from solward.client import Decision, Transaction
+from solward_dashboard.charts import LINE_COLOUR, TEXT_COLOUR
 
-_KEPT = 2_000
+_MAX_POINTS = 2_000
 _WALLETS = 50
-_LINE = "#0d9488"
-# Readable on light and on dark.
-_INK = "#7d8694"
-_GRID = "rgba(125, 134, 148, .25)"
+_SOL_COLOUR = "#0d9488"
 # The network's price of one signature (docs.solana.com/transaction_fees); the total must agree.
 _FEE = Decimal("0.000005")
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A balance in SOL as it was at a moment."""
+    """A balance in SOL at a moment."""
 
     at: datetime
     sol: Decimal
 
 
-class Seen:
-    """What this process saw of each wallet; the wallets seen last, and of each the last points."""
+class PolledBalances:
+    """The balances that this process polled: the last points of the wallets polled last."""
 
     def __init__(self) -> None:
         self._points: OrderedDict[str, deque[Point]] = OrderedDict()
 
     def add(self, wallet_id: str, point: Point) -> None:
-        """Keep an answer; of equal ones in a row the first and the last are enough."""
-        points = self._points.setdefault(wallet_id, deque(maxlen=_KEPT))
+        """Add a point; of equal ones in a row the first and the last are kept."""
+        points = self._points.setdefault(wallet_id, deque(maxlen=_MAX_POINTS))
         self._points.move_to_end(wallet_id)
         if len(points) > 1 and points[-1].sol == points[-2].sol == point.sol:
             points.pop()
@@ -52,45 +49,45 @@ class Seen:
             self._points.popitem(last=False)
 
     def of(self, wallet_id: str) -> tuple[Point, ...]:
-        """What was kept of a wallet, oldest first."""
+        """The points of a wallet, oldest first."""
         return tuple(self._points.get(wallet_id, ()))
 
 
-SEEN = Seen()
+POLLED = PolledBalances()
 
 
-class Observed:
-    """What agents observed, kept while a page is open, so that only the newest is asked for."""
+class ObservedBalances:
+    """The balances that agents observed, kept while a page is open: only new ones are fetched."""
 
     def __init__(self) -> None:
         self._points: dict[datetime, Point] = {}
 
     def add(self, points: Iterable[Point]) -> tuple[Point, ...]:
-        """All there are, with these; the last ones of many."""
+        """Add points; returns the newest ones, in order of time."""
         self._points.update((each.at, each) for each in points)
-        for old in sorted(self._points)[:-_KEPT]:
+        for old in sorted(self._points)[:-_MAX_POINTS]:
             del self._points[old]
         return tuple(self._points[at] for at in sorted(self._points))
 
 
-def observed(address: str, decisions: Iterable[Decision]) -> tuple[Point, ...]:
-    """The balances that agents saw in the wallet of this address."""
+def observed_points(address: str, decisions: Iterable[Decision]) -> tuple[Point, ...]:
+    """The balances of the wallet of this address that agents observed."""
     points = []
     for each in decisions:
-        seen = each.observations
-        if seen.get("walletAddress") == address and "solBalance" in seen:
-            at = datetime.fromisoformat(str(seen["timestamp"]))
-            points.append(Point(at, Decimal(seen["solBalance"])))
+        observation = each.observations
+        if observation.get("walletAddress") == address and "solBalance" in observation:
+            at = datetime.fromisoformat(str(observation["timestamp"]))
+            points.append(Point(at, Decimal(observation["solBalance"])))
     return tuple(sorted(points, key=lambda each: each.at))
 
 
-def rebuilt(
+def points_from_records(
     created_at: datetime, records: Sequence[Transaction], balance: Decimal
 ) -> tuple[Point, ...]:
-    """The whole history out of all of a wallet's records, or nothing where it is not exact.
+    """The whole history, from all of a wallet's records; empty where it is not exact.
 
-    Exact it is where a wallet that began with nothing and made only airdrops and transfers, each
-    for one signature's fee, holds now what that comes to: then nobody else sent it anything.
+    It is exact where the records are airdrops and transfers only, each with one signature's fee,
+    and add up to the balance: then nobody else sent the wallet anything.
 
     Args:
         records: every record of the wallet, in any order.
@@ -107,25 +104,25 @@ def rebuilt(
     return tuple(points) if points[-1].sol == balance else ()
 
 
-def merged(*several: Iterable[Point]) -> tuple[Point, ...]:
+def merged(*sources: Iterable[Point]) -> tuple[Point, ...]:
     """All points in order of time."""
-    return tuple(sorted((each for points in several for each in points), key=lambda p: p.at))
+    return tuple(sorted((each for points in sources for each in points), key=lambda p: p.at))
 
 
 def chart(points: Sequence[Point]) -> dict[str, Any]:
-    """A stepped line: a balance holds until the next one that is known."""
+    """A stepped line: a balance holds until the next known one."""
     return {
         "animation": False,
         "backgroundColor": "transparent",
         "aria": {"enabled": True},
         "tooltip": {"trigger": "axis"},
         "grid": {"left": 8, "right": 16, "top": 16, "bottom": 8, "containLabel": True},
-        "xAxis": {"type": "time", "axisLabel": {"hideOverlap": True, "color": _INK}},
+        "xAxis": {"type": "time", "axisLabel": {"hideOverlap": True, "color": TEXT_COLOUR}},
         "yAxis": {
             "type": "value",
             "min": 0,
-            "axisLabel": {"color": _INK},
-            "splitLine": {"lineStyle": {"color": _GRID}},
+            "axisLabel": {"color": TEXT_COLOUR},
+            "splitLine": {"lineStyle": {"color": LINE_COLOUR}},
         },
         "series": [
             {
@@ -136,9 +133,9 @@ def chart(points: Sequence[Point]) -> dict[str, Any]:
                 "symbolSize": 4,
                 "showSymbol": len(points) < 40,
                 "lineStyle": {"width": 2},
-                "itemStyle": {"color": _LINE},
+                "itemStyle": {"color": _SOL_COLOUR},
                 "areaStyle": {"opacity": 0.12},
-                # Text, so that the digits on their way to the browser are those of the ledger.
+                # Text: a JavaScript number would lose digits.
                 "data": [[each.at.isoformat(), f"{each.sol:f}"] for each in points],
             }
         ],

@@ -1,0 +1,79 @@
+"""What the wallets page fetches, and texts made of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from solward.client import Balance, TokenBalance, Wallet
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward_dashboard.api import api
+from solward_dashboard.wording import plain, short
+
+_AT_ONCE = 6
+_ADDRESS_PART = 4
+_TOKENS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a wallet holds, and whether it is frozen."""
+
+    balance: Balance
+    frozen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wallets:
+    """All wallets, and what those on the page hold, by wallet id."""
+
+    wallets: tuple[Wallet, ...]
+    holdings: Mapping[str, Holding]
+
+
+async def fetch(shown: Sequence[str], first: int) -> Wallets:
+    """All wallets, and what those in `shown` hold; the `first` ones where it is empty."""
+    wallets = await api().wallets.list()
+    known = {each.id for each in wallets}
+    wanted = [each for each in shown if each in known] or [each.id for each in wallets[:first]]
+    limiter = asyncio.Semaphore(_AT_ONCE)
+
+    async def holding(wallet_id: str) -> Holding:
+        async with limiter:
+            balance = await api().wallets.balance(wallet_id)
+            limits = await api().wallets.limits(wallet_id)
+        return Holding(balance, bool(limits.get("frozen")))
+
+    holdings = await asyncio.gather(*map(holding, wanted))
+    return Wallets(wallets, dict(zip(wanted, holdings, strict=True)))
+
+
+def matching(wallets: Sequence[Wallet], search: str) -> list[Wallet]:
+    """Wallets whose name, tags or address contain every word of the search.
+
+    Words of less than four characters are not searched in addresses: they are in too many.
+    """
+    words = search.casefold().split()
+    return [each for each in wallets if all(_has(each, word) for word in words)]
+
+
+def _has(wallet: Wallet, word: str) -> bool:
+    texts = (wallet.name, *wallet.tags, *([wallet.address] if len(word) >= _ADDRESS_PART else []))
+    return any(word in each.casefold() for each in texts)
+
+
+def tokens_text(tokens: Sequence[TokenBalance]) -> str:
+    """`7.4 USDC, 0.05 wSOL and 2 more`."""
+    if not tokens:
+        return "no tokens"
+    parts = [f"{plain(each.amount)} {token_name(each)}" for each in tokens[:_TOKENS]]
+    more = len(tokens) - _TOKENS
+    return ", ".join(parts) + (f" and {more} more" if more > 0 else "")
+
+
+def token_name(token: TokenBalance) -> str:
+    """Its symbol, or the ends of its mint; wrapped SOL is `wSOL`, because its symbol is SOL."""
+    if token.mint == WRAPPED_SOL_MINT:
+        return "wSOL"
+    return token.symbol or short(token.mint)
