@@ -1,6 +1,6 @@
-"""One HTTP request of MCP's streamable transport, answered as JSON.
+"""One HTTP request of MCP's streamable transport, with a JSON response.
 
-Nothing outlives a request: no session, no stream, no task.
+No session, stream or task outlives the request.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import httpx
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from solward.client import SolwardClient
-from solward_mcp.reach import Reach
+from solward_mcp.scope import WalletScope
 from solward_mcp.server import TIMEOUT_S, mcp_server
 
 Headers = Iterable[tuple[bytes, bytes]]
 
-# Never resolved: the transport calls the application in this process.
-_HERE = "http://127.0.0.1"
+# Not resolved: the transport calls the application in this process.
+_BASE_URL = "http://127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +33,23 @@ class Reply:
 
 
 async def reply(
-    app: Any, token: str, wallet: str | None, headers: Headers, body: bytes, most: int
+    app: Any, token: str, wallet: str | None, headers: Headers, body: bytes, max_bytes: int
 ) -> Reply:
-    """Answer a POST for the caller whose token it carries.
+    """Respond to a POST for the caller of this token.
 
     Args:
-        app: the service's own ASGI application, which judges the token again for each call.
-        wallet: the one wallet that the caller's key is confined to.
+        app: the service's ASGI application, which authenticates the token at each call.
+        wallet: the wallet that the caller's key is confined to.
         headers: the request's, names in lower case.
-        most: bytes of a body that are accepted.
+        max_bytes: of a body.
     """
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with SolwardClient(_HERE, token, timeout_s=TIMEOUT_S, transport=transport) as client:
+    async with SolwardClient(_BASE_URL, token, timeout_s=TIMEOUT_S, transport=transport) as client:
         manager = StreamableHTTPSessionManager(
-            mcp_server(Reach(client, wallet)),
+            mcp_server(WalletScope(client, wallet)),
             json_response=True,
             stateless=True,
-            max_request_body_size=most,
+            max_request_body_size=max_bytes,
         )
         async with manager.run():
             return await _exchange(manager, headers, body)
@@ -74,7 +74,7 @@ async def _exchange(manager: StreamableHTTPSessionManager, headers: Headers, bod
     async def receive() -> MutableMapping[str, Any]:
         if unread:
             return {"type": "http.request", "body": unread.pop(), "more_body": False}
-        # A caller that goes away cancels the whole request from outside.
+        # A disconnect cancels the whole request.
         await asyncio.Event().wait()
         raise AssertionError("unreachable")
 

@@ -1,6 +1,6 @@
-"""Telling a host that asked in vain when the service is there to be asked again.
+"""Notifying an MCP client that got no tools once the service responds again.
 
-Hosts list tools once, at their own start, and most start before the service does.
+MCP clients list tools once, when they start, and most start before the service.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from solward.client import ClientError, SolwardClient
 _PAUSE_S = 2.0
 
 
-class Recovery:
-    """Watches for the service while it is away, and only then.
+class RecoveryNotifier:
+    """Polls a service that does not respond until it does, then notifies.
 
     Attributes:
-        listen: serves `subscriptions/listen`, by which the protocol of 2026 asks to be told.
+        listen: serves `subscriptions/listen`, the notifications of the 2026 protocol.
     """
 
     def __init__(self, client: SolwardClient) -> None:
@@ -36,13 +36,13 @@ class Recovery:
         self.listen = ListenHandler(self._bus)
 
     def watch(self, session: ServerSession) -> None:
-        """Tell the session's host once the service answers."""
+        """Notify the session's client once the service responds."""
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._tell(session))
+            self._task = asyncio.create_task(self._notify(session))
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Watch no longer than this."""
+        """Stop polling at the end of the block."""
         try:
             yield
         finally:
@@ -50,7 +50,7 @@ class Recovery:
                 self._task.cancel()
                 await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _tell(self, session: ServerSession) -> None:
+    async def _notify(self, session: ServerSession) -> None:
         while True:
             await asyncio.sleep(_PAUSE_S)
             with contextlib.suppress(ClientError):
@@ -58,6 +58,6 @@ class Recovery:
                 break
         await self._bus.publish(ToolsListChanged())
         await self._bus.publish(ResourcesListChanged())
-        # Where the host has not asked by `subscriptions/listen`, the SDK sends these.
+        # For clients that have not sent `subscriptions/listen`.
         await session.send_tool_list_changed()
         await session.send_resource_list_changed()

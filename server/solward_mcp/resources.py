@@ -1,6 +1,6 @@
 """Resources: wallets and transaction records as JSON text.
 
-What stands in them (names, token symbols, details) is data from the ledger and from callers.
+Names, token symbols and details in them are data of the ledger and of callers.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from mcp.shared.exceptions import MCPError
 
 from solward import jsontext
 from solward.client import ApiError, NotFoundError, Transaction, Wallet
-from solward_mcp.reach import Reach, WalletChoice
+from solward_mcp.scope import WalletChoice, WalletScope
 
 SCHEME = "solward://"
 WALLETS = f"{SCHEME}wallets"
 TRANSACTIONS = f"{SCHEME}transactions"
-# Each balance asks the ledger, and each entry fills the model's window.
-MOST_WALLETS = 100
+# Each balance is a call to the ledger, and each entry takes tokens of the model.
+MAX_WALLETS = 100
 RECORDS = 50
 
 _JSON = "application/json"
 _AT_ONCE = 8
 
 
-async def listed(reach: Reach) -> types.ListResourcesResult:
+async def list_resources(scope: WalletScope) -> types.ListResourcesResult:
     """The two collections, and each of the first 100 wallets; raises `ClientError`."""
-    wallets = await reach.wallets()
+    wallets = await scope.wallets()
     collections = [
         _resource(WALLETS, "wallets", "Every wallet with its balances."),
         _resource(TRANSACTIONS, "transactions", f"The newest {RECORDS} transactions."),
@@ -41,13 +41,13 @@ async def listed(reach: Reach) -> types.ListResourcesResult:
             wallet.name,
             "A wallet's balances and limits.",
         )
-        for wallet in wallets[:MOST_WALLETS]
+        for wallet in wallets[:MAX_WALLETS]
     ]
     return types.ListResourcesResult(resources=collections + single)
 
 
-def templates() -> types.ListResourceTemplatesResult:
-    """The addresses that hold a wallet's id (its name does too)."""
+def list_templates() -> types.ListResourceTemplatesResult:
+    """URI templates with a wallet's id; its name works too."""
     return types.ListResourceTemplatesResult(
         resource_templates=[
             types.ResourceTemplate(
@@ -66,15 +66,15 @@ def templates() -> types.ListResourceTemplatesResult:
     )
 
 
-async def read(reach: Reach, uri: str) -> types.ReadResourceResult:
+async def read_resource(scope: WalletScope, uri: str) -> types.ReadResourceResult:
     """The JSON text of a resource.
 
     Raises:
         MCPError: invalid params (SEP-2164): there is no such resource.
-        ClientError: the service is away, or refuses.
+        ClientError: the service does not respond, or refuses.
     """
     try:
-        value = await _value(reach, uri)
+        value = await _value(scope, uri)
     except (NotFoundError, WalletChoice) as error:
         raise MCPError(types.INVALID_PARAMS, str(error), {"uri": uri}) from None
     text = jsontext.dumps(value)
@@ -83,58 +83,58 @@ async def read(reach: Reach, uri: str) -> types.ReadResourceResult:
     )
 
 
-async def _value(reach: Reach, uri: str) -> dict[str, Any]:
+async def _value(scope: WalletScope, uri: str) -> dict[str, Any]:
     path = uri.removeprefix(SCHEME) if uri.startswith(SCHEME) else ""
     match [unquote(part) for part in path.split("/")]:
         case ["wallets"]:
-            return await _wallets(reach)
+            return await _wallets(scope)
         case ["transactions"]:
-            return await _transactions(reach)
+            return await _transactions(scope)
         case ["wallets", name] if name:
-            return await _wallet(reach, await reach.wallet(name))
+            return await _wallet(scope, await scope.wallet(name))
         case ["wallets", name, "transactions"] if name:
-            return await _transactions_of(reach, await reach.wallet(name))
+            return await _wallet_transactions(scope, await scope.wallet(name))
     raise MCPError(types.INVALID_PARAMS, f"Unknown resource: {uri}", {"uri": uri})
 
 
-async def _wallets(reach: Reach) -> dict[str, Any]:
-    wallets = await reach.wallets()
-    gate = asyncio.Semaphore(_AT_ONCE)
+async def _wallets(scope: WalletScope) -> dict[str, Any]:
+    wallets = await scope.wallets()
+    limiter = asyncio.Semaphore(_AT_ONCE)
 
     async def one(wallet: Wallet) -> dict[str, Any]:
-        async with gate:
-            return {**wallet.raw, "balance": await _balance(reach, wallet)}
+        async with limiter:
+            return {**wallet.raw, "balance": await _balance(scope, wallet)}
 
-    shown = list(await asyncio.gather(*map(one, wallets[:MOST_WALLETS])))
-    left_out = len(wallets) - len(shown)
-    return {"wallets": shown} | ({"leftOut": left_out} if left_out else {})
+    described = list(await asyncio.gather(*map(one, wallets[:MAX_WALLETS])))
+    left_out = len(wallets) - len(described)
+    return {"wallets": described} | ({"leftOut": left_out} if left_out else {})
 
 
-async def _wallet(reach: Reach, wallet: Wallet) -> dict[str, Any]:
-    balance = await _balance(reach, wallet)
+async def _wallet(scope: WalletScope, wallet: Wallet) -> dict[str, Any]:
+    balance = await _balance(scope, wallet)
     return {
         **wallet.raw,
         "balance": balance,
-        "limits": await reach.client.wallets.limits(wallet.id),
+        "limits": await scope.client.wallets.limits(wallet.id),
     }
 
 
-async def _balance(reach: Reach, wallet: Wallet) -> Mapping[str, Any]:
+async def _balance(scope: WalletScope, wallet: Wallet) -> Mapping[str, Any]:
     try:
-        return (await reach.client.wallets.balance(wallet.id)).raw
+        return (await scope.client.wallets.balance(wallet.id)).raw
     except ApiError as error:
-        # The ledger may be away, or a wallet gone, while the rest can still be told.
+        # The rest is still readable while the ledger does not respond or a wallet is gone.
         return {"error": str(error)}
 
 
-async def _transactions(reach: Reach) -> dict[str, Any]:
-    if reach.only is not None:
-        return await _transactions_of(reach, await reach.wallet(None))
-    return _records(await reach.client.transactions.list(limit=RECORDS))
+async def _transactions(scope: WalletScope) -> dict[str, Any]:
+    if scope.only is not None:
+        return await _wallet_transactions(scope, await scope.wallet(None))
+    return _records(await scope.client.transactions.list(limit=RECORDS))
 
 
-async def _transactions_of(reach: Reach, wallet: Wallet) -> dict[str, Any]:
-    return _records(await reach.client.wallets.transactions(wallet.id, limit=RECORDS))
+async def _wallet_transactions(scope: WalletScope, wallet: Wallet) -> dict[str, Any]:
+    return _records(await scope.client.wallets.transactions(wallet.id, limit=RECORDS))
 
 
 def _records(transactions: Sequence[Transaction]) -> dict[str, Any]:

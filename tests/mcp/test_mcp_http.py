@@ -351,6 +351,6 @@ async def test_a_crash_says_nothing_of_the_inside(
     async def crash(*_: object) -> None:
         raise RuntimeError("the innermost secret")
 
-    monkeypatch.setattr(tools, "listed", crash)
+    monkeypatch.setattr(tools, "list_tools", crash)
     answer = await post(api)
     assert answer.json["error"] == {"code": -32603, "message": "Internal error"}

@@ -12,8 +12,14 @@ from tests.support.repository import DOCS
 
 from solward.client import Skill
 from solward_mcp import resources
-from solward_mcp.arguments import IDEMPOTENCY_META, BadArgument, exact, idempotency_key
-from solward_mcp.schema import tool_of, wallet_parameter
+from solward_mcp.conversion import (
+    IDEMPOTENCY_META,
+    BadArgument,
+    exact,
+    idempotency_key,
+    tool_of,
+    wallet_parameter,
+)
 
 
 def skill(effects: str = "spend", **schema: Any) -> Skill:
@@ -128,9 +134,9 @@ def test_the_documentation_lists_the_hints_and_the_addresses_as_they_are() -> No
             for effects in ("read", "spend")
         )
         assert f"| `{name}` | {read} | {spend} |" in page
-    patterns = [template.uri_template for template in resources.templates().resource_templates]
+    patterns = [template.uri_template for template in resources.list_templates().resource_templates]
     documented = re.findall(r"^\| `(solward://[^`]+)` \|", page, re.MULTILINE)
     assert sorted(documented) == sorted([resources.WALLETS, resources.TRANSACTIONS, *patterns])
-    assert f"at most {resources.MOST_WALLETS}" in page
+    assert f"at most {resources.MAX_WALLETS}" in page
     assert f"newest {resources.RECORDS}" in page
     assert IDEMPOTENCY_META in page

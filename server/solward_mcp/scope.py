@@ -1,0 +1,56 @@
+"""The wallets that a session may act on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from solward.client import SolwardClient, Wallet
+
+_MAX_NAMES = 20
+
+
+class WalletChoice(Exception):
+    """No wallet was named, or one outside the session; the text is for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalletScope:
+    """The service, for one caller and its wallets.
+
+    Attributes:
+        only: id, name or address of the session's one wallet; None is every wallet that the
+            caller's token may use.
+    """
+
+    client: SolwardClient
+    only: str | None = None
+
+    async def wallet(self, name: str | None) -> Wallet:
+        """The wallet to act on, by name, id or address.
+
+        Raises:
+            WalletChoice: none is named in a session of several, or one outside the session.
+            ClientError: no wallet or several have that name, or the service does not respond.
+        """
+        if self.only is None:
+            if name is None:
+                raise WalletChoice(await self._wallet_required())
+            return await self.client.wallets.find(name)
+        wallet = await self.client.wallets.find(self.only)
+        if name not in (None, wallet.id, wallet.name, wallet.address):
+            raise WalletChoice(f"This session acts on the wallet {wallet.name} alone")
+        return wallet
+
+    async def wallets(self) -> tuple[Wallet, ...]:
+        """Every wallet of this session; raises `ClientError`."""
+        if self.only is None:
+            return await self.client.wallets.list()
+        return (await self.client.wallets.find(self.only),)
+
+    async def _wallet_required(self) -> str:
+        names = [wallet.name for wallet in await self.client.wallets.list()]
+        if not names:
+            return "wallet is required, and there is none yet: create one first"
+        more = ", ..." if len(names) > _MAX_NAMES else ""
+        names_text = ", ".join(names[:_MAX_NAMES])
+        return f"wallet is required: the name or id of a wallet, one of {names_text}{more}"
