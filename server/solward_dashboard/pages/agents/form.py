@@ -154,7 +154,7 @@ class _Forms:
         return None if self._wallet is None else str(self._wallet.value or "") or None
 
     def say(self, error: str) -> None:
-        """What the service has refreshst it."""
+        """Show an error of the whole, such as the service's."""
         self._error.set_text(error)
         self._error.set_visibility(bool(error))
 

@@ -173,9 +173,9 @@ def _history(
     if observed:
         return (
             history.merged(observed, polled),
-            "As its agents observed it before their last decisions, and as latest on this page.",
+            "As its agents observed it before their last decisions, and as seen on this page.",
         )
-    return polled, "As latest while this page was open; the dashboard keeps it until it is stopped."
+    return polled, "As seen while this page was open; the dashboard keeps it until it is stopped."
 
 
 def _draw(chart: ui.echart, points: Sequence[history.Point]) -> None:
