@@ -21,7 +21,7 @@ class ChainState:
     """What of the clock is persisted.
 
     `time_ms` is the ledger's time at the start of `slot`; the ledger's time is the machine's clock
-    plus `skew_ms`. `ceiling` is the highest slot that may have been told to anybody.
+    plus `skew_ms`. `ceiling` is the highest slot that may have been answered to anybody.
     """
 
     slot: int
@@ -47,7 +47,7 @@ class Chain:
     def resume(
         cls, state: ChainState, *, seed: bytes, slots_per_epoch: int, slot_ms: int, now_ms: int
     ) -> "Chain":
-        """The chain as it is at `now_ms`, never before what was told in an earlier process."""
+        """The chain as it is at `now_ms`, never before what an earlier process answered."""
         skew_ms = max(state.skew_ms, state.time_ms - now_ms)
         chain = cls(seed, slots_per_epoch, slot_ms, state.slot, state.time_ms, skew_ms, now_ms)
         chain._remember(max(0, state.slot - MAX_BLOCKHASH_AGE))
@@ -119,5 +119,5 @@ class Chain:
         return (self.time_ms - (self.slot - slot) * self.slot_ms) // 1000
 
     def state(self, ceiling: int) -> ChainState:
-        """What to persist; `ceiling` is the highest slot that may be told before the next time."""
+        """What to persist; `ceiling` is the highest slot answered before the next time."""
         return ChainState(self.slot, self.time_ms, self.skew_ms, ceiling)

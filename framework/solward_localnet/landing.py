@@ -59,7 +59,7 @@ def read_transaction(wire: bytes) -> VersionedTransaction:
 
 
 def signatures_hold(tx: VersionedTransaction) -> bool:
-    """Whether every signature the message asks for is there and right."""
+    """Whether every signature the message requires is there and right."""
     results = tx.verify_with_results()
     return len(results) == tx.message.header.num_required_signatures and all(results)
 

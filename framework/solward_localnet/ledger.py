@@ -21,7 +21,7 @@ from solward_localnet.storage import Storage
 from solward_localnet.vm import Vm, current_nonce
 
 CEILING_SLOTS = 8
-"""Slots that may be told without a write. After a kill as many may be skipped, so that no slot
+"""Slots that may be answered without a write. After a kill as many may be skipped, so that no slot
 comes back even where the machine's clock went back too."""
 
 _STATE_FIELDS = ("slot", "time_ms", "skew_ms", "ceiling")
@@ -87,7 +87,7 @@ class LocalLedger:
         self._history = self.storage.stake_history()
         self._synced_slot = -1
         self._synced_epoch = -1
-        self._told_slot = self.chain.slot
+        self._published_slot = self.chain.slot
         self._begin_changes()
         self.sync()
 
@@ -123,8 +123,8 @@ class LocalLedger:
         added = stakes.pass_epochs(delegations, first, epoch, self._history)
         if added:
             self.storage.put_stake_history(added)
-            kept = {e: v for e, v in self._history.items() if e >= epoch - stakes.HISTORY_EPOCHS}
-            self._history = kept | added
+            recent = {e: v for e, v in self._history.items() if e >= epoch - stakes.HISTORY_EPOCHS}
+            self._history = recent | added
         self.vm.set_stakes(self._history, stakes.epoch_stakes(delegations, epoch, self._history))
         self._synced_epoch = epoch
 
@@ -181,7 +181,7 @@ class LocalLedger:
         self._accounts.update(changed)
 
     def commit(self) -> Commit | None:
-        """Make everything since the last commit durable; what listeners are to be told, if any."""
+        """Make everything since the last commit durable; the commit for listeners, if any."""
         chain = self.chain
         if self.storage.writing or chain.slot > self._ceiling:
             ceiling = max(self._ceiling, chain.slot)
@@ -190,12 +190,12 @@ class LocalLedger:
             self._put_state(chain.state(ceiling))
             self.storage.commit()
             self._ceiling = ceiling
-        transactions, accounts, told = self._transactions, self._accounts, self._told_slot
+        transactions, accounts, previous = self._transactions, self._accounts, self._published_slot
         self._begin_changes()
-        self._told_slot = chain.slot
-        if not transactions and chain.slot == told:
+        self._published_slot = chain.slot
+        if not transactions and chain.slot == previous:
             return None
-        return Commit(chain.slot, chain.slot, told, tuple(transactions), accounts)
+        return Commit(chain.slot, chain.slot, previous, tuple(transactions), accounts)
 
     def close(self) -> None:
         """Store the chain as it stands, and close the file."""

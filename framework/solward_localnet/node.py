@@ -141,7 +141,7 @@ class Localnet:
         while not closing:
             batch, closing = self._take()
             commit = self._run(batch)
-            # A loop that has gone takes no answers, but what was asked is durable all the same.
+            # A closed loop takes no answers; the calls are durable all the same.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._answer, batch, commit)
         try:

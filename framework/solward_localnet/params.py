@@ -87,7 +87,7 @@ def config_at(params: Params, index: int) -> Config:
 
 
 def commitment(config: Config) -> str:
-    """The commitment asked for, `finalized` where none is."""
+    """The commitment of the call, `finalized` where it names none."""
     value = config.get("commitment")
     if value is None:
         return "finalized"

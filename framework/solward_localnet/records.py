@@ -1,4 +1,4 @@
-"""What the ledger keeps of a transaction, and what it tells its listeners about a commit."""
+"""A transaction as the ledger stores it, and a commit as its listeners receive it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class StoredTransaction:
 class Commit:
     """What became durable at once. `slot` is the slot after it, `block_height` its height.
 
-    `previous_slot` is the slot listeners were told before; equal to `slot` when none has passed.
+    `previous_slot` is the slot of the commit before; equal to `slot` when none has passed.
     `accounts` maps each account that a transaction wrote to its new state, None where it was
     closed. Listeners are called on the event loop, in commit order, and must not block.
     """

@@ -1,7 +1,8 @@
-"""What WebSocket clients subscribe to, and which of a commit's facts each subscription is told."""
+"""WebSocket subscriptions: the requests that make them, and what each is sent of a commit."""
 
+import base64
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -9,18 +10,35 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
+from solward_localnet.accountindex import token_account
+from solward_localnet.encoding import check_account_encoding, encode_account
+from solward_localnet.errors import invalid_params
+from solward_localnet.jsonrpc import Call
+from solward_localnet.methods.accounts import account_filters
+from solward_localnet.params import (
+    Config,
+    commitment,
+    config_at,
+    flag,
+    optional_map,
+    optional_string,
+    parse_pubkey,
+    parse_signature,
+    pubkey_at,
+    string_at,
+)
 from solward_localnet.records import Commit, StoredTransaction
 
 Notify = Callable[[str, int, Any], None]
-"""Tells a client: notification method, subscription id, and the result or what computes it."""
+"""Sends a client a notification: method, subscription id, the result or what computes it."""
 
 _K = TypeVar("_K")
 _S = TypeVar("_S")
 
 Encode = Callable[[Pubkey, Account, Commit], Awaitable[dict[str, Any]]]
-"""Renders an account as a subscription asked for it."""
+"""Renders an account in the encoding a subscription was made with."""
 
-# After a long sleep clients are told only so many of the slots that passed.
+# After a long sleep clients are sent only so many of the slots that passed.
 _MOST_SLOTS = 32
 
 _EMPTY = Account(0, b"", Pubkey.default())
@@ -46,7 +64,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class AccountChange:
-    """Told of each change of one account, as `encode` renders it."""
+    """Sends each change of one account, as `encode` renders it."""
 
     id: int
     notify: Notify
@@ -56,7 +74,7 @@ class AccountChange:
 
 @dataclass(frozen=True, slots=True)
 class ProgramChange:
-    """Told of each change of the accounts of one program whose data all `filters` match."""
+    """Sends each change of the accounts of one program whose data all `filters` match."""
 
     id: int
     notify: Notify
@@ -67,7 +85,7 @@ class ProgramChange:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """Told of each transaction's logs; `mentions` None means of every transaction's."""
+    """Sends the logs of transactions that mention an address, of all where it is None."""
 
     id: int
     notify: Notify
@@ -76,7 +94,7 @@ class Logs:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Told of each slot, or with `roots` of each root."""
+    """Sends each slot, or with `roots` each root."""
 
     id: int
     notify: Notify
@@ -104,7 +122,7 @@ class Subscriptions:
         return next(self._ids)
 
     def add(self, subscription: Subscription) -> None:
-        """Tell `subscription` from now on."""
+        """Notify `subscription` from now on."""
         self.by_id[subscription.id] = subscription
         match subscription:
             case Signature():
@@ -121,7 +139,7 @@ class Subscriptions:
                 self._slots[subscription.id] = subscription
 
     def remove(self, subscription_id: int) -> None:
-        """Tell the subscription nothing more; an unknown id is ignored."""
+        """Notify the subscription no more; an unknown id is ignored."""
         subscription = self.by_id.pop(subscription_id, None)
         match subscription:
             case Signature():
@@ -137,7 +155,7 @@ class Subscriptions:
                 del self._slots[subscription_id]
 
     def publish(self, commit: Commit) -> None:
-        """Tell everybody whom `commit` concerns."""
+        """Notify every subscription that `commit` concerns."""
         for transaction in commit.transactions:
             self.settle(transaction.signature, transaction.slot, transaction.err, commit.slot)
         for subscription, slot, err in list(self._final.values()):
@@ -152,7 +170,7 @@ class Subscriptions:
             self._publish_slots(commit)
 
     def settle(self, signature: str, slot: int, err: Any, current_slot: int) -> None:
-        """A transaction landed in `slot`: tell who waits for it, at once or when it is final."""
+        """Notify who waits for a transaction that landed in `slot`, at once or when it is final."""
         for subscription in list(self._signatures.get(signature, {}).values()):
             if subscription.received:
                 subscription.received = False
@@ -242,7 +260,109 @@ def _addresses(transaction: StoredTransaction) -> frozenset[str]:
 
 
 def _drop(index: dict[_K, dict[int, _S]], key: _K, subscription_id: int) -> None:
-    held = index[key]
-    del held[subscription_id]
-    if not held:
+    subscriptions = index[key]
+    del subscriptions[subscription_id]
+    if not subscriptions:
         del index[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A subscription request: its id, how its client is notified, its parameters.
+
+    `call` reads the ledger, for the mint of a token account that is to be parsed.
+    """
+
+    id: int
+    notify: Notify
+    params: Sequence[Any]
+    call: Call
+
+
+def _signature(request: Request) -> Signature:
+    signature = parse_signature(string_at(request.params, 0))
+    config = config_at(request.params, 1)
+    return Signature(
+        request.id,
+        request.notify,
+        signature,
+        final=commitment(config) == "finalized",
+        received=flag(config, "enableReceivedNotification"),
+    )
+
+
+def _account(request: Request) -> AccountChange:
+    address = pubkey_at(request.params, 0)
+    render = _encoder(request.call, config_at(request.params, 1))
+    return AccountChange(request.id, request.notify, address, render)
+
+
+def _program(request: Request) -> ProgramChange:
+    program = pubkey_at(request.params, 0)
+    config = config_at(request.params, 1)
+    filters = tuple(account_filters(config))
+    render = _encoder(request.call, config)
+    return ProgramChange(request.id, request.notify, program, filters, render)
+
+
+def _logs(request: Request) -> Logs:
+    which = request.params[0] if request.params else None
+    config_at(request.params, 1)
+    if which in ("all", "allWithVotes"):
+        return Logs(request.id, request.notify, None)
+    mentions = which.get("mentions") if isinstance(which, dict) else None
+    if not isinstance(mentions, list):
+        raise invalid_params(
+            'Invalid params: the filter is "all", "allWithVotes" or {"mentions": [address]}.'
+        )
+    if len(mentions) != 1:
+        raise invalid_params("Invalid Request: Only 1 address supported")
+    return Logs(request.id, request.notify, str(parse_pubkey(mentions[0])))
+
+
+def _slots(request: Request) -> Slots:
+    return Slots(request.id, request.notify, roots=False)
+
+
+def _roots(request: Request) -> Slots:
+    return Slots(request.id, request.notify, roots=True)
+
+
+def _encoder(call: Call, config: Config) -> Encode:
+    encoding, data_slice = optional_string(config, "encoding"), optional_map(config, "dataSlice")
+    check_account_encoding(encoding)
+    # A bad slice is the subscriber's mistake: refused here, not at the first change.
+    encode_account(Account(0, b"", Pubkey.default()), encoding, data_slice, Pubkey.default())
+
+    async def render(address: Pubkey, account: Account, commit: Commit) -> dict[str, Any]:
+        known: dict[Pubkey, Account | None] = {}
+        token = token_account(account) if encoding == "jsonParsed" else None
+        if token is not None:
+            mint = Pubkey.from_string(token.mint)
+            known[mint] = commit.accounts.get(mint) or await _read(call, mint)
+        return encode_account(account, encoding, data_slice, address, known.get)
+
+    return render
+
+
+async def _read(call: Call, address: Pubkey) -> Account | None:
+    answered = await call("getAccountInfo", [str(address), {"encoding": "base64"}])
+    value = answered["value"]
+    if value is None:
+        return None
+    data = base64.b64decode(value["data"][0])
+    return Account(value["lamports"], data, Pubkey.from_string(value["owner"]))
+
+
+SUBSCRIBE: Mapping[str, Callable[[Request], Subscription]] = {
+    "signatureSubscribe": _signature,
+    "accountSubscribe": _account,
+    "programSubscribe": _program,
+    "logsSubscribe": _logs,
+    "slotSubscribe": _slots,
+    "rootSubscribe": _roots,
+}
+"""How each subscribing method's request is read; raises `RpcError` for bad parameters."""
+
+UNSUBSCRIBE = frozenset(name.replace("Subscribe", "Unsubscribe") for name in SUBSCRIBE)
+"""The methods that end a subscription."""

@@ -56,7 +56,7 @@ class VenueError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One pool's part of a swap; `sells_sol` tells the direction."""
+    """One pool's part of a swap; `sells_sol` is its direction."""
 
     pool: Pool
     sells_sol: bool

@@ -12,8 +12,14 @@ from websockets.exceptions import ConnectionClosed
 from solward_localnet.errors import METHOD_NOT_FOUND, RpcError, invalid_params
 from solward_localnet.jsonrpc import Call, answer, encode
 from solward_localnet.records import Commit
-from solward_localnet.subscribing import SUBSCRIBE, UNSUBSCRIBE, Request
-from solward_localnet.subscriptions import Later, Signature, Subscriptions
+from solward_localnet.subscriptions import (
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    Later,
+    Request,
+    Signature,
+    Subscriptions,
+)
 
 MAX_QUEUED = 4096
 """Messages that may wait for a slow client before its connection is closed."""
@@ -30,8 +36,8 @@ class PubSub:
         self.subscriptions = Subscriptions()
 
     def publish(self, commit: Commit) -> None:
-        """Tell the subscribed clients of `commit`. Never blocks: what a client is told waits in
-        its own queue, and one whose queue is full is cut off."""
+        """Notify the subscribed clients of `commit`. Never blocks: notifications wait in each
+        client's own queue, and a client whose queue is full is cut off."""
         self.subscriptions.publish(commit)
 
     async def serve_connection(self, socket: ServerConnection) -> None:
@@ -51,7 +57,7 @@ class _Client:
         self._socket = socket
         self._queue: asyncio.Queue[str | tuple[str, int, Later]] = asyncio.Queue(max_queued)
         self._own: set[int] = set()
-        self._held: list[str | tuple[str, int, Later]] | None = None
+        self._waiting: list[str | tuple[str, int, Later]] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -69,13 +75,13 @@ class _Client:
             await asyncio.gather(writer, *self._tasks, return_exceptions=True)
 
     async def _receive(self, message: str | bytes) -> None:
-        # A client must learn a subscription's id before it is told anything under that id.
-        self._held = []
+        # A client must have a subscription's id before it is notified under that id.
+        self._waiting = []
         response = await answer(message, self._dispatch)
-        held, self._held = self._held, None
+        waiting, self._waiting = self._waiting, None
         if response is not None:
             self._put(response)
-        for item in held:
+        for item in waiting:
             self._put(item)
 
     async def _write(self) -> None:
@@ -94,8 +100,8 @@ class _Client:
                 await self._socket.send(_notification(method, subscription_id, result))
 
     def _put(self, item: str | tuple[str, int, Later]) -> None:
-        if self._held is not None:
-            self._held.append(item)
+        if self._waiting is not None:
+            self._waiting.append(item)
             return
         try:
             self._queue.put_nowait(item)
@@ -118,7 +124,7 @@ class _Client:
             subscription = build(request)
             self._subscriptions.add(subscription)
             self._own.add(subscription.id)
-            # Told at once of a transaction that landed before the client asked.
+            # A transaction that landed before the request is notified at once.
             if isinstance(subscription, Signature):
                 task = asyncio.create_task(self._settle_if_landed(subscription))
                 self._tasks.add(task)
@@ -140,7 +146,7 @@ class _Client:
             options = {"searchTransactionHistory": True}
             answered = await self._call("getSignatureStatuses", [[subscription.signature], options])
         except Exception:
-            # The subscription stays: it is told when the transaction lands.
+            # The subscription stays, and is notified when the transaction lands.
             _log.exception("the status of a subscribed signature could not be read")
             return
         status = answered["value"][0]

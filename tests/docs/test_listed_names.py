@@ -11,7 +11,7 @@ from solward.record import TransactionStatus, TransactionType
 from solward.vault.guardrails import RULES, Policy
 from solward_localnet.market import POOLS
 from solward_localnet.methods import METHODS
-from solward_localnet.subscribing import SUBSCRIBE
+from solward_localnet.subscriptions import SUBSCRIBE
 
 TRANSACTIONS = (DOCS / "transactions.md").read_text()
 LOCALNET = (DOCS / "localnet.md").read_text()

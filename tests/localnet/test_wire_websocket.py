@@ -382,7 +382,8 @@ async def test_a_ledger_that_fails_while_a_notification_is_made_harms_nobody_els
     await ws.subscribe("accountSubscribe", str(ADDRESS), {"encoding": "jsonParsed"})
     slots = await ws.subscribe("slotSubscribe")
     ledger.broken = True
-    ledger.commit(accounts={ADDRESS: Account(1, bytes(165), TOKEN)}, slots=1)
+    initialised = bytes(108) + b"\x01" + bytes(56)
+    ledger.commit(accounts={ADDRESS: Account(1, initialised, TOKEN)}, slots=1)
     assert (await ws.told("slotNotification", slots))["slot"] == 11
 
 

@@ -39,7 +39,7 @@ Filter = Callable[[bytes], bool]
 def encode(
     ledger: LocalLedger, address: Pubkey, account: Account, config: Config
 ) -> dict[str, Any]:
-    """The `UiAccount` in the encoding and the slice the configuration asks for."""
+    """The `UiAccount` in the encoding and the slice of the configuration."""
     encoding = optional_string(config, "encoding")
     data_slice = optional_map(config, "dataSlice")
     return encode_account(account, encoding, data_slice, address, ledger.vm.account)
@@ -110,7 +110,7 @@ def keyed_accounts(
 
 
 def account_filters(config: Config) -> list[Filter]:
-    """The predicates over account data that the configuration's `filters` ask for."""
+    """The predicates over account data of the configuration's `filters`."""
     given = config.get("filters")
     if given is None:
         return []

@@ -85,7 +85,7 @@ def _airdrop(
         tx = VersionedTransaction(message, [faucet])
         if not ledger.storage.has_message(message_hash(tx)):
             return tx
-        # The same airdrop within one slot is another one: its compute limit tells them apart.
+        # Equal airdrops within one slot differ by their compute limit, and so in their signature.
         units += 1
         instructions = [set_compute_unit_limit(units), pay]
 

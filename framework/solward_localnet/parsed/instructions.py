@@ -1,4 +1,4 @@
-"""Which parser an instruction's program asks for; System, associated token and memo ones."""
+"""Instructions as `jsonParsed`: the parser of each program; System, associated token and memo."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
