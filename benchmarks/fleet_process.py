@@ -20,8 +20,7 @@ from typing import Any
 
 import uvloop
 
-from solward.agents.cycle import next_due_ms
-from solward.agents.phases import Phase
+from solward.agents.cycle import Phase, next_due_ms
 from solward.clock import now_ms
 from solward.service import Solward
 from solward.settings import Settings

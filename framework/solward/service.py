@@ -1,6 +1,6 @@
-"""Wires the parts of one process together, in the order they can be trusted.
+"""One process: its parts opened in order, and what all its interfaces call.
 
-Home lock, database, keys, ledger, plugins, reconciliation; only then may anything be served.
+Home lock, plugins, database, keys, ledger, reconciliation; only then may anything be served.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from solward.extras import needs
 with needs(__name__, "up"):
     import structlog
 
-from solward.agents.phases import PhaseHook
-from solward.agents.phases import no_hook as no_phase_hook
+from solward.agents.cycle import PhaseHook
+from solward.agents.cycle import no_hook as no_phase_hook
 from solward.agents.service import AgentService
 from solward.audit import outbox
 from solward.audit.log import AuditLog
@@ -40,8 +40,8 @@ from solward.solana.balances import Balances, read_balances
 from solward.solana.programs import DEFAULT_PROGRAMS
 from solward.solana.stakes import Stake, read_stakes
 from solward.solana.token_list import TokenList, token_list
-from solward.store.feed import feeding
-from solward.store.retention_loop import retaining
+from solward.store.event_feed import event_feed
+from solward.store.retention import hourly_retention
 from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import switches
@@ -55,9 +55,9 @@ from solward.vault.transactions.steps import StepHook, no_hook
 from solward.vault.wallets import Wallet, Wallets
 from solward.venue import VenueContext
 
-# Long enough for an answering ledger to settle everything, short enough to start without one.
+# Long enough for a ledger that answers to settle everything, short enough to start without one.
 RECONCILE_WAIT_S = 5.0
-# Health answers within a second, ledger or not.
+# The health route answers within a second, ledger or not.
 HEALTH_WAIT_S = 0.8
 
 _log = structlog.get_logger(__name__)
@@ -65,7 +65,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Solward:
-    """Everything one process needs. Open it with `Solward.open`."""
+    """The parts of one process. Open it with `Solward.open`."""
 
     settings: Settings
     network: str
@@ -84,7 +84,7 @@ class Solward:
     agents: AgentService = field(init=False)
 
     def __post_init__(self) -> None:
-        # Agents act through the service itself, so they are made last.
+        # Agents call the service itself, so they are made last.
         self.agents = AgentService(self)
 
     @classmethod
@@ -101,13 +101,13 @@ class Solward:
         """Open every part, reconcile, resume the agents; close all of it at the end.
 
         Args:
-            kind: what this process is to the others on its database: `api` or `worker`.
+            kind: the process's kind in the database: `api` or `worker`.
             demo: load demo providers too.
             step_hook: called at each point of the money path (tests kill the process there).
             phase_hook: called after each phase of an agent's cycle (likewise).
 
         Raises:
-            ConfigError, HomeLocked, KeystoreError, StoreError: it cannot be served as it is.
+            ConfigError, HomeLocked, KeystoreError, StoreError: a part cannot be opened.
             PluginError: a built-in plugin is broken.
         """
         async with AsyncExitStack() as stack:
@@ -122,7 +122,7 @@ class Solward:
             events = EventBus()
             stack.callback(events.close)
             database.on_recorded = events.tell
-            await stack.enter_async_context(feeding(database, events))
+            await stack.enter_async_context(event_feed(database, events))
             wallets = await Wallets.open(database, settings, home.path)
             cluster = await stack.enter_async_context(open_cluster(settings))
             http = await stack.enter_async_context(httpx.AsyncClient(timeout=15.0))
@@ -158,16 +158,16 @@ class Solward:
                 phase_hook=phase_hook,
             )
             engine.sender.start()
-            # Where others serve already, nobody waits for what one of them left behind.
+            # On a shared database other processes serve already, so this start need not wait.
             await engine.reconcile(0 if database.shared else RECONCILE_WAIT_S)
             stack.push_async_callback(service.agents.close)
             await service.agents.resume()
-            await stack.enter_async_context(retaining(database, settings))
+            await stack.enter_async_context(hourly_retention(database, settings))
             yield service
 
     @property
     def process(self) -> Process:
-        """Who this process is to the others on its database."""
+        """This process as the others on its database see it."""
         return self.engine.process
 
     async def run_skill(
@@ -178,13 +178,13 @@ class Solward:
         actor: Actor,
         agent: AgentView | None = None,
     ) -> str:
-        """Validate, time out, execute a skill on a wallet; returns its text outcome.
+        """Run a skill on a wallet, parameters validated and time limited; returns its text.
 
         Raises:
             SkillNotFound: no loaded skill has this name.
             WalletNotFound: no such wallet.
             InvalidRequest: the parameters do not fit the skill's schema.
-            SkillError, TransactionError: what the skill or the engine said.
+            SkillError, TransactionError: the skill's or the engine's refusal.
         """
         skill = self.registry.skills.get(name)
         if skill is None:
@@ -196,7 +196,7 @@ class Solward:
     def skill_context(
         self, spec: SkillSpec, wallet: Wallet, actor: Actor, agent: AgentView | None = None
     ) -> SkillContext:
-        """What a skill holds for one run on a wallet."""
+        """A skill's context for one run on a wallet."""
         return SkillContext(
             wallet=WalletView(wallet.id, wallet.name, wallet.address),
             agent=agent,
@@ -210,7 +210,7 @@ class Solward:
         )
 
     async def balances(self, wallet_id: str, *, empty: bool = False) -> Balances:
-        """What a wallet holds, with `empty` also tokens whose accounts hold nothing.
+        """A wallet's SOL and tokens; `empty` includes token accounts that hold nothing.
 
         Raises:
             WalletNotFound, LedgerError.
@@ -248,28 +248,20 @@ class Solward:
         return record
 
     async def ledger_health(self) -> dict[str, Any]:
-        """The health report's ledger object; says unhealthy within a second when it is away."""
+        """`{healthy, network, slot}` of the ledger, within `HEALTH_WAIT_S`."""
         slot = None
         with contextlib.suppress(LedgerError, TimeoutError):
             slot = await asyncio.wait_for(self.ledger.slot(), HEALTH_WAIT_S)
         return {"healthy": slot is not None, "network": self.network, "slot": slot or 0}
 
     async def wallet_limits(self, wallet_id: str) -> dict[str, Any]:
-        """The limits that hold for a wallet, what is spent and reserved, and its freeze."""
+        """A wallet's limits, spent and reserved amounts of each, and whether it is frozen."""
         wallet = await self.wallets.get(wallet_id)
         scope = f"wallet:{wallet.id}"
         async with self.database.read() as connection:
             frozen = await switches.frozen(connection, ("service", scope))
         report = await limits_report(self.database, scope, wallet_limits(self.settings))
         return {"walletId": wallet.id, "frozen": frozen} | report
-
-    async def agent_limits(self, agent_id: str) -> dict[str, Any]:
-        """An agent's own limits, what is spent and reserved of them, and its model's tokens."""
-        agent = await self.agents.get(agent_id)
-        report = await limits_report(self.database, f"agent:{agent.id}", agent.limits)
-        used = await self.agents.tokens(agent_id)
-        model = {"budget": agent.llm_budget.to_json(), "lastDay": used.to_json()}
-        return {"agentId": agent.id, "walletId": agent.wallet_id, "model": model} | report
 
     async def freeze(self, wallet_id: str | None, reason: str | None = None) -> None:
         """Stop every new transaction of one wallet, or of all; takes effect at once."""
@@ -285,15 +277,15 @@ class Solward:
             scope = f"wallet:{(await self.wallets.get(wallet_id)).id}"
         async with self.database.write() as connection:
             await switches.set_frozen(connection, scope, frozen, reason)
-            told = {"walletId": wallet_id}
+            data = {"walletId": wallet_id}
             if frozen:
-                outbox.record(connection, EventKind.SWITCH_FROZEN, told | {"reason": reason})
+                outbox.record(connection, EventKind.SWITCH_FROZEN, data | {"reason": reason})
             else:
-                outbox.record(connection, EventKind.SWITCH_THAWED, told)
+                outbox.record(connection, EventKind.SWITCH_THAWED, data)
 
 
 def wallet_limits(settings: Settings) -> ScopeLimits:
-    """The service's limits, which hold for each wallet."""
+    """The service's limits for each wallet."""
     return ScopeLimits(
         max_lamports_per_tx=settings.max_lamports_per_transaction,
         max_tx_per_minute=settings.max_transactions_per_minute,
@@ -303,8 +295,8 @@ def wallet_limits(settings: Settings) -> ScopeLimits:
 
 
 def _engine_options(settings: Settings, registry: Registry) -> EngineOptions:
-    # A program on the list can move a wallet's money, so a plugin that merely got installed may
-    # not put one there: its distribution must be built in or named by the operator.
+    # An allowed program can move a wallet's money, so an installed plugin may add one only if its
+    # distribution is built in or named by the operator.
     named = {BUILT_IN, *settings.plugins}
     venue_programs = [
         venue.spec.programs for venue in registry.venues.values() if venue.distribution in named

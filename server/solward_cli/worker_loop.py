@@ -21,7 +21,7 @@ def agents_worker(service: Solward, concurrency: int | None = None) -> Worker:
     """A worker for the agents of a service that is open in this process."""
     from solward.agents.worker import CONCURRENCY, Worker
     from solward.clock import now_ms
-    from solward.store.retention_loop import retain
+    from solward.store.retention import retain
 
     async def delete_old_rows() -> None:
         await retain(service.database, service.settings, now_ms())

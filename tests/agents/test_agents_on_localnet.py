@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from solward.agents.cycle import CycleJournal, Entered, Standing, run_cycle
+from solward.agents.cycle import CycleJournal, CycleResult, EnteredCycle, run_cycle
 from solward.agents.cycle_parts import parts_of
 from solward.agents.decisions import Decision
 from solward.agents.model import Agent
@@ -125,7 +125,7 @@ async def test_an_agents_transfer_lands_and_is_its_own(service: Solward) -> None
     assert await on_ledger(service, RECIPIENT) == SOL // 4
     [transfer, _airdrop] = await service.transactions(agent.wallet_id)
     assert (transfer.agent_id, transfer.status) == (agent.id, TransactionStatus.CONFIRMED)
-    limits = await service.agent_limits(agent.id)
+    limits = await service.agents.limits(agent.id)
     assert limits["dailySpendingLimitSol"]["spent"] == Decimal("0.25")
 
 
@@ -167,14 +167,14 @@ class Dying:
         self.real = real
         self.died = False
 
-    async def enter(self, agent_id: str, cycle: int) -> Entered | None:
+    async def enter(self, agent_id: str, cycle: int) -> EnteredCycle | None:
         return await self.real.enter(agent_id, cycle)
 
-    async def leave(self, decision: Decision, fence: int, standing: Standing) -> bool:
+    async def leave(self, decision: Decision, fence: int, result: CycleResult) -> bool:
         if not self.died:
             self.died = True
             raise StoreError("killed here")
-        return await self.real.leave(decision, fence, standing)
+        return await self.real.leave(decision, fence, result)
 
     async def abandon(self, agent_id: str, fence: int) -> None:
         await self.real.abandon(agent_id, fence)

@@ -23,8 +23,8 @@ from tests.support.agents import (
 
 from solward.agents.cycle import (
     BACKOFF_CAP_MS,
-    Entered,
-    Next,
+    EnteredCycle,
+    NextCycle,
     backoff_ms,
     run_cycle,
 )
@@ -45,7 +45,7 @@ async def test_a_cycle_observes_thinks_acts_and_remembers() -> None:
 
     upcoming = await run_cycle("a1", 3, parts(scripted, notebook, skills))
 
-    assert upcoming == Next(4, NOW_MS + 60_000)
+    assert upcoming == NextCycle(4, NOW_MS + 60_000)
     [decision] = notebook.decisions
     assert decision.cycle == 3
     assert decision.reasoning == "Because."
@@ -135,7 +135,7 @@ async def test_bad_arguments_are_the_outcome_and_nothing_runs(arguments: Any, ou
     await run_cycle("a1", 1, parts(Scripted(calls("transfer", arguments)), notebook, skills))
 
     assert notebook.decisions[0].outcome == outcome
-    assert notebook.standings[0].failures == 0
+    assert notebook.results[0].failures == 0
     assert skills.asked == []
 
 
@@ -158,7 +158,7 @@ async def test_an_unknown_skill_is_the_outcome_and_no_error() -> None:
     await run_cycle("a1", 1, parts(Scripted(calls("steal", {})), notebook, Skills(unknown)))
 
     assert notebook.decisions[0].outcome == "No skill named 'steal'; known: transfer"
-    assert notebook.standings[0].status == "running"
+    assert notebook.results[0].status == "running"
 
 
 async def test_think_still_runs_when_the_wallet_cannot_be_observed() -> None:
@@ -175,7 +175,7 @@ async def test_think_still_runs_when_the_wallet_cannot_be_observed() -> None:
         "timestamp": "2023-11-14T22:13:21.000Z",
     }
     assert notebook.decisions[0].reasoning == "Waiting."
-    assert notebook.standings[0].failures == 0
+    assert notebook.results[0].failures == 0
 
 
 async def test_a_bug_while_observing_is_shown_without_its_text() -> None:
@@ -203,25 +203,25 @@ async def test_a_failed_cycle_records_its_error_and_counts(raised: Exception, ou
 
     upcoming = await run_cycle("a1", 1, parts(Scripted(raised), notebook))
 
-    [decision], [standing] = notebook.decisions, notebook.standings
+    [decision], [result] = notebook.decisions, notebook.results
     assert (decision.action, decision.outcome) == (None, outcome)
     assert decision.observations["solBalance"] == Decimal("1.5")
-    assert (standing.status, standing.failures, standing.error) == ("running", 1, outcome)
-    assert upcoming == Next(2, NOW_MS + 60_000)
+    assert (result.status, result.failures, result.error) == ("running", 1, outcome)
+    assert upcoming == NextCycle(2, NOW_MS + 60_000)
 
 
 async def test_three_failures_in_a_row_show_error_and_one_success_ends_it() -> None:
     def entered(failures: int) -> Notebook:
-        return Notebook(entered=Entered(replace(AGENT, failures=failures), ()))
+        return Notebook(entered=EnteredCycle(replace(AGENT, failures=failures), ()))
 
     third, after = entered(2), entered(5)
 
     await run_cycle("a1", 3, parts(Scripted(ProviderError("down")), third))
     await run_cycle("a1", 4, parts(Scripted(Completion("Fine.")), after))
 
-    assert (third.standings[0].status, third.standings[0].failures) == ("error", 3)
-    assert (after.standings[0].status, after.standings[0].failures) == ("running", 0)
-    assert after.standings[0].error is None
+    assert (third.results[0].status, third.results[0].failures) == ("error", 3)
+    assert (after.results[0].status, after.results[0].failures) == ("running", 0)
+    assert after.results[0].error is None
 
 
 def test_the_backoff_doubles_to_five_minutes_and_is_never_below_the_interval() -> None:
@@ -239,7 +239,7 @@ def test_the_backoff_doubles_to_five_minutes_and_is_never_below_the_interval() -
 
 async def test_a_stale_cycle_does_nothing() -> None:
     class Stale(Notebook):
-        async def enter(self, agent_id: str, cycle: int) -> Entered | None:
+        async def enter(self, agent_id: str, cycle: int) -> EnteredCycle | None:
             return None
 
     notebook = Stale()
@@ -251,7 +251,7 @@ async def test_a_stale_cycle_does_nothing() -> None:
 async def test_a_cycle_that_had_acted_is_not_decided_again() -> None:
     taken = ("transfer", record(status=TransactionStatus.CONFIRMED))
     scripted, skills = Scripted(), Skills(done)
-    notebook = Notebook(entered=Entered(AGENT, (), taken))
+    notebook = Notebook(entered=EnteredCycle(AGENT, (), taken))
 
     await run_cycle("a1", 1, parts(scripted, notebook, skills))
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.agents import AGENT, Notebook, Scripted, parts
 
-from solward.agents.cycle import Entered, Next, next_due_ms, run_cycle
+from solward.agents.cycle import EnteredCycle, NextCycle, next_due_ms, run_cycle
 from solward.agents.runner import Runner
 from solward.clock import now_ms
 from solward.provider import Completion, CompletionRequest
@@ -71,9 +71,9 @@ class Slow(Scripted):
 class Counting(Notebook):
     """A notebook that takes an agent on from where its last cycle left it."""
 
-    async def enter(self, agent_id: str, cycle: int) -> Entered | None:
-        due_ms = self.standings[-1].next_run_ms if self.standings else self.agent.next_run_ms
-        return Entered(replace(self.agent, cycle_no=cycle, next_run_ms=due_ms), ())
+    async def enter(self, agent_id: str, cycle: int) -> EnteredCycle | None:
+        due_ms = self.results[-1].next_run_ms if self.results else self.agent.next_run_ms
+        return EnteredCycle(replace(self.agent, cycle_no=cycle, next_run_ms=due_ms), ())
 
 
 async def test_a_cycle_slower_than_its_interval_never_overlaps_itself() -> None:
@@ -97,23 +97,23 @@ async def test_a_cycle_slower_than_its_interval_never_overlaps_itself() -> None:
     assert slow.most == 1
     cycles = [decision.cycle for decision in notebook.decisions]
     assert cycles == list(range(1, len(cycles) + 1))
-    for standing, decision in zip(notebook.standings, notebook.decisions, strict=True):
-        assert (standing.next_run_ms - begun_ms) % interval_ms == 0
-        assert standing.next_run_ms > decision.created_ms
+    for result, decision in zip(notebook.results, notebook.decisions, strict=True):
+        assert (result.next_run_ms - begun_ms) % interval_ms == 0
+        assert result.next_run_ms > decision.created_ms
 
 
 async def test_one_agents_slow_cycle_holds_up_no_other() -> None:
     release, others = asyncio.Event(), asyncio.Event()
     seen: list[str] = []
 
-    async def run(agent_id: str, cycle: int) -> Next | None:
+    async def run(agent_id: str, cycle: int) -> NextCycle | None:
         if agent_id == "slow":
             await release.wait()
             return None
         seen.append(agent_id)
         if len(seen) == 20:
             others.set()
-        return Next(cycle + 1, now_ms())
+        return NextCycle(cycle + 1, now_ms())
 
     runner = Runner(run, concurrency=2)
     try:

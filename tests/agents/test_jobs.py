@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import insert, text
 from tests.support.agent_rows import WALLET, decision, fields
 
-from solward.agents import job_queue as jobs_module
-from solward.agents.job_queue import Queued
+from solward.agents import queue_placement as jobs_module
+from solward.agents.queue_placement import QueuePlacement
 from solward.store import agents as agent_store
 from solward.store import cycles
 from solward.store import jobs as store
@@ -239,7 +239,7 @@ async def test_a_cycle_cut_off_in_the_middle_is_run_again_at_once(database: Data
 
 async def test_begin_defers_one_agent_at_once_and_not_twice(database: Database) -> None:
     await made(database, fields("a"), fields("b"))
-    placement = Queued(database, lambda: NOW)
+    placement = QueuePlacement(database, lambda: NOW)
     await placement.begin("a", 1, NOW)
     await placement.begin("a", 1, NOW)
     assert await deferred(database) == ["a"]
@@ -248,7 +248,7 @@ async def test_begin_defers_one_agent_at_once_and_not_twice(database: Database) 
 async def halted(database: Database, agent_id: str) -> None:
     await run(database, "UPDATE agents SET desired_state = 'stopped' WHERE id = :a", a=agent_id)
     async with asyncio.timeout(20):
-        await Queued(database).halt(agent_id)
+        await QueuePlacement(database).halt(agent_id)
 
 
 async def test_halting_drops_the_job_that_waits(database: Database) -> None:
@@ -277,7 +277,7 @@ async def test_halting_an_agent_of_a_dead_worker_takes_its_fence(
 async def test_halting_waits_for_the_worker_that_lives(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs_module, "LOOK_S", 0.05)
+    monkeypatch.setattr(jobs_module, "HEARTBEAT_CHECK_S", 0.05)
     await made(database, fields("a"))
     await sweep(database)
     await taken(database, "a")
@@ -298,8 +298,8 @@ async def test_the_queue_is_made_once_by_processes_that_start_together(
 ) -> None:
     opened = [await Database.open(postgres_url, tmp_path) for _ in range(3)]
     try:
-        await asyncio.gather(*(Queued(each).open() for each in opened))
-        await Queued(opened[0]).open()
+        await asyncio.gather(*(QueuePlacement(each).open() for each in opened))
+        await QueuePlacement(opened[0]).open()
         assert await sweep(opened[1]) == 0
     finally:
         for each in opened:
@@ -317,11 +317,11 @@ async def test_jobs_and_beats_are_counted(database: Database) -> None:
                                       " - interval '1 minute'"))  # fmt: skip
         assert await store.count(connection) == {"todo": 1, "stalled": 1}
         await connection.execute(text("UPDATE procrastinate_workers SET last_heartbeat = now()"))
-        assert await store.beating(connection, [worker]) == 1
-        await store.prune(connection, 60)
+        assert await store.live_workers(connection, [worker]) == 1
+        await store.prune_workers(connection, 60)
         await connection.execute(
             text("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '61 s'")
         )
-        assert await store.beating(connection, [worker]) == 0
-        await store.prune(connection, 60)
-        assert await store.worked_on(connection, "b") is False
+        assert await store.live_workers(connection, [worker]) == 0
+        await store.prune_workers(connection, 60)
+        assert await store.has_live_worker(connection, "b") is False

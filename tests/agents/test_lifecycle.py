@@ -15,8 +15,8 @@ import pytest
 from sqlalchemy import func, select
 from tests.support.scripted_provider import installed
 
+from solward.agents.cycle import Phase
 from solward.agents.model import Agent, AgentStatus, DesiredState
-from solward.agents.phases import Phase
 from solward.errors import AgentNotFound, ProviderError
 from solward.provider import Completion, ToolCall
 from solward.record import TransactionStatus
@@ -142,7 +142,7 @@ async def test_a_stop_while_paying_answers_when_the_payment_is_recorded(
         assert remembered.outcome == decision.outcome
         assert await transfers(service, agent) == [TransactionStatus.CONFIRMED]
         assert await service.ledger.balance(RECIPIENT) == LAMPORTS
-        limits = await service.agent_limits(agent.id)
+        limits = await service.agents.limits(agent.id)
         assert limits["dailySpendingLimitSol"]["reserved"] == 0
         stopped = await service.agents.get(agent.id)
         assert (stopped.status, stopped.cycle_no) == (AgentStatus.STOPPED, 2)

@@ -38,6 +38,6 @@ def test_on_sqlite_cycles_run_here_and_nothing_of_postgresql_is_imported(tmp_pat
         timeout=100,
     )
     placement, modules = json.loads(ended.stdout)
-    assert placement == "Embedded"
+    assert placement == "EmbeddedPlacement"
     roots = {name.partition(".")[0] for name in modules}
     assert not roots & {"procrastinate", "psycopg", "psycopg_pool", "opentelemetry"}

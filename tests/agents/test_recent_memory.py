@@ -12,9 +12,9 @@ from sqlalchemy import event, insert
 from tests.support.agent_rows import WALLET, fields
 from tests.support.agents import AGENT
 
-from solward.agents.cycle import Entered, Standing
+from solward.agents.cycle import CycleResult, EnteredCycle
 from solward.agents.decisions import Decision
-from solward.agents.memory_cache import RecentMemory
+from solward.agents.memory_cache import MemoryCache
 from solward.agents.remember import Journal
 from solward.record import TransactionRecord, TransactionStatus
 from solward.store import agents as store
@@ -39,15 +39,15 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     await opened.close()
 
 
-async def cycle(journal: Journal, number: int, outcome: str) -> Entered:
+async def cycle(journal: Journal, number: int, outcome: str) -> EnteredCycle:
     entered = await journal.enter("a1", number)
     assert entered is not None
     decision = Decision("a1", number, {}, "why", None, outcome, number)
-    assert await journal.leave(decision, entered.agent.fence, Standing("running", 0, None, 1))
+    assert await journal.leave(decision, entered.agent.fence, CycleResult("running", 0, None, 1))
     return entered
 
 
-def outcomes(entered: Entered) -> list[str]:
+def outcomes(entered: EnteredCycle) -> list[str]:
     return [entry.outcome for entry in entered.memory]
 
 
@@ -103,15 +103,15 @@ async def test_a_cycle_entered_elsewhere_and_not_left_is_looked_up(database: Dat
     assert entered is not None
     assert entered.agent.fence == 3
     assert outcomes(entered) == ["here"]
-    assert entered.taken == ("transfer", record), "what the other run asked for is not asked again"
+    assert entered.earlier_action == ("transfer", record), "its payment is not made again"
 
 
 def test_only_so_many_agents_are_kept_those_that_ran_last() -> None:
-    recent = RecentMemory(agents=2)
+    recent = MemoryCache(agents=2)
     names = ("a1", "a2", "a3")
     for name in names:
-        recent.learn(replace(AGENT, id=name), ())
-        recent.left(Decision(name, AGENT.cycle_no, {}, "why", None, "done", 1), AGENT.fence)
+        recent.put(replace(AGENT, id=name), ())
+        recent.leave(Decision(name, AGENT.cycle_no, {}, "why", None, "done", 1), AGENT.fence)
     upcoming = {"fence": AGENT.fence + 1, "cycle_no": AGENT.cycle_no + 1}
-    kept = [recent.knows(replace(AGENT, id=name, **upcoming)) for name in names]
+    kept = [recent.is_current(replace(AGENT, id=name, **upcoming)) for name in names]
     assert kept == [False, True, True]

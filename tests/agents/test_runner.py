@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from solward.agents import runner as runner_module
-from solward.agents.cycle import Next
+from solward.agents.cycle import NextCycle
 from solward.agents.runner import RunCycle, Runner
 from solward.clock import now_ms
 
@@ -45,9 +45,9 @@ class Log:
 async def test_cycles_follow_each_other_as_they_say(make: MakeRunner) -> None:
     log = Log(3)
 
-    async def run(agent_id: str, cycle: int) -> Next | None:
+    async def run(agent_id: str, cycle: int) -> NextCycle | None:
         log.note(agent_id, cycle)
-        return Next(cycle + 1, now_ms() + 5)
+        return NextCycle(cycle + 1, now_ms() + 5)
 
     runner = make(run)
     runner.schedule("a", 1, now_ms())
@@ -59,7 +59,7 @@ async def test_cycles_follow_each_other_as_they_say(make: MakeRunner) -> None:
 async def test_agents_run_in_order_of_their_due_time(make: MakeRunner) -> None:
     log, now = Log(3), now_ms()
 
-    async def run(agent_id: str, cycle: int) -> Next | None:
+    async def run(agent_id: str, cycle: int) -> NextCycle | None:
         log.note(agent_id, cycle)
         return None
 
@@ -74,7 +74,7 @@ async def test_agents_run_in_order_of_their_due_time(make: MakeRunner) -> None:
 async def test_no_more_cycles_run_at_once_than_allowed(make: MakeRunner) -> None:
     running, most, log = 0, 0, Log(20)
 
-    async def run(agent_id: str, cycle: int) -> Next | None:
+    async def run(agent_id: str, cycle: int) -> NextCycle | None:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -97,7 +97,7 @@ async def test_a_cycle_that_could_not_be_stored_is_run_again_under_its_number(
     monkeypatch.setattr(runner_module, "RETRY_MS", 1)
     log = Log(2)
 
-    async def run(agent_id: str, cycle: int) -> Next | None:
+    async def run(agent_id: str, cycle: int) -> NextCycle | None:
         log.note(agent_id, cycle)
         if len(log.seen) == 1:
             raise OSError("disk full")
@@ -113,7 +113,7 @@ async def test_a_cycle_that_could_not_be_stored_is_run_again_under_its_number(
 async def test_halt_answers_only_when_the_agent_does_nothing_more(make: MakeRunner) -> None:
     begun, release, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def run(agent_id: str, cycle: int) -> Next | None:
+    async def run(agent_id: str, cycle: int) -> NextCycle | None:
         begun.set()
         try:
             await release.wait()
@@ -121,7 +121,7 @@ async def test_halt_answers_only_when_the_agent_does_nothing_more(make: MakeRunn
             await release.wait()
             ended.set()
             raise
-        return Next(cycle + 1, 0)
+        return NextCycle(cycle + 1, 0)
 
     runner = make(run)
     runner.schedule("a", 1, 0)
@@ -137,9 +137,9 @@ async def test_halt_answers_only_when_the_agent_does_nothing_more(make: MakeRunn
 async def test_a_halted_agent_can_be_scheduled_again(make: MakeRunner) -> None:
     log = Log(1)
 
-    async def run(agent_id: str, cycle: int) -> Next | None:
+    async def run(agent_id: str, cycle: int) -> NextCycle | None:
         log.note(agent_id, cycle)
-        return Next(cycle + 1, now_ms() + 60_000)
+        return NextCycle(cycle + 1, now_ms() + 60_000)
 
     runner = make(run)
     runner.schedule("a", 1, now_ms() + 60_000)
@@ -154,9 +154,9 @@ async def test_a_halted_agent_can_be_scheduled_again(make: MakeRunner) -> None:
 async def test_halting_at_the_very_end_of_a_cycle_gives_it_no_next_turn(make: MakeRunner) -> None:
     log = Log(2)
 
-    async def run(agent_id: str, cycle: int) -> Next | None:
+    async def run(agent_id: str, cycle: int) -> NextCycle | None:
         log.note(agent_id, cycle)
-        return Next(cycle + 1, 0)
+        return NextCycle(cycle + 1, 0)
 
     for turns in range(1, 8):
         runner = make(run)
@@ -173,7 +173,7 @@ async def test_halting_at_the_very_end_of_a_cycle_gives_it_no_next_turn(make: Ma
 async def test_close_ends_everything_and_nothing_starts_again(make: MakeRunner) -> None:
     begun = asyncio.Event()
 
-    async def run(agent_id: str, cycle: int) -> Next | None:
+    async def run(agent_id: str, cycle: int) -> NextCycle | None:
         begun.set()
         await asyncio.Event().wait()
         return None

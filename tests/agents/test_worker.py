@@ -19,8 +19,8 @@ from tests.support.agents import record
 from solward.agents.act import RESUMED_REASONING
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
-from solward.agents.job_queue import Queued
 from solward.agents.model import Agent, AgentStatus
+from solward.agents.queue_placement import QueuePlacement
 from solward.agents.service import AgentService
 from solward.agents.worker import SWEEPS, Worker, WorkerLost
 from solward.errors import AgentNotFound, StoreError
@@ -43,7 +43,7 @@ async def host(postgres_url: str, tmp_path: Path) -> AsyncIterator[Host]:
 
 async def service_of(host: Host) -> AgentService:
     """The agents as another process of the same database has them, which runs none itself."""
-    service = AgentService(host, lambda database, _run: Queued(database))  # type: ignore[arg-type]
+    service = AgentService(host, lambda database, _run: QueuePlacement(database))  # type: ignore[arg-type]
     await service.resume()
     return service
 
@@ -400,7 +400,7 @@ async def test_a_job_whose_end_the_database_refused_once_does_not_hold_up_its_ag
 
     async def refusing(self: PsycopgConnector, query: Any, **values: Any) -> None:
         nonlocal refused
-        if query == store.END and not refused:
+        if query == store.FINISH and not refused:
             refused += 1
             raise ConnectorException
         await execute_query(self, query, **values)

@@ -21,7 +21,7 @@ from solward.audit.log import AuditLog
 from solward.clock import DAY_MS, now_ms
 from solward.settings import Settings
 from solward.settings.home import Home
-from solward.store.retention_loop import retain
+from solward.store.retention import retain
 from solward.vault.store.database import Database
 from solward_cli import main
 

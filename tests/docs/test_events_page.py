@@ -11,7 +11,7 @@ from tests.support.api import SECRET, STRANGER, Api, serving_api
 from tests.support.repository import DOCS
 
 from solward.agents.model import AgentStatus
-from solward.agents.remember import tell
+from solward.agents.remember import record_status
 from solward.events import EventKind
 from solward.vault.store.alerts import BLOCKS
 from solward.vault.wallets import KeySource
@@ -63,7 +63,7 @@ async def everything(api: Api) -> None:
     for path in ("pause", "stop"):
         await api.post(f"/agents/{agent}/{path}")
     async with api.service.database.write() as connection:
-        tell(connection, agent, "Ada", AgentStatus.ERROR, "The provider is away")
+        record_status(connection, agent, "Ada", AgentStatus.ERROR, "The provider is away")
 
 
 async def test_every_kind_has_the_fields_that_are_documented(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from tests.support.plugin_distributions import CLOSED, Shelf
 
 from solward import CompletionRequest
 from solward.registry import LoadedProvider, Problem, load_registry
-from solward.registry.contain import PluginCrash
+from solward.registry.containment import PluginCrash
 
 GROUP = "solward.providers"
 REQUEST = CompletionRequest("m", "system", ())

@@ -12,8 +12,8 @@ from solward.guardrail import Intent
 from solward.guardrail import TransactionEffects as SimulatedEffects
 from solward.provider import CompletionRequest
 from solward.registry import load_registry
-from solward.registry.contain import PluginCrash
-from solward.registry.manager import Manager, SealedError
+from solward.registry.containment import PluginCrash
+from solward.registry.load import Manager, SealedError
 
 
 def plugin(name: str) -> ModuleType:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solward.errors import InvalidRequest
-from solward.registry.params import Parameters
+from solward.registry.parameters import Parameters
 from solward.registry.schema import checked_schema
 
 TRANSFER: dict[str, Any] = {

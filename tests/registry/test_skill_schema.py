@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from solward.registry.params import Parameters
+from solward.registry.parameters import Parameters
 from solward.registry.problems import Rejected
 from solward.registry.schema import checked_schema
 

@@ -20,7 +20,7 @@ from tests.support.shared_services import shared_ledger
 from solward.audit.chains import AuditEntry
 from solward.audit.log import AuditLog
 from solward.service import Solward
-from solward.store import feed
+from solward.store import event_feed as feed
 from solward.vault.store.database import Database
 from solward_server.resources import events
 
@@ -153,7 +153,7 @@ async def test_what_an_open_transaction_held_up_is_told_once_that_ended(
     two: tuple[Served, Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # On a busy machine, too.
-    monkeypatch.setattr(feed, "AGAIN_S", (0.1,) * 100)
+    monkeypatch.setattr(feed, "READ_AGAIN_S", (0.1,) * 100)
     one, other = two
     log = other.service.audit
     pages: list[list[AuditEntry]] = []

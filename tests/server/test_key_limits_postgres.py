@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select, update
 from tests.support.shared_services import several_apis
 
-from solward.store import key_requests as store
+from solward.store import api_keys as store
 from solward.store.tables import key_requests
 from solward.vault.store.database import Database
 from solward_server.http.api_keys import new_key
@@ -49,7 +49,7 @@ async def test_the_last_place_of_a_window_is_taken_by_one(
     database = await Database.open(postgres_url, tmp_path)
     try:
         async with database.write() as connection:
-            assert await store.take(connection, "a", 1, 60_000) is None
+            assert await store.count_request(connection, "a", 1, 60_000) is None
             # Counted by nobody else before this one has decided.
             late = asyncio.create_task(SharedRateLimiter(database).take("a", 1))
             await SharedRateLimiter(database).take("b", 1)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from solward.agents.job_queue import Queued
+from solward.agents.queue_placement import QueuePlacement
 from solward.agents.worker import Worker
 from solward.vault.store.database import Database
 from solward_server.worker_endpoint import create_worker_app
@@ -26,7 +26,7 @@ async def no_cycle(agent_id: str, cycle: int) -> None:
 @pytest.fixture
 async def database(postgres_url: str, tmp_path: Path) -> AsyncIterator[Database]:
     opened = await Database.open(postgres_url, tmp_path)
-    await Queued(opened).open()
+    await QueuePlacement(opened).open()
     yield opened
     await opened.close()
 

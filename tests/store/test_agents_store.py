@@ -183,11 +183,11 @@ async def test_the_action_a_cycle_had_taken_is_found_by_its_own_number_only(
             await insert_record(connection, each, principal="agent:a12", action_key=key)
     found = await enter(database, 12, "a12")
     assert found is not None
-    assert found[1].taken == ("transfer", replace(record, id="t1"))
+    assert found[1].earlier_action == ("transfer", replace(record, id="t1"))
     for agent_id, cycle in (("a1", 1), ("a121", 121), ("a", 12)):
         other = await enter(database, cycle, agent_id)
         assert other is not None
-        assert other[1].taken is None
+        assert other[1].earlier_action is None
 
 
 async def test_a_batch_enters_and_leaves_each_agent_by_itself(database: Database) -> None:

@@ -20,8 +20,8 @@ from solward.clock import DAY_MS
 from solward.errors import ConfigError, StoreError
 from solward.service import Solward
 from solward.settings import Settings
-from solward.store import retention_loop
-from solward.store.retention_loop import Retained, retain, retaining
+from solward.store import retention
+from solward.store.retention import Retained, hourly_retention, retain
 from solward.store.tables import decisions, memory
 from solward.vault.store import locks
 from solward.vault.store.database import Database
@@ -141,8 +141,8 @@ async def test_it_deletes_in_batches_and_goes_on_after_it_was_cut_off(
     await append(database, OLD, *chains * 8)
     await append(database, NOW, *chains)
     before = await verify(database)
-    monkeypatch.setattr(retention_loop, "BATCH", 5)
-    monkeypatch.setattr(retention_loop, "PAUSE_S", 600)
+    monkeypatch.setattr(retention, "BATCH", 5)
+    monkeypatch.setattr(retention, "PAUSE_S", 600)
     for stop in range(1, 4):
         running = asyncio.create_task(retain(database, keeping, NOW))
         async with asyncio.timeout(20):
@@ -153,7 +153,7 @@ async def test_it_deletes_in_batches_and_goes_on_after_it_was_cut_off(
             await running
         assert await count(database) == 27 - 5 * stop
         await verify(database, before)
-    monkeypatch.setattr(retention_loop, "PAUSE_S", 0)
+    monkeypatch.setattr(retention, "PAUSE_S", 0)
     assert await retain(database, keeping, NOW) == Retained(events=9)
     assert await left(database) == {chain: [9] for chain in chains}
     await verify(database, before)
@@ -164,8 +164,8 @@ async def test_others_append_meanwhile(
 ) -> None:
     chains = ["", "wallet:a", "agent:a"]
     await append(database, OLD, *chains * 30)
-    monkeypatch.setattr(retention_loop, "BATCH", 7)
-    monkeypatch.setattr(retention_loop, "PAUSE_S", 0.001)
+    monkeypatch.setattr(retention, "BATCH", 7)
+    monkeypatch.setattr(retention, "PAUSE_S", 0.001)
 
     async def write(chain: str) -> None:
         for _ in range(30):
@@ -209,7 +209,7 @@ async def test_many_decisions_go_in_batches(
         await connection.execute(
             insert(decisions), [row | {"cycle": number} for number in range(12)]
         )
-    monkeypatch.setattr(retention_loop, "BATCH", 5)
+    monkeypatch.setattr(retention, "BATCH", 5)
     begun: list[str] = []
     database.on_transaction = begun.append
     keeping = settings(decision_retention_days=DAYS)
@@ -232,7 +232,7 @@ async def test_one_process_does_it_at_a_time(
         assert await locks.try_exclusive(connection, "retention")
         assert await retain(database, keeping, NOW) == Retained()
     assert await retain(database, keeping, NOW) == Retained(events=1)
-    async with retaining(database, keeping):
+    async with hourly_retention(database, keeping):
         # That is for a worker.
         assert len(asyncio.all_tasks()) == 1
     await database.close()
@@ -241,7 +241,7 @@ async def test_one_process_does_it_at_a_time(
 async def test_a_service_on_sqlite_does_it_every_hour_and_survives_a_refusal(
     tmp_path: Path, keeping: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert retention_loop.EVERY_S == 3600
+    assert retention.EVERY_S == 3600
     database = await Database.open(None, tmp_path)
     runs: list[int] = []
     done = asyncio.Event()
@@ -254,16 +254,16 @@ async def test_a_service_on_sqlite_does_it_every_hour_and_survives_a_refusal(
         done.set()
         return Retained()
 
-    monkeypatch.setattr(retention_loop, "retain", run)
-    monkeypatch.setattr(retention_loop, "EVERY_S", 0)
+    monkeypatch.setattr(retention, "retain", run)
+    monkeypatch.setattr(retention, "EVERY_S", 0)
     with capture_logs() as logs:
-        async with asyncio.timeout(10), retaining(database, keeping):
+        async with asyncio.timeout(10), hourly_retention(database, keeping):
             await done.wait()
     assert [(each["event"], each["error"]) for each in logs] == [
         ("retention_failed", "The database refused: disk full")
     ] * 2
     assert len(asyncio.all_tasks()) == 1
-    async with retaining(database, settings()):
+    async with hourly_retention(database, settings()):
         assert len(asyncio.all_tasks()) == 1
     await database.close()
 

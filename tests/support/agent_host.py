@@ -10,12 +10,12 @@ from typing import Any
 from sqlalchemy import insert, select
 from tests.support.agents import ADDRESS
 
-from solward.agents.phases import no_hook
+from solward.agents.cycle import no_hook
 from solward.context import AgentView
 from solward.errors import WalletNotFound
 from solward.events import Event
 from solward.provider import Completion, CompletionRequest, ProviderContext, ProviderSpec, Usage
-from solward.registry.params import Parameters
+from solward.registry.parameters import Parameters
 from solward.skill import Effects
 from solward.solana.balances import Balances
 from solward.vault.store.database import Database

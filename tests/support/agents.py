@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from solward.agents.cycle import CycleParts, Entered, Standing
+from solward.agents.cycle import CycleParts, CycleResult, EnteredCycle
 from solward.agents.decisions import Decision
 from solward.agents.model import Agent, AgentGuardrails, AgentStatus, DesiredState
 from solward.context import AgentView
@@ -62,19 +62,19 @@ class Notebook:
     """A journal in memory for one agent."""
 
     agent: Agent = AGENT
-    entered: Entered | None = None
+    entered: EnteredCycle | None = None
     decisions: list[Decision] = field(default_factory=list)
-    standings: list[Standing] = field(default_factory=list)
+    results: list[CycleResult] = field(default_factory=list)
     goes_on: bool = True
     abandoned: list[int] = field(default_factory=list)
 
-    async def enter(self, agent_id: str, cycle: int) -> Entered | None:
-        return self.entered or Entered(self.agent, ())
+    async def enter(self, agent_id: str, cycle: int) -> EnteredCycle | None:
+        return self.entered or EnteredCycle(self.agent, ())
 
-    async def leave(self, decision: Decision, fence: int, standing: Standing) -> bool:
+    async def leave(self, decision: Decision, fence: int, result: CycleResult) -> bool:
         assert fence == (self.entered.agent if self.entered else self.agent).fence
         self.decisions.append(decision)
-        self.standings.append(standing)
+        self.results.append(result)
         return self.goes_on
 
     async def abandon(self, agent_id: str, fence: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 
-from solward.agents.job_queue import Queued
+from solward.agents.queue_placement import QueuePlacement
 from solward.agents.runner import RunCycle
 from solward.agents.worker import Worker
 from solward.store import agents as store
@@ -17,7 +17,7 @@ class Beside:
 
     def __init__(self, database: Database, run: RunCycle) -> None:
         self._database, self._run = database, run
-        self._queue = Queued(database)
+        self._queue = QueuePlacement(database)
         self._worker: Worker | None = None
         self._working: asyncio.Task[None] | None = None
 

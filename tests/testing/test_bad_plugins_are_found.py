@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 from tests.testing import bad_plugins as bad
 
 from solward.guardrail import Intent, TransactionEffects
-from solward.registry.params import Parameters
+from solward.registry.parameters import Parameters
 from solward.testing import Stand
 from solward.testing.conformance import (
     Outcome,

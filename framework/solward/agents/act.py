@@ -40,18 +40,18 @@ class RunSkill(Protocol):
         actor: Actor,
         agent: AgentView | None = None,
     ) -> Awaitable[str]:
-        """The skill's text outcome; raises what the skill or the engine said."""
+        """The skill's text outcome; raises the skill's or the engine's error."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What was done.
+    """The action of a cycle and its outcome.
 
     Attributes:
         action: `skill({"its": "parameters"})`, None when nothing was chosen.
         outcome: the skill's text, or why it did not run or succeed.
-        cancelled: the agent was stopped meanwhile; the action was finished all the same.
+        cancelled: the agent was stopped meanwhile; the action still ran to its end.
     """
 
     action: str | None
@@ -60,7 +60,7 @@ class Act:
 
 
 def actor_of(agent: Agent, cycle: int, skill: str) -> Actor:
-    """The agent as the engine knows it; the action key makes the call the cycle's only one."""
+    """The agent as the engine sees it; the action key allows one call of the skill a cycle."""
     scope = f"agent:{agent.id}"
     return Actor(
         principal=scope,
@@ -75,10 +75,10 @@ def actor_of(agent: Agent, cycle: int, skill: str) -> Actor:
 async def act(
     agent: Agent, cycle: int, call: ToolCall | None, *, run_skill: RunSkill, spends: bool
 ) -> Act:
-    """Run the call; what the skill, the guardrails or the ledger refuse is its outcome.
+    """Run the call; a refusal by the skill, the guardrails or the ledger is its outcome.
 
-    A skill that may spend is never cut off half way: when this is cancelled it is finished
-    first, so that what it paid is also remembered.
+    A skill that may spend is never interrupted: when this is cancelled it runs to its end first,
+    so that its payment is also recorded.
     """
     if call is None:
         return Act(None, NO_ACTION)
@@ -99,20 +99,20 @@ async def act(
     )
     if not spends:
         return Act(action, storable(await _outcome(work)))
-    outcome, cancelled = await finished(_outcome(work))
+    outcome, cancelled = await run_to_end(_outcome(work))
     return Act(action, storable(outcome), cancelled)
 
 
 def resumed(skill: str, record: TransactionRecord) -> Act:
-    """What a cycle did before it was interrupted, from the transaction it left."""
+    """The action of a cycle that was interrupted after it, from the stored transaction."""
     action = storable(f"{skill}({jsontext.dumps(dict(record.details))})")
     if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
         return Act(action, storable(str(refusal(record))))
     return Act(action, f"The transaction is {record.status.value}: {record.signature or record.id}")
 
 
-async def finished(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
-    """Await `work` to its end even when cancelled; the flag says whether that was asked for."""
+async def run_to_end(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
+    """Await `work` to its end even when cancelled; the flag says whether it was."""
     task = asyncio.create_task(work)
     cancelled = False
     while not task.done():
@@ -149,14 +149,14 @@ def exact(value: Any, depth: int = 0) -> Any:
 
 
 def _parsed(arguments: Any) -> Any:
-    """Some vendors hand over the arguments as JSON text; no arguments mean an empty object."""
+    """Some vendors send the arguments as JSON text; no arguments mean an empty object."""
     if arguments is None or arguments == "":
         return {}
     return jsontext.loads(arguments) if isinstance(arguments, str) else arguments
 
 
 async def _outcome(work: Awaitable[str]) -> str:
-    # A third party's skill may quote what it was given of the process; the model must not read it.
+    # A third-party skill may quote secrets of the process; the model must not read them.
     try:
         return concealed(await work)
     except SolwardError as error:

@@ -1,9 +1,9 @@
-"""What an agent may spend on its model: tokens, and their estimated price."""
+"""Limits on an agent's model: tokens, and their estimated price."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -15,8 +15,8 @@ from solward.provider import CompletionRequest
 _USD_DECIMALS = 9
 NANOUSD = 10**_USD_DECIMALS
 
-# Text of models' prompts has about four bytes a token, JSON about three (tokenizers of all four
-# vendors, 2026); the smaller number estimates more tokens.
+# Prompt text has about four bytes a token, JSON about three (tokenizers of all four vendors,
+# 2026); the smaller number estimates more tokens.
 _BYTES_PER_TOKEN = 3
 
 
@@ -30,7 +30,7 @@ class TokenBudget:
 
     @property
     def daily(self) -> bool:
-        """Whether what was used before matters."""
+        """Whether a daily limit is set, so that earlier use counts."""
         return self.max_tokens_per_day is not None or self.max_nanousd_per_day is not None
 
     def to_json(self) -> dict[str, Any]:
@@ -49,7 +49,7 @@ UNLIMITED = TokenBudget()
 
 @dataclass(frozen=True, slots=True)
 class TokensUsed:
-    """What an agent used in a day.
+    """Tokens an agent used in the last day, and their price.
 
     Attributes:
         nanousd: estimated price in billionths of a US dollar of the tokens whose price is known.
@@ -83,10 +83,23 @@ def budget_of(stored: Mapping[str, Any]) -> TokenBudget:
     )
 
 
+def within_budget(
+    budget: TokenBudget, used: TokensUsed, request: CompletionRequest
+) -> CompletionRequest:
+    """The request, its answer limited to what the token budget leaves.
+
+    Raises:
+        TokenBudgetReached: there is no room for this request.
+    """
+    if budget == UNLIMITED:
+        return request
+    return replace(request, max_output_tokens=output_allowance(budget, used, request))
+
+
 def output_allowance(
     budget: TokenBudget, used: TokensUsed, request: CompletionRequest
 ) -> int | None:
-    """Most tokens the model may answer with; None is no limit.
+    """Most tokens of the model's answer; None is no limit.
 
     Raises:
         TokenBudgetReached: there is no room for this request.
@@ -117,7 +130,7 @@ def output_allowance(
 
 
 def estimated_tokens(request: CompletionRequest) -> int:
-    """About how many tokens a request's prompt has, rather too many than too few."""
+    """An upper estimate of the tokens in a request's prompt."""
     tools = [[tool.name, tool.description, dict(tool.parameters)] for tool in request.tools]
     texts = [request.system, *(message.content for message in request.messages)]
     size = sum(len(text.encode()) for text in texts) + len(jsontext.dumps(tools).encode())

@@ -1,26 +1,17 @@
-"""Chat: a person writes to a running agent. Tool calls are not run."""
+"""Chat: a person writes to a running agent. Tool calls in the answer are not run."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
-import structlog
-
-from solward.agents.budget import NOTHING_USED, TokensUsed
+from solward.agents import provider_call
+from solward.agents.budget import NOTHING_USED, TokensUsed, within_budget
 from solward.agents.decisions import MemoryEntry
 from solward.agents.model import Agent
 from solward.agents.prompt import chat_message, system_prompt
-from solward.agents.provider_metrics import asking, count_usage
-from solward.agents.think import THINK_TIMEOUT_S, Complete, ask, within_budget, without_secrets
-from solward.errors import ProviderError, SolwardError
+from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete, Stream
 from solward.provider import Completion, CompletionRequest, Message, Usage
-
-Stream = Callable[[CompletionRequest], AsyncIterator[str | Usage]]
-
-_END = object()
-
-_log = structlog.get_logger(__name__)
 
 
 def chat_request(
@@ -42,65 +33,35 @@ def chat_request(
         messages=(Message("user", chat_message(message, memory)),),
         strategy=agent.strategy,
     )
-    return within_budget(agent, used, request)
+    return within_budget(agent.llm_budget, used, request)
 
 
 async def reply(
     agent: Agent,
     request: CompletionRequest,
-    complete: Complete,
-    timeout_s: float = THINK_TIMEOUT_S,
+    provider: Complete,
+    timeout_s: float = PROVIDER_TIMEOUT_S,
 ) -> Completion:
     """The model's answer, its text without surrounding space; raises `ProviderError`."""
-    completion = await ask(agent, complete, request, timeout_s)
+    completion = await provider_call.complete(agent, provider, request, timeout_s)
     return Completion(_utf8((completion.text or "").strip()), usage=completion.usage)
 
 
-async def pieces(
+async def stream_reply(
     agent: Agent,
     request: CompletionRequest,
-    stream: Stream,
-    timeout_s: float = THINK_TIMEOUT_S,
+    provider: Stream,
+    timeout_s: float = PROVIDER_TIMEOUT_S,
 ) -> AsyncGenerator[str | Usage, None]:
-    """The model's answer as it comes, then what it took; raises `ProviderError`.
+    """The model's answer as it arrives, then its usage; raises `ProviderError`.
 
-    Closing it closes what the provider generates.
+    Closing it closes the provider's generator.
     """
-    name = agent.llm_provider
-    source = stream(request)
-    deadline = asyncio.get_running_loop().time() + timeout_s
-    try:
-        with asking(name):
-            while True:
-                # Only the provider is waited for under the deadline: a timeout around the `yield`
-                # would cancel whoever reads slowly.
-                async with asyncio.timeout_at(deadline):
-                    piece = await anext(source, _END)
-                if piece is _END:
-                    return
-                if not isinstance(piece, str | Usage):
-                    raise ProviderError(f"Provider {name!r} streamed something that is no text")
-                if isinstance(piece, Usage):
-                    count_usage(name, piece)
-                    yield piece
-                else:
-                    yield _utf8(piece)
-    except ProviderError as error:
-        raise without_secrets(error) from None
-    except SolwardError:
-        raise
-    except TimeoutError:
-        raise ProviderError(
-            f"Provider {name!r} did not end its answer within {timeout_s:g} s", retryable=True
-        ) from None
-    except Exception as error:
-        _log.exception("provider_failed", agent_id=agent.id, provider=name)
-        raise ProviderError(f"Provider {name!r} failed with an internal error") from error
-    finally:
-        if isinstance(source, AsyncGenerator):
-            await source.aclose()
+    async with aclosing(provider_call.stream(agent, provider, request, timeout_s)) as pieces:
+        async for piece in pieces:
+            yield _utf8(piece) if isinstance(piece, str) else piece
 
 
 def _utf8(text: str) -> str:
-    # A model's JSON can hold lone surrogates, of which no answer can be made.
+    # A model's JSON can hold lone surrogates, which cannot be encoded in a response.
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,6 +1,6 @@
 """One cycle: observe, think, act, remember, over injected parts.
 
-Embedded and distributed runners start the same cycle; nothing here knows what started it.
+The embedded runner and the queue's workers run this same function.
 """
 
 from __future__ import annotations
@@ -8,18 +8,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, finished, resumed
+from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, resumed, run_to_end
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.model import Agent, AgentStatus
-from solward.agents.observe import WalletFacts, observe
-from solward.agents.phases import Phase, PhaseHook, no_hook
-from solward.agents.think import NO_REASONING, Complete, storable, think
+from solward.agents.observe import ObservedWallet, observe
+from solward.agents.provider_call import Complete
+from solward.agents.think import NO_REASONING, storable, think
 from solward.clock import now_ms
 from solward.errors import SolwardError, StoreError, TokenBudgetReached
 from solward.provider import ToolDefinition, Usage
@@ -34,26 +35,48 @@ _INTERNAL_ERROR = "The cycle failed with an internal error"
 _log = structlog.get_logger(__name__)
 
 
+class Phase(StrEnum):
+    """The points of a cycle at which tests stop, delay or kill the process."""
+
+    ENTERED = "entered"
+    """The fence is taken, durably."""
+    OBSERVED = "observed"
+    """The wallet was read."""
+    THOUGHT = "thought"
+    """The model answered; nothing of it is stored."""
+    ACTED = "acted"
+    """The skill ended; its transaction is durable, its outcome is not stored."""
+    REMEMBERED = "remembered"
+    """Decision, memory and the next cycle are durable."""
+
+
+PhaseHook = Callable[[str, Phase], None]
+
+
+def no_hook(agent_id: str, phase: Phase) -> None:
+    """Do nothing at a phase."""
+
+
 @dataclass(frozen=True, slots=True)
-class Entered:
+class EnteredCycle:
     """A cycle that may run.
 
     Attributes:
         memory: the latest entries, newest first.
-        taken: the skill and transaction of this cycle's action, when an earlier run of the same
-            cycle got that far and was interrupted.
-        used: tokens of the day, where the agent's budget counts them.
+        earlier_action: the skill and transaction of this cycle's action, where an earlier run of
+            the same cycle was interrupted after it.
+        used: the last day's tokens, where the agent's budget limits them.
     """
 
     agent: Agent
     memory: tuple[MemoryEntry, ...]
-    taken: tuple[str, TransactionRecord] | None = None
+    earlier_action: tuple[str, TransactionRecord] | None = None
     used: TokensUsed = NOTHING_USED
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How an agent stands after a cycle; `next_run_ms` is when the next one is due."""
+class CycleResult:
+    """What a cycle changes of its agent's row; `next_run_ms` is when the next one is due."""
 
     status: str
     failures: int
@@ -64,11 +87,11 @@ class Standing:
 class CycleJournal(Protocol):
     """Where cycles are entered and left: `remember.Journal`."""
 
-    async def enter(self, agent_id: str, cycle: int) -> Entered | None:
+    async def enter(self, agent_id: str, cycle: int) -> EnteredCycle | None:
         """See `Journal.enter`."""
         ...
 
-    async def leave(self, decision: Decision, fence: int, standing: Standing) -> bool:
+    async def leave(self, decision: Decision, fence: int, result: CycleResult) -> bool:
         """See `Journal.leave`."""
         ...
 
@@ -79,22 +102,21 @@ class CycleJournal(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CycleParts:
-    """Everything a cycle touches.
+    """The dependencies of a cycle.
 
     Attributes:
         wallet: wallet id -> its name and address.
-        balances: wallet id -> what it holds.
-        recent: wallet id -> its five newest transactions.
+        balances: wallet id -> its SOL and tokens.
+        recent: wallet id -> its newest transactions.
         tools: the definitions of all skills.
-        provider: an agent -> how to ask its provider; raises `ProviderError` when it is not
-            installed.
+        provider: an agent -> its provider's call; raises `ProviderError` when it is not installed.
         spends: whether a skill may spend (an unknown one does not).
         network: for the system prompt.
-        hook: told of each phase that ended.
+        hook: called after each phase.
     """
 
     journal: CycleJournal
-    wallet: Callable[[str], Awaitable[WalletFacts]]
+    wallet: Callable[[str], Awaitable[ObservedWallet]]
     balances: Callable[[str], Awaitable[Balances]]
     recent: Callable[[str], Awaitable[Sequence[TransactionRecord]]]
     tools: Callable[[], tuple[ToolDefinition, ...]]
@@ -107,7 +129,7 @@ class CycleParts:
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
+class NextCycle:
     """The cycle to run next, and when (milliseconds since the epoch)."""
 
     cycle: int
@@ -116,7 +138,7 @@ class Next:
 
 @dataclass(slots=True)
 class _Progress:
-    """What a cycle has come to, kept so that a failure is recorded with what preceded it."""
+    """The phases' results so far, so that a failure is recorded with what preceded it."""
 
     observation: dict[str, Any]
     reasoning: str = NO_REASONING
@@ -124,24 +146,24 @@ class _Progress:
     failure: str | None = None
 
 
-async def run_cycle(agent_id: str, cycle: int, parts: CycleParts) -> Next | None:
+async def run_cycle(agent_id: str, cycle: int, parts: CycleParts) -> NextCycle | None:
     """Run cycle number `cycle` of an agent, unless it is stale.
 
     A cycle that raises is recorded with the error as its outcome. Cancelled before it acts, it
-    leaves no trace and will be run again under the same number; cancelled while it acts, it
-    finishes and records the action first.
+    leaves no trace and is run again under the same number; cancelled while it acts, it finishes
+    and records the action first.
 
     Returns:
-        What to run next; None when the agent is not to run, or another run took over.
+        What to run next; None when the agent is not to run, or another run took the fence.
 
     Raises:
-        StoreError: the store failed; the cycle is not left and must be run again.
+        StoreError: the cycle could not be stored, and must be run again.
     """
     with (
         bound_contextvars(agent_id=agent_id, cycle=cycle),
         tracing.span("agent.cycle", agent_id=agent_id, cycle=cycle),
     ):
-        entered, cancelled = await finished(parts.journal.enter(agent_id, cycle))
+        entered, cancelled = await run_to_end(parts.journal.enter(agent_id, cycle))
         if entered is not None and cancelled:
             await _abandon(entered.agent, parts)
         if cancelled:
@@ -153,10 +175,12 @@ async def run_cycle(agent_id: str, cycle: int, parts: CycleParts) -> Next | None
             return await _run(entered, agent_id, cycle, parts)
 
 
-async def _run(entered: Entered, agent_id: str, cycle: int, parts: CycleParts) -> Next | None:
-    began_ms = parts.clock()
+async def _run(
+    entered: EnteredCycle, agent_id: str, cycle: int, parts: CycleParts
+) -> NextCycle | None:
+    started_ms = parts.clock()
     if entered.agent.next_run_ms is not None:
-        metrics.CYCLE_LAG.observe(max(0, began_ms - entered.agent.next_run_ms) / 1000)
+        metrics.CYCLE_LAG.observe(max(0, started_ms - entered.agent.next_run_ms) / 1000)
     parts.hook(agent_id, Phase.ENTERED)
     progress = _Progress({"cycle": cycle})
     try:
@@ -185,34 +209,34 @@ async def _run(entered: Entered, agent_id: str, cycle: int, parts: CycleParts) -
         usage=progress.usage,
     )
     parts.hook(agent_id, Phase.ACTED)
-    standing = _standing(entered.agent, progress.failure, began_ms, parts.clock())
-    leaving = parts.journal.leave(decision, entered.agent.fence, standing)
+    result = _result(entered.agent, progress.failure, started_ms, parts.clock())
+    leaving = parts.journal.leave(decision, entered.agent.fence, result)
     with tracing.span("agent.remember"):
-        goes_on, cancelled = await finished(leaving)
+        continues, cancelled = await run_to_end(leaving)
     parts.hook(agent_id, Phase.REMEMBERED)
     if cancelled or done.cancelled:
         raise asyncio.CancelledError
-    return Next(cycle + 1, standing.next_run_ms) if goes_on else None
+    return NextCycle(cycle + 1, result.next_run_ms) if continues else None
 
 
 async def _abandon(agent: Agent, parts: CycleParts) -> None:
     try:
-        await finished(parts.journal.abandon(agent.id, agent.fence))
+        await run_to_end(parts.journal.abandon(agent.id, agent.fence))
     except StoreError as error:
-        # Whoever places cycles finds it by itself, only later.
+        # The placement finds the unfinished cycle by itself, only later.
         _log.warning("cycle_not_abandoned", agent_id=agent.id, error=str(error))
 
 
 async def _decide_and_act(
-    entered: Entered, cycle: int, parts: CycleParts, progress: _Progress
+    entered: EnteredCycle, cycle: int, parts: CycleParts, progress: _Progress
 ) -> Act:
     agent = entered.agent
     with tracing.span("agent.observe"):
         progress.observation = await observe(agent, cycle, parts, parts.clock())
     parts.hook(agent.id, Phase.OBSERVED)
-    if entered.taken is not None:
+    if entered.earlier_action is not None:
         progress.reasoning = RESUMED_REASONING
-        return resumed(*entered.taken)
+        return resumed(*entered.earlier_action)
     with tracing.span("agent.think"):
         thought = await think(
             agent,
@@ -220,7 +244,7 @@ async def _decide_and_act(
             entered.memory,
             network=parts.network,
             tools=parts.tools(),
-            complete=parts.provider(agent),
+            provider=parts.provider(agent),
             used=entered.used,
         )
     progress.reasoning, progress.usage = thought.reasoning, thought.usage
@@ -230,22 +254,22 @@ async def _decide_and_act(
         return await act(agent, cycle, thought.call, run_skill=parts.run_skill, spends=spends)
 
 
-def _standing(agent: Agent, failure: str | None, began_ms: int, ended_ms: int) -> Standing:
+def _result(agent: Agent, failure: str | None, started_ms: int, ended_ms: int) -> CycleResult:
     failures = 0 if failure is None else agent.failures + 1
     status = AgentStatus.ERROR if failures >= ERROR_AFTER else AgentStatus.RUNNING
-    due_ms = began_ms if agent.next_run_ms is None else min(agent.next_run_ms, began_ms)
+    due_ms = started_ms if agent.next_run_ms is None else min(agent.next_run_ms, started_ms)
     pause_ms = backoff_ms(agent.loop_interval_ms, failures)
-    return Standing(status.value, failures, failure, next_due_ms(due_ms, pause_ms, ended_ms))
+    return CycleResult(status.value, failures, failure, next_due_ms(due_ms, pause_ms, ended_ms))
 
 
 def next_due_ms(due_ms: int, pause_ms: int, now_ms: int) -> int:
-    """The first turn after `now_ms` of those every `pause_ms` since `due_ms`.
+    """The first multiple of `pause_ms` after `due_ms` that lies after `now_ms`.
 
     Counted from when the cycle was due, not from when it ran, so that lateness does not add up;
-    turns that passed while the cycle ran are left out.
+    times that passed while the cycle ran are skipped.
     """
-    turns = max(1, (now_ms - due_ms) // pause_ms + 1)
-    return due_ms + turns * pause_ms
+    pauses = max(1, (now_ms - due_ms) // pause_ms + 1)
+    return due_ms + pauses * pause_ms
 
 
 def backoff_ms(interval_ms: int, failures: int) -> int:

@@ -1,4 +1,4 @@
-"""What the agents need of the process they live in, and the cycle's parts made from it."""
+"""What agents need of the service, in one protocol, and the parts of a cycle made from it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from solward.agents.batch import Batcher
-from solward.agents.chat import Stream
-from solward.agents.cycle import CycleParts
+from solward.agents.cycle import CycleParts, PhaseHook
 from solward.agents.model import Agent
 from solward.agents.observe import RECENT_TRANSACTIONS
-from solward.agents.phases import PhaseHook
+from solward.agents.provider_call import Complete, Stream
 from solward.agents.remember import Journal
-from solward.agents.think import Complete
 from solward.context import AgentView
 from solward.errors import InvalidRequest, ProviderError
 from solward.record import TransactionRecord
@@ -28,8 +26,8 @@ from solward.vault.transactions.request import Actor
 from solward.vault.wallets import Wallets
 
 
-class AgentHost(Protocol):
-    """The part of `Solward` that agents stand on."""
+class ServiceForAgents(Protocol):
+    """The part of `solward.service.Solward` that agents use."""
 
     settings: Settings
     network: str
@@ -39,7 +37,7 @@ class AgentHost(Protocol):
 
     @property
     def phase_hook(self) -> PhaseHook:
-        """Told of each phase of a cycle."""
+        """Called after each phase of a cycle."""
         ...
 
     async def balances(self, wallet_id: str) -> Balances:
@@ -58,49 +56,49 @@ class AgentHost(Protocol):
         ...
 
 
-def parts_of(host: AgentHost) -> CycleParts:
-    """The parts of a cycle, from a process."""
+def parts_of(service: ServiceForAgents) -> CycleParts:
+    """The parts of a cycle, from the service."""
 
     async def newest(wallet_ids: Sequence[str]) -> list[Sequence[TransactionRecord]]:
-        async with host.database.read() as connection:
+        async with service.database.read() as connection:
             found = await transaction_store.recent(connection, wallet_ids, RECENT_TRANSACTIONS)
         return [found.get(wallet_id, ()) for wallet_id in wallet_ids]
 
     def spends(skill: str) -> bool:
-        loaded = host.registry.skills.get(skill)
+        loaded = service.registry.skills.get(skill)
         return loaded is not None and loaded.spec.effects is Effects.SPEND
 
     return CycleParts(
-        journal=Journal(host.database),
-        wallet=host.wallets.get,
-        balances=host.balances,
+        journal=Journal(service.database),
+        wallet=service.wallets.get,
+        balances=service.balances,
         recent=Batcher(newest),
-        tools=lambda: host.registry.tools(),
-        provider=lambda agent: completer(host, agent),
-        run_skill=host.run_skill,
+        tools=lambda: service.registry.tools(),
+        provider=lambda agent: completer(service, agent),
+        run_skill=service.run_skill,
         spends=spends,
-        network=host.network,
-        hook=host.phase_hook,
+        network=service.network,
+        hook=service.phase_hook,
     )
 
 
-def completer(host: AgentHost, agent: Agent) -> Complete:
-    """How to ask an agent's provider; raises `ProviderError` when it is not installed."""
-    loaded = installed(host, agent)
-    context = host.settings.lend(loaded.spec)
+def completer(service: ServiceForAgents, agent: Agent) -> Complete:
+    """The call of an agent's provider; raises `ProviderError` when it is not installed."""
+    loaded = installed(service, agent)
+    context = service.settings.lend(loaded.spec)
     return functools.partial(loaded.complete, options=agent.llm_options, context=context)
 
 
-def streamer(host: AgentHost, agent: Agent) -> Stream:
-    """As `completer`, for an answer in pieces."""
-    loaded = installed(host, agent)
-    context = host.settings.lend(loaded.spec)
+def streamer(service: ServiceForAgents, agent: Agent) -> Stream:
+    """As `completer`, for a streamed answer."""
+    loaded = installed(service, agent)
+    context = service.settings.lend(loaded.spec)
     return functools.partial(loaded.stream, options=agent.llm_options, context=context)
 
 
-def installed(host: AgentHost, agent: Agent) -> LoadedProvider:
+def installed(service: ServiceForAgents, agent: Agent) -> LoadedProvider:
     """An agent's provider; raises `ProviderError` when it is not installed."""
-    loaded = host.registry.providers.get(agent.llm_provider)
+    loaded = service.registry.providers.get(agent.llm_provider)
     if loaded is None:
         raise ProviderError(
             f"The provider {agent.llm_provider!r} is not loaded: install its plugin"
@@ -118,13 +116,13 @@ def check_options(provider: LoadedProvider, options: Mapping[str, Any]) -> None:
         raise InvalidRequest(f"llmOptions: {error}") from None
 
 
-def check_startable(host: AgentHost, agent: Agent) -> None:
+def check_startable(service: ServiceForAgents, agent: Agent) -> None:
     """Raises `InvalidRequest`, saying what its provider lacks: a plugin or a key."""
     try:
-        spec = installed(host, agent).spec
+        spec = installed(service, agent).spec
     except ProviderError as error:
         raise InvalidRequest(str(error)) from None
-    if not host.settings.configured(spec):
+    if not service.settings.configured(spec):
         raise InvalidRequest(
             f"Set {spec.secret_env} to start an agent of the provider {spec.name!r}"
         )

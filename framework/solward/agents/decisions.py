@@ -1,4 +1,4 @@
-"""What an agent decided and what it remembers of it, as stored and as JSON."""
+"""Decisions and memory entries of an agent, as rows and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from solward.provider import Usage
 class MemoryEntry(NamedTuple):
     """What an agent remembers of one cycle.
 
-    A tuple, because ten are made in every cycle and a dataclass takes five times as long.
+    A tuple, because each cycle makes ten and a dataclass takes five times as long.
     """
 
     cycle: int
@@ -25,7 +25,7 @@ class MemoryEntry(NamedTuple):
     created_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as the API lists it."""
+        """As `GET /agents/:id/memory` lists it."""
         return {
             "cycle": self.cycle,
             "reasoning": self.reasoning,
@@ -44,12 +44,12 @@ def memory_of(row: Mapping[str, Any]) -> MemoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One cycle as decided and carried out.
+    """One cycle: what was observed, decided and done.
 
     Attributes:
-        observations: what was observed, JSON-able; amounts are Decimal.
+        observations: the observation, JSON-able; amounts are Decimal.
         action: `skill({"its": "parameters"})`, None when nothing was done.
-        usage: what the model took, None where none was asked or it did not say.
+        usage: the model's tokens, None where no model was called or it reported none.
     """
 
     agent_id: str
@@ -62,7 +62,7 @@ class Decision:
     usage: Usage | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The decision as the API lists it, with `usage` where it is known."""
+        """As `GET /agents/:id/decisions` lists it, with `usage` where it is known."""
         body: dict[str, Any] = {
             "agentId": self.agent_id,
             "cycle": self.cycle,

@@ -1,4 +1,4 @@
-"""Reading an agent's fields from a request body; every refusal names the field."""
+"""An agent's fields, read from a request body; every refusal names the field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from solward.money import sol_to_lamports
 
 DEFAULT_INTERVAL_MS = 60_000
 MIN_INTERVAL_MS = 1_000
-# About 24.8 days: longer cannot be meant, and timers of this length exist everywhere.
+# About 24.8 days, the longest timer of 32 bits.
 MAX_INTERVAL_MS = 2**31 - 1
 
 _MAX_NAME = 100
@@ -31,7 +31,7 @@ GUARDRAIL_FIELDS = ("maxSolPerTransaction", "maxTransactionsPerMinute", "dailySp
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What fills an agent's unnamed fields: the service's limits and its default model."""
+    """The service's limits and default model, for fields that a request leaves out."""
 
     guardrails: AgentGuardrails
     provider: str | None = None
@@ -40,7 +40,7 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class AgentFields:
-    """A valid create request; `wallet_id` is None when a wallet is to be made for the agent."""
+    """A valid create request; `wallet_id` is None when the agent gets a new wallet."""
 
     name: str
     wallet_id: str | None
@@ -56,7 +56,7 @@ class AgentFields:
 def read_create(
     body: Mapping[str, Any], models: Mapping[str, str], defaults: Defaults
 ) -> AgentFields:
-    """Check a create body, either form; unknown fields are ignored.
+    """Check a create body in either of its forms; unknown fields are ignored.
 
     The second form has `maxSolPerTransaction` at the top level and no `walletId`; only there
     the configured default provider and model fill what is missing.
@@ -96,7 +96,6 @@ def read_update(
 ) -> dict[str, Any]:
     """Check a change (PATCH); returns the fields of `AgentFields` that change.
 
-    Whether options fit the provider is for its schema to say.
 
     Raises:
         InvalidRequest: naming the field; also for `walletId`, which cannot change.
@@ -123,12 +122,12 @@ def read_update(
     return changed
 
 
-def read_budget(given: Mapping[str, Any], current: TokenBudget) -> TokenBudget:
-    """A token budget; a number left out stays as it is, null takes its limit away."""
-    for name in given:
+def read_budget(fields: Mapping[str, Any], current: TokenBudget) -> TokenBudget:
+    """A token budget; a number left out stays as it is, null removes its limit."""
+    for name in fields:
         if name not in BUDGET_FIELDS:
             raise InvalidRequest(f"llmBudget.{name} is none of: {', '.join(BUDGET_FIELDS)}")
-    values = current.to_json() | dict(given)
+    values = current.to_json() | dict(fields)
     for name in ("maxTokensPerCycle", "maxTokensPerDay"):
         if values.get(name) is not None:
             values[name] = _whole(values[name], f"llmBudget.{name}", 1, _MAX_TOKENS)
@@ -139,14 +138,14 @@ def read_budget(given: Mapping[str, Any], current: TokenBudget) -> TokenBudget:
 
 def read_guardrails(body: Mapping[str, Any], defaults: AgentGuardrails) -> AgentGuardrails:
     """Guardrail numbers from the top level and the `guardrails` object; the object wins."""
-    given = body.get("guardrails")
-    if given is None:
-        given = {}
-    if not isinstance(given, Mapping):
+    nested = body.get("guardrails")
+    if nested is None:
+        nested = {}
+    if not isinstance(nested, Mapping):
         raise InvalidRequest("guardrails must be an object")
     values: dict[str, Any] = {}
     for field in GUARDRAIL_FIELDS:
-        for source, prefix in ((given, "guardrails."), (body, "")):
+        for source, prefix in ((nested, "guardrails."), (body, "")):
             if source.get(field) is not None:
                 values[field] = _guardrail(field, source[field], prefix + field)
                 break

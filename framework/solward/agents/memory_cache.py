@@ -1,7 +1,7 @@
-"""The memory of agents whose last cycle this process ran, so that it need not be read back.
+"""Memory entries of the agents this process ran last, so that they need not be read again.
 
-Only leaving a cycle adds to an agent's memory, and whoever enters one takes the next fence. So what
-is kept here is the store's, as long as nobody else took a fence since the cycle was left.
+Only leaving a cycle adds to an agent's memory, and entering one takes the next fence. So the cached
+entries equal the stored ones as long as no other process took a fence since.
 """
 
 from __future__ import annotations
@@ -13,51 +13,51 @@ from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.model import Agent
 from solward.store.cycles import MEMORY_GIVEN
 
-# Ten entries have a few kilobytes, at most 200.
+# Ten entries take a few kilobytes, at most 200.
 AGENTS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Cached:
     fence: int
     cycle: int
     entries: tuple[MemoryEntry, ...]
     left: bool
 
 
-class RecentMemory:
+class MemoryCache:
     """The latest entries of the agents that ran last, newest first."""
 
     def __init__(self, agents: int = AGENTS) -> None:
         self._agents = agents
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._cached: OrderedDict[str, _Cached] = OrderedDict()
 
-    def knows(self, agent: Agent) -> bool:
-        """Whether nobody else can have run the agent since; `agent` has just entered a cycle.
+    def is_current(self, agent: Agent) -> bool:
+        """Whether no other process can have run the agent since; it has just entered a cycle.
 
         If so, no earlier run of this cycle took an action either.
         """
-        known = self._known.get(agent.id)
+        cached = self._cached.get(agent.id)
         return (
-            known is not None
-            and known.left
-            and ((known.fence, known.cycle) == (agent.fence - 1, agent.cycle_no))
+            cached is not None
+            and cached.left
+            and ((cached.fence, cached.cycle) == (agent.fence - 1, agent.cycle_no))
         )
 
-    def learn(self, agent: Agent, entries: tuple[MemoryEntry, ...]) -> None:
-        """Take over what the store says of an agent that has just entered a cycle."""
-        self._keep(agent.id, _Known(agent.fence, agent.cycle_no, entries, left=False))
+    def put(self, agent: Agent, entries: tuple[MemoryEntry, ...]) -> None:
+        """Cache the stored entries of an agent that has just entered a cycle."""
+        self._put(agent.id, _Cached(agent.fence, agent.cycle_no, entries, left=False))
 
-    def entered(self, agent: Agent) -> tuple[MemoryEntry, ...]:
-        """The memory of an agent that has just entered a cycle, known or learned."""
-        entries = self._known[agent.id].entries
-        self._keep(agent.id, _Known(agent.fence, agent.cycle_no, entries, left=False))
+    def enter(self, agent: Agent) -> tuple[MemoryEntry, ...]:
+        """The entries of an agent that has just entered a cycle; current, or `put` before."""
+        entries = self._cached[agent.id].entries
+        self.put(agent, entries)
         return entries
 
-    def left(self, decision: Decision, fence: int) -> None:
-        """Remember a cycle that was left with this fence."""
-        known = self._known.pop(decision.agent_id, None)
-        if known is None or (known.fence, known.cycle) != (fence, decision.cycle):
+    def leave(self, decision: Decision, fence: int) -> None:
+        """Add the entry of a cycle that was left with this fence."""
+        cached = self._cached.pop(decision.agent_id, None)
+        if cached is None or (cached.fence, cached.cycle) != (fence, decision.cycle):
             return
         entry = MemoryEntry(
             decision.cycle,
@@ -66,11 +66,11 @@ class RecentMemory:
             decision.outcome,
             decision.created_ms,
         )
-        entries = (entry, *known.entries[: MEMORY_GIVEN - 1])
-        self._keep(decision.agent_id, _Known(fence, decision.cycle + 1, entries, left=True))
+        entries = (entry, *cached.entries[: MEMORY_GIVEN - 1])
+        self._put(decision.agent_id, _Cached(fence, decision.cycle + 1, entries, left=True))
 
-    def _keep(self, agent_id: str, known: _Known) -> None:
-        self._known[agent_id] = known
-        self._known.move_to_end(agent_id)
-        while len(self._known) > self._agents:
-            self._known.popitem(last=False)
+    def _put(self, agent_id: str, cached: _Cached) -> None:
+        self._cached[agent_id] = cached
+        self._cached.move_to_end(agent_id)
+        while len(self._cached) > self._agents:
+            self._cached.popitem(last=False)

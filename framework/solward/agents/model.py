@@ -1,4 +1,4 @@
-"""What an agent is, as stored and as JSON."""
+"""An agent, its limits and its status, as rows and as JSON."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from solward.vault.guardrails import ScopeLimits
 
 
 class AgentStatus(StrEnum):
-    """The status shown."""
+    """The status that callers see."""
 
     IDLE = "idle"
     """Created, never started."""
     RUNNING = "running"
     """Its cycles run."""
     PAUSED = "paused"
-    """Set aside; start resumes it."""
+    """Paused by its owner; start resumes it."""
     STOPPED = "stopped"
     """Ended by stop; start runs it again."""
     ERROR = "error"
@@ -32,7 +32,7 @@ class AgentStatus(StrEnum):
 
 
 class DesiredState(StrEnum):
-    """What was last asked for; a restarted service goes by this, not by the status."""
+    """The last of start, pause and stop; a restarted service obeys this, not the status."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -41,7 +41,7 @@ class DesiredState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AgentGuardrails:
-    """An agent's own limits, in lamports; stated to the model and enforced."""
+    """An agent's own limits, in lamports; part of its prompt, and enforced by the engine."""
 
     max_lamports_per_transaction: int
     max_transactions_per_minute: int
@@ -49,7 +49,7 @@ class AgentGuardrails:
 
     @property
     def limits(self) -> ScopeLimits:
-        """The same as the engine enforces it."""
+        """The same in the engine's type."""
         return ScopeLimits(
             max_lamports_per_tx=self.max_lamports_per_transaction,
             max_tx_per_minute=self.max_transactions_per_minute,
@@ -57,7 +57,7 @@ class AgentGuardrails:
         )
 
     def to_json(self) -> dict[str, Decimal | int]:
-        """The `guardrails` object of the API, in SOL."""
+        """The API's `guardrails` object, in SOL."""
         return {
             "maxSolPerTransaction": lamports_to_sol(self.max_lamports_per_transaction),
             "maxTransactionsPerMinute": self.max_transactions_per_minute,
@@ -73,11 +73,12 @@ class Agent:
         loop_interval_ms: milliseconds from the start of a cycle to the start of the next.
         next_run_ms: when its next cycle is due; None before the first start.
         cycle_no: the number of its next cycle, from 1.
-        fence: grows with every entered cycle; a run that lost it can change nothing.
+        fence: fencing token, higher with every entered cycle; a run without the current one can
+            change nothing.
         failures: cycles in a row that failed.
         error: why the last one failed, else None.
-        llm_options: what the provider is asked with, by its own schema.
-        llm_budget: what the agent may spend on its model.
+        llm_options: the provider's options, by its own schema.
+        llm_budget: limits on the model's tokens and their price.
         is_llm: False when its provider is not a language model (the rule-based demo).
     """
 
@@ -103,11 +104,11 @@ class Agent:
 
     @property
     def limits(self) -> ScopeLimits:
-        """The agent's limits as the engine enforces them."""
+        """The agent's limits in the engine's type."""
         return self.guardrails.limits
 
     def to_json(self) -> dict[str, Any]:
-        """The agent as the API lists it: `isLlm`, and `error` while its cycles fail."""
+        """As `GET /agents/:id` returns it; `error` only while its cycles fail."""
         body: dict[str, Any] = {
             "id": self.id,
             "name": self.name,
@@ -151,7 +152,7 @@ class Agent:
         }
 
 
-# How its cycles are placed is not what the agent is.
+# Columns of the placement of cycles, which are no fields of the agent.
 _PLACEMENT = frozenset({"entered_ms", "deferred_cycle"})
 
 
@@ -166,7 +167,7 @@ def agent_of(row: Mapping[str, Any], *, is_llm: bool = True) -> Agent:
     return Agent(**fields, is_llm=is_llm)
 
 
-# Read in every cycle, and nearly always the same few texts.
+# Parsed in every cycle, and nearly always one of a few texts.
 @functools.lru_cache(maxsize=1_024)
 def _guardrails_of(text: str) -> AgentGuardrails:
     stored = jsontext.loads(text)
@@ -189,7 +190,7 @@ def guardrails_text(guardrails: AgentGuardrails) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AgentStatistics:
-    """How many agents there are, and how many show each status."""
+    """How many agents there are, in all and by status."""
 
     total: int
     running: int
@@ -199,7 +200,7 @@ class AgentStatistics:
     error: int
 
     def to_json(self) -> dict[str, int]:
-        """The `agents` object of the health report, under both sets of names clients read."""
+        """Both shapes of the health answer's `agents` object."""
         return {
             "total": self.total,
             "running": self.running,

@@ -1,4 +1,4 @@
-"""Observe: what an agent sees of its wallet before it decides."""
+"""Observe: the state of an agent's wallet, read before the agent decides."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from solward.money import lamports_to_sol
 from solward.record import TransactionRecord
 from solward.solana.balances import Balances
 
-RECENT_TRANSACTIONS = 5  # in an observation
+RECENT_TRANSACTIONS = 5
 
 _log = structlog.get_logger(__name__)
 
 
-class WalletFacts(Protocol):
-    """The facts of a wallet that an observation names."""
+class ObservedWallet(Protocol):
+    """The fields of a wallet that an observation includes."""
 
     @property
     def name(self) -> str:
@@ -33,17 +33,17 @@ class WalletFacts(Protocol):
         ...
 
 
-class Sources(Protocol):
-    """Where an observation comes from."""
+class ObservationSources(Protocol):
+    """The reads that make an observation."""
 
     @property
-    def wallet(self) -> Callable[[str], Awaitable[WalletFacts]]:
+    def wallet(self) -> Callable[[str], Awaitable[ObservedWallet]]:
         """Wallet id -> its name and address."""
         ...
 
     @property
     def balances(self) -> Callable[[str], Awaitable[Balances]]:
-        """Wallet id -> what it holds."""
+        """Wallet id -> its SOL and tokens."""
         ...
 
     @property
@@ -52,8 +52,10 @@ class Sources(Protocol):
         ...
 
 
-async def observe(agent: Agent, cycle: int, sources: Sources, now_ms: int) -> dict[str, Any]:
-    """What the cycle starts from: wallet, balances, recent transactions; amounts are Decimal.
+async def observe(
+    agent: Agent, cycle: int, sources: ObservationSources, now_ms: int
+) -> dict[str, Any]:
+    """Name, address, balances and recent transactions of the wallet; amounts are Decimal.
 
     Never raises: when collecting fails it is `{error, cycle, timestamp}`, and Think still runs.
     """
@@ -82,6 +84,6 @@ def _token(token: dict[str, Any]) -> dict[str, Any]:
 
 def _transaction(record: TransactionRecord) -> dict[str, Any]:
     body = record.to_json()
-    # The reason of a blocked or failed one is what a model can learn from.
+    # A model can learn from the reason of a blocked or failed transaction.
     names = ("type", "status", "details", "timestamp", "error")
     return {name: body[name] for name in names if name in body}

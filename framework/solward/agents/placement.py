@@ -1,7 +1,6 @@
 """Where the cycles of agents run: in this process, or on workers through a queue.
 
-Either way it is the same `run_cycle`, entered and left through the same journal; a placement only
-says when, and where.
+Both run the same `run_cycle` on the same journal; a placement decides only when and where.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from solward.vault.store.database import Database
 
 
 class Placement(Protocol):
-    """Has the cycles of agents run that are to run, as their rows in the store say."""
+    """Runs the cycles of agents as their rows in the store say."""
 
     async def open(self) -> None:
-        """Run again what should run, as it was when the last process ended.
+        """Resume the agents that ran when the last process ended.
 
         Raises:
             StoreError: the store refused.
@@ -27,23 +26,23 @@ class Placement(Protocol):
         ...
 
     async def begin(self, agent_id: str, cycle: int, due_ms: int) -> None:
-        """Have a cycle run at `due_ms`; its agent's row says the same already."""
+        """Schedule a cycle for `due_ms`, which the agent's row already has."""
         ...
 
     async def halt(self, agent_id: str) -> None:
-        """Take an agent off; returns when it does nothing more. Its row says so already."""
+        """Halt an agent, whose row already says so; returns once nothing of it runs."""
         ...
 
     async def close(self) -> None:
-        """End what runs in this process; what it spends is finished first."""
+        """End the cycles of this process; actions that spend run to their end first."""
         ...
 
 
-Place = Callable[[Database, RunCycle], Placement]
+MakePlacement = Callable[[Database, RunCycle], Placement]
 
 
-class Embedded:
-    """Cycles run in this process, which is the only one."""
+class EmbeddedPlacement:
+    """Runs cycles in this process, which is the only one."""
 
     def __init__(self, database: Database, run: RunCycle) -> None:
         self._database = database
@@ -73,8 +72,8 @@ class Embedded:
 def default(database: Database, run: RunCycle) -> Placement:
     """On workers where several processes share the database, in this process otherwise."""
     if not database.shared:
-        return Embedded(database, run)
+        return EmbeddedPlacement(database, run)
     # Procrastinate is installed for PostgreSQL only.
-    from solward.agents.job_queue import Queued
+    from solward.agents.queue_placement import QueuePlacement
 
-    return Queued(database)
+    return QueuePlacement(database)

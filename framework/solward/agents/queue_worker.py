@@ -1,6 +1,6 @@
-"""Jobs taken from the queue, begun and ended many at a time.
+"""Jobs fetched, started and finished many at a time.
 
-Procrastinate takes one after the other, each in a transaction of its own and after several turns
+Procrastinate fetches one after the other, each in a transaction of its own and after several turns
 of the event loop: a busy worker waits for the next job more than it works (benchmarks/scale.py).
 """
 
@@ -22,50 +22,50 @@ from procrastinate.worker import Worker
 from solward.agents.batch import Batcher
 from solward.store import jobs as store
 
-# What one worker takes at once, so that others find some too.
-MOST = 100
-# A database that is away for longer ends the worker, whose jobs are then given to others.
-END_AGAIN_S = (0.05, 0.2, 1.0, 2.0, 4.0)
-# Once there was no room, so long is waited for more jobs to end than one.
+# Most jobs of one fetch, which leaves some to other workers.
+FETCH_MOST = 100
+# A database that is away for longer ends the worker, whose jobs then go to others.
+FINISH_RETRIES_S = (0.05, 0.2, 1.0, 2.0, 4.0)
+# A full worker waits this long after a job's end, so that the next fetch gets more than one.
 LINGER_S = 0.02
 
 _log = structlog.get_logger(__name__)
 
 
-class Jobs(JobManager):
-    """The jobs of `store.QUEUE`, many in one statement; all others are procrastinate's."""
+class BatchJobManager(JobManager):
+    """Fetches and finishes the jobs of `store.QUEUE` in batches; other queues as procrastinate."""
 
     def __init__(self, connector: BaseAsyncConnector) -> None:
         super().__init__(connector)
         self._connector = connector
-        self._ending: Batcher[int, None] = Batcher(self._end)
+        self._finishing: Batcher[int, None] = Batcher(self._finish)
 
-    async def take(self, worker_id: int, most: int) -> Sequence[Job]:
-        """Jobs for a worker to run, those made first before others."""
+    async def fetch_jobs(self, worker_id: int, most: int) -> Sequence[Job]:
+        """Jobs for a worker to run, oldest first."""
         try:
             rows = await self._connector.execute_query_all_async(
-                store.TAKE, queue=store.QUEUE, worker_id=worker_id, most=most
+                store.FETCH, queue=store.QUEUE, worker_id=worker_id, most=most
             )
         except UniqueViolation:
-            # Another worker took a job of one of these agents just then.
+            # Another worker fetched a job of one of these agents at the same time.
             job = await self.fetch_job([store.QUEUE], worker_id)
             return [] if job is None else [job]
         return [Job.from_row(row) for row in rows]
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
-        """See `JobManager.finish_job`. A job that is gone, because its worker was given up, has
-        ended."""
+        """See `JobManager.finish_job`. A job that was dropped with its worker counts as
+        finished."""
         if job.queue != store.QUEUE or not delete_job or job.id is None:
             await super().finish_job(job, status, delete_job)
         else:
-            await self._ending(job.id)
+            await self._finishing(job.id)
 
-    async def _end(self, ids: Sequence[int]) -> list[None]:
-        for pause_s in END_AGAIN_S:
+    async def _finish(self, ids: Sequence[int]) -> list[None]:
+        for pause_s in FINISH_RETRIES_S:
             try:
-                await self._connector.execute_query_async(store.END, ids=list(ids))
+                await self._connector.execute_query_async(store.FINISH, ids=list(ids))
             except ConnectorException as error:
-                # Left there, a job of a worker that lives holds up its agent for ever.
+                # An unfinished job of a live worker would block its agent for ever.
                 _log.warning("jobs_not_ended", error=str(error.__cause__ or error))
                 await asyncio.sleep(pause_s)
             else:
@@ -73,27 +73,27 @@ class Jobs(JobManager):
         raise ConnectorException
 
 
-class Taker(Worker):
-    """A worker of `store.QUEUE` that begins all it takes at once."""
+class BatchWorker(Worker):
+    """A worker of `store.QUEUE` that starts all the jobs of a fetch at once."""
 
     async def _fetch_and_process_jobs(self) -> None:
         jobs = self.app.job_manager
-        assert isinstance(jobs, Jobs)
+        assert isinstance(jobs, BatchJobManager)
         while not self._stop_event.is_set():
             if len(self._running_jobs) >= self.concurrency:
-                await self._room()
+                await self._wait_for_room()
                 continue
             assert self.worker_id is not None
-            # What is made from here on is told again.
+            # Jobs created from here on set the event again.
             self._new_job_event.clear()
-            most = min(MOST, self.concurrency - len(self._running_jobs))
-            taken = await jobs.take(self.worker_id, most)
-            for job in taken:
-                self._begin(job)
-            if len(taken) < most:
+            most = min(FETCH_MOST, self.concurrency - len(self._running_jobs))
+            fetched = await jobs.fetch_jobs(self.worker_id, most)
+            for job in fetched:
+                self._start_job(job)
+            if len(fetched) < most:
                 return
 
-    async def _room(self) -> None:
+    async def _wait_for_room(self) -> None:
         stop = asyncio.ensure_future(self._stop_event.wait())
         try:
             await asyncio.wait({stop, *self._running_jobs}, return_when=asyncio.FIRST_COMPLETED)
@@ -101,7 +101,7 @@ class Taker(Worker):
             stop.cancel()
         await asyncio.sleep(LINGER_S)
 
-    def _begin(self, job: Job) -> None:
+    def _start_job(self, job: Job) -> None:
         context = JobContext(
             app=self.app,
             worker_name=self.worker_name,

@@ -1,7 +1,7 @@
-"""Fences around data in a prompt: text by others cannot end its block or pass for instructions.
+"""Quoted data in a prompt: third-party text cannot end its block or pass for instructions.
 
-What stands in a block is JSON without `<` and `>`, so that nothing in it can close the block, and
-without characters that nobody sees, in which instructions can hide from a person who reads along.
+A block is JSON without `<` and `>`, so that nothing in it can close the block, and without
+invisible characters, in which instructions can hide from a person who reads the prompt.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 
 import simplejson
 
-# An observation of usual size is given whole; a wallet showered with tokens, or an answer of a
-# broken ledger, must not crowd out the rules or run up the model's bill.
+# An observation of usual size is quoted whole; a wallet spammed with tokens, or a broken ledger's
+# answer, must not crowd out the rules or run up the model's bill.
 MAX_OBSERVATION = 12_000
 MAX_ITEMS = 40
 MAX_STRING = 300
 
 _TOKENS = "tokenBalances"
 
-# ASCII: what is unseen in a name shows as an escape; and simplejson writes only ASCII in C.
+# ASCII: invisible characters of a name become escapes, and simplejson's C encoder is ASCII only.
 _OBSERVATION = simplejson.JSONEncoder(
     use_decimal=True, allow_nan=False, ensure_ascii=True, separators=(",", ":")
 )
-# Controls and formats (zero width, right to left), private use, tags, variation selectors: what a
-# model reads and a person does not.
-_UNSEEN = re.compile(
+# Controls and formats (zero width, right to left), private use, tags, variation selectors: models
+# read them and people do not see them.
+_INVISIBLE = re.compile(
     "[\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0"
     "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -47,12 +47,12 @@ def observation_block(observation: Mapping[str, Any]) -> str:
 
 
 def block(kind: str, json_text: str) -> str:
-    """JSON text inside the block `kind`; it stays JSON of the same value, but for unseen
-    characters, each of which becomes U+FFFD."""
+    """JSON text inside the block `kind`; it stays JSON of the same value, but invisible characters
+    become U+FFFD."""
     if not json_text.isascii():
-        json_text = _UNSEEN.sub("\ufffd", json_text)
+        json_text = _INVISIBLE.sub("\ufffd", json_text)
     if "<" in json_text or ">" in json_text:
-        # Outside of strings JSON has neither.
+        # JSON has neither outside of strings, so the escapes are always valid.
         json_text = json_text.replace("<", "\\u003c").replace(">", "\\u003e")
     return f"<{kind}>\n{json_text}\n</{kind}>"
 
@@ -73,7 +73,7 @@ def _shortened(observation: Mapping[str, Any]) -> dict[str, Any]:
     known = dict(observation)
     tokens = known.get(_TOKENS)
     if isinstance(tokens, list):
-        # Listed tokens come first: what a stranger sends in numbers hides none of them.
+        # Known tokens come first, so that a flood of worthless ones hides none of them.
         known[_TOKENS] = sorted(tokens, key=lambda token: "symbol" not in token)
     shortened: dict[str, Any] = _short(known, 0)
     return shortened

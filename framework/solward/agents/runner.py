@@ -14,26 +14,26 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from solward.agents.cycle import Next
+from solward.agents.cycle import NextCycle
 from solward.clock import now_ms
 
-# Most cycles are waiting for a model; this bounds memory and open connections, not throughput.
+# Most cycles wait for a model: this bounds memory and open connections, not throughput.
 CONCURRENCY = 200
-# After a cycle that could not even be stored.
+# Before a cycle that could not be stored runs again.
 RETRY_MS = 5_000
 # The wall clock may be set while the runner sleeps.
 _LONGEST_SLEEP_S = 30.0
 
 _log = structlog.get_logger(__name__)
 
-RunCycle = Callable[[str, int], Awaitable[Next | None]]
+RunCycle = Callable[[str, int], Awaitable[NextCycle | None]]
 
 
 class Runner:
     """Starts each agent's cycle when it is due, never two of one agent at once.
 
     Args:
-        run: runs one cycle of an agent and says what to run next.
+        run: runs one cycle of an agent and returns the next one.
         concurrency: most cycles at one time; the others wait in order of due time.
     """
 
@@ -50,29 +50,29 @@ class Runner:
         self._heap: list[tuple[int, int, str]] = []
         self._waiting: dict[str, tuple[int, int]] = {}  # agent -> its heap entry's order, cycle
         self._order = 0
-        self._tasks: dict[str, asyncio.Task[Next | None]] = {}
-        self._halting: set[asyncio.Task[Next | None]] = set()
+        self._tasks: dict[str, asyncio.Task[NextCycle | None]] = {}
+        self._halting: set[asyncio.Task[NextCycle | None]] = set()
         self._wake = asyncio.Event()
         self._scheduler: asyncio.Task[None] | None = None
         self._closed = False
 
     def schedule(self, agent_id: str, cycle: int, due_ms: int) -> None:
-        """Have a cycle run at `due_ms`, in place of what the agent waited for.
+        """Schedule a cycle for `due_ms`, in place of the agent's scheduled one.
 
-        Does nothing while a cycle of the agent runs: its end says what comes next.
+        Does nothing while a cycle of the agent runs: that one returns the next.
         """
         if self._closed or agent_id in self._tasks:
             return
-        self._push(agent_id, Next(cycle, due_ms))
+        self._push(agent_id, NextCycle(cycle, due_ms))
         if self._scheduler is None:
-            # Whoever starts the first agent has nothing to do with what all of them do later: its
-            # request's id and span stay out of their logs and traces.
+            # An empty context: the id and span of the request that starts the first agent must not
+            # appear in the logs and traces of all later cycles.
             self._scheduler = asyncio.create_task(
                 self._schedule(), name="agents", context=contextvars.Context()
             )
 
     async def halt(self, agent_id: str) -> None:
-        """Take an agent off; returns when it does nothing more."""
+        """Halt an agent; returns once nothing of it runs."""
         self._waiting.pop(agent_id, None)
         task = self._tasks.get(agent_id)
         if task is not None:
@@ -81,7 +81,7 @@ class Runner:
             await asyncio.wait({task})
 
     async def close(self) -> None:
-        """Take every agent off, in parallel; what spends is finished first."""
+        """Halt every agent, in parallel; actions that spend run to their end first."""
         self._closed = True
         self._waiting.clear()
         self._heap.clear()
@@ -95,7 +95,7 @@ class Runner:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _push(self, agent_id: str, upcoming: Next) -> None:
+    def _push(self, agent_id: str, upcoming: NextCycle) -> None:
         self._order += 1
         self._waiting[agent_id] = (self._order, upcoming.cycle)
         heapq.heappush(self._heap, (upcoming.due_ms, self._order, agent_id))
@@ -112,7 +112,7 @@ class Runner:
             timer.cancel()
 
     def _launch_due(self) -> float:
-        """Start what is due and fits; returns the seconds until there may be more."""
+        """Start due cycles up to the concurrency; returns the seconds to sleep."""
         while self._heap and len(self._tasks) < self._concurrency:
             due_ms, order, agent_id = self._heap[0]
             waiting = self._waiting.get(agent_id)
@@ -132,14 +132,14 @@ class Runner:
         self._tasks[agent_id] = task
         task.add_done_callback(functools.partial(self._ended, agent_id))
 
-    async def _one(self, agent_id: str, cycle: int) -> Next | None:
+    async def _one(self, agent_id: str, cycle: int) -> NextCycle | None:
         try:
             return await self._run(agent_id, cycle)
         except Exception:
             _log.exception("cycle_not_stored", agent_id=agent_id, cycle=cycle)
-            return Next(cycle, self._clock() + RETRY_MS)
+            return NextCycle(cycle, self._clock() + RETRY_MS)
 
-    def _ended(self, agent_id: str, task: asyncio.Task[Next | None]) -> None:
+    def _ended(self, agent_id: str, task: asyncio.Task[NextCycle | None]) -> None:
         if len(self._tasks) >= self._concurrency:
             self._wake.set()
         del self._tasks[agent_id]

@@ -1,4 +1,4 @@
-"""Agents of one process: made, changed, started and stopped, and what they did."""
+"""The agents: create, change, start, stop, chat, and read what they did."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from weakref import WeakValueDictionary
 
 from solward.agents import placement
 from solward.agents.budget import TokensUsed
-from solward.agents.chat import chat_request, pieces, reply
-from solward.agents.cycle import Next, run_cycle
+from solward.agents.chat import chat_request, reply, stream_reply
+from solward.agents.cycle import NextCycle, run_cycle
 from solward.agents.cycle_parts import (
-    AgentHost,
+    ServiceForAgents,
     check_options,
     check_startable,
     completer,
@@ -33,13 +33,14 @@ from solward.agents.model import (
     DesiredState,
     agent_of,
 )
-from solward.agents.placement import Place
-from solward.agents.remember import tell, usage_row, used_of
+from solward.agents.placement import MakePlacement
+from solward.agents.remember import record_status, tokens_used, usage_row
 from solward.clock import now_ms
 from solward.errors import AgentNotFound, InvalidRequest
 from solward.provider import CompletionRequest, Usage
 from solward.store import agents as store
 from solward.store.cycles import MEMORY_GIVEN
+from solward.vault.transactions.limits_report import limits_report
 
 _WALLET_NAME_MAX = 64
 _ACTIVE = (AgentStatus.RUNNING, AgentStatus.ERROR)
@@ -49,40 +50,40 @@ class AgentService:
     """Every method that names an agent raises `AgentNotFound` when there is none.
 
     Args:
-        place: says where cycles run; `placement.default` where it is None.
+        place: makes the placement of cycles; `placement.default` where it is None.
     """
 
-    def __init__(self, host: AgentHost, place: Place | None = None) -> None:
-        self._host = host
-        self._database = host.database
-        self._parts = parts_of(host)
-        self._placement = (place or placement.default)(host.database, self.run_cycle)
+    def __init__(self, service: ServiceForAgents, place: MakePlacement | None = None) -> None:
+        self._service = service
+        self._database = service.database
+        self._parts = parts_of(service)
+        self._placement = (place or placement.default)(service.database, self.run_cycle)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def resume(self) -> None:
-        """Run again what should run, as it was when the last process ended."""
+        """Resume the agents that ran when the last process ended."""
         await self._placement.open()
 
     async def close(self) -> None:
         """End all cycles of this process; the agents' desired states stay."""
         await self._placement.close()
 
-    async def run_cycle(self, agent_id: str, cycle: int) -> Next | None:
+    async def run_cycle(self, agent_id: str, cycle: int) -> NextCycle | None:
         """Run one cycle here and now: `solward.agents.cycle.run_cycle`."""
         return await run_cycle(agent_id, cycle, self._parts)
 
     async def create(self, body: Mapping[str, Any]) -> Agent:
-        """Make an agent from a create body; the second form gets its own wallet.
+        """Create an agent from a request body; its second form gets a wallet of its own.
 
         Raises:
             InvalidRequest: naming the field.
             WalletNotFound: no such wallet.
         """
-        providers = self._host.registry.providers
+        providers = self._service.registry.providers
         models = {name: loaded.spec.default_model for name, loaded in providers.items()}
         fields = read_create(body, models, self._defaults())
         check_options(providers[fields.llm_provider], fields.llm_options)
-        wallets = self._host.wallets
+        wallets = self._service.wallets
         if fields.wallet_id is None:
             name = f"{fields.name[: _WALLET_NAME_MAX - len('-wallet')]}-wallet"
             wallet = await wallets.create(name)
@@ -120,19 +121,19 @@ class AgentService:
             return self._agent(await store.get_agent(connection, agent_id))
 
     async def update(self, agent_id: str, body: Mapping[str, Any]) -> Agent:
-        """Change fields of an agent; a running one goes by them from its next cycle on.
+        """Change fields of an agent; a running one uses them from its next cycle on.
 
         Raises:
             InvalidRequest: naming the field.
         """
         async with self._database.write() as connection:
             agent = self._agent(await store.get_agent(connection, agent_id, lock=True))
-            changed = read_update(body, self._host.registry.providers, agent)
+            changed = read_update(body, self._service.registry.providers, agent)
             if not changed:
                 return agent
             agent = replace(agent, **changed)
             if "llm_provider" in changed or "llm_options" in changed:
-                check_options(installed(self._host, agent), agent.llm_options)
+                check_options(installed(self._service, agent), agent.llm_options)
             row = agent.to_row()
             columns = {name: row[name] for name in changed}
             return self._agent(await store.update_agent(connection, agent_id, columns))
@@ -156,7 +157,7 @@ class AgentService:
                 agent = self._agent(await store.get_agent(connection, agent_id, lock=True))
                 if agent.status is AgentStatus.RUNNING:
                     return agent
-                check_startable(self._host, agent)
+                check_startable(self._service, agent)
                 fields = {
                     "status": AgentStatus.RUNNING.value,
                     "desired_state": DesiredState.RUNNING.value,
@@ -166,20 +167,20 @@ class AgentService:
                     "error": None,
                 }
                 agent = self._agent(await store.update_agent(connection, agent_id, fields))
-                tell(connection, agent.id, agent.name, agent.status)
+                record_status(connection, agent.id, agent.name, agent.status)
             await self._placement.begin(agent.id, agent.cycle_no, now)
             return agent
 
     async def stop(self, agent_id: str) -> Agent:
-        """End its cycles; returns when the agent will do nothing more.
+        """End its cycles; returns once nothing of it runs.
 
-        What it is paying just then is finished and recorded first.
+        An action that spends runs to its end and is recorded first.
         """
         async with self._lock(agent_id):
             return await self._end(agent_id, DesiredState.STOPPED)
 
     async def pause(self, agent_id: str) -> Agent:
-        """Set a running agent aside until it is started; as `stop` otherwise.
+        """Pause a running agent until it is started; as `stop` otherwise.
 
         Raises:
             InvalidRequest: it is neither running nor paused.
@@ -196,31 +197,32 @@ class AgentService:
             TokenBudgetReached: the agent's token budget has no room for it.
         """
         agent, request = await self._chat_request(agent_id, message)
-        completion = await reply(agent, request, completer(self._host, agent))
-        await self._used(agent, completion.usage)
+        completion = await reply(agent, request, completer(self._service, agent))
+        await self._add_usage(agent, completion.usage)
         return completion.text or ""
 
     async def chat_stream(self, agent_id: str, message: str) -> AsyncGenerator[str, None]:
-        """As `chat`, in pieces as they come; what is refused is refused before the first.
+        """As `chat`, streamed; refusals are raised before the first piece.
 
-        Closing it ends the provider's work.
+        Closing it ends the provider's call.
         """
         agent, request = await self._chat_request(agent_id, message)
         usage: Usage | None = None
         try:
-            async with aclosing(pieces(agent, request, streamer(self._host, agent))) as answer:
+            provider = streamer(self._service, agent)
+            async with aclosing(stream_reply(agent, request, provider)) as answer:
                 async for piece in answer:
                     if isinstance(piece, Usage):
                         usage = piece
                     elif piece:
                         yield piece
         finally:
-            await self._used(agent, usage)
+            await self._add_usage(agent, usage)
 
     async def decisions(
         self, agent_id: str, *, limit: int = 50, before: int | None = None
     ) -> tuple[Decision, ...]:
-        """What the agent decided, newest first, of cycles before `before`."""
+        """The agent's decisions, newest first, of cycles before `before`."""
         async with self._database.read() as connection:
             self._agent(await store.get_agent(connection, agent_id))
             rows = await store.list_decisions(connection, agent_id, limit, before)
@@ -229,17 +231,25 @@ class AgentService:
     async def memory(
         self, agent_id: str, *, limit: int = store.MEMORY_KEPT
     ) -> tuple[MemoryEntry, ...]:
-        """What the agent remembers, newest first; at most 100 entries are kept."""
+        """The agent's memory, newest first; at most 100 entries are kept."""
         async with self._database.read() as connection:
             self._agent(await store.get_agent(connection, agent_id))
             rows = await store.list_memory(connection, agent_id, limit)
         return tuple(map(memory_of, rows))
 
     async def tokens(self, agent_id: str) -> TokensUsed:
-        """What the agent used of its model in the last day."""
+        """The last day's tokens of the agent's model."""
         async with self._database.read() as connection:
             self._agent(await store.get_agent(connection, agent_id))
-            return await used_of(connection, agent_id)
+            return await tokens_used(connection, agent_id)
+
+    async def limits(self, agent_id: str) -> dict[str, Any]:
+        """The agent's own limits, spent and reserved amounts of each, and its model's tokens."""
+        agent = await self.get(agent_id)
+        report = await limits_report(self._database, f"agent:{agent.id}", agent.limits)
+        used = await self.tokens(agent_id)
+        model = {"budget": agent.llm_budget.to_json(), "lastDay": used.to_json()}
+        return {"agentId": agent.id, "walletId": agent.wallet_id, "model": model} | report
 
     async def statistics(self) -> AgentStatistics:
         """How many agents there are, by status."""
@@ -258,12 +268,12 @@ class AgentService:
             if agent.status not in _ACTIVE:
                 raise InvalidRequest("Agent is not running")
             memory = await store.list_memory(connection, agent_id, MEMORY_GIVEN)
-            used = await used_of(connection, agent_id)
+            used = await tokens_used(connection, agent_id)
         entries = tuple(map(memory_of, memory))
-        network = self._host.network
+        network = self._service.network
         return agent, chat_request(agent, message, entries, network=network, used=used)
 
-    async def _used(self, agent: Agent, usage: Usage | None) -> None:
+    async def _add_usage(self, agent: Agent, usage: Usage | None) -> None:
         if usage is not None:
             async with self._database.write() as connection:
                 await store.add_usage(connection, [usage_row(agent.id, now_ms(), usage)])
@@ -279,18 +289,18 @@ class AgentService:
             fields = {"status": desired.value, "desired_state": desired.value}
             agent = self._agent(await store.update_agent(connection, agent_id, fields))
             if agent.status is not was.status:
-                tell(connection, agent.id, agent.name, agent.status)
+                record_status(connection, agent.id, agent.name, agent.status)
         await self._placement.halt(agent_id)
         return agent
 
     def _agent(self, row: Mapping[str, Any] | None) -> Agent:
         if row is None:
             raise AgentNotFound
-        loaded = self._host.registry.providers.get(row["llm_provider"])
+        loaded = self._service.registry.providers.get(row["llm_provider"])
         return agent_of(row, is_llm=loaded is None or loaded.spec.is_llm)
 
     def _defaults(self) -> Defaults:
-        settings = self._host.settings
+        settings = self._service.settings
         return Defaults(
             AgentGuardrails(
                 settings.max_lamports_per_transaction,

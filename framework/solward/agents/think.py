@@ -1,45 +1,27 @@
-"""Think: ask the agent's provider what to do."""
+"""Think: let the agent's provider decide what to do."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
-from solward.agents.budget import NOTHING_USED, UNLIMITED, TokensUsed, output_allowance
+from solward.agents import provider_call
+from solward.agents.budget import NOTHING_USED, TokensUsed, within_budget
 from solward.agents.decisions import MemoryEntry
 from solward.agents.model import Agent
 from solward.agents.prompt import cycle_message, system_prompt
-from solward.agents.provider_metrics import asking, count_usage
-from solward.errors import ProviderError, SolwardError
-from solward.provider import (
-    Completion,
-    CompletionRequest,
-    Message,
-    ToolCall,
-    ToolDefinition,
-    Usage,
-)
-from solward.telemetry import tracing
-from solward.telemetry.scrub import scrub_text
+from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete
+from solward.provider import CompletionRequest, Message, ToolCall, ToolDefinition, Usage
 
 NO_REASONING = "No explicit reasoning was given."
-# Providers have deadlines of their own; this one holds for a plugin that has none.
-THINK_TIMEOUT_S = 180.0
 # Enough for any sensible reasoning; a runaway model must not fill the store.
 MAX_TEXT = 10_000
-
-Complete = Callable[[CompletionRequest], Awaitable[Completion]]
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What the model answered: its reasoning, the call it chose (None: wait), what it took."""
+    """The model's decision: its reasoning, the tool call it chose (None: wait), its token usage."""
 
     reasoning: str
     call: ToolCall | None
@@ -53,19 +35,19 @@ async def think(
     *,
     network: str,
     tools: tuple[ToolDefinition, ...],
-    complete: Complete,
+    provider: Complete,
     used: TokensUsed = NOTHING_USED,
-    timeout_s: float = THINK_TIMEOUT_S,
+    timeout_s: float = PROVIDER_TIMEOUT_S,
 ) -> Thought:
     """One completion; the first tool call is the action.
 
     Args:
         memory: the latest entries, newest first; `MEMORY_GIVEN` at most.
-        used: the tokens of the day, where the agent's budget counts them.
+        used: the last day's tokens, where the agent's budget limits them.
 
     Raises:
         ProviderError: no usable answer.
-        TokenBudgetReached: the model was not asked.
+        TokenBudgetReached: no request was made.
     """
     request = CompletionRequest(
         model=agent.llm_model,
@@ -75,7 +57,8 @@ async def think(
         observation=observation,
         strategy=agent.strategy,
     )
-    completion = await ask(agent, complete, within_budget(agent, used, request), timeout_s)
+    request = within_budget(agent.llm_budget, used, request)
+    completion = await provider_call.complete(agent, provider, request, timeout_s)
     text = (completion.text or "").strip()
     return Thought(
         storable(text) or NO_REASONING,
@@ -84,51 +67,8 @@ async def think(
     )
 
 
-def within_budget(agent: Agent, used: TokensUsed, request: CompletionRequest) -> CompletionRequest:
-    """The request with what the agent's token budget leaves for its answer.
-
-    Raises:
-        TokenBudgetReached: there is no room for it.
-    """
-    if agent.llm_budget == UNLIMITED:
-        return request
-    return replace(request, max_output_tokens=output_allowance(agent.llm_budget, used, request))
-
-
-async def ask(
-    agent: Agent, complete: Complete, request: CompletionRequest, timeout_s: float
-) -> Completion:
-    """One call of the provider; whatever goes wrong inside it is a `ProviderError`."""
-    name = agent.llm_provider
-    try:
-        with asking(name), tracing.span("provider.complete", provider=name, model=request.model):
-            async with asyncio.timeout(timeout_s):
-                completion = await complete(request)
-    except ProviderError as error:
-        raise without_secrets(error) from None
-    except SolwardError:
-        raise
-    except TimeoutError:
-        raise ProviderError(
-            f"Provider {name!r} did not answer within {timeout_s:g} s", retryable=True
-        ) from None
-    except Exception as error:
-        _log.exception("provider_failed", agent_id=agent.id, provider=name)
-        raise ProviderError(f"Provider {name!r} failed with an internal error") from error
-    if not isinstance(completion, Completion):
-        raise ProviderError(f"Provider {name!r} did not answer with a Completion")
-    count_usage(name, completion.usage)
-    return completion
-
-
-def without_secrets(error: ProviderError) -> ProviderError:
-    """The same error; vendors quote keys, and what a provider says is remembered and shown."""
-    error.args = (scrub_text(str(error)),)
-    return error
-
-
 def storable(text: str) -> str:
-    """`text` cut to what the store keeps of one text, without what no database takes."""
+    """`text` cut to `MAX_TEXT` characters, without characters that a database refuses."""
     # A model's JSON can hold lone surrogates, which are not UTF-8; PostgreSQL refuses NUL.
     text = text[:MAX_TEXT].replace("\x00", "")
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,8 +1,8 @@
 """A worker: runs the cycles that wait in the queue, and keeps the queue filled.
 
-Two of procrastinate's workers in one process. `agents` runs cycles. `control` runs what any one
-process does for all: `tick` makes jobs of what is due, `reap` gives on what dead workers held,
-`retain` deletes what is old. None of them holds a lock: a killed holder would halt every agent.
+Two of procrastinate's workers in one process. `agents` runs cycles. `control` runs what one process
+does for all: `tick` creates jobs of due cycles, `reap` releases the jobs of dead workers, `retain`
+deletes old rows. None of them holds a lock: a killed holder would halt every agent.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.worker import Worker as QueueWorker
 from psycopg import AsyncConnection
 
-from solward.agents.queue_worker import Jobs, Taker
+from solward.agents.queue_worker import BatchJobManager, BatchWorker
 from solward.agents.runner import RunCycle
 from solward.clock import now_ms
 from solward.errors import SolwardError, StoreError
 from solward.store import jobs as store
 from solward.vault.store.database import Database
 
-# Most cycles wait for a model; measured with models that answer in seconds.
+# Most cycles wait for a model, so a worker holds many at once (measured: benchmarks/scale.py).
 CONCURRENCY = 300
 CONTROL = "control"
-CONTROL_CONCURRENCY = 3  # a `retain` takes long, and must not keep the others waiting
+CONTROL_CONCURRENCY = 3  # `retain` takes long, and must not delay the others
 CONTROL_POLL_S = 0.2
-AGENTS_POLL_S = 1.0  # only where a notification was lost
+AGENTS_POLL_S = 1.0  # notifications wake the worker; this is for lost ones
 HEARTBEAT_S = 2.0
 PRUNE_S = 60.0
-# What runs when the worker is told to stop may take so long to end by itself; then it is cut off
-# before it acts, and what already pays is finished however long that takes.
+# Time for running cycles to end by themselves after `stop`; then they are cancelled, except actions
+# that spend, which always run to their end.
 GRACE_S = 5.0
 
 SWEEPS = 5
@@ -55,8 +55,8 @@ class WorkerLost(SolwardError):
 
 
 async def _hurried(connection: AsyncConnection[Any]) -> None:
-    """Jobs are taken and ended without waiting for the disk: a cut of power gives some of the last
-    ones back, and the fence makes a second run of them nothing."""
+    """Fetch and finish jobs without waiting for the disk: a power cut may bring back some of the
+    last ones, and the fence turns their second run into nothing."""
     await connection.set_autocommit(True)
     await connection.execute("SET synchronous_commit = off")
 
@@ -86,13 +86,13 @@ class Worker:
         self._retain = retain
         self._clock = clock
         self._stopping = asyncio.Event()
-        # It tells of every job, thrice.
+        # It logs every job three times.
         logging.getLogger("procrastinate").setLevel(logging.WARNING)
         connector = PsycopgConnector(
             conninfo=database.conninfo, min_size=1, max_size=_POOL, configure=_hurried
         )
         self._app = App(connector=connector)
-        self._app.job_manager = Jobs(connector)
+        self._app.job_manager = BatchJobManager(connector)
         self._workers = [
             self._queue_worker(
                 store.QUEUE,
@@ -115,7 +115,7 @@ class Worker:
         """Work until `stop`, then end as `GRACE_S` says.
 
         Raises:
-            WorkerLost: it ended by itself. What it ran is given to others.
+            WorkerLost: it ended by itself. Its cycles go to other workers.
             StoreError: the queue cannot be reached at the start.
         """
         async with contextlib.AsyncExitStack() as stack:
@@ -128,7 +128,7 @@ class Worker:
             try:
                 await asyncio.wait([*running, stop], return_when=asyncio.FIRST_COMPLETED)
             finally:
-                # Cancelled too it ends like this: what pays needs the queue to its end.
+                # Also when cancelled: actions that spend need the queue until they end.
                 stop.cancel()
                 for worker in self._workers:
                     worker.stop()
@@ -141,7 +141,7 @@ class Worker:
             raise WorkerLost("The queue could not be reached any more")
 
     def stop(self) -> None:
-        """Take no more jobs, and end."""
+        """Fetch no more jobs, and end."""
         self._stopping.set()
 
     async def ready(self) -> bool:
@@ -150,12 +150,12 @@ class Worker:
         if self._stopping.is_set() or len(ids) < len(self._workers):
             return False
         async with self._database.read() as connection:
-            return await store.beating(connection, ids) == len(ids)
+            return await store.live_workers(connection, ids) == len(ids)
 
     def _queue_worker(
         self, queue: str, *, concurrency: int, poll_s: float, listen: bool, grace_s: float
     ) -> QueueWorker:
-        kind = Taker if queue == store.QUEUE else QueueWorker
+        kind = BatchWorker if queue == store.QUEUE else QueueWorker
         return kind(
             self._app,
             queues=[queue],
@@ -184,22 +184,22 @@ class Worker:
         try:
             await self._run(agent_id, cycle)
         except Exception:
-            # It is as if the worker had died in it: `reap` has it run again.
+            # As if the worker had died in it: `reap` makes it run again.
             _log.exception("cycle_not_stored", agent_id=agent_id, cycle=cycle)
 
     async def _tick(self, timestamp: int) -> None:
-        if await self._younger_waits(_TICK):
+        if await self._newer_waits(_TICK):
             return
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        started = loop.time()
         for sweep in range(1, SWEEPS + 1):
             await self.sweep()
             if self._stopping.is_set() or sweep == SWEEPS:
                 return
-            await asyncio.sleep(max(0.0, begun + sweep * SWEEP_S - loop.time()))
+            await asyncio.sleep(max(0.0, started + sweep * SWEEP_S - loop.time()))
 
     async def sweep(self) -> int:
-        """Make jobs of what is due now, as many as there is room for; how many were made."""
+        """Create jobs of due cycles, as many as the queue has room for; returns their number."""
         try:
             async with self._database.write() as connection:
                 return await store.defer_due(connection, self._clock())
@@ -208,15 +208,15 @@ class Worker:
             return 0
 
     async def _reap(self, timestamp: int) -> None:
-        if not await self._younger_waits(_REAP):
+        if not await self._newer_waits(_REAP):
             await self.reap()
 
     async def reap(self) -> None:
-        """Drop the jobs of workers that went away, and let their agents be deferred again."""
+        """Drop the jobs of dead workers, and let their agents be deferred again."""
         try:
             async with self._database.write() as connection:
                 dropped = await store.drop_stalled(connection)
-                await store.prune(connection, PRUNE_S)
+                await store.prune_workers(connection, PRUNE_S)
             async with self._database.write() as connection:
                 rearmed = await store.rearm(connection, self._clock())
         except StoreError as error:
@@ -225,9 +225,9 @@ class Worker:
         if dropped or rearmed:
             _log.warning("jobs_reaped", dropped=len(dropped), rearmed=len(rearmed))
 
-    async def _younger_waits(self, task: str) -> bool:
-        # A worker that stood still makes up for every second it missed. No clock is asked: those
-        # of the machines may differ.
+    async def _newer_waits(self, task: str) -> bool:
+        # A worker that was frozen catches up on every second it missed, so only the newest job of
+        # a task counts. The queue decides, not clocks: those of several machines may differ.
         try:
             waiting = await self._app.job_manager.list_jobs_async(
                 queue=CONTROL, task=task, status="todo"

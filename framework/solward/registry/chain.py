@@ -1,6 +1,6 @@
-"""The explicit chain around every skill: validate, time out, execute, event.
+"""The interceptors around every skill: report, shield, validate, time out, execute.
 
-Pluggy wrappers around an async hook would wrap the making of the coroutine and see none of its
+Pluggy wrappers around an async hook would wrap the creation of the coroutine and see none of its
 errors; these interceptors are plain functions, bound from the inside out.
 """
 
@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from solward.errors import SkillError, SkillTimeout, SolwardError
-from solward.registry.contain import PluginCrash
+from solward.registry.containment import PluginCrash
 from solward.registry.loaded import LoadedSkill
 from solward.telemetry import metrics, tracing
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
 
-# What a skill gets to clean up once it is cancelled; then nobody waits for it any more.
+# Time for a cancelled skill to clean up; after it the skill is abandoned.
 GRACE_S = 2.0
 EVENT = "skill:executed"
-# A skill's own error codes are free text; anything but these is a refusal that was meant.
+# Error code -> metric label. A skill's own codes are free text and count as `refused`.
 _OUTCOMES = {
     None: "ok",
     "cancelled": "cancelled",
@@ -61,14 +61,15 @@ async def run_skill(
     """Run a skill and return its outcome.
 
     Args:
-        emit: told of every run, `skill:executed` with skill, walletId, agentId, ok, error code
-            and durationMs; never of parameters or outcome.
+        emit: publishes `skill:executed` for every run, with skill, walletId, agentId, ok, error
+            code and durationMs; never parameters or outcome.
 
     Raises:
         InvalidRequest: the parameters do not fit its schema.
         SkillTimeout: it did not finish within its declared time.
-        SolwardError: what it or the engine said (`SkillError`, `TransactionError` and so on);
-            anything else it raises is logged and is a `SkillError` `internal_error`.
+        SolwardError: a deliberate error of the skill or the engine (`SkillError`,
+            `TransactionError` and so on); anything else it raises is logged and becomes a
+            `SkillError` `internal_error`.
     """
     chain: Handler = execute
     for interceptor in (time_out, validate, shield, functools.partial(report, emit)):
@@ -77,7 +78,7 @@ async def run_skill(
 
 
 async def report(emit: Emit, call: SkillCall, handler: Handler) -> str:
-    """Tell of the run however it ends."""
+    """Count, time and publish the run, however it ends."""
     started = time.monotonic()
     code: str | None = "cancelled"
     name = call.skill.spec.name
@@ -90,9 +91,9 @@ async def report(emit: Emit, call: SkillCall, handler: Handler) -> str:
         raise
     finally:
         agent = call.context.agent
-        took_s = time.monotonic() - started
+        duration_s = time.monotonic() - started
         metrics.SKILLS.labels(name, _OUTCOMES.get(code, "refused")).inc()
-        metrics.SKILL.labels(name).observe(took_s)
+        metrics.SKILL.labels(name).observe(duration_s)
         emit(
             EVENT,
             {
@@ -101,7 +102,7 @@ async def report(emit: Emit, call: SkillCall, handler: Handler) -> str:
                 "agentId": agent.id if agent is not None else None,
                 "ok": code is None,
                 "error": code,
-                "durationMs": round(took_s * 1000),
+                "durationMs": round(duration_s * 1000),
             },
         )
     return outcome
@@ -113,16 +114,16 @@ async def validate(call: SkillCall, handler: Handler) -> str:
 
 
 async def shield(call: SkillCall, handler: Handler) -> str:
-    """Let deliberate errors pass; log anything else and show nothing of it."""
+    """Let deliberate errors pass; log anything else and hide its text."""
     name = call.skill.spec.name
     try:
         return await handler(call)
     except SolwardError:
         raise
     except Exception as error:
-        said = _deliberate(error)
-        if said is not None:
-            raise said from None
+        deliberate = _deliberate(error)
+        if deliberate is not None:
+            raise deliberate from None
         _log.exception("skill_failed", skill=name, error=type(error).__name__)
     raise SkillError("internal_error", f"Skill {name!r} failed with an internal error")
 
@@ -159,7 +160,7 @@ async def time_out(call: SkillCall, handler: Handler) -> str:
 
 
 async def execute(call: SkillCall) -> str:
-    """Run the skill's own code and check what it answers."""
+    """Run the skill's own code and check the type of its outcome."""
     outcome = await call.skill.execute(call.params, call.context)
     if not isinstance(outcome, str):
         name = call.skill.spec.name
@@ -173,21 +174,21 @@ async def _around(interceptor: Interceptor, handler: Handler, call: SkillCall) -
 
 
 async def _stop(task: asyncio.Future[str], name: str) -> None:
-    """Cancel a skill and give it a moment; what still runs is let go of, with a line in the log."""
+    """Cancel a skill and wait `GRACE_S`; one that still runs is abandoned and logged."""
     task.cancel()
     try:
         await asyncio.wait({task}, timeout=GRACE_S)
     finally:
         if task.done():
-            _settled(task)
+            _retrieve_error(task)
         else:
             _log.error("skill_abandoned", skill=name, detail="it ignores its cancellation")
             _abandoned.add(task)
             task.add_done_callback(_abandoned.discard)
-            task.add_done_callback(_settled)
+            task.add_done_callback(_retrieve_error)
 
 
-def _settled(task: asyncio.Future[str]) -> None:
-    # Looking at the error is what keeps asyncio from reporting it as never retrieved.
+def _retrieve_error(task: asyncio.Future[str]) -> None:
+    # asyncio logs the error of a task that nobody retrieved.
     if not task.cancelled():
         task.exception()

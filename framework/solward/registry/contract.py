@@ -1,4 +1,4 @@
-"""What a registered plugin must be: its hooks complete and well-formed, its declaration sane."""
+"""The checks of a registered plugin: its hooks complete and well-formed, its declaration valid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from solward import hookspecs
 from solward.errors import InvalidRequest
 from solward.provider import ProviderSpec
 from solward.registry.discovery import GUARDRAILS, PROVIDERS, SKILLS, VENUES
-from solward.registry.params import Parameters
+from solward.registry.parameters import Parameters
 from solward.registry.problems import ProblemCode, Rejected, described
 from solward.settings.settings import lent_to_providers
 from solward.skill import Effects, SkillSpec
@@ -39,20 +39,20 @@ Spec = TypeVar("Spec", SkillSpec, ProviderSpec, VenueSpec)
 
 
 def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> None:
-    """Each hook of the group is there once, is what its specification is, and nothing else is.
+    """Check that the plugin implements the group's hooks, each once and as specified, and no other.
 
     Args:
         callers: the hooks the plugin implements, as pluggy found them.
 
     Raises:
         Rejected: `bad_hook` for a hook that is unknown, foreign or a wrapper, `bad_contract`
-            for one that is missing, not async where it must be, or has arguments with defaults.
+            for one that is missing, not async though specified so, or with argument defaults.
     """
     found: dict[str, Callable[..., Any]] = {}
     for caller in callers:
         for implementation in caller.get_hookimpls():
             if implementation.plugin is plugin:
-                _check_place(group, caller, implementation, found)
+                _check_registration(group, caller, implementation, found)
                 found[caller.name] = implementation.function
     for hook in (*HOOKS[group], *OPTIONAL.get(group, ())):
         if hook not in found:
@@ -63,7 +63,7 @@ def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> No
         _check_function(hook, found[hook])
 
 
-def _check_place(
+def _check_registration(
     group: str,
     caller: pluggy.HookCaller,
     implementation: pluggy.HookImpl,
@@ -97,11 +97,11 @@ def _check_function(hook: str, function: Callable[..., Any]) -> None:
 
 
 def declared(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) -> Spec:
-    """What a spec hook declares.
+    """The declaration that a spec hook returns.
 
     Raises:
-        Rejected: `bad_contract`: it raises, answers another type, another name than the entry
-            point's, or something else the second time.
+        Rejected: `bad_contract`: it raises, returns another type, another name than the entry
+            point's, or a different value the second time.
     """
     try:
         spec, again = call(), call()

@@ -1,4 +1,4 @@
-"""Which plugins are installed, allowed, and free of name conflicts; nothing is imported here."""
+"""Finds the installed, allowed plugins without name conflicts; imports none of them."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ class Candidate:
 
     @property
     def built_in(self) -> bool:
-        """Whether it is part of Solward itself; the distribution's name alone can be borrowed."""
+        """Whether it is part of Solward itself; anyone can use the distribution's name alone."""
         own_module = self.entry_point.value.startswith(_BUILT_IN_MODULES)
         return canonical(self.distribution) == BUILT_IN and own_module
 
     def same_as(self, other: Candidate) -> bool:
-        """Whether both are one plugin, found twice on the path."""
+        """Whether both are one plugin that is on the path twice."""
         return (canonical(self.distribution), self.entry_point.value) == (
             canonical(other.distribution),
             other.entry_point.value,
         )
 
     def problem(self, code: ProblemCode, detail: str) -> Problem:
-        """This candidate, left out."""
+        """Why this candidate is left out."""
         return Problem(
             code, self.name, self.distribution, detail, group=self.group, version=self.version
         )
@@ -72,7 +72,7 @@ def discover(
 
     Args:
         allow: distribution names whose plugins may be imported; `*` allows every one.
-        entry_points: instead of what is installed.
+        entry_points: these instead of the installed ones.
     """
     problems: list[Problem] = []
     if entry_points is None:
@@ -100,7 +100,7 @@ def discover(
 
 
 def _winner(rivals: list[Candidate], problems: list[Problem]) -> Candidate | None:
-    """The one that may have the name; the built-in keeps its own, third parties share none."""
+    """The candidate that gets the name: the built-in one, or the only one."""
     built_in = [rival for rival in rivals if rival.built_in]
     if rivals[0].group == GUARDRAILS and rivals[0].name in RULES:
         detail = "this is the name of a built-in guardrail"
@@ -132,11 +132,11 @@ def _candidate(entry_point: EntryPoint) -> Candidate:
 
 
 def _installed(problems: list[Problem]) -> list[EntryPoint]:
-    """Entry points of each distribution on the path, the first of a name winning.
+    """Entry points of each distribution on the path; of two with one name, the first.
 
-    `importlib.metadata.entry_points()` gives nearly the same, but one unreadable entry_points.txt
-    would stop the start, and another distribution named `solward`, earlier on the path, would
-    hide the built-ins.
+    Unlike `importlib.metadata.entry_points()`, an unreadable entry_points.txt does not stop the
+    start, and another distribution named `solward`, earlier on the path, does not hide the
+    built-ins.
     """
     found: list[EntryPoint] = []
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Loading: discover, import, register all, check each, and only then bind."""
+"""Loading: discover, import, register all, check each, and bind the hooks last."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 
 import pluggy
 
+from solward import hookspecs
 from solward.errors import PluginError
 from solward.provider import ProviderSpec
-from solward.registry.contain import contained_call
+from solward.registry.containment import contained_call
 from solward.registry.contract import (
     check_examples,
     check_hooks,
@@ -23,8 +24,7 @@ from solward.registry.contract import (
 )
 from solward.registry.discovery import GUARDRAILS, PROVIDERS, SKILLS, Candidate, discover
 from solward.registry.loaded import LoadedProvider, LoadedSkill, LoadedVenue, Registry
-from solward.registry.manager import Manager
-from solward.registry.params import Parameters
+from solward.registry.parameters import Parameters
 from solward.registry.problems import Problem, ProblemCode, Rejected, described
 from solward.registry.schema import checked_schema
 from solward.skill import SkillSpec
@@ -38,16 +38,16 @@ def load_registry(
     demo: bool = False,
     entry_points: Iterable[EntryPoint] | None = None,
 ) -> Registry:
-    """Find and load every plugin that may be loaded.
+    """Find and load every allowed plugin.
 
     Args:
         allow: distribution names whose plugins may be imported beside the built-ins; `*` allows
             every installed one.
         demo: load demo providers too.
-        entry_points: instead of what is installed.
+        entry_points: these instead of the installed ones.
 
     Returns:
-        What is loaded; a third party's plugin that fails is in `problems` instead.
+        The loaded plugins; a third-party plugin that fails is in `problems` instead.
 
     Raises:
         PluginError: a built-in plugin fails.
@@ -179,3 +179,38 @@ def _guardrail(manager: Manager, plugin: Any) -> Callable[[Any, Any], str | None
         return answer
 
     return check
+
+
+class SealedError(RuntimeError):
+    """A plugin was registered after sealing, or a caller bound before it."""
+
+
+class Manager(pluggy.PluginManager):
+    """Registers plugins until it is sealed, and only then binds callers.
+
+    A bound caller of pluggy calls every plugin but those it excludes, so a plugin registered later
+    would run too; hence the seal.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(hookspecs.PROJECT)
+        self.add_hookspecs(hookspecs)
+        self._sealed = False
+
+    def register(self, plugin: Any, name: str | None = None) -> str | None:
+        """Register a plugin; raises `SealedError` when sealed, else what pluggy raises."""
+        if self._sealed:
+            raise SealedError("plugins are registered before the first caller is bound")
+        return super().register(plugin, name)
+
+    def seal(self) -> None:
+        """Refuse every later registration."""
+        self.check_pending()
+        self._sealed = True
+
+    def bind(self, hook: str, plugin: Any) -> Callable[..., Any]:
+        """A caller of `hook` that runs `plugin` alone."""
+        if not self._sealed:
+            raise SealedError("callers are bound after the last registration")
+        others = [other for other in self.get_plugins() if other is not plugin]
+        return self.subset_hook_caller(hook, others)

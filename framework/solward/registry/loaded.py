@@ -1,4 +1,4 @@
-"""Plugins that passed every check, each bound to its own callers."""
+"""Loaded plugins: declarations that passed every check, and their bound hooks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from solward.provider import (
     ToolDefinition,
     Usage,
 )
-from solward.registry.contain import contained, contained_stream
-from solward.registry.params import Parameters
+from solward.registry.containment import contained, contained_stream
+from solward.registry.parameters import Parameters
 from solward.registry.problems import Problem
 from solward.skill import SkillSpec
 from solward.vault.guardrails import ExtraRule
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 HookCall = Callable[..., Any]
 
-NOTHING_LENT = ProviderContext()
+EMPTY_CONTEXT = ProviderContext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class LoadedSkill:
     """A skill; `spec.parameters` has its references written out.
 
     Attributes:
-        distribution: the installed distribution it comes from, with its `version`.
+        distribution: the installed distribution it belongs to, with its `version`.
     """
 
     spec: SkillSpec
@@ -49,13 +49,13 @@ class LoadedSkill:
         return self.parameters.validate(params)
 
     async def execute(self, params: dict[str, Any], context: SkillContext) -> Any:
-        """Run the hook itself on valid parameters; `run_skill` is what callers want."""
+        """Run the hook itself on valid parameters; callers use `run_skill`."""
         return await contained(self.call(params=params, context=context))
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedProvider:
-    """A language model provider, or a demo that takes one's place.
+    """A language model provider, or a demo in its place.
 
     Attributes:
         stream_call: its `provider_stream` hook, None when it has none.
@@ -76,7 +76,7 @@ class LoadedProvider:
         self,
         request: CompletionRequest,
         options: Mapping[str, Any] | None = None,
-        context: ProviderContext = NOTHING_LENT,
+        context: ProviderContext = EMPTY_CONTEXT,
     ) -> Completion:
         """One completion; raises what the provider raises, `InvalidRequest` on bad options."""
         valid = self.validate_options({} if options is None else options)
@@ -88,9 +88,9 @@ class LoadedProvider:
         self,
         request: CompletionRequest,
         options: Mapping[str, Any] | None = None,
-        context: ProviderContext = NOTHING_LENT,
+        context: ProviderContext = EMPTY_CONTEXT,
     ) -> AsyncGenerator[str | Usage, None]:
-        """One answer in pieces, in a single one where the provider cannot stream; as `complete`."""
+        """One answer streamed, in one piece where the provider cannot stream; as `complete`."""
         if self.stream_call is None:
             completion = await self.complete(request, options, context)
             yield completion.text or ""
@@ -106,7 +106,7 @@ class LoadedProvider:
 
 @dataclass(frozen=True, slots=True)
 class LoadedVenue:
-    """A swap venue; raises what the venue raises. The engine judges the bytes it gives."""
+    """A swap venue; raises what the venue raises. Its bytes pass the guardrails like any others."""
 
     spec: VenueSpec
     distribution: str
@@ -128,10 +128,10 @@ class LoadedVenue:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """What is loaded, by name, built-ins first; and what is not, with the reason.
+    """The loaded plugins by name, built-ins first, and those left out, with the reason.
 
     Attributes:
-        guardrails: `(name, check)` of each extra rule, as the judge takes them.
+        guardrails: `(name, check)` of each extra rule.
     """
 
     skills: Mapping[str, LoadedSkill]
@@ -149,5 +149,5 @@ class Registry:
         object.__setattr__(self, "_tools", tools)
 
     def tools(self) -> tuple[ToolDefinition, ...]:
-        """Every skill as a model sees it; made once, for all agents."""
+        """The tool definition of every skill; made once, for all agents."""
         return self._tools

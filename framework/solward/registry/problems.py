@@ -9,18 +9,18 @@ _MAX_TEXT = 300
 
 
 class ProblemCode(StrEnum):
-    """The kinds of reason, in the order in which they are found."""
+    """The reasons, in the order of the checks."""
 
     NOT_ALLOWED = "not_allowed"
     """Its distribution is not named in `SOLWARD_PLUGINS`."""
     NAME_CONFLICT = "name_conflict"
-    """A built-in has the name, or another third party's plugin has it too."""
+    """A built-in plugin or another third-party one has the same name."""
     IMPORT_FAILED = "import_failed"
     """Importing it raised, `SystemExit` included."""
     BAD_HOOK = "bad_hook"
     """It implements an unknown hook, a wrapper, or a hook with arguments it does not have."""
     BAD_CONTRACT = "bad_contract"
-    """A hook is missing or not as agreed, or what it declares is out of range."""
+    """A hook is missing or not as specified, or its declaration is out of range."""
     BAD_SCHEMA = "bad_schema"
     """Its JSON Schema is invalid, open, or uses what cannot be checked exactly."""
 
@@ -31,10 +31,10 @@ class Problem:
 
     Attributes:
         plugin: the entry point's name.
-        distribution: the installed distribution it comes from.
+        distribution: the installed distribution it belongs to.
         detail: what was found and what was expected.
         group: its entry-point group, empty where its distribution could not be read.
-        version: the distribution's, likewise.
+        version: the distribution's version, empty likewise.
     """
 
     code: ProblemCode

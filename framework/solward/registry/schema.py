@@ -1,4 +1,4 @@
-"""Which JSON Schemas a plugin may declare: valid, closed, self-contained, exactly checkable."""
+"""The JSON Schemas a plugin may declare: valid, closed, self-contained, exactly checkable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from solward.errors import InvalidRequest
-from solward.registry.params import Parameters, exact
+from solward.registry.parameters import Parameters, exact
 from solward.registry.problems import ProblemCode, Rejected
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -18,7 +18,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MAX_DEPTH = 16
 _MAX_NODES = 1_000
 
-# jsonschema divides by floats, which says that 0.3 is no multiple of 0.1.
+# jsonschema checks multipleOf with floats: 0.3 would be no multiple of 0.1.
 _FORBIDDEN = {
     "multipleOf": "cannot be checked exactly",
     "$id": "would give references another base",
@@ -34,7 +34,7 @@ _LOCAL = re.compile(r"#/\$defs/([^/~%]+)")
 
 
 def checked_schema(schema: object) -> dict[str, Any]:
-    """The schema copied, with its local references written out.
+    """A copy of the schema with its local references resolved.
 
     Raises:
         Rejected: `bad_schema`, saying where: it is not JSON, not valid 2020-12, not an object
@@ -61,23 +61,23 @@ def checked_schema(schema: object) -> dict[str, Any]:
 
 
 class _Walk:
-    """Follows every place a schema can stand in, writing references out as it goes."""
+    """Walks every subschema and resolves references."""
 
     def __init__(self, defs: Mapping[str, Any]) -> None:
         self._defs = defs
         self._nodes = 0
 
     def value(self, node: Any, path: str, depth: int) -> dict[str, Any]:
-        """A schema that alone says what a value is; it must not accept anything at all."""
+        """The schema of a value; one that accepts anything is rejected."""
         if not isinstance(node, dict):
             raise _bad(path, "must be a schema, not true or false")
         found = self.schema(node, path, depth)
-        says = {"type", "enum", "const"} & found.keys()
+        restricted = {"type", "enum", "const"} & found.keys()
         for keyword in _MANY:
             for at, branch in enumerate(found.get(keyword, ())):
-                if not says:
+                if not restricted:
                     self.value(branch, f"{path}/{keyword}/{at}", depth + 1)
-        if not says and not found.keys() & set(_MANY):
+        if not restricted and not found.keys() & set(_MANY):
             raise _bad(path, "has no type, so it accepts anything")
         return found
 
@@ -89,7 +89,7 @@ class _Walk:
             if keyword in node:
                 raise _bad(f"{path}/{keyword}", reason)
         if "$ref" in node:
-            return self.schema(self._referred(node, path), path, depth + 1)
+            return self.schema(self._resolved(node, path), path, depth + 1)
         found = {key: value for key, value in node.items() if key != "$defs"}
         self._object(found, path, depth)
         self._array(found, path, depth)
@@ -140,7 +140,7 @@ class _Walk:
                 for at, item in enumerate(node["prefixItems"])
             ]
 
-    def _referred(self, node: dict[str, Any], path: str) -> dict[str, Any]:
+    def _resolved(self, node: dict[str, Any], path: str) -> dict[str, Any]:
         local = _LOCAL.fullmatch(str(node["$ref"]))
         target = self._defs.get(local[1]) if local else None
         if not isinstance(target, dict):

@@ -1,7 +1,7 @@
-"""Agents, what they decided, remember and used: every statement outside their cycles.
+"""Statements on agents, decisions, memory and usage, other than entering and leaving cycles.
 
-Each function works inside the caller's transaction and gives rows as plain fields, named as the
-columns. What runs in every cycle is in `solward.store.cycles`.
+Each function works inside the caller's transaction and returns rows as dicts, named as the
+columns. `solward.store.cycles` has the statements of every cycle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from solward.store.tables import agent_usage, agents, decisions, memory
 
 Fields = dict[str, Any]
 
-MEMORY_KEPT = 100  # entries an agent
+MEMORY_KEPT = 100
 USAGE_HOURS = 24
 
 _RUNNING = "running"
@@ -38,7 +38,7 @@ async def insert_agent(connection: AsyncConnection, fields: Mapping[str, Any]) -
 async def get_agent(
     connection: AsyncConnection, agent_id: str, *, lock: bool = False
 ) -> Fields | None:
-    """One agent, or None; with `lock` nobody else changes it until the transaction ends."""
+    """One agent, or None; `lock` locks its row until the transaction ends."""
     statement = select(agents).where(agents.c.id == agent_id)
     if lock:
         statement = statement.with_for_update()
@@ -52,7 +52,7 @@ async def list_agents(connection: AsyncConnection) -> list[Fields]:
 
 
 async def agents_to_run(connection: AsyncConnection) -> list[tuple[str, int, int | None]]:
-    """Id, cycle number and due time (ms, maybe None) of every agent that is to run."""
+    """Id, cycle number and due time (ms, maybe None) of every agent that should run."""
     statement = select(agents.c.id, agents.c.cycle_no, agents.c.next_run_ms).where(
         agents.c.desired_state == _RUNNING
     )
@@ -62,13 +62,13 @@ async def agents_to_run(connection: AsyncConnection) -> list[tuple[str, int, int
 async def update_agent(
     connection: AsyncConnection, agent_id: str, fields: Mapping[str, Any]
 ) -> Fields | None:
-    """Change columns of an agent; returns it as it then is, None when there is none."""
+    """Change columns of an agent; returns the new row, None when there is none."""
     statement = update(agents).where(agents.c.id == agent_id).values(**fields).returning(agents)
     return _one(await connection.execute(statement))
 
 
 async def entered(connection: AsyncConnection, agent_id: str) -> tuple[int, int] | None:
-    """The fence of the cycle that runs, and when it was entered (ms); None while none does."""
+    """The fence of the running cycle and when it was entered (ms); None while none runs."""
     statement = select(agents.c.fence, agents.c.entered_ms).where(
         agents.c.id == agent_id, agents.c.entered_ms.is_not(None)
     )
@@ -76,10 +76,10 @@ async def entered(connection: AsyncConnection, agent_id: str) -> tuple[int, int]
     return None if row is None else (row.fence, row.entered_ms)
 
 
-async def cut_off(connection: AsyncConnection, agent_id: str, fence: int) -> bool:
-    """Take the fence from a run whose process went away; False where it is no longer the run's.
+async def revoke_fence(connection: AsyncConnection, agent_id: str, fence: int) -> bool:
+    """Take the fence from a run whose process is dead; False where the run no longer has it.
 
-    Whatever that process still does, it can neither spend for the agent nor leave the cycle.
+    Should that process come back, it can neither spend for the agent nor leave the cycle.
     """
     statement = (
         update(agents)
@@ -90,7 +90,7 @@ async def cut_off(connection: AsyncConnection, agent_id: str, fence: int) -> boo
 
 
 async def delete_agent(connection: AsyncConnection, agent_id: str) -> bool:
-    """Remove an agent with all that is its own; its transactions stay."""
+    """Delete an agent with its decisions, memory and usage; its transactions stay."""
     for table in (decisions, memory, agent_usage):
         await connection.execute(delete(table).where(table.c.agent_id == agent_id))
     removed = await connection.execute(delete(agents).where(agents.c.id == agent_id))
@@ -98,7 +98,7 @@ async def delete_agent(connection: AsyncConnection, agent_id: str) -> bool:
 
 
 async def count_by_status(connection: AsyncConnection) -> dict[str, int]:
-    """How many agents show each status."""
+    """Number of agents by status."""
     statement = select(agents.c.status, func.count().label("agents")).group_by(agents.c.status)
     return {row.status: row.agents for row in await connection.execute(statement)}
 
@@ -125,9 +125,9 @@ async def list_memory(
 async def used(
     connection: AsyncConnection, agent_ids: Sequence[str], hour: int
 ) -> dict[str, Fields]:
-    """What agents used in hour `hour` and the 24 before it: tokens, cost_nanousd, unpriced_tokens.
+    """Usage in hour `hour` and the 24 before it: tokens, cost_nanousd, unpriced_tokens.
 
-    Agents that used nothing are left out.
+    Agents without any are left out.
     """
     table = agent_usage.c
     statement = (
@@ -145,7 +145,7 @@ async def used(
 
 
 async def add_usage(connection: AsyncConnection, rows: Sequence[Fields]) -> None:
-    """Add what agents used; each row has the columns of `agent_usage`."""
+    """Add usage; each row has the columns of `agent_usage`."""
     if not rows:
         return
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql

@@ -1,8 +1,7 @@
 """Entering and leaving cycles, many in one transaction.
 
-Both are guarded by the fence, so that a stale or duplicate run
-changes nothing. Rows are locked in the order of their ids: batches of several processes wait for
-each other and never for ever.
+Both check the agent's fencing token, so that a stale or duplicate run changes nothing. Rows are
+locked in the order of their ids, so that batches of several processes cannot deadlock.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from solward.store.tables import agents, decisions, memory
 from solward.vault.store.tables import transactions
 from solward.vault.store.transactions import RECORD, record_of
 
-MEMORY_GIVEN = 10  # entries, to the model
+MEMORY_GIVEN = 10
 
 _RUNNING = "running"
 _IDS: BindParameter[list[str]] = bindparam("of_agents", expanding=True)
 
-# What a memory entry is made of. Rows of cycles are read by position: looking columns up by name
+# The columns of a memory entry. Rows of cycles are read by position: looking columns up by name
 # costs more than reading them from the database.
 ENTRY = (
     memory.c.cycle,
@@ -38,9 +37,9 @@ ENTRY = (
 )
 _AGENT = tuple(agents.c.keys())
 
-# What runs in every cycle is built once: building a statement costs more than running it.
+# Statements of every cycle are built once: building one costs more than running it.
 _LOCKED = select(agents).where(agents.c.id.in_(_IDS)).order_by(agents.c.id).with_for_update()
-_STANDING = (
+_LOCKED_STATE = (
     select(
         agents.c.id,
         agents.c.name,
@@ -58,13 +57,13 @@ _FENCE = (
     .where(agents.c.id.in_(_IDS))
     .values(fence=agents.c.fence + 1, entered_ms=bindparam("at_ms"))
 )
-# Left unfinished: nothing of it is kept, so that it can be given to somebody else at once.
+# An abandoned cycle leaves nothing, so that another worker can run it at once.
 _ABANDON = (
     update(agents)
     .where(agents.c.id == bindparam("of_agent"), agents.c.fence == bindparam("of_fence"))
     .values(entered_ms=None, deferred_cycle=None)
 )
-# Every cycle that is left leaves exactly one entry, so cycle numbers count the entries.
+# Every cycle that is left adds exactly one entry, so cycle numbers count the entries.
 _REMEMBERED = select(memory.c.agent_id, *ENTRY).where(
     agents.c.id.in_(_IDS),
     memory.c.agent_id == agents.c.id,
@@ -73,7 +72,7 @@ _REMEMBERED = select(memory.c.agent_id, *ENTRY).where(
 # Action keys are `<agent>:<cycle>:<skill>:<ordinal>`; `;` follows `:` in ASCII, which makes the
 # prefix a range of the unique index.
 _PREFIX = agents.c.id + ":" + cast(agents.c.cycle_no, Text)
-_TAKEN = select(agents.c.id, transactions.c.action_key, *RECORD).where(
+_EARLIER_ACTION = select(agents.c.id, transactions.c.action_key, *RECORD).where(
     agents.c.id.in_(_IDS),
     transactions.c.action_key >= _PREFIX + ":",
     transactions.c.action_key < _PREFIX + ";",
@@ -99,21 +98,21 @@ FORGET = delete(memory).where(
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """What an agent knows as it enters a cycle.
+    """The stored state of an agent that enters a cycle.
 
     Attributes:
-        memory: its latest ten entries, newest first, each as `ENTRY`.
-        taken: the skill and the first transaction of this cycle, when an earlier run of it already
-            asked for one.
+        memory: its latest `MEMORY_GIVEN` entries, newest first, each as `ENTRY`.
+        earlier_action: the skill and the first transaction of this cycle, where an earlier run of
+            it already made one.
     """
 
     memory: list[tuple[Any, ...]] = field(default_factory=list)
-    taken: tuple[str, TransactionRecord] | None = None
+    earlier_action: tuple[str, TransactionRecord] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LeavingCycle:
-    """A cycle to leave: where the agent goes from here, and its row of decisions."""
+    """A cycle to leave: the agent's new state, and the row of its decision."""
 
     agent_id: str
     fence: int
@@ -126,7 +125,7 @@ class LeavingCycle:
 
 @dataclass(frozen=True, slots=True)
 class LeftCycle:
-    """What an agent's row said when its cycle was left: the wish, and the status before."""
+    """An agent's row as its cycle was left: its desired state, and its status before."""
 
     name: str
     desired_state: str
@@ -134,42 +133,42 @@ class LeftCycle:
 
 
 async def enter(
-    connection: AsyncConnection, wanted: Sequence[tuple[str, int]]
+    connection: AsyncConnection, cycles: Sequence[tuple[str, int]]
 ) -> list[Fields | None]:
-    """Take the next fence for each `(agent, cycle)`; None where it is stale or not to run.
+    """Take the next fence for each `(agent, cycle)`; None where it is stale or must not run.
 
     Returns:
-        The agents' rows as they then are, in the order asked.
+        The agents' new rows, in the order of `cycles`.
     """
     at_ms = now_ms()
-    ids = {"of_agents": [agent_id for agent_id, _cycle in wanted]}
+    ids = {"of_agents": [agent_id for agent_id, _cycle in cycles]}
     rows = (await connection.execute(_LOCKED, ids)).all()
     agents_by_id = {row[0]: dict(zip(_AGENT, row, strict=True)) for row in rows}
     entered: list[Fields | None] = []
-    for agent_id, cycle in wanted:
+    for agent_id, cycle in cycles:
         agent = agents_by_id.get(agent_id)
         if agent is None or (agent["cycle_no"], agent["desired_state"]) != (cycle, _RUNNING):
             entered.append(None)
         else:
             entered.append(agent | {"fence": agent["fence"] + 1, "entered_ms": at_ms})
-            # Asked for twice at once, it is entered once: two runs must never hold one fence.
+            # A duplicate in the batch is not entered: two runs must never hold one fence.
             del agents_by_id[agent_id]
-    taken = [agent["id"] for agent in entered if agent is not None]
-    if taken:
-        await connection.execute(_FENCE, {"of_agents": taken, "at_ms": at_ms})
+    fenced = [agent["id"] for agent in entered if agent is not None]
+    if fenced:
+        await connection.execute(_FENCE, {"of_agents": fenced, "at_ms": at_ms})
     return entered
 
 
 async def abandon(connection: AsyncConnection, runs: Sequence[tuple[str, int]]) -> None:
-    """Take back that cycles were entered, each as `(agent, fence)`; where another run has taken
-    the fence since, nothing changes."""
+    """Undo the entering of cycles, each as `(agent, fence)`; where another run has taken the fence
+    since, nothing changes."""
     if runs:
-        given = [{"of_agent": agent_id, "of_fence": fence} for agent_id, fence in sorted(runs)]
-        await connection.execute(_ABANDON, given)
+        rows = [{"of_agent": agent_id, "of_fence": fence} for agent_id, fence in sorted(runs)]
+        await connection.execute(_ABANDON, rows)
 
 
 async def recall(connection: AsyncConnection, agent_ids: Sequence[str]) -> dict[str, Recalled]:
-    """What agents that have just entered a cycle know of it and of those before."""
+    """The stored state of agents that have just entered a cycle."""
     found = {agent_id: Recalled() for agent_id in agent_ids}
     if not found:
         return found
@@ -178,22 +177,22 @@ async def recall(connection: AsyncConnection, agent_ids: Sequence[str]) -> dict[
         found[agent_id].memory.append(tuple(entry))
     for each in found.values():
         each.memory.sort(key=itemgetter(0), reverse=True)
-    rows = [tuple(row) for row in await connection.execute(_TAKEN, ids)]
+    rows = [tuple(row) for row in await connection.execute(_EARLIER_ACTION, ids)]
     for agent_id, action_key, *values in sorted(rows, key=itemgetter(1), reverse=True):
-        taken = (str(action_key).split(":")[2], record_of(values))
-        found[agent_id] = Recalled(found[agent_id].memory, taken)
+        earlier_action = (str(action_key).split(":")[2], record_of(values))
+        found[agent_id] = Recalled(found[agent_id].memory, earlier_action)
     return found
 
 
 async def leave(
     connection: AsyncConnection, leaving: Sequence[LeavingCycle]
 ) -> list[LeftCycle | None]:
-    """Record each decision and move on; None where another run took the fence: nothing changed.
+    """Record each decision and advance its agent; None where another run took the fence.
 
-    An agent that was stopped or paused meanwhile keeps the status it was given then.
+    An agent that was stopped or paused meanwhile keeps that status.
     """
     ids = {"of_agents": [each.agent_id for each in leaving]}
-    rows = {row.id: row for row in await connection.execute(_STANDING, ids)}
+    rows = {row.id: row for row in await connection.execute(_LOCKED_STATE, ids)}
     left: list[LeftCycle | None] = []
     moved: list[Fields] = []
     decided: list[Fields] = []
@@ -202,13 +201,13 @@ async def leave(
         if row is None or (row.fence, row.cycle_no) != (each.fence, each.decision["cycle"]):
             left.append(None)
             continue
-        goes_on = row.desired_state == _RUNNING
+        continues = row.desired_state == _RUNNING
         left.append(LeftCycle(row.name, row.desired_state, row.status))
         moved.append(
             {
                 "of_agent": each.agent_id,
                 "to_next_run_ms": each.next_run_ms,
-                "to_status": each.status if goes_on else row.status,
+                "to_status": each.status if continues else row.status,
                 "to_failures": each.failures,
                 "to_error": each.error,
             }

@@ -1,16 +1,34 @@
-"""Deletes what is older than it is to be kept, oldest first, a batch a transaction."""
+"""Deletes decisions and events older than the settings keep them (docs/events.md, Retention)."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import groupby, takewhile
 from typing import Any
 
+import structlog
 from sqlalchemy import bindparam, delete, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.tables import audit, audit_heads
+from solward.clock import DAY_MS, now_ms
+from solward.errors import StoreError
+from solward.settings import Settings
 from solward.store.tables import decisions
+from solward.vault.store import locks
+from solward.vault.store.database import Database
+
+# Rows of one transaction, and the pause after it in which other writers take their turn.
+BATCH = 500
+PAUSE_S = 0.05
+EVERY_S = 3600.0
+
+_LOCK = "retention"
+
+_log = structlog.get_logger(__name__)
 
 _OLD_DECISIONS = (
     select(decisions.c.agent_id, decisions.c.cycle)
@@ -22,7 +40,7 @@ _CUT_DECISIONS = delete(decisions).where(
     tuple_(decisions.c.agent_id, decisions.c.cycle).in_(_OLD_DECISIONS)
 )
 
-# The newest entry of all stays: the next one's `seq` is counted from it.
+# The newest entry of all stays, because the next `seq` is counted from it.
 _OLDEST = (
     select(audit.c.seq, audit.c.chain, audit.c.number, audit.c.created_ms, audit.c.hash)
     .where(
@@ -32,7 +50,7 @@ _OLDEST = (
     .order_by(audit.c.seq)
     .limit(bindparam("at_most"))
 )
-# In the order of whoever appends to them.
+# Locked in the same order as appends, so that the two cannot deadlock.
 _LOCK_HEADS = (
     select(audit_heads.c.chain, audit_heads.c.number, audit_heads.c.pruned_number)
     .where(audit_heads.c.chain.in_(bindparam("of_chains", expanding=True)))
@@ -48,29 +66,112 @@ _CUT_ENTRIES = delete(audit).where(audit.c.seq.in_(bindparam("seqs", expanding=T
 
 
 @dataclass(frozen=True, slots=True)
+class Retained:
+    """Number of decisions and of audit entries that one run deleted."""
+
+    decisions: int = 0
+    events: int = 0
+
+
+async def retain(database: Database, settings: Settings, now_ms: int) -> Retained:
+    """Delete decisions and events that are too old, oldest first, in small transactions.
+
+    The audit log is consistent after each of them, and the next run continues an interrupted one.
+    Does nothing while another process on the same database does it.
+
+    Args:
+        now_ms: the time to count from, in Unix milliseconds.
+
+    Raises:
+        StoreError: the database refused.
+    """
+    decisions = events = 0
+    days = settings.decision_retention_days
+    if days is not None:
+        decisions = await _delete_decisions(database, now_ms - days * DAY_MS)
+    days = settings.event_retention_days
+    if days is not None:
+        events = await _delete_events(database, now_ms - days * DAY_MS)
+    if decisions or events:
+        _log.info("retained", decisions=decisions, events=events)
+    return Retained(decisions, events)
+
+
+@asynccontextmanager
+async def hourly_retention(database: Database, settings: Settings) -> AsyncIterator[None]:
+    """Run `retain` now and every hour; on PostgreSQL the workers do it instead."""
+    kept_for_ever = settings.decision_retention_days is settings.event_retention_days is None
+    if database.shared or kept_for_ever:
+        yield
+        return
+    task = asyncio.create_task(_hourly(database, settings))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _hourly(database: Database, settings: Settings) -> None:
+    while True:
+        try:
+            await retain(database, settings, now_ms())
+        except StoreError as error:
+            _log.warning("retention_failed", error=str(error))
+        await asyncio.sleep(EVERY_S)
+
+
+async def _delete_decisions(database: Database, before_ms: int) -> int:
+    total = 0
+    while True:
+        async with database.write() as connection:
+            if not await locks.try_exclusive(connection, _LOCK):
+                return total
+            deleted = await cut_decisions(connection, before_ms, BATCH)
+        total += deleted
+        if deleted < BATCH:
+            return total
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _delete_events(database: Database, before_ms: int) -> int:
+    total, seq = 0, 0
+    while True:
+        async with database.write() as connection:
+            if not await locks.try_exclusive(connection, _LOCK):
+                return total
+            cut = await cut_events(connection, before_ms, seq, BATCH)
+        total += cut.deleted
+        if cut.last_seq is None:
+            return total
+        seq = cut.last_seq
+        await asyncio.sleep(PAUSE_S)
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
-    """What a batch did: `last_seq` is where the next one goes on, None when there is none."""
+    """The result of a batch: `last_seq` is where the next one continues, None after the last."""
 
     deleted: int
     last_seq: int | None
 
 
 async def cut_decisions(connection: AsyncConnection, before_ms: int, at_most: int) -> int:
-    """Delete up to `at_most` decisions made before a time; returns how many it did."""
-    given = {"before": before_ms, "at_most": at_most}
-    return int((await connection.execute(_CUT_DECISIONS, given)).rowcount)
+    """Delete up to `at_most` decisions made before a time; returns their number."""
+    parameters = {"before": before_ms, "at_most": at_most}
+    return int((await connection.execute(_CUT_DECISIONS, parameters)).rowcount)
 
 
 async def cut_events(
     connection: AsyncConnection, before_ms: int, after_seq: int, at_most: int
 ) -> Cut:
-    """Cut chains of the audit log at their beginnings, looking at `at_most` entries above a `seq`.
+    """Cut the audit log's chains at their beginnings, reading `at_most` entries above a `seq`.
 
-    Only what is older than `before_ms`, and never a chain's last entry. Each chain's head notes
-    after which entry the chain begins now.
+    Only entries older than `before_ms`, and never a chain's last one. Each chain's head stores the
+    entry after which the chain now begins.
     """
-    given = {"after": after_seq, "at_most": at_most}
-    page = (await connection.execute(_OLDEST, given)).all()
+    parameters = {"after": after_seq, "at_most": at_most}
+    page = (await connection.execute(_OLDEST, parameters)).all()
     old = sorted(
         (row for row in page if row.created_ms < before_ms), key=lambda row: (row.chain, row.number)
     )
@@ -80,7 +181,7 @@ async def cut_events(
     rows = await connection.execute(_LOCK_HEADS, {"of_chains": sorted(chains)})
     heads = {row.chain: row for row in rows}
     cuts = [
-        _from_beginning(heads[chain], list(entries))
+        _leading(heads[chain], list(entries))
         for chain, entries in groupby(old, key=lambda row: row.chain)
         if chain in heads
     ]
@@ -96,9 +197,8 @@ async def cut_events(
     return Cut(len(seqs), int(page[-1].seq))
 
 
-def _from_beginning(head: Any, entries: list[Any]) -> list[Any]:
-    """Those of a chain that are its first ones without a gap: what follows one that stays, stays,
-    and so does the last."""
+def _leading(head: Any, entries: list[Any]) -> list[Any]:
+    """The entries that begin a chain without a gap; its last one is never among them."""
     numbered = enumerate(entries, head.pruned_number + 1)
     return [
         row for _number, row in takewhile(lambda e: e[0] == e[1].number < head.number, numbered)

@@ -25,7 +25,7 @@ api_keys = Table(
     Column("last_used_ms", BigInteger),
 )
 
-# Transaction requests of keys in the last minute, where several processes count them together.
+# Transaction requests of keys in the last minute, counted here where several processes serve.
 key_requests = Table(
     "key_requests",
     metadata,
@@ -45,11 +45,11 @@ agents = Table(
     Column("llm_model", Text, nullable=False),
     Column("strategy", Text, nullable=False),
     Column("guardrails", Text, nullable=False),  # JSON with exact decimals, as the caller gave it
-    Column("llm_options", Text, nullable=False, server_default="{}"),  # JSON, the provider's own
+    Column("llm_options", Text, nullable=False, server_default="{}"),  # JSON, the provider's schema
     Column("llm_budget", Text, nullable=False, server_default="{}"),  # JSON of TokenBudget
     Column("loop_interval_ms", BigInteger, nullable=False),
-    Column("status", Text, nullable=False),  # shown: idle, running, paused, stopped, error
-    Column("desired_state", Text, nullable=False),  # durable wish: running, paused, stopped
+    Column("status", Text, nullable=False),  # idle, running, paused, stopped, error
+    Column("desired_state", Text, nullable=False),  # running, paused, stopped
     Column("created_ms", BigInteger, nullable=False),
     Column("next_run_ms", BigInteger),
     Column("cycle_no", BigInteger, nullable=False),
@@ -57,7 +57,7 @@ agents = Table(
     Column("failures", Integer, nullable=False),  # cycles in a row that raised
     Column("error", Text),
     Column("entered_ms", BigInteger),  # when its cycle was entered; None while none runs
-    Column("deferred_cycle", BigInteger),  # the newest cycle a worker's job was made for
+    Column("deferred_cycle", BigInteger),  # the newest cycle that has a job in the queue
     Index("ix_agents_due", "desired_state", "next_run_ms"),
 )
 
@@ -71,13 +71,13 @@ decisions = Table(
     Column("action", Text),
     Column("outcome", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
-    Column("input_tokens", BigInteger),  # None: no model was asked, or it did not say
+    Column("input_tokens", BigInteger),  # None: no model was called, or it reported none
     Column("output_tokens", BigInteger),
     Column("cost_nanousd", BigInteger),
     Index(None, "created_ms"),
 )
 
-# What agents used of their models, by the hour since the epoch, chats included.
+# Agents' model usage by the hour since the epoch, chats included.
 agent_usage = Table(
     "agent_usage",
     metadata,

@@ -1,7 +1,7 @@
-"""What a plugin author tests with: fixtures of the pytest plugin (`plugin`), the service they stand
-on, a scripted provider, and the conformance kit (`conformance`).
+"""Test tools for plugin authors: pytest fixtures (`plugin`), a service on an embedded ledger
+(`stand`), a scripted provider, and the conformance kit (`conformance`).
 
-Imported at first use: pytest loads this package in every run of an environment that has Solward.
+Imported at first use: pytest loads this package in every environment that has Solward.
 """
 
 from __future__ import annotations

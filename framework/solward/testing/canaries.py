@@ -1,4 +1,4 @@
-"""Secrets put in reach of a plugin, to see whether any comes out again."""
+"""Canary secrets: known values in reach of a plugin, searched for in everything it returns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from solders.keypair import Keypair
 
 from solward.solana.base58 import b58encode
 
-# Whatever a service may have been given; each is the environment variable's name.
+# Environment variables of every secret a service may have.
 VARIABLES = (
     "API_SECRET",
     "KEYSTORE_PASSPHRASE",
@@ -26,7 +26,7 @@ VARIABLES = (
 )
 
 
-def _made() -> dict[str, str]:
+def _random_values() -> dict[str, str]:
     return {name: f"canary-{secrets.token_hex(16)}" for name in VARIABLES}
 
 
@@ -34,7 +34,7 @@ def _made() -> dict[str, str]:
 class Canaries:
     """One set of secrets: variables, and the private keys of the wallets made so far."""
 
-    variables: Mapping[str, str] = field(default_factory=_made, repr=False)
+    variables: Mapping[str, str] = field(default_factory=_random_values, repr=False)
     _forms: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -43,29 +43,29 @@ class Canaries:
         return {name.lower(): value for name, value in self.variables.items()}
 
     def keypair(self) -> Keypair:
-        """A new private key, watched from now on."""
+        """A new private key that `found_in` searches for."""
         keypair = Keypair()
         whole = bytes(keypair)
-        what = f"the private key of wallet {keypair.pubkey()}"
+        name = f"the private key of wallet {keypair.pubkey()}"
         for secret in (whole, whole[:32]):
-            self._forms[secret.hex()] = what
-            self._forms[base64.b64encode(secret).decode().rstrip("=")] = what
-            self._forms[base64.urlsafe_b64encode(secret).decode().rstrip("=")] = what
-            self._forms[",".join(map(str, secret))] = what
-        self._forms[str(keypair)] = what
-        self._forms[b58encode(whole[:32])] = what
+            self._forms[secret.hex()] = name
+            self._forms[base64.b64encode(secret).decode().rstrip("=")] = name
+            self._forms[base64.urlsafe_b64encode(secret).decode().rstrip("=")] = name
+            self._forms[",".join(map(str, secret))] = name
+        self._forms[str(keypair)] = name
+        self._forms[b58encode(whole[:32])] = name
         return keypair
 
     def found_in(self, text: str) -> list[str]:
-        """What of it stands in a text, named and not repeated."""
+        """The names of the secrets in a text, each once."""
         dense = re.sub(r"\s+", "", text)
         found = [name for name, value in self.variables.items() if value in text]
-        found += [what for form, what in self._forms.items() if form in dense or form in text]
+        found += [name for form, name in self._forms.items() if form in dense or form in text]
         return list(dict.fromkeys(found))
 
     @contextlib.contextmanager
     def in_environment(self) -> Iterator[None]:
-        """The variables set for as long as this is entered."""
+        """Set the variables inside the block."""
         before = {name: os.environ.get(name) for name in self.variables}
         os.environ.update(self.variables)
         try:

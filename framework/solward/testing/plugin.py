@@ -1,8 +1,8 @@
 """The pytest plugin `solward`: fixtures on a real service and a real ledger, no network.
 
-It is loaded by every pytest run of an environment that has Solward installed, so it imports
-nothing heavy: the service is imported when a test first asks for a fixture. The fixtures are
-async and need pytest-asyncio, in either of its modes.
+Every pytest run in an environment with Solward loads it, so it imports nothing heavy: the service
+is imported when a test first requests a fixture. The fixtures are async and need pytest-asyncio,
+in either of its modes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def async_fixture(function: Callable[..., Any]) -> Any:
-    """A fixture of pytest-asyncio's; where that is missing, only a test that asks is told so."""
+    """A pytest-asyncio fixture; without pytest-asyncio only tests that request it fail."""
     try:
         from pytest_asyncio import fixture
     except ImportError:
@@ -58,13 +58,13 @@ async def wallet(solward_stand: Stand) -> TestWallet:
 
 @pytest.fixture
 def skill_context(wallet: TestWallet) -> Callable[..., SkillContext]:
-    """Makes what a skill (its name or its module) holds on `wallet`, to call its hook with."""
+    """Makes the context of a skill (its name or its module) on `wallet`, for calls of its hook."""
     return wallet.context
 
 
 @pytest.fixture
 def provider_request() -> CompletionRequest:
-    """What an agent asks of a provider: prompt, conversation, tools, observation, strategy."""
+    """An agent's request: prompt, conversation, tools, observation, strategy."""
     from solward.testing import provider_request as request
 
     return request()
@@ -72,7 +72,7 @@ def provider_request() -> CompletionRequest:
 
 @async_fixture
 async def scripted_provider(solward_stand: Stand) -> ScriptedProvider:
-    """A provider named `scripted` that the service's agents can use; `say` what it answers."""
+    """A provider named `scripted` for the service's agents; `say` sets its answers."""
     from solward.testing import ScriptedProvider
 
     provider = ScriptedProvider()

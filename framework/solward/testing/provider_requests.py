@@ -1,4 +1,4 @@
-"""What an agent asks of a provider."""
+"""A completion request as an agent makes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A language model that says what a test tells it to."""
+"""A provider whose answers a test scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Answer = Completion | BaseException
 
 
 def waiting(request: CompletionRequest) -> Completion:
-    """The answer of a model that was told nothing."""
+    """The answer without a script."""
     return Completion("Waiting.")
 
 
@@ -34,8 +34,8 @@ class ScriptedProvider:
         answer: returns, or awaits to, a `Completion`, or an error to raise; called where the
             script has ended.
         pieces: what a streamed chat yields.
-        requests: what was asked, in order.
-        lent: secret and address lent with each request.
+        requests: every request, in order.
+        lent: the context (secret and address) of each request.
         script: answers still to give; `say` adds to them.
         name: the provider's name, an agent's `llmProvider`.
     """
@@ -48,7 +48,7 @@ class ScriptedProvider:
     name: str = "scripted"
 
     def say(self, *answers: Answer) -> None:
-        """Give these answers next, one a request; an error is raised."""
+        """Append answers to the script, one a request; an error is raised."""
         self.script.extend(answers)
 
     async def complete(self, request: CompletionRequest, context: ProviderContext) -> Completion:

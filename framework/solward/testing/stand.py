@@ -34,7 +34,7 @@ PER_MINUTE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TestWallet:
-    """A managed wallet of a stand; what it does passes the real engine and guardrails."""
+    """A managed wallet of a stand; its transactions pass the real engine and guardrails."""
 
     __test__ = False  # pytest must not take it for a class of tests
 
@@ -57,7 +57,7 @@ class TestWallet:
         return self.record.address
 
     def context(self, skill: object, *, effects: Effects | None = None) -> SkillContext:
-        """What a skill holds on this wallet; `effects` instead of those it declares."""
+        """A skill's context on this wallet; `effects` overrides those it declares."""
         spec = self.stand.skill(skill).spec
         if effects is not None:
             spec = replace(spec, effects=effects)
@@ -68,7 +68,7 @@ class TestWallet:
 
         Raises:
             InvalidRequest: the parameters do not fit its schema.
-            SolwardError: what the skill, the guardrails or the ledger said.
+            SolwardError: the refusal of the skill, the guardrails or the ledger.
         """
         loaded = self.stand.skill(skill)
         return await run_skill(
@@ -76,11 +76,11 @@ class TestWallet:
         )
 
     async def balances(self) -> Balances:
-        """SOL and tokens it holds."""
+        """Its SOL and tokens."""
         return await self.stand.service.balances(self.id)
 
     async def lamports(self) -> int:
-        """SOL it holds, in lamports."""
+        """Its SOL, in lamports."""
         return await self.stand.service.ledger.balance(self.address)
 
     async def records(self) -> list[TransactionRecord]:
@@ -88,7 +88,7 @@ class TestWallet:
         return await self.stand.service.transactions(self.id, limit=500)
 
     async def fund(self, sol: Decimal | int) -> None:
-        """Put SOL into it from nowhere, past every limit."""
+        """Airdrop SOL to it, past every limit."""
         await self.stand.fund(self.address, sol)
 
 
@@ -108,7 +108,7 @@ class Stand:
     async def wallet(
         self, name: str = "test-wallet", *, sol: Decimal | int = WALLET_SOL
     ) -> TestWallet:
-        """A new managed wallet that holds so much SOL."""
+        """A new managed wallet that holds `sol` SOL."""
         file = json.dumps(list(bytes(self.canaries.keypair())))
         wallet = TestWallet(self, await self.service.wallets.import_keypair(file, name))
         if sol:
@@ -116,20 +116,20 @@ class Stand:
         return wallet
 
     async def fund(self, address: str, sol: Decimal | int) -> None:
-        """Put SOL into any account from nowhere."""
+        """Airdrop SOL to any account."""
         await self.localnet.call("requestAirdrop", [address, sol_to_lamports(sol)])
 
-    def skill(self, given: object) -> LoadedSkill:
+    def skill(self, skill: object) -> LoadedSkill:
         """A skill by name, or of a module that need not be installed.
 
         Raises:
             InvalidRequest: there is none, or it does not load; says why.
         """
-        if isinstance(given, LoadedSkill):
-            return given
-        if isinstance(given, str) and given in self.service.registry.skills:
-            return self.service.registry.skills[given]
-        target = target_of(given)
+        if isinstance(skill, LoadedSkill):
+            return skill
+        if isinstance(skill, str) and skill in self.service.registry.skills:
+            return self.service.registry.skills[skill]
+        target = target_of(skill)
         if target.problem is not None:
             raise InvalidRequest(str(target.problem))
         if not isinstance(target.loaded, LoadedSkill):
@@ -137,15 +137,15 @@ class Stand:
         return target.loaded
 
     def install(self, *plugins: object) -> None:
-        """Let the service, its agents included, use skills and providers that are not installed.
+        """Load skills and providers that are not installed, for the service and its agents.
 
         Raises:
             InvalidRequest: one of them does not load, or is neither a skill nor a provider.
         """
         registry = self.service.registry
         skills, providers = dict(registry.skills), dict(registry.providers)
-        for given in plugins:
-            target = target_of(given)
+        for plugin in plugins:
+            target = target_of(plugin)
             if target.problem is not None:
                 raise InvalidRequest(str(target.problem))
             if isinstance(target.loaded, LoadedSkill):
@@ -170,22 +170,22 @@ async def open_stand(
     """Open a service on a ledger of its own in `home`, without any network.
 
     Args:
-        plugins: what to install beside the installed plugins, as `Stand.install` takes it.
-        canaries: what watches the private keys of its wallets.
-        settings: of `Settings`; the default limits hold, but for the rate of transactions.
+        plugins: loaded beside the installed ones, as `Stand.install` takes them.
+        canaries: makes the private keys of its wallets.
+        settings: of `Settings`; the default limits hold, except the rate of transactions.
     """
-    chosen = Settings(_env_file=None, **{**_untouched(), **settings, "solward_home": home})
+    chosen = Settings(_env_file=None, **{**_defaults(), **settings, "solward_home": home})
     async with Solward.open(chosen, demo=True) as service:
         stand = Stand(service, canaries or Canaries())
         stand.install(*plugins)
         yield stand
 
 
-def _untouched() -> dict[str, Any]:
-    """Every setting as it is by itself: a test must not reach the database, the ledger or the keys
-    that the environment of an operator names."""
-    known = {
+def _defaults() -> dict[str, Any]:
+    """The default of every setting: a test must not reach the database, the ledger or the keys
+    in an operator's environment."""
+    defaults = {
         name: field.get_default(call_default_factory=True, validated_data={})
         for name, field in Settings.model_fields.items()
     }
-    return known | {"max_transactions_per_minute": PER_MINUTE}
+    return defaults | {"max_transactions_per_minute": PER_MINUTE}

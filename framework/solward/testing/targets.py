@@ -1,4 +1,4 @@
-"""Which plugin is meant: an entry point's name, a module, an object, or a project's folder."""
+"""Finds a plugin by an entry point's name, a module, an object, or a project's folder."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ KINDS = {group: group.removeprefix("solward.").removesuffix("s") for group in GR
 Loaded = LoadedSkill | LoadedProvider | LoadedVenue | Any
 
 
-class GivenEntryPoint(EntryPoint):
-    """An entry point that is installed nowhere: a folder's, or a plugin object at hand."""
+class UninstalledEntryPoint(EntryPoint):
+    """An entry point that is not installed: of a folder, or of a plugin object."""
 
     def __init__(
         self,
@@ -39,34 +39,34 @@ class GivenEntryPoint(EntryPoint):
         vars(self).update(dist=distribution, plugin=plugin)
 
     def load(self) -> Any:
-        """The plugin object, or what the module's name imports."""
-        given = vars(self)["plugin"]
-        return super().load() if given is None else given
+        """The plugin object, or the imported module."""
+        plugin = vars(self)["plugin"]
+        return super().load() if plugin is None else plugin
 
 
 class FolderDistribution(Distribution):
-    """The distribution a project folder would be installed as."""
+    """A project folder's distribution, as if it were installed."""
 
     def __init__(self, name: str, version: str) -> None:
         self._text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
 
     def read_text(self, filename: str) -> str | None:
-        """Its name and version are all its metadata."""
+        """Metadata of its name and version only."""
         return self._text if filename == "METADATA" else None
 
     def locate_file(self, path: Any) -> Any:
-        """Nothing of it is installed."""
+        """No file of it is installed."""
         return Path(path)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One plugin to look at, loaded or left out.
+    """One plugin to check, loaded or left out.
 
     Attributes:
         kind: `skill`, `provider`, `venue` or `guardrail`.
         plugin: the module or object the entry point names, None when it cannot be imported.
-        loaded: what the registry made of it; for a guardrail its bound check. None with a problem.
+        loaded: the registry's loaded plugin, for a guardrail its bound check; None with a problem.
     """
 
     name: str
@@ -84,48 +84,48 @@ class Target:
         return str(Path(file).parent) + "/" if file else ""
 
 
-def target_of(given: object) -> Target:
-    """Look at one plugin, named or at hand.
+def target_of(plugin: object) -> Target:
+    """Load one plugin: a name, a module, another plugin object, or an entry point.
 
     Raises:
         InvalidRequest: nothing installed has the name, or the object implements no hook.
     """
-    return look(entry_point_of(given))
+    return load_target(entry_point_of(plugin))
 
 
-def entry_point_of(given: object) -> EntryPoint:
+def entry_point_of(plugin: object) -> EntryPoint:
     """The entry point of a name, a module or another plugin object; raises `InvalidRequest`."""
-    if isinstance(given, EntryPoint):
-        return given
-    if not isinstance(given, str):
-        return _at_hand(given)
-    found = named(given)
+    if isinstance(plugin, EntryPoint):
+        return plugin
+    if not isinstance(plugin, str):
+        return _entry_point_of_object(plugin)
+    found = installed_entry_points(plugin)
     if len(found) == 1:
         return found[0]
     if found:
         groups = ", ".join(f"{each.group}:{each.name}" for each in found)
-        raise InvalidRequest(f"target: {given!r} is the name of more than one plugin: {groups}")
+        raise InvalidRequest(f"target: {plugin!r} is the name of more than one plugin: {groups}")
     with contextlib.suppress(ImportError, ValueError):
-        return _at_hand(importlib.import_module(given))
+        return _entry_point_of_object(importlib.import_module(plugin))
     raise InvalidRequest(
-        f"target: {given!r} is neither an installed plugin's name nor a module;"
+        f"target: {plugin!r} is neither an installed plugin's name nor a module;"
         " `solward plugins list` shows what is installed"
     )
 
 
-def named(name: str) -> list[EntryPoint]:
+def installed_entry_points(name: str) -> list[EntryPoint]:
     """Installed entry points of a name, `GROUP:NAME`, or a distribution's name."""
     group, _, plain = name.rpartition(":")
     every = _installed()
     found = [each for each in every if each.name == plain and group in ("", each.group)]
     if not found:
-        found = [each for each in every if each.dist and _is(each.dist, name)]
-    # One distribution can be on the path twice.
+        found = [each for each in every if each.dist and _has_name(each.dist, name)]
+    # A distribution can be on the path twice.
     return list({(each.group, each.name, each.value): each for each in found}.values())
 
 
-def look(entry_point: EntryPoint) -> Target:
-    """Load one plugin under the registry's contract, alone but for the names already taken."""
+def load_target(entry_point: EntryPoint) -> Target:
+    """Load one plugin as the registry does, alone, but not under a built-in's name."""
     kind = KINDS[entry_point.group]
     name, distribution = entry_point.name, entry_point.dist
     title = distribution.metadata["Name"] if distribution else "unknown"
@@ -141,7 +141,7 @@ def look(entry_point: EntryPoint) -> Target:
 
 @contextlib.contextmanager
 def folder(path: Path) -> Iterator[list[EntryPoint]]:
-    """The entry points of a project folder, importable from it while this is entered.
+    """The entry points of a project folder, importable inside the block.
 
     Raises:
         InvalidRequest: it has no `pyproject.toml`, or that names no plugin of Solward.
@@ -156,7 +156,7 @@ def folder(path: Path) -> Iterator[list[EntryPoint]]:
         str(project.get("name", path.name)), str(project.get("version", "unknown"))
     )
     found: list[EntryPoint] = [
-        GivenEntryPoint(str(name), str(value), group, distribution)
+        UninstalledEntryPoint(str(name), str(value), group, distribution)
         for group in GROUPS
         for name, value in declared.get(group, {}).items()
     ]
@@ -203,20 +203,20 @@ def _loaded(registry: Registry, kind: str, name: str) -> Loaded:
     return found[kind][name]
 
 
-def _at_hand(plugin: object) -> EntryPoint:
+def _entry_point_of_object(plugin: object) -> EntryPoint:
     for group, hooks in HOOKS.items():
         if any(hasattr(plugin, hook) for hook in hooks):
             declare = getattr(plugin, hooks[0], None)
             name = getattr(plugin, "__name__", type(plugin).__name__).rpartition(".")[2]
             if hooks[0].endswith("_spec") and callable(declare):
-                # What it raises is the contract check's to tell.
+                # The contract check reports what it raises.
                 with contextlib.suppress(Exception):
                     name = str(declare().name)
             value = getattr(plugin, "__name__", "") or type(plugin).__module__
             for each in _installed():
                 if (each.group, each.value, each.name) == (group, value, name):
                     return each
-            return GivenEntryPoint(name, value, group, plugin=plugin)
+            return UninstalledEntryPoint(name, value, group, plugin=plugin)
     raise InvalidRequest(f"target: {plugin!r} implements no hook of Solward")
 
 
@@ -230,7 +230,7 @@ def _plugins_of(distribution: Distribution) -> Iterable[EntryPoint]:
     return []
 
 
-def _is(distribution: Distribution, name: str) -> bool:
+def _has_name(distribution: Distribution, name: str) -> bool:
     return canonical(distribution.metadata["Name"] or "") == canonical(name)
 
 

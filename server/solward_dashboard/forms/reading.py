@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from solward.errors import InvalidRequest
 from solward.jsontext import loads
-from solward.registry.params import Parameters
+from solward.registry.parameters import Parameters
 from solward_dashboard.forms.fields import Field, Kind
 
 Path: TypeAlias = tuple[str | int, ...]

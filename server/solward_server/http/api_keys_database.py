@@ -1,13 +1,12 @@
-"""API keys in the service's database, for `API_KEY_STORE=database`: hashes only."""
+"""API keys in the service's database, for `API_KEY_STORE=database`."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, func, insert, select, update
-
-from solward.store.tables import api_keys
+from solward.store import api_keys as store
 from solward.vault.store.database import Database
 from solward_server.http.api_keys import ApiKey, key_not_found
 
@@ -15,7 +14,7 @@ from solward_server.http.api_keys import ApiKey, key_not_found
 class DatabaseKeys:
     """Keys that outlive the process, read at every request, so that a revoked one ends at once.
 
-    Uses are noted in memory and written together by `flush`, not one write a request.
+    Uses are collected in memory and written together by `flush`, not one write a request.
     """
 
     def __init__(self, database: Database) -> None:
@@ -23,45 +22,27 @@ class DatabaseKeys:
         self._uses: dict[str, int] = {}
 
     async def add(self, key: ApiKey) -> None:
-        """Keep a new key."""
+        """Store a new key."""
         async with self._database.write() as connection:
-            await connection.execute(
-                insert(api_keys).values(
-                    id=key.id,
-                    hash=key.hash,
-                    name=key.name,
-                    wallet_id=key.wallet_id,
-                    permissions=list(key.permissions),
-                    rate_limit=key.rate_limit,
-                    spending_limit_lamports=key.spending_limit_lamports,
-                    created_ms=key.created_ms,
-                )
-            )
+            await store.insert_key(connection, asdict(key) | {"permissions": list(key.permissions)})
 
     async def find(self, hash_: str) -> ApiKey | None:
         """The key with this hash."""
         async with self._database.read() as connection:
-            row = (
-                await connection.execute(select(api_keys).where(api_keys.c.hash == hash_))
-            ).first()
+            row = await store.key_by_hash(connection, hash_)
         return None if row is None else self._key(row)
 
     async def list(self) -> list[ApiKey]:
         """Every key, oldest first."""
         async with self._database.read() as connection:
-            rows = (
-                await connection.execute(
-                    select(api_keys).order_by(api_keys.c.created_ms, api_keys.c.id)
-                )
-            ).all()
-        return [self._key(row) for row in rows]
+            return [self._key(row) for row in await store.list_keys(connection)]
 
     async def revoke(self, key_id: str) -> None:
-        """Forget a key."""
+        """Delete a key."""
         async with self._database.write() as connection:
-            result = await connection.execute(delete(api_keys).where(api_keys.c.id == key_id))
+            deleted = await store.delete_key(connection, key_id)
         self._uses.pop(key_id, None)
-        if not result.rowcount:
+        if not deleted:
             raise key_not_found()
 
     def used(self, key: ApiKey, ms: int) -> None:
@@ -73,27 +54,14 @@ class DatabaseKeys:
         if not self._uses:
             return
         uses, self._uses = self._uses, {}
-        statement = (
-            update(api_keys)
-            .where(
-                api_keys.c.id == bindparam("key_id"),
-                # Another process may have noted a later one.
-                func.coalesce(api_keys.c.last_used_ms, 0) < bindparam("used_ms"),
-            )
-            .values(last_used_ms=bindparam("used_ms"))
-        )
-        # In one order, so that two processes never wait for each other's rows.
-        rows = [{"key_id": key_id, "used_ms": ms} for key_id, ms in sorted(uses.items())]
         try:
             async with self._database.write() as connection:
-                await connection.execute(statement, rows)
+                await store.record_uses(connection, uses)
         except BaseException:
             self._uses = uses | self._uses
             raise
 
-    def _key(self, row: Row[Any]) -> ApiKey:
-        fields = dict(row._mapping)
-        fields["permissions"] = tuple(fields["permissions"])
-        key = ApiKey(**fields)
+    def _key(self, row: Mapping[str, Any]) -> ApiKey:
+        key = ApiKey(**{**row, "permissions": tuple(row["permissions"])})
         noted = self._uses.get(key.id, 0)
         return replace(key, last_used_ms=noted) if noted > (key.last_used_ms or 0) else key

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from solward.store import key_requests
+from solward.store import api_keys as store
 from solward.vault.store.database import Database
 
 WINDOW_S = 60.0
@@ -68,14 +68,14 @@ class SharedRateLimiter:
     async def take(self, key_id: str, limit: int) -> None:
         """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
         async with self._database.write() as connection:
-            wait_ms = await key_requests.take(connection, key_id, limit, int(WINDOW_S * 1000))
+            wait_ms = await store.count_request(connection, key_id, limit, int(WINDOW_S * 1000))
         if wait_ms is not None:
             raise TooManyRequests(limit, _seconds(wait_ms / 1000))
 
     async def forget(self, key_id: str) -> None:
         """Drop a revoked key's window."""
         async with self._database.write() as connection:
-            await key_requests.forget(connection, key_id)
+            await store.delete_requests(connection, key_id)
 
 
 def _seconds(wait_s: float) -> int:

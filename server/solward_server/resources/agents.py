@@ -110,7 +110,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     @keyed
     async def limits(agent_id: str) -> dict[str, Any]:
         await context.agent(agent_id)
-        return await context.service.agent_limits(agent_id)
+        return await context.service.agents.limits(agent_id)
 
     return routes
 

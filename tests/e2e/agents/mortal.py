@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 
 import solward_cli
-from solward.agents.phases import Phase
+from solward.agents.cycle import Phase
 from solward.registry import load_registry
 from solward.service import Solward
 from solward.vault.transactions.steps import Step

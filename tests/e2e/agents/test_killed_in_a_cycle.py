@@ -12,7 +12,7 @@ from tests.e2e.agents.remains import Deeds, examine
 from tests.e2e.agents.supervised import Supervised
 from tests.support.localnet_process import localnet_process
 
-from solward.agents.phases import Phase
+from solward.agents.cycle import Phase
 from solward.vault.transactions.steps import Step
 
 pytestmark = [

@@ -113,7 +113,7 @@ async def test_a_life_under_the_first_revision_goes_on_under_this_one(tmp_path: 
         assert await service.ledger.balance(RECIPIENT) == paid * 10_000_000
         left = (await service.balances(agent.wallet_id)).lamports
         assert left == 2 * 10**9 - paid * (10_000_000 + 5_000)
-        spent = (await service.agent_limits(agent.id))["dailySpendingLimitSol"]
+        spent = (await service.agents.limits(agent.id))["dailySpendingLimitSol"]
         assert (spent["spent"], spent["reserved"]) == (paid * Decimal("0.01"), 0)
         log = await service.audit.verify(earlier=audit[-1][-1])
         assert {chain.partition(":")[0] for chain in log.heads} == {"", "agent", "wallet"}

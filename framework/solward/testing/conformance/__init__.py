@@ -1,4 +1,4 @@
-"""The conformance kit: what a plugin must be so that an operator can trust it, as named checks.
+"""The conformance kit: named checks of a plugin's contract and behaviour.
 
     from solward.testing import conformance
 
@@ -6,8 +6,8 @@
 
 A target is an installed entry point's name (`tip`, or `solward.skills:tip` where two groups have
 the name), a module's dotted name, or a module or other plugin object. A case of a skill is its
-parameters, or a function that is given a new `TestWallet`, prepares what the skill needs on it,
-and returns the parameters; it may be async.
+parameters, or a function that takes a new `TestWallet`, prepares it for the skill, and returns the
+parameters; it may be async.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ __all__ = [
 
 
 def check_path_or_name(target: str) -> list[Report]:
-    """One report a plugin of an installed distribution, entry point, or a project folder.
+    """One report for each plugin of an installed distribution, an entry point, or a project folder.
 
-    It runs the plugins' code. A skill is run with the `examples` it declares.
+    Runs the plugins' code. A skill is run with the `examples` it declares.
 
     Args:
         target: the name of an installed distribution or entry point, or a folder with a
@@ -59,8 +59,8 @@ async def check_skill(
     """Every check of one skill, with the examples it declares and these cases.
 
     Args:
-        stand: the service to run it on; without one a service is opened for it, whose every
-            secret is a canary.
+        stand: the service to run it on; without one, a service is opened whose secrets are
+            canaries.
 
     Raises:
         InvalidRequest: there is no such plugin.
@@ -71,11 +71,11 @@ async def check_skill(
 
 
 async def check_provider(target: object, *, address: str | None = None) -> Report:
-    """Every check of one provider; nothing beyond this machine is called.
+    """Every check of one provider; calls servers of this machine only.
 
     Args:
-        address: base address of a server that speaks the vendor's protocol and answers well;
-            without it what needs one is skipped, but for a provider that calls nobody.
+        address: base address of a server that speaks the vendor's protocol; without it the checks
+            that need answers are skipped, unless the provider calls no server.
 
     Raises:
         InvalidRequest: there is no such plugin.
@@ -92,7 +92,7 @@ async def check_guardrail(
 
     Args:
         refused: `(intent, effects)` that it must refuse.
-        allowed: `(intent, effects)` that it must let through.
+        allowed: `(intent, effects)` that it must allow.
 
     Raises:
         InvalidRequest: there is no such plugin.
@@ -103,19 +103,19 @@ async def check_guardrail(
 
 
 def skill_test(target: object, *, cases: Sequence[Case] = ()) -> Callable[[], None]:
-    """A test function that fails with the report where the skill does not conform."""
+    """A test function that fails with the report if the skill does not conform."""
     return _test(lambda: check_skill(target, cases=cases))
 
 
 def provider_test(target: object, *, address: str | None = None) -> Callable[[], None]:
-    """A test function that fails with the report where the provider does not conform."""
+    """A test function that fails with the report if the provider does not conform."""
     return _test(lambda: check_provider(target, address=address))
 
 
 def guardrail_test(
     target: object, *, refused: Sequence[Pair] = (), allowed: Sequence[Pair] = ()
 ) -> Callable[[], None]:
-    """A test function that fails with the report where the guardrail does not conform."""
+    """A test function that fails with the report if the guardrail does not conform."""
     return _test(lambda: check_guardrail(target, refused=refused, allowed=allowed))
 
 

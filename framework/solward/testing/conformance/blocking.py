@@ -1,4 +1,4 @@
-"""Whether a plugin holds up the event loop, on which every agent and every answer waits."""
+"""Whether a plugin blocks the event loop, which all agents and requests share."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ import time
 from collections.abc import Callable
 from types import CodeType, FrameType
 
-# A person notices a tenth of a second; a machine that is busy with other work needs some of it.
-HELD_UP_S = 0.5
+# People notice 0.1 s; the rest is for machines that are busy with other work.
+BLOCKED_S = 0.5
 _BEAT_S = 0.02
-_LOOK_S = 0.05
+_SAMPLE_S = 0.05
 
 
 class Watchdog:
-    """While entered, a thread looks at what the loop's thread does whenever the loop stands still.
+    """Inside the block, a thread samples the loop thread's stack while the loop does not run.
 
     Attributes:
-        held_up_s: longest standstill in which every look found the plugin's own code at work.
-        where: file and line it was at.
+        blocked_s: longest time without the loop in which every sample found the plugin's own code.
+        where: its file and line.
 
     Args:
-        is_call: tells the frame that calls the plugin; what it called in turn is the plugin's,
-            up to Solward's own modules.
+        is_call: whether code is that of the frame that calls the plugin; the frames below it are
+            the plugin's, up to Solward's own modules.
     """
 
     def __init__(self, is_call: Callable[[CodeType], bool]) -> None:
-        self.held_up_s = 0.0
+        self.blocked_s = 0.0
         self.where = ""
         self._is_call = is_call
         self._beat = time.monotonic()
         self._ends = threading.Event()
         self._thread_id = threading.get_ident()
-        self._thread = threading.Thread(target=self._look, name="watchdog", daemon=True)
+        self._thread = threading.Thread(target=self._sample, name="watchdog", daemon=True)
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Watchdog:
@@ -52,20 +52,20 @@ class Watchdog:
         self._beat = time.monotonic()
         self._timer = asyncio.get_running_loop().call_later(_BEAT_S, self._tick)
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         beat, since = self._beat, 0.0
-        while not self._ends.wait(_LOOK_S):
+        while not self._ends.wait(_SAMPLE_S):
             now, place = time.monotonic(), self._place()
             if self._beat != beat or not place:
-                # Counted from the first look that finds the plugin, not from the last beat.
+                # Counted from the first sample of the plugin's code, not from the last beat.
                 beat, since = self._beat, 0.0
             if place:
                 since = since or now
-                if now - since > self.held_up_s:
-                    self.held_up_s, self.where = now - since, place
+                if now - since > self.blocked_s:
+                    self.blocked_s, self.where = now - since, place
 
     def _place(self) -> str:
-        """Where the plugin's own code is at work; empty when Solward's or nobody's is."""
+        """File and line of the plugin's running code; empty while other code runs."""
         frame = sys._current_frames().get(self._thread_id)
         place = ""
         while frame is not None:

@@ -1,4 +1,4 @@
-"""What the four vendors take as a tool, and whether a schema survives the trimming."""
+"""Whether the four vendors accept a skill as a tool, with its schema trimmed for each."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from solward.provider import ToolDefinition
-from solward.registry.params import Parameters
+from solward.registry.parameters import Parameters
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.tools import tool_definitions
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One vendor's limits on a tool, as its API refuses what is beyond them.
+    """One vendor's limits on a tool; its API refuses tools beyond them.
 
     Attributes:
-        narrow: it takes Gemini's part of JSON Schema only.
-        names: what a tool's name must match.
-        fields: what a property's name must match.
+        narrow: it accepts Gemini's subset of JSON Schema only.
+        names: pattern of a tool's name.
+        fields: pattern of a property's name.
     """
 
     vendor: str
@@ -41,7 +41,7 @@ DIALECTS = (
     Dialect("anthropic", False, r"[A-Za-z0-9_-]{1,64}", r"[A-Za-z0-9_.-]{1,64}"),
     Dialect("gemini", True, r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"),
 )
-# OpenAI refuses a longer one; what a schema loses in trimming is added to it in words.
+# OpenAI refuses a longer one; it includes, in words, limits that trimming removes from the schema.
 MAX_DESCRIPTION = 1_024
 
 
@@ -85,7 +85,7 @@ def _check(
 
 
 def _standard(schema: Any) -> Any:
-    """Gemini's `nullable` as JSON Schema says it."""
+    """The schema with Gemini's `nullable` as standard JSON Schema."""
     if isinstance(schema, list):
         return [_standard(each) for each in schema]
     if not isinstance(schema, dict):

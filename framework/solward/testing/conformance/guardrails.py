@@ -1,4 +1,4 @@
-"""The checks of a guardrail: pure functions on intents and effects, so nothing needs to be open."""
+"""The checks of a guardrail, a pure function of intent and effects: no service is needed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ WALLET = "4Nd1mYfYgoYyYgXbbXnhmCbtLrcZQAMTrQwpCRhVoNLh"
 STRANGER = "11111111111111111111111111111112"
 MINT = token_list("mainnet-beta").resolve("USDC", "mint")
 
-# A refusal is a line in a record and in a model's memory.
+# A refusal is stored in a record and in a model's memory.
 MAX_REASON = 500
-# It stands in the way of every transaction, on the event loop.
+# Every transaction waits for it, on the event loop.
 SLOW_S = 0.05
 
 
@@ -58,7 +58,7 @@ def guardrail_findings(
 
 
 def transactions() -> Iterator[Pair]:
-    """Usual and odd ones, as the engine may show them to a rule."""
+    """Usual and unusual transactions, as the engine may give them to a rule."""
     fee = 5_000
     yield Intent("transfer", WALLET), TransactionEffects(0, fee)
     for lamports in (1, 10**9, 2**64 - 1):

@@ -1,4 +1,4 @@
-"""One run of a skill, watched: what it read, asked for, said, and left behind."""
+"""One run of a skill, observed: parameters read, transactions requested, texts, tasks, records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from solward.context import SkillContext
 from solward.errors import SolwardError
 from solward.record import TransactionRecord
 from solward.registry import LoadedSkill, run_skill
-from solward.testing.conformance.parameters import Reading
+from solward.testing.conformance.parameter_paths import RecordedParams
 from solward.testing.stand import TestWallet
 from solward.vault.transactions.request import Actor
 
@@ -27,20 +27,20 @@ _current: contextvars.ContextVar[Run | None] = contextvars.ContextVar("run", def
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """What one run did.
+    """Everything one run did.
 
     Attributes:
         outcome: its text, None when it raised.
-        error: what the caller of the skill was told.
-        raised: what the skill's own code raised, whatever the caller was told.
+        error: the exception its caller got.
+        raised: the exception of the skill's own code, whatever its caller got.
         executed: whether any of its code ran.
-        ended: whether its code came to an end.
-        answered: whether it returned, be it after it was cancelled.
-        read: paths of the parameters it looked at.
-        asked: how often it asked for a transaction.
-        records: what was stored of its wallet meanwhile.
-        unrecorded: signatures on the ledger of its wallet that no record has.
-        tasks: tasks made by its code or by libraries it calls, not by Solward.
+        ended: whether its code ended.
+        returned: whether it returned, even after it was cancelled.
+        read: paths of the parameters it read.
+        requested: number of transactions it requested.
+        records: records stored for its wallet meanwhile.
+        unrecorded: signatures of its wallet on the ledger without a record.
+        tasks: tasks made by its code or its libraries, not by Solward.
     """
 
     wallet: TestWallet
@@ -50,9 +50,9 @@ class Run:
     raised: BaseException | None = None
     executed: bool = False
     ended: bool = False
-    answered: bool = False
+    returned: bool = False
     read: set[str] = field(default_factory=set)
-    asked: int = 0
+    requested: int = 0
     records: list[TransactionRecord] = field(default_factory=list)
     unrecorded: list[str] = field(default_factory=list)
     tasks: list[asyncio.Task[Any]] = field(default_factory=list)
@@ -60,43 +60,43 @@ class Run:
 
     @property
     def texts(self) -> list[str]:
-        """Everything it said to anybody."""
-        said = [self.outcome] if isinstance(self.outcome, str) else []
+        """Every text it returned or raised."""
+        texts = [self.outcome] if isinstance(self.outcome, str) else []
         for error in (self.error, self.raised):
             if error is not None:
-                said += [str(error), repr(error)]
-        return said
+                texts += [str(error), repr(error)]
+        return texts
 
     @property
     def crashed(self) -> bool:
-        """Whether it raised what no skill should raise."""
+        """Whether it raised anything but a deliberate error."""
         return self.raised is not None and not isinstance(
             self.raised, SolwardError | asyncio.CancelledError
         )
 
     @property
     def trouble(self) -> str:
-        """What went wrong, for the plugin's author."""
+        """The error and its place, for the plugin's author."""
         error = self.raised if self.crashed else (self.error or self.raised)
         where = _place(error) if self.crashed else ""
         return f"{type(error).__name__}{where}: {error}" if error is not None else ""
 
 
 class Gate(Protocol):
-    """Stands before every call a skill makes on its context."""
+    """Delays the calls a skill makes on its context."""
 
     async def enter(self, run: Run) -> None:
-        """Wait as long as the call shall wait."""
+        """Return once the call may start."""
         ...
 
 
-async def watch(
+async def observe_run(
     skill: LoadedSkill, wallet: TestWallet, params: object, *, gate: Gate | None = None
 ) -> Run:
-    """Run a skill as the service does and tell all about it; raises only `CancelledError`."""
+    """Run a skill as the service does; raises only `CancelledError`."""
     known = {record.id for record in await wallet.records()}
     before = set(await _signatures(wallet))
-    run = await tried(skill, wallet, params, gate=gate)
+    run = await run_once(skill, wallet, params, gate=gate)
     records = await wallet.records()
     run.records = [record for record in records if record.id not in known]
     recorded = {record.signature for record in records}
@@ -105,10 +105,10 @@ async def watch(
     return run
 
 
-async def tried(
+async def run_once(
     skill: LoadedSkill, wallet: TestWallet, params: object, *, gate: Gate | None = None
 ) -> Run:
-    """As `watch`, without a look at the wallet's records and the ledger."""
+    """As `observe_run`, without reading the wallet's records and the ledger."""
     run = Run(wallet, params)
     started = time.monotonic()
     try:
@@ -122,15 +122,15 @@ async def tried(
 
 
 async def start(skill: LoadedSkill, run: Run, *, gate: Gate | None = None) -> str:
-    """The run itself; raises what the skill's caller gets."""
+    """The run itself; raises as `run_skill`."""
 
     async def call(params: Mapping[str, Any], context: SkillContext) -> Any:
         token = _current.set(run)
         run.executed = True
         try:
-            answer = await skill.call(params=Reading(params, run.read), context=context)
-            run.answered = True
-            return answer
+            outcome = await skill.call(params=RecordedParams(params, run.read), context=context)
+            run.returned = True
+            return outcome
         except BaseException as error:
             run.raised = error
             raise
@@ -138,20 +138,20 @@ async def start(skill: LoadedSkill, run: Run, *, gate: Gate | None = None) -> st
             run.ended = True
             _current.reset(token)
 
-    context = _Watched(run, run.wallet.context(skill), gate)
-    with task_making():
+    context = _ObservedContext(run, run.wallet.context(skill), gate)
+    with tasks_recorded():
         return await run_skill(
             replace(skill, call=call), run.params, context, emit=lambda _name, _data: None
         )
 
 
 def calls_plugin(code: CodeType) -> bool:
-    """Whether a frame of this code is where `start` hands over to the plugin."""
+    """Whether this is the code of the frame in which `start` calls the plugin."""
     return code.co_qualname == "start.<locals>.call" and code.co_filename == __file__
 
 
-class _Watched(SkillContext):
-    """The same capability; counts what is asked of it, and lets the gate hold it up."""
+class _ObservedContext(SkillContext):
+    """The same context; counts requested transactions, and its calls wait at the gate."""
 
     __slots__ = ("_run",)
 
@@ -165,12 +165,12 @@ class _Watched(SkillContext):
             self._operations = cast(Any, _Gated(self._operations, gate, run))
 
     def _next(self) -> Actor:
-        self._run.asked += 1
+        self._run.requested += 1
         return super()._next()
 
 
 class _Gated:
-    """Any object, whose async methods wait at a gate first."""
+    """An object whose async methods wait at a gate first."""
 
     def __init__(self, behind: Any, gate: Gate, run: Run) -> None:
         self._behind, self._gate, self._run = behind, gate, run
@@ -189,8 +189,8 @@ class _Gated:
 
 
 @contextmanager
-def task_making() -> Iterator[None]:
-    """While entered, tasks made inside a watched run are noted in it."""
+def tasks_recorded() -> Iterator[None]:
+    """Inside the block, tasks created by an observed run are added to it."""
     loop = asyncio.get_running_loop()
     before = loop.get_task_factory()
 
@@ -201,11 +201,11 @@ def task_making() -> Iterator[None]:
             run.tasks.append(task)
         return task
 
-    if getattr(before, "noting", False):
-        # Runs beside each other share one.
+    if getattr(before, "records_tasks", False):
+        # Concurrent runs share one factory.
         yield
         return
-    make.noting = True  # type: ignore[attr-defined]  # marks the function as this one
+    make.records_tasks = True  # type: ignore[attr-defined]  # marks this function
     loop.set_task_factory(make)
     try:
         yield
@@ -243,8 +243,8 @@ Case = Mapping[str, Any] | Callable[[TestWallet], Any]
 
 
 async def prepared(case: Case, wallet: TestWallet) -> dict[str, Any]:
-    """A case's parameters on this wallet, its preparation done."""
-    given = case(wallet) if callable(case) else case
-    if inspect.isawaitable(given):
-        given = await given
-    return dict(given)
+    """Prepare a case on this wallet; returns its parameters."""
+    params = case(wallet) if callable(case) else case
+    if inspect.isawaitable(params):
+        params = await params
+    return dict(params)

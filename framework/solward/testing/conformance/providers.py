@@ -1,4 +1,4 @@
-"""The checks of a provider, against servers of this machine only."""
+"""The checks of a provider, against local servers only."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from solward.errors import InvalidRequest, ProviderError
 from solward.provider import Completion, CompletionRequest, ProviderContext, ToolCall, Usage
 from solward.registry import LoadedProvider
 from solward.testing.conformance import samples
+from solward.testing.conformance.fake_vendor import (
+    GARBAGE,
+    UNAUTHORIZED,
+    FakeVendor,
+    refusing_address,
+)
 from solward.testing.conformance.report import Finding, Outcome, joined
-from solward.testing.conformance.vendor import GARBAGE, UNAUTHORIZED, Vendor, nobody_there
 from solward.testing.provider_requests import provider_request
 
 AT_ONCE = 4
-# A provider may try a vendor that fails a few times, with pauses.
+# A provider may retry a vendor's failure a few times, with pauses.
 FAILS_WITHIN_S = 60.0
 ENDS_WITHIN_S = 2.0
 # A first call may import a vendor's library.
@@ -33,7 +38,7 @@ class Subject:
 
     Attributes:
         address: of a server that answers it; None where there is none.
-        texts: everything it said or raised so far.
+        texts: every text it returned or raised so far.
     """
 
     provider: LoadedProvider
@@ -43,33 +48,33 @@ class Subject:
 
     @property
     def alone(self) -> bool:
-        """Whether it needs nobody to answer."""
+        """Whether it calls no server."""
         spec = self.provider.spec
         return spec.secret_env is None and spec.base_url_env is None
 
     @property
     def answerable(self) -> bool:
-        """Whether there is somebody to answer it."""
+        """Whether it can answer here."""
         return self.alone or self.address is not None
 
     def request(self, marker: str = "") -> CompletionRequest:
-        """A request of its own model; the marker stands in the prompt and the strategy."""
-        asked = provider_request(model=self.provider.spec.default_model)
+        """A request for its default model; prompt and strategy contain the marker."""
+        request = provider_request(model=self.provider.spec.default_model)
         if not marker:
-            return asked
+            return request
         strategy = f"always do wait reason={marker}"
-        return replace(asked, strategy=strategy, system=f"{asked.system} {marker}")
+        return replace(request, strategy=strategy, system=f"{request.system} {marker}")
 
     def lent(self, address: str | None) -> ProviderContext:
-        """What it is lent: a canary, and an address."""
+        """Its context: a canary as the secret, and an address."""
         spec = self.provider.spec
         return ProviderContext(
             None if spec.secret_env is None else self.secret,
             None if spec.base_url_env is None else address,
         )
 
-    async def ask(self, address: str | None, marker: str = "") -> Completion | BaseException:
-        """One completion, or what it raised."""
+    async def complete(self, address: str | None, marker: str = "") -> Completion | BaseException:
+        """One completion, or the exception it raised."""
         try:
             answer = await self.provider.complete(self.request(marker), {}, self.lent(address))
         except Exception as error:
@@ -86,7 +91,7 @@ async def provider_findings(provider: LoadedProvider, address: str | None) -> li
     if options.outcome is Outcome.FAILED:
         return [options]
     answering = [await check(subject) for check in (_answers, _stream, _concurrency)]
-    # These wait for a vendor that fails, most of the time.
+    # At once, because these mostly wait for a failing vendor.
     failing = await asyncio.gather(
         _refused_connection(subject), _vendor_failures(subject), _cancellation(subject)
     )
@@ -113,21 +118,21 @@ def _options(provider: LoadedProvider) -> Finding:
 async def _answers(subject: Subject) -> Finding:
     if not subject.answerable:
         return Finding("answers", Outcome.SKIPPED, NO_VENDOR)
-    answer = await subject.ask(subject.address)
+    answer = await subject.complete(subject.address)
     trouble = _malformed(answer)
     if trouble:
         return Finding("answers", Outcome.FAILED, trouble)
     assert isinstance(answer, Completion)
-    said = "text" if answer.text else ""
+    text = "text" if answer.text else ""
     calls = ", ".join(call.name for call in answer.tool_calls)
-    return Finding("answers", Outcome.OK, " and ".join(filter(None, (said, calls))))
+    return Finding("answers", Outcome.OK, " and ".join(filter(None, (text, calls))))
 
 
 async def _refused_connection(subject: Subject) -> Finding:
     name = "refused_connection"
     if subject.provider.spec.base_url_env is None:
         return Finding(name, Outcome.SKIPPED, NO_ADDRESS)
-    answer = await _within(FAILS_WITHIN_S, subject.ask(nobody_there()))
+    answer = await _within(FAILS_WITHIN_S, subject.complete(refusing_address()))
     if not isinstance(answer, ProviderError):
         return Finding(name, Outcome.FAILED, _instead_of_provider_error("nobody answers", answer))
     if not answer.retryable:
@@ -142,8 +147,8 @@ async def _vendor_failures(subject: Subject) -> Finding:
         return Finding(name, Outcome.SKIPPED, NO_ADDRESS)
     trouble = []
     for what, response in (("the key is refused", UNAUTHORIZED), ("no JSON comes", GARBAGE)):
-        async with Vendor(response) as vendor:
-            answer = await _within(FAILS_WITHIN_S, subject.ask(vendor.address))
+        async with FakeVendor(response) as vendor:
+            answer = await _within(FAILS_WITHIN_S, subject.complete(vendor.address))
         if not isinstance(answer, ProviderError):
             trouble.append(_instead_of_provider_error(what, answer))
     if trouble:
@@ -155,18 +160,18 @@ async def _cancellation(subject: Subject) -> Finding:
     name = "cancellation"
     if subject.provider.spec.base_url_env is None and not subject.alone:
         return Finding(name, Outcome.SKIPPED, NO_ADDRESS)
-    async with Vendor(None) as vendor:
-        task = asyncio.ensure_future(subject.ask(vendor.address))
-        asked = asyncio.ensure_future(vendor.asked.wait())
+    async with FakeVendor(None) as vendor:
+        task = asyncio.ensure_future(subject.complete(vendor.address))
+        requested = asyncio.ensure_future(vendor.requested.wait())
         await asyncio.wait(
-            {task, asked}, timeout=STARTS_WITHIN_S, return_when=asyncio.FIRST_COMPLETED
+            {task, requested}, timeout=STARTS_WITHIN_S, return_when=asyncio.FIRST_COMPLETED
         )
-        asked.cancel()
+        requested.cancel()
         if task.done():
             if isinstance(task.result(), Completion):
                 return Finding(name, Outcome.OK, "ends by itself before it could be cancelled")
             return Finding(name, Outcome.FAILED, f"did not wait for an answer: {task.result()!r}")
-        if not vendor.asked.is_set():
+        if not vendor.requested.is_set():
             return Finding(name, Outcome.SKIPPED, f"did not call its address: {vendor.address}")
         task.cancel()
         await asyncio.wait({task}, timeout=ENDS_WITHIN_S)
@@ -183,7 +188,7 @@ async def _concurrency(subject: Subject) -> Finding:
     if not subject.answerable:
         return Finding(name, Outcome.SKIPPED, NO_VENDOR)
     markers = [f"marker-{at}-{secrets.token_hex(4)}" for at in range(AT_ONCE)]
-    answers = await asyncio.gather(*(subject.ask(subject.address, each) for each in markers))
+    answers = await asyncio.gather(*(subject.complete(subject.address, each) for each in markers))
     trouble = [trouble for answer in answers if (trouble := _malformed(answer))]
     for marker, answer in zip(markers, answers, strict=True):
         if any(other in repr(answer) for other in markers if other != marker):

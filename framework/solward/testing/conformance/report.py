@@ -1,4 +1,4 @@
-"""What the kit found: one finding a check, one report a plugin."""
+"""The kit's results: one finding for each check, one report for each plugin."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class Outcome(StrEnum):
     """How a check ended."""
 
     OK = "ok"
-    """What was checked holds."""
+    """The check passed."""
     WARNING = "warning"
-    """It may be right, and a maintainer should look; does not fail the report."""
+    """Possibly wrong, for a maintainer to judge; does not fail the report."""
     FAILED = "failed"
     """The plugin breaks its contract."""
     SKIPPED = "skipped"
@@ -39,7 +39,7 @@ class Report:
     Attributes:
         plugin: the entry point's name.
         kind: `skill`, `provider`, `venue` or `guardrail`.
-        distribution: where it comes from, with its `version`; `unknown` for a bare module.
+        distribution: the plugin's, with its `version`; `unknown` for a bare module.
     """
 
     plugin: str
@@ -65,11 +65,11 @@ class Report:
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """Names of the checks that could not be made."""
+        """Names of the checks that could not run."""
         return self._with(Outcome.SKIPPED)
 
     def finding(self, check: str) -> Finding:
-        """The finding of one check; raises `KeyError` when it was not made."""
+        """The finding of one check; raises `KeyError` when it did not run."""
         for each in self.findings:
             if each.check == check:
                 return each
@@ -87,7 +87,7 @@ class Report:
 
 
 def joined(details: Iterable[str], most: int = 3) -> str:
-    """A detail out of several, the first few of them."""
+    """The first `most` details as one text."""
     found = list(dict.fromkeys(details))
     more = f"; and {len(found) - most} more" if len(found) > most else ""
     return "; ".join(found[:most]) + more

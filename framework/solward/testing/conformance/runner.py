@@ -1,4 +1,4 @@
-"""Whole runs: find the plugins of a target, open a stand, check each."""
+"""Checks of whole targets: find the plugins, open a stand, run the checks of each."""
 
 from __future__ import annotations
 
@@ -25,12 +25,18 @@ from solward.testing.conformance.providers import provider_findings
 from solward.testing.conformance.report import Finding, Outcome, Report
 from solward.testing.conformance.skills import skill_findings
 from solward.testing.stand import Stand, open_stand
-from solward.testing.targets import Target, folder, look, named, target_of
+from solward.testing.targets import (
+    Target,
+    folder,
+    installed_entry_points,
+    load_target,
+    target_of,
+)
 
 T = TypeVar("T")
 
-# What a stubborn task of a plugin's gets before the loop is closed over it.
-_LAST_WAIT_S = 1.0
+# How long cancelled tasks of a plugin have before their loop is closed.
+_CANCEL_WAIT_S = 1.0
 
 
 def reports_of(target: str) -> list[Report]:
@@ -38,19 +44,19 @@ def reports_of(target: str) -> list[Report]:
     path = Path(target)
     if path.is_dir():
         with folder(path.resolve()) as found:
-            return run(_every(found))
-    installed = named(target)
+            return run(_check_all(found))
+    installed = installed_entry_points(target)
     if not installed:
         raise InvalidRequest(
             f"target: {target!r} is neither a project's folder nor an installed plugin's or"
             " distribution's name"
         )
-    return run(_every(installed))
+    return run(_check_all(installed))
 
 
 @asynccontextmanager
 async def open_conformance() -> AsyncIterator[Stand]:
-    """A stand whose every secret is a canary, in the environment too."""
+    """A stand with canaries as its secrets, in the environment too."""
     canaries = Canaries()
     async with contextlib.AsyncExitStack() as stack:
         home = stack.enter_context(tempfile.TemporaryDirectory(prefix="solward-check-"))
@@ -62,7 +68,7 @@ async def open_conformance() -> AsyncIterator[Stand]:
 
 
 async def check(
-    given: object,
+    plugin: object,
     stand: Stand | None,
     *,
     cases: Sequence[Case] = (),
@@ -71,12 +77,12 @@ async def check(
     allowed: Sequence[Any] = (),
     kind: str | None = None,
 ) -> Report:
-    """The report of one plugin, on a stand or one opened for it.
+    """The report of one plugin, on `stand` or one opened for it.
 
     Raises:
         InvalidRequest: there is no such plugin, or it is of another kind.
     """
-    target = given if isinstance(given, Target) else target_of(given)
+    target = plugin if isinstance(plugin, Target) else target_of(plugin)
     if kind not in (None, target.kind):
         raise InvalidRequest(f"target: {target.name!r} is a {target.kind}, not a {kind}")
     findings = [_contract(target)]
@@ -96,7 +102,7 @@ async def check(
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end on a loop of its own, even where a plugin's task ignores its cancellation."""
+    """Run on a new loop to the end, even where a plugin's task ignores its cancellation."""
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(work)
@@ -105,14 +111,14 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         for task in left:
             task.cancel()
         if left:
-            loop.run_until_complete(asyncio.wait(left, timeout=_LAST_WAIT_S))
+            loop.run_until_complete(asyncio.wait(left, timeout=_CANCEL_WAIT_S))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
 
 
-async def _every(entry_points: Sequence[EntryPoint]) -> list[Report]:
-    targets = [look(each) for each in entry_points]
+async def _check_all(entry_points: Sequence[EntryPoint]) -> list[Report]:
+    targets = [load_target(each) for each in entry_points]
     async with contextlib.AsyncExitStack() as stack:
         stand = None
         if any(each.kind == "skill" and each.problem is None for each in targets):

@@ -1,4 +1,4 @@
-"""Parameters made from a JSON Schema: valid ones, bad ones, and valid ones at the edge."""
+"""Parameters generated from a JSON Schema: valid ones, invalid ones, and edge cases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from solward.registry.params import Parameters
+from solward.registry.parameters import Parameters
 
 Params = dict[str, Any]
 Labelled = tuple[str, Any]
@@ -24,11 +24,11 @@ _OF_TYPE: Mapping[str, Any] = {
 
 
 class Unsampled(Exception):
-    """No value that fits could be made up; the message names the property."""
+    """No valid value could be generated; the message names the property."""
 
 
 def sample(schema: Mapping[str, Any], name: str = "parameters") -> Any:
-    """A value that fits a checked schema, every property given; raises `Unsampled`."""
+    """A value valid by a checked schema, with every property; raises `Unsampled`."""
     accepts = Parameters(schema).accepts
     for value in _candidates(schema, name):
         if accepts(value):
@@ -37,10 +37,10 @@ def sample(schema: Mapping[str, Any], name: str = "parameters") -> Any:
 
 
 def bad(schema: Mapping[str, Any], base: Params) -> list[Labelled]:
-    """What a schema says is wrong, each beside its description.
+    """Invalid parameters, each with its description.
 
     Args:
-        base: parameters that fit; each result differs from them in one place.
+        base: valid parameters; each result differs from them in one place.
     """
     found: list[Labelled] = [
         ("no object at all", ["text"]),
@@ -56,7 +56,7 @@ def bad(schema: Mapping[str, Any], base: Params) -> list[Labelled]:
 
 
 def edges(schema: Mapping[str, Any], base: Params, most: int) -> list[Labelled]:
-    """What a schema allows and nobody expects, at most so many of them, spread over all fields."""
+    """At most `most` valid but unusual parameters, spread over all fields."""
     per_field = []
     for name, field in schema.get("properties", {}).items():
         accepts = Parameters(field).accepts

@@ -14,15 +14,22 @@ from solward.record import TransactionStatus
 from solward.registry import LoadedSkill
 from solward.skill import Effects
 from solward.testing.conformance import samples
-from solward.testing.conformance.blocking import HELD_UP_S, Watchdog
-from solward.testing.conformance.concurrency import check_cancellation, check_concurrency
+from solward.testing.conformance.blocking import BLOCKED_S, Watchdog
+from solward.testing.conformance.cancellation import check_cancellation, check_concurrency
 from solward.testing.conformance.dialects import check_dialects
-from solward.testing.conformance.observed_run import Case, Run, calls_plugin, prepared, tried, watch
-from solward.testing.conformance.parameters import declared_paths, given_paths
+from solward.testing.conformance.observed_run import (
+    Case,
+    Run,
+    calls_plugin,
+    observe_run,
+    prepared,
+    run_once,
+)
+from solward.testing.conformance.parameter_paths import declared_paths, present_paths
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.stand import Stand, TestWallet
 
-# Longer ones crowd out the rest of what a model remembers.
+# Longer outcomes crowd out the rest of a model's memory.
 MAX_OUTCOME = 8_000
 MOST_EDGES = 10
 NO_BASE = "no example ran, so there is nothing to start from"
@@ -35,7 +42,7 @@ class Subject:
     """A skill under test.
 
     Attributes:
-        made_up: its only case was made from its schema, which may ask for what does not exist.
+        generated: its only case was generated from its schema, and may name what does not exist.
         good: cases that ran to an outcome, with the run.
         runs: every run so far.
     """
@@ -43,18 +50,18 @@ class Subject:
     skill: LoadedSkill
     stand: Stand
     cases: Sequence[Case]
-    made_up: bool = False
+    generated: bool = False
     good: list[tuple[Case, Run]] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
 
     async def wallet(self) -> TestWallet:
-        """A fresh one, with a name no other has."""
+        """A new wallet with a name of its own."""
         return await self.stand.wallet(f"conformance-{next(_numbers)}-wallet")
 
     async def run(self, case: Case) -> Run:
-        """A case on a fresh wallet."""
+        """A case on a new wallet."""
         wallet = await self.wallet()
-        run = await watch(self.skill, wallet, await prepared(case, wallet))
+        run = await observe_run(self.skill, wallet, await prepared(case, wallet))
         self.runs.append(run)
         return run
 
@@ -72,11 +79,11 @@ async def _checked(skill: LoadedSkill, stand: Stand, cases: Sequence[Case]) -> l
     subject, unsampled = _subject(skill, stand, cases)
     findings = [_described(skill)]
     findings.append(await _examples(subject, unsampled))
-    given = [run.params for _, run in subject.good]
+    params = [run.params for _, run in subject.good]
     findings.append(
         check_dialects(
             ToolDefinition(skill.spec.name, skill.spec.description, skill.spec.parameters),
-            [*given, *skill.spec.examples],
+            [*params, *skill.spec.examples],
         )
     )
     checks: list[Callable[[Subject], Awaitable[Finding]]] = [
@@ -104,7 +111,7 @@ def _subject(
         made: Mapping[str, Any] = samples.sample(skill.spec.parameters)
     except samples.Unsampled as error:
         return Subject(skill, stand, ()), error
-    return Subject(skill, stand, [made], made_up=True), None
+    return Subject(skill, stand, [made], generated=True), None
 
 
 def _described(skill: LoadedSkill) -> Finding:
@@ -125,7 +132,7 @@ async def _examples(subject: Subject, unsampled: samples.Unsampled | None) -> Fi
         try:
             run = await subject.run(case)
         except Exception as error:
-            # Only what prepares a case runs outside the watched skill.
+            # Only a case's preparation runs outside the observed run.
             trouble.append(f"case {at} could not be prepared: {type(error).__name__}: {error}")
             continue
         crashed = crashed or run.crashed
@@ -133,10 +140,10 @@ async def _examples(subject: Subject, unsampled: samples.Unsampled | None) -> Fi
             subject.good.append((case, run))
         else:
             trouble.append(f"case {at}: {run.trouble}")
-    how = "made up from the schema; declare `examples`" if subject.made_up else ""
+    how = "made up from the schema; declare `examples`" if subject.generated else ""
     if not trouble:
         return Finding("examples", Outcome.OK, how or f"{len(subject.good)} ran")
-    if subject.made_up and not crashed:
+    if subject.generated and not crashed:
         detail = f"parameters {how}, were refused: {joined(trouble)}"
         return Finding("examples", Outcome.SKIPPED, detail)
     return Finding("examples", Outcome.FAILED, joined(trouble))
@@ -147,10 +154,10 @@ async def _parameters_used(subject: Subject) -> Finding:
     if not subject.good:
         return Finding("parameters_used", Outcome.SKIPPED, NO_BASE)
     read = set().union(*(run.read for _, run in subject.good))
-    given = set().union(*(given_paths(run.params) for _, run in subject.good))
+    present = set().union(*(present_paths(run.params) for _, run in subject.good))
     defaulted = {name for name, schema in declared if "default" in schema}
     unread = [name for name, _ in declared if name not in read]
-    dead = [name for name in unread if name in given | defaulted]
+    dead = [name for name in unread if name in present | defaulted]
     if dead:
         return Finding("parameters_used", Outcome.FAILED, f"never looked at: {', '.join(dead)}")
     if unread:
@@ -168,7 +175,7 @@ async def _bad_parameters(subject: Subject) -> Finding:
     trouble = []
     wrongs = samples.bad(schema, params)
     for what, wrong in wrongs:
-        run = await tried(subject.skill, wallet, wrong)
+        run = await run_once(subject.skill, wallet, wrong)
         subject.runs.append(run)
         if run.executed or not isinstance(run.error, InvalidRequest):
             trouble.append(f"{what} is accepted")
@@ -186,7 +193,7 @@ async def _edge_parameters(subject: Subject) -> Finding:
     params = await prepared(case, wallet)
     for what, odd in samples.edges(subject.skill.spec.parameters, params, MOST_EDGES):
         count += 1
-        run = await watch(subject.skill, wallet, odd)
+        run = await observe_run(subject.skill, wallet, odd)
         subject.runs.append(run)
         if run.crashed:
             trouble.append(f"{what}: {run.trouble}")
@@ -202,7 +209,7 @@ async def _effects(subject: Subject) -> Finding:
         detail = f"the ledger has transactions that no record has: {stray[0].unrecorded[0]}"
         return Finding("effects", Outcome.FAILED, detail)
     if subject.skill.spec.effects is Effects.READ:
-        if any(run.asked or run.records for run in runs):
+        if any(run.requested or run.records for run in runs):
             return Finding("effects", Outcome.FAILED, "declares READ and asks for a transaction")
         return Finding("effects", Outcome.OK, "reads only")
     landed = [
@@ -213,7 +220,7 @@ async def _effects(subject: Subject) -> Finding:
     ]
     if not subject.good:
         return Finding("effects", Outcome.SKIPPED, NO_BASE)
-    if not any(run.asked for _, run in subject.good):
+    if not any(run.requested for _, run in subject.good):
         detail = "declares SPEND and never asks for a transaction; READ would do"
         return Finding("effects", Outcome.WARNING, detail)
     if not landed:
@@ -244,8 +251,8 @@ async def _concurrency(subject: Subject) -> Finding:
 
 async def _outcome(subject: Subject) -> Finding:
     trouble = []
-    answered = [run for run in subject.runs if run.answered]
-    for run in answered:
+    returned = [run for run in subject.runs if run.returned]
+    for run in returned:
         if not isinstance(run.outcome, str):
             if getattr(run.error, "code", None) == "bad_outcome":
                 trouble.append("is no text")
@@ -257,32 +264,32 @@ async def _outcome(subject: Subject) -> Finding:
             trouble.append("has control characters")
     if trouble:
         return Finding("outcome", Outcome.FAILED, f"the outcome {joined(trouble)}")
-    if not answered:
+    if not returned:
         return Finding("outcome", Outcome.SKIPPED, NO_BASE)
     return Finding("outcome", Outcome.OK)
 
 
 async def _secrets(subject: Subject) -> Finding:
-    told = {
-        what
+    leaked = {
+        secret
         for run in subject.runs
         for text in run.texts
-        for what in subject.stand.canaries.found_in(text)
+        for secret in subject.stand.canaries.found_in(text)
     }
-    if told:
-        return Finding("secrets", Outcome.FAILED, f"tells {joined(sorted(told))}")
+    if leaked:
+        return Finding("secrets", Outcome.FAILED, f"tells {joined(sorted(leaked))}")
     return Finding("secrets", Outcome.OK, f"none in the texts of {len(subject.runs)} runs")
 
 
 def _blocking(watchdog: Watchdog) -> Finding:
-    if watchdog.held_up_s < HELD_UP_S:
+    if watchdog.blocked_s < BLOCKED_S:
         return Finding("blocking", Outcome.OK)
-    detail = f"held up the event loop for {watchdog.held_up_s:.1f} s at {watchdog.where}"
+    detail = f"held up the event loop for {watchdog.blocked_s:.1f} s at {watchdog.where}"
     return Finding("blocking", Outcome.FAILED, f"{detail}; await, or use asyncio.to_thread")
 
 
 async def _base(subject: Subject) -> tuple[TestWallet, dict[str, Any]] | None:
-    """A wallet and parameters that fit it; made up where no case ran."""
+    """A wallet and parameters for it; of a case that did not run where none did."""
     wallet = await subject.wallet()
     if subject.good:
         return wallet, await prepared(subject.good[0][0], wallet)

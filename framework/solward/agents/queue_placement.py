@@ -1,7 +1,7 @@
 """Cycles on workers: a due cycle is a job in procrastinate's queue, beside the agents' own rows.
 
-Any process defers and halts; only workers (`solward.agents.worker`) run. What a job says is a
-wish: the fence decides whether its cycle is entered, may spend and is left.
+Any process defers and halts; only workers (`solward.agents.worker`) run. A job is only a hint:
+the fence decides whether its cycle is entered, may spend and is left.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from solward.store import agents as agent_store
 from solward.store import jobs as store
 from solward.vault.store.database import Database
 
-# How soon it is seen that a cycle ended, and how often its worker is looked after meanwhile.
+# While a halt waits: how often the cycle's end and its worker's heartbeat are read.
 POLL_S = 0.05
-LOOK_S = 0.5
+HEARTBEAT_CHECK_S = 0.5
 
 _log = structlog.get_logger(__name__)
 
 
-class Queued:
-    """A placement on workers.
+class QueuePlacement:
+    """Runs cycles on workers; see `Placement`.
 
     Args:
         clock: for what is due, in Unix milliseconds.
@@ -36,41 +36,41 @@ class Queued:
         self._clock = clock
 
     async def open(self) -> None:
-        """Have the queue there; workers find by themselves what is due."""
+        """Create the queue's tables; workers find due cycles by themselves."""
         async with self._database.write() as connection:
             await store.prepare(connection)
 
     async def begin(self, agent_id: str, cycle: int, due_ms: int) -> None:
-        """Make the job at once where the cycle is due; workers would within a second."""
+        """Create the job at once where the cycle is due; workers would within a second."""
         async with self._database.write() as connection:
             await store.defer_one(connection, agent_id, self._clock())
 
     async def halt(self, agent_id: str) -> None:
-        """See `Placement`. A run whose worker is gone or frozen loses its fence instead: nothing
-        of it can spend or be recorded any more."""
+        """See `Placement`. A run whose worker is dead or frozen loses its fence instead: it can
+        neither spend nor be recorded any more."""
         async with self._database.write() as connection:
             await store.cancel(connection, agent_id)
-        looked = 0.0
+        checked = 0.0
         while True:
             async with self._database.read() as connection:
                 running = await agent_store.entered(connection, agent_id)
             if running is None:
                 return
-            if time.monotonic() - looked >= LOOK_S:
-                looked = time.monotonic()
-                await self._take_from_the_dead(agent_id, running[0])
+            if time.monotonic() - checked >= HEARTBEAT_CHECK_S:
+                checked = time.monotonic()
+                await self._revoke_if_dead(agent_id, running[0])
             else:
                 await asyncio.sleep(POLL_S)
 
     async def close(self) -> None:
         """Nothing runs here."""
 
-    async def _take_from_the_dead(self, agent_id: str, fence: int) -> None:
+    async def _revoke_if_dead(self, agent_id: str, fence: int) -> None:
         async with self._database.write() as connection:
-            if await store.worked_on(connection, agent_id):
-                # It may have begun after it was told to end.
+            if await store.has_live_worker(connection, agent_id):
+                # The job may have started after the first cancellation.
                 await store.cancel(connection, agent_id)
                 return
-            if await agent_store.cut_off(connection, agent_id, fence):
+            if await agent_store.revoke_fence(connection, agent_id, fence):
                 await store.drop_stalled(connection, agent_id)
                 _log.warning("cycle_cut_off", agent_id=agent_id)

@@ -1,9 +1,9 @@
-"""Events of other processes on the same PostgreSQL: told by NOTIFY, heard by LISTEN.
+"""Events of other processes on the same PostgreSQL, by NOTIFY and LISTEN.
 
-Both only say that the audit log may have grown, and who listens reads it there: what is lost or
-comes late on this way delays an event, and loses none. NOTIFY is sent after the commit, on a
-connection of its own, because inside a transaction it would make all commits wait for each other
-(PostgreSQL's documentation of NOTIFY: it takes a lock on the whole cluster while it commits).
+A notification says only that the audit log may have grown, and listeners read the log: a lost or
+late one delays an event and loses none. NOTIFY is sent after the commit, on a connection of its
+own, because inside a transaction it would make all commits wait for each other (PostgreSQL's
+documentation of NOTIFY: it takes a lock on the whole cluster while it commits).
 """
 
 from __future__ import annotations
@@ -24,16 +24,15 @@ if TYPE_CHECKING:
 
 CHANNEL = "solward_events"
 
-# However much a process writes, it tells others this often at most.
-TELL_S = 0.05
-# After news the log is read again, because it is read only up to the oldest transaction that is
-# still open; few are for longer than this.
-AGAIN_S = (0.1, 0.1, 0.1)
-# What was told while a connection was lost, or by a process that was killed before it told, is
-# found so late at most.
+# Least time between two notifications of a process.
+NOTIFY_INTERVAL_S = 0.05
+# The log is read only up to the oldest open transaction, so it is read again after a notification;
+# few transactions are open for longer than this.
+READ_AGAIN_S = (0.1, 0.1, 0.1)
+# Longest delay of events whose notification was lost with a connection or a killed process.
 POLL_S = 2.0
 
-# A connection whose other end went away without a word is given up.
+# A connection that does not answer for so long is dropped.
 _ANSWER_S = 10.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 
@@ -41,28 +40,28 @@ _log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
-async def feeding(database: Database, bus: EventBus) -> AsyncIterator[None]:
-    """Tell other processes of what this one records, and wake `bus` for what they do.
+async def event_feed(database: Database, bus: EventBus) -> AsyncIterator[None]:
+    """Notify other processes of the events this one records, and wake `bus` for theirs.
 
-    Does nothing on SQLite, which one process works on. Does not wait for a database that is away.
+    Does nothing on SQLite, which has one process. Does not wait for a database that is away.
     """
     if not database.shared:
         yield
         return
     feed = _Feed(database.connection_arguments(), bus)
-    told_before = database.on_recorded
+    publish = database.on_recorded
 
-    def tell(events: Sequence[Event]) -> None:
-        if told_before is not None:
-            told_before(events)
-        feed.tell()
+    def on_recorded(events: Sequence[Event]) -> None:
+        if publish is not None:
+            publish(events)
+        feed.recorded.set()
 
-    database.on_recorded = tell
+    database.on_recorded = on_recorded
     tasks = [asyncio.create_task(work) for work in (feed.send(), feed.listen(), feed.wake())]
     try:
         yield
     finally:
-        database.on_recorded = told_before
+        database.on_recorded = publish
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -72,49 +71,46 @@ class _Feed:
     def __init__(self, arguments: dict[str, Any], bus: EventBus) -> None:
         self._arguments = arguments
         self._bus = bus
-        self._recorded = asyncio.Event()
-        self._heard = asyncio.Event()
-
-    def tell(self) -> None:
-        self._recorded.set()
+        self.recorded = asyncio.Event()
+        self._notified = asyncio.Event()
 
     async def send(self) -> None:
         await self._connected(self._notify)
 
     async def listen(self) -> None:
-        await self._connected(self._notified)
+        await self._connected(self._listen)
 
     async def wake(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
-                    await self._heard.wait()
+                    await self._notified.wait()
             self._bus.wake()
-            if not self._heard.is_set():
+            if not self._notified.is_set():
                 continue
-            self._heard.clear()
-            for pause in AGAIN_S:
+            self._notified.clear()
+            for pause in READ_AGAIN_S:
                 await asyncio.sleep(pause)
                 self._bus.wake()
 
     async def _notify(self, connection: AsyncConnection[Any]) -> None:
         while True:
-            await self._recorded.wait()
-            self._recorded.clear()
+            await self.recorded.wait()
+            self.recorded.clear()
             try:
                 async with asyncio.timeout(_ANSWER_S):
                     await connection.execute(f"NOTIFY {CHANNEL}")
             except Exception:
-                self._recorded.set()
+                self.recorded.set()
                 raise
-            await asyncio.sleep(TELL_S)
+            await asyncio.sleep(NOTIFY_INTERVAL_S)
 
-    async def _notified(self, connection: AsyncConnection[Any]) -> None:
+    async def _listen(self, connection: AsyncConnection[Any]) -> None:
         await connection.execute(f"LISTEN {CHANNEL}")
-        # For what was told before.
-        self._heard.set()
+        # Notifications sent before LISTEN are lost.
+        self._notified.set()
         async for _notification in connection.notifies():
-            self._heard.set()
+            self._notified.set()
 
     async def _connected(self, use: Callable[[AsyncConnection[Any]], Awaitable[None]]) -> None:
         from psycopg import AsyncConnection, Error

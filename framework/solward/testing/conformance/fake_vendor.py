@@ -1,4 +1,4 @@
-"""A server of this machine that fails a provider in one way, whatever its vendor's protocol."""
+"""A local server that fails every request in one way, whatever the vendor's protocol."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ UNAUTHORIZED = response(
 GARBAGE = response("200 OK", "text/html", "<html>Welcome!</html>")
 
 
-class Vendor:
-    """Answers every request with one response, or with None never.
+class FakeVendor:
+    """Answers every request with one response; with None, never.
 
     Attributes:
-        asked: set once a request has come.
+        requested: set by the first request.
     """
 
     def __init__(self, response: bytes | None) -> None:
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
         self.address = ""
         self._response = response
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
 
-    async def __aenter__(self) -> Vendor:
+    async def __aenter__(self) -> FakeVendor:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         self.address = f"http://127.0.0.1:{port}"
@@ -52,13 +52,13 @@ class Vendor:
         try:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 await reader.readuntil(b"\r\n\r\n")
-                self.asked.set()
+                self.requested.set()
                 if self._response is None:
                     await reader.read()
                 else:
                     writer.write(self._response)
                     await writer.drain()
-                    # Closing with its body unread would reset the connection under the answer.
+                    # Closing with the request's body unread would reset the connection.
                     while await asyncio.wait_for(reader.read(65_536), 1):
                         pass
         except TimeoutError:
@@ -68,8 +68,8 @@ class Vendor:
             writer.close()
 
 
-def nobody_there() -> str:
-    """An address of this machine where a connection is refused."""
+def refusing_address() -> str:
+    """A local address that refuses connections."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{free.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Which parameters there are, and which of them a skill looked at."""
+"""Paths of parameters: those a schema declares, those a case has, those a skill read."""
 
 from __future__ import annotations
 
@@ -6,65 +6,65 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 
-class Reading(dict[str, Any]):
-    """Parameters that note which of them are looked at, nested ones as `outer.inner`."""
+class RecordedParams(dict[str, Any]):
+    """Parameters that record which of them are read, nested ones as `outer.inner`."""
 
     def __init__(self, values: Mapping[str, Any], read: set[str], path: str = "") -> None:
         super().__init__(
-            {name: _reading(value, read, f"{path}{name}") for name, value in values.items()}
+            {name: _recorded(value, read, f"{path}{name}") for name, value in values.items()}
         )
         self._read = read
         self._path = path
 
-    def _note(self, *names: object) -> None:
+    def _record(self, *names: object) -> None:
         self._read.update(f"{self._path}{name}" for name in names)
 
     def __getitem__(self, name: str) -> Any:
-        self._note(name)
+        self._record(name)
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
         """See `dict.get`."""
-        self._note(name)
+        self._record(name)
         return super().get(name, default)
 
     def pop(self, name: str, *default: Any) -> Any:
         """See `dict.pop`."""
-        self._note(name)
+        self._record(name)
         return super().pop(name, *default)
 
     def __contains__(self, name: object) -> bool:
-        self._note(name)
+        self._record(name)
         return super().__contains__(name)
 
     def __iter__(self) -> Iterator[str]:
-        self._note(*super().keys())
+        self._record(*super().keys())
         return super().__iter__()
 
     def keys(self) -> Any:
-        """See `dict.keys`; whoever takes all names is taken to use them."""
-        self._note(*super().keys())
+        """See `dict.keys`; counts as reading all of them."""
+        self._record(*super().keys())
         return super().keys()
 
     def items(self) -> Any:
         """See `dict.items`."""
-        self._note(*super().keys())
+        self._record(*super().keys())
         return super().items()
 
     def values(self) -> Any:
         """See `dict.values`."""
-        self._note(*super().keys())
+        self._record(*super().keys())
         return super().values()
 
     def copy(self) -> dict[str, Any]:
-        """A copy that watches on."""
-        return Reading(dict(super().items()), self._read, self._path)
+        """A copy that records too."""
+        return RecordedParams(dict(super().items()), self._read, self._path)
 
 
-def _reading(value: Any, read: set[str], path: str) -> Any:
+def _recorded(value: Any, read: set[str], path: str) -> Any:
     if isinstance(value, Mapping):
-        return Reading(value, read, f"{path}.")
-    return [_reading(each, read, path) for each in value] if isinstance(value, list) else value
+        return RecordedParams(value, read, f"{path}.")
+    return [_recorded(each, read, path) for each in value] if isinstance(value, list) else value
 
 
 def declared_paths(
@@ -79,11 +79,11 @@ def declared_paths(
     return found + (declared_paths(items, path) if isinstance(items, Mapping) else [])
 
 
-def given_paths(value: Any, path: str = "") -> set[str]:
-    """Every parameter that is there, named likewise."""
+def present_paths(value: Any, path: str = "") -> set[str]:
+    """The path of every parameter in `value`."""
     if isinstance(value, Mapping):
         found = {f"{path}{name}" for name in value}
-        return found.union(*(given_paths(each, f"{path}{name}.") for name, each in value.items()))
+        return found.union(*(present_paths(each, f"{path}{name}.") for name, each in value.items()))
     if isinstance(value, list | tuple):
-        return set().union(*(given_paths(each, path) for each in value))
+        return set().union(*(present_paths(each, path) for each in value))
     return set()

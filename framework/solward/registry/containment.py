@@ -1,4 +1,4 @@
-"""What plugin code raises, kept from stopping the process."""
+"""Guards around plugin code, so that no exception of it stops the process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class PluginCrash(RuntimeError):
 async def contained(work: Awaitable[T]) -> T:
     """Await plugin code; a `BaseException` of its own becomes a `PluginCrash`.
 
-    A task that ends with `SystemExit` stops the whole event loop, so it must not get that far.
-    Cancellation, `KeyboardInterrupt` and ordinary exceptions pass.
+    `SystemExit` in a task would stop the whole event loop. Cancellation, `KeyboardInterrupt` and
+    ordinary exceptions pass.
     """
     try:
         return await work
@@ -29,7 +29,7 @@ async def contained(work: Awaitable[T]) -> T:
 
 
 async def contained_stream(pieces: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """Pass on what plugin code generates, with the same guard; closed with its consumer."""
+    """As `contained`, for an async generator; closing it closes the plugin's."""
     try:
         async for piece in pieces:
             yield piece
@@ -43,7 +43,7 @@ async def contained_stream(pieces: AsyncIterator[T]) -> AsyncGenerator[T, None]:
 
 
 def contained_call(function: Callable[P, T]) -> Callable[P, T]:
-    """`function` with the same guard, for plugin code that is not async."""
+    """As `contained`, for plugin code that is not async."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:

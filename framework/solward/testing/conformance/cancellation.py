@@ -1,4 +1,4 @@
-"""A skill cancelled in the middle, and a skill run on several wallets at once."""
+"""Checks of a skill cancelled while it waits, and of one run on several wallets at once."""
 
 from __future__ import annotations
 
@@ -9,23 +9,30 @@ from collections.abc import Awaitable, Callable, Sequence
 from solward.registry import LoadedSkill
 from solward.registry.chain import GRACE_S
 from solward.skill import Effects
-from solward.testing.conformance.observed_run import Case, Run, prepared, start, task_making, watch
+from solward.testing.conformance.observed_run import (
+    Case,
+    Run,
+    observe_run,
+    prepared,
+    start,
+    tasks_recorded,
+)
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.stand import TestWallet
 
-# Calls on the context let through before the skill is held up and cancelled.
-HELD_AFTER = (0, 1, 2)
-# How long a skill that makes no such call may take before it is cancelled where it is.
-PATIENCE_S = 0.3
+# Calls on the context that return before the one at which the skill is cancelled.
+CANCELLED_AFTER = (0, 1, 2)
+# A skill without such a call is cancelled after this time.
+UNGATED_S = 0.3
 AT_ONCE = 3
-MEET_S = 2.0
+ALL_ARRIVED_S = 2.0
 
 MakeWallet = Callable[[], Awaitable[TestWallet]]
 Good = Sequence[tuple[Case, Run]]
 
 
-class Hold:
-    """Lets so many calls through and holds every later one for ever."""
+class BlockingGate:
+    """Lets `passes` calls through and blocks every later one for ever."""
 
     def __init__(self, passes: int) -> None:
         self.reached = asyncio.Event()
@@ -39,58 +46,58 @@ class Hold:
             await asyncio.Event().wait()
 
 
-class Meeting:
-    """Lets nobody make the first call before everybody is there; after that all take turns."""
+class StartingGate:
+    """Blocks every run's first call until all runs have arrived; after that they alternate."""
 
     def __init__(self, runs: int) -> None:
         self._runs = runs
-        self._all_there = asyncio.Event()
-        self._there: set[str] = set()
+        self._all_arrived = asyncio.Event()
+        self._arrived: set[str] = set()
 
     def arrive(self, wallet: TestWallet) -> None:
-        """Count the run on a wallet as there; one that ended will not come."""
-        self._there.add(wallet.id)
-        if len(self._there) == self._runs:
-            self._all_there.set()
+        """Count the run on a wallet as arrived; also called when a run ends."""
+        self._arrived.add(wallet.id)
+        if len(self._arrived) == self._runs:
+            self._all_arrived.set()
 
     async def enter(self, run: Run) -> None:
         """See `Gate.enter`."""
         self.arrive(run.wallet)
-        # A run that waits for something else first must not hold up the others for ever.
+        # A run that waits for something else first must not block the others for ever.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._all_there.wait(), MEET_S)
+            await asyncio.wait_for(self._all_arrived.wait(), ALL_ARRIVED_S)
         await asyncio.sleep(0)
 
 
 async def check_cancellation(
     skill: LoadedSkill, make_wallet: MakeWallet, case: Case, runs: list[Run]
 ) -> Finding:
-    """Cancelled wherever it waits, the skill ends at once and leaves no task."""
-    middle = 0
-    for passes in HELD_AFTER:
+    """Wherever it is cancelled, the skill ends at once and leaves no task."""
+    places = 0
+    for passes in CANCELLED_AFTER:
         wallet = await make_wallet()
         run = Run(wallet, await prepared(case, wallet))
-        hold = Hold(passes)
-        with task_making():
-            cancelled = await _cancelled(skill, run, hold)
+        gate = BlockingGate(passes)
+        with tasks_recorded():
+            cancelled = await _cancelled(skill, run, gate)
         runs.append(run)
         trouble = await _after(run) if cancelled else ""
         if trouble:
             return Finding("timeout", Outcome.FAILED, trouble)
         if not cancelled:
             break
-        middle += 1
-    if not middle:
+        places += 1
+    if not places:
         return Finding("timeout", Outcome.OK, "ends by itself before it could be cancelled")
-    return Finding("timeout", Outcome.OK, f"cancelled at {middle} places, it ended at once")
+    return Finding("timeout", Outcome.OK, f"cancelled at {places} places, it ended at once")
 
 
-async def _cancelled(skill: LoadedSkill, run: Run, hold: Hold) -> bool:
-    """Run until it is held up, and cancel it there; False where it came to its end."""
-    task = asyncio.ensure_future(start(skill, run, gate=hold))
-    held = asyncio.ensure_future(hold.reached.wait())
-    await asyncio.wait({task, held}, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
-    held.cancel()
+async def _cancelled(skill: LoadedSkill, run: Run, gate: BlockingGate) -> bool:
+    """Run until the gate blocks, and cancel it there; False where it ended before."""
+    task = asyncio.ensure_future(start(skill, run, gate=gate))
+    blocked = asyncio.ensure_future(gate.reached.wait())
+    await asyncio.wait({task, blocked}, timeout=UNGATED_S, return_when=asyncio.FIRST_COMPLETED)
+    blocked.cancel()
     if task.done():
         if not task.cancelled() and task.exception() is None:
             run.outcome = task.result()
@@ -101,7 +108,7 @@ async def _cancelled(skill: LoadedSkill, run: Run, hold: Hold) -> bool:
 
 
 async def _after(run: Run) -> str:
-    """What is wrong with a cancelled run; empty when nothing is."""
+    """The fault of a cancelled run; empty where there is none."""
     for _ in range(10):
         if run.ended and all(task.done() for task in run.tasks):
             break
@@ -111,7 +118,7 @@ async def _after(run: Run) -> str:
         task.cancel()
     if not run.ended:
         return f"still runs {GRACE_S:g} s after it was cancelled"
-    if run.answered:
+    if run.returned:
         return "goes on after it is cancelled: let CancelledError pass"
     if run.raised is not None and not isinstance(run.raised, asyncio.CancelledError):
         return f"turns its cancellation into {type(run.raised).__name__}"
@@ -121,20 +128,22 @@ async def _after(run: Run) -> str:
 async def check_concurrency(
     skill: LoadedSkill, make_wallet: MakeWallet, good: Good, runs: list[Run]
 ) -> Finding:
-    """Runs on different wallets at once, each of them as if it were alone."""
-    meeting = Meeting(AT_ONCE)
+    """Runs on different wallets at once have the same results as runs alone."""
+    gate = StartingGate(AT_ONCE)
 
     async def one(wallet: TestWallet, params: object) -> Run:
         try:
-            return await watch(skill, wallet, params, gate=meeting)
+            return await observe_run(skill, wallet, params, gate=gate)
         finally:
-            meeting.arrive(wallet)
+            gate.arrive(wallet)
 
     cases = [good[at % len(good)] for at in range(AT_ONCE)]
     wallets = [await make_wallet() for _ in cases]
-    given = [await prepared(case, wallet) for (case, _), wallet in zip(cases, wallets, strict=True)]
-    with task_making():
-        together = await asyncio.gather(*map(one, wallets, given))
+    params = [
+        await prepared(case, wallet) for (case, _), wallet in zip(cases, wallets, strict=True)
+    ]
+    with tasks_recorded():
+        together = await asyncio.gather(*map(one, wallets, params))
     runs += together
     trouble: list[str] = []
     for run, (_, alone) in zip(together, cases, strict=True):
@@ -150,21 +159,23 @@ async def check_concurrency(
 def _mixed(run: Run, alone: Run, others: Sequence[TestWallet]) -> list[str]:
     if run.error is not None:
         return [f"fails beside others: {run.trouble}"]
-    said = run.outcome or ""
+    outcome = run.outcome or ""
     for other in others:
-        if any(word in said for word in (other.address, other.id, other.name)):
+        if any(word in outcome for word in (other.address, other.id, other.name)):
             return [f"the outcome on {run.wallet.name} tells of {other.name}: state is shared"]
-    did = [(record.type, record.status) for record in run.records]
-    should = [(record.type, record.status) for record in alone.records]
-    if did != should:
-        return [f"beside others it made {len(did)} transactions on a wallet, alone {len(should)}"]
+    made = [(record.type, record.status) for record in run.records]
+    expected = [(record.type, record.status) for record in alone.records]
+    if made != expected:
+        return [
+            f"beside others it made {len(made)} transactions on a wallet, alone {len(expected)}"
+        ]
     return []
 
 
 async def _differs(skill: LoadedSkill, run: Run) -> list[str]:
-    """A reader tells the same alone, as long as it tells the same twice."""
-    first = await watch(skill, run.wallet, run.params)
-    second = await watch(skill, run.wallet, run.params)
+    """A skill that reads only has the same outcome alone, if two runs alone have the same."""
+    first = await observe_run(skill, run.wallet, run.params)
+    second = await observe_run(skill, run.wallet, run.params)
     if first.outcome == second.outcome != run.outcome:
         return [f"on {run.wallet.name} it tells something else beside others than alone"]
     return []

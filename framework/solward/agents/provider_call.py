@@ -1,0 +1,116 @@
+"""One call of a provider, whole or streamed: deadline, metrics, and one type of error."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from solward.agents.model import Agent
+from solward.errors import ProviderError, SolwardError
+from solward.provider import Completion, CompletionRequest, Usage
+from solward.telemetry import metrics, tracing
+from solward.telemetry.scrub import scrub_text
+
+# Built-in providers have deadlines of their own; this one holds for plugins that have none.
+PROVIDER_TIMEOUT_S = 180.0
+
+_NANO = 1e9
+_END = object()
+
+Complete = Callable[[CompletionRequest], Awaitable[Completion]]
+Stream = Callable[[CompletionRequest], AsyncIterator[str | Usage]]
+
+_log = structlog.get_logger(__name__)
+
+
+async def complete(
+    agent: Agent,
+    provider: Complete,
+    request: CompletionRequest,
+    timeout_s: float = PROVIDER_TIMEOUT_S,
+) -> Completion:
+    """The provider's whole answer; any failure of its code is a `ProviderError`."""
+    name = agent.llm_provider
+    with (
+        _provider_call(agent, f"Provider {name!r} did not answer within {timeout_s:g} s"),
+        tracing.span("provider.complete", provider=name, model=request.model),
+    ):
+        async with asyncio.timeout(timeout_s):
+            completion = await provider(request)
+    if not isinstance(completion, Completion):
+        raise ProviderError(f"Provider {name!r} did not answer with a Completion")
+    _count_usage(name, completion.usage)
+    return completion
+
+
+async def stream(
+    agent: Agent,
+    provider: Stream,
+    request: CompletionRequest,
+    timeout_s: float = PROVIDER_TIMEOUT_S,
+) -> AsyncGenerator[str | Usage, None]:
+    """The provider's answer as it arrives, then its usage; failures as in `complete`.
+
+    Closing it closes the provider's generator.
+    """
+    name = agent.llm_provider
+    source = provider(request)
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    late = f"Provider {name!r} did not end its answer within {timeout_s:g} s"
+    try:
+        with _provider_call(agent, late):
+            while True:
+                # The deadline covers the provider only: a timeout around the `yield` would cancel
+                # a slow reader.
+                async with asyncio.timeout_at(deadline):
+                    piece = await anext(source, _END)
+                if piece is _END:
+                    return
+                if not isinstance(piece, str | Usage):
+                    raise ProviderError(f"Provider {name!r} streamed something that is no text")
+                if isinstance(piece, Usage):
+                    _count_usage(name, piece)
+                yield piece
+    finally:
+        if isinstance(source, AsyncGenerator):
+            await source.aclose()
+
+
+@contextmanager
+def _provider_call(agent: Agent, late: str) -> Iterator[None]:
+    """Count and time the block as one call; turn its exceptions into `ProviderError`."""
+    name = agent.llm_provider
+    outcome = "error"
+    try:
+        with metrics.timed(metrics.PROVIDER_CALL.labels(name)):
+            yield
+        outcome = "ok"
+    except TimeoutError:
+        outcome = "timeout"
+        raise ProviderError(late, retryable=True) from None
+    except (asyncio.CancelledError, GeneratorExit):
+        outcome = "cancelled"
+        raise
+    except ProviderError as error:
+        # Vendors quote keys in their errors, and this text is stored and displayed.
+        error.args = (scrub_text(str(error)),)
+        raise error from None
+    except SolwardError:
+        raise
+    except Exception as error:
+        _log.exception("provider_failed", agent_id=agent.id, provider=name)
+        raise ProviderError(f"Provider {name!r} failed with an internal error") from error
+    finally:
+        metrics.PROVIDER_CALLS.labels(name, outcome).inc()
+
+
+def _count_usage(provider: str, usage: Usage | None) -> None:
+    if usage is None:
+        return
+    metrics.PROVIDER_TOKENS.labels(provider, "input").inc(max(0, usage.input_tokens))
+    metrics.PROVIDER_TOKENS.labels(provider, "output").inc(max(0, usage.output_tokens))
+    if usage.cost_nanousd is not None:
+        metrics.PROVIDER_COST.labels(provider).inc(max(0, usage.cost_nanousd) / _NANO)

@@ -1,0 +1,99 @@
+"""API keys, and the requests of each in the last minute; keys are stored as hashes only.
+
+Each function works inside the caller's transaction and returns rows as dicts, named as the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import bindparam, delete, func, insert, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.store.tables import api_keys, key_requests
+from solward.vault.store import locks
+
+Fields = dict[str, Any]
+
+_RECORD_USE = (
+    update(api_keys)
+    .where(
+        api_keys.c.id == bindparam("key_id"),
+        # Another process may have stored a later use.
+        func.coalesce(api_keys.c.last_used_ms, 0) < bindparam("used_ms"),
+    )
+    .values(last_used_ms=bindparam("used_ms"))
+)
+
+# PostgreSQL only: on SQLite one process serves, and counts in memory. One statement, so that clock,
+# window and count are of one moment. The oldest of the newest `most` requests leaves the window
+# first, so it says when the next may start.
+_COUNT_REQUEST = text(
+    """
+    WITH clock AS MATERIALIZED (
+        SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ms
+    ), expired AS (
+        DELETE FROM key_requests USING clock WHERE key_id = :key AND created_ms <= ms - :window
+    ), full_since AS MATERIALIZED (
+        SELECT created_ms FROM key_requests, clock
+        WHERE key_id = :key AND created_ms > ms - :window
+        ORDER BY created_ms DESC OFFSET :most - 1 LIMIT 1
+    ), counted AS (
+        INSERT INTO key_requests (key_id, created_ms)
+        SELECT :key, ms FROM clock WHERE NOT EXISTS (SELECT FROM full_since)
+    )
+    SELECT created_ms + :window - ms FROM full_since, clock
+    """
+)
+
+
+async def insert_key(connection: AsyncConnection, fields: Mapping[str, Any]) -> None:
+    """Store a new key; `fields` are the columns of the table."""
+    await connection.execute(insert(api_keys).values(**fields))
+
+
+async def key_by_hash(connection: AsyncConnection, hash_: str) -> Fields | None:
+    """The key with this hash, or None."""
+    rows = await connection.execute(select(api_keys).where(api_keys.c.hash == hash_))
+    row = rows.mappings().first()
+    return None if row is None else dict(row)
+
+
+async def list_keys(connection: AsyncConnection) -> list[Fields]:
+    """All keys, oldest first."""
+    rows = await connection.execute(select(api_keys).order_by(api_keys.c.created_ms, api_keys.c.id))
+    return [dict(row) for row in rows.mappings()]
+
+
+async def delete_key(connection: AsyncConnection, key_id: str) -> bool:
+    """Delete a key; False when there is none."""
+    deleted = await connection.execute(delete(api_keys).where(api_keys.c.id == key_id))
+    return deleted.rowcount > 0
+
+
+async def record_uses(connection: AsyncConnection, uses: Mapping[str, int]) -> None:
+    """Store when keys were last used: id -> milliseconds since the Unix epoch."""
+    # Sorted, so that two processes cannot deadlock on each other's rows.
+    rows = [{"key_id": key_id, "used_ms": ms} for key_id, ms in sorted(uses.items())]
+    await connection.execute(_RECORD_USE, rows)
+
+
+async def count_request(
+    connection: AsyncConnection, key_id: str, most: int, window_ms: int
+) -> int | None:
+    """Count one request of a key, unless `most` were made in the last `window_ms` milliseconds by
+    the database's clock.
+
+    Returns:
+        None where it was counted, else milliseconds until the next may start.
+    """
+    # Locked before the statement, which then sees the commits of every earlier holder.
+    await locks.exclusive(connection, f"key-requests:{key_id}")
+    parameters = {"key": key_id, "most": most, "window": window_ms}
+    return (await connection.execute(_COUNT_REQUEST, parameters)).scalar_one_or_none()
+
+
+async def delete_requests(connection: AsyncConnection, key_id: str) -> None:
+    """Delete a revoked key's counted requests."""
+    await connection.execute(delete(key_requests).where(key_requests.c.key_id == key_id))
