@@ -70,10 +70,10 @@ async def listing(call: ServiceCall) -> RenderableType:
 @service_call
 async def revoke(call: ServiceCall, key: str, yes: bool) -> RenderableType:
     """End an API key at once: by its name, its id, or the beginning of its id."""
-    from solward.client.wallets import found
+    from solward.client.wallets import find_one
     from solward_cli.render import plain, visible
 
-    revoked = found("key", key, await call.client.keys.list())
+    revoked = find_one("key", key, await call.client.keys.list())
     confirmed(f"Revoke the API key {visible(revoked.name)} ({revoked.id})?", yes)
     await call.client.keys.revoke(revoked.id)
     return plain(f"{revoked.name}: revoked")

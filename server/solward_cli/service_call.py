@@ -166,11 +166,11 @@ def interruptible() -> Iterator[None]:
 
 def exact(text: str) -> Decimal:
     """A plain decimal number, exact; the type of arguments and options that are amounts."""
-    from solward.client.exact import number
+    from solward.client.arguments import exact_number
     from solward.errors import InvalidRequest
 
     try:
-        return Decimal(number(text, "it"))
+        return Decimal(exact_number(text, "it"))
     except InvalidRequest as error:
         raise click.BadParameter(str(error)) from None
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from solward.client import SolwardClient, Unauthorized
-from solward.client.sse import Events, ServerSent
+from solward.client.sse import EventParser, ServerSentEvent
 
 EVENT_STREAM = {"Content-Type": "text/event-stream; charset=utf-8"}
 STREAM = (
@@ -22,16 +22,16 @@ STREAM = (
     b"id: 3\ndata: cut off"
 )
 EXPECTED = [
-    ServerSent("1", "wallet:created", '{"name":"a"}'),
-    ServerSent(None, "message", '{"text":"line\u2028separator \x85 é"}'),
-    ServerSent(None, "two", "one\ntwo"),
-    ServerSent(None, "crlf", "one\ntwo"),
+    ServerSentEvent("1", "wallet:created", '{"name":"a"}'),
+    ServerSentEvent(None, "message", '{"text":"line\u2028separator \x85 é"}'),
+    ServerSentEvent(None, "two", "one\ntwo"),
+    ServerSentEvent(None, "crlf", "one\ntwo"),
 ]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_events_are_read_however_their_bytes_are_cut(size: int) -> None:
-    events = Events()
+    events = EventParser()
     told = [
         event
         for start in range(0, len(STREAM), size)

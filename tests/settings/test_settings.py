@@ -14,7 +14,7 @@ from solward.provider import ProviderContext, ProviderSpec
 from solward.settings import Settings, default_home
 from solward.settings.access import DEVELOPMENT_SECRET
 from solward.settings.masking import forget_secrets
-from solward.settings.settings import lent_to_providers
+from solward.settings.settings import allowed_for_providers
 from solward.vault.store.database import database_file
 
 CANARY = "canary-4f1d0c9e7b-do-not-show-me-anywhere"
@@ -279,16 +279,16 @@ def test_a_provider_is_lent_its_own_key_and_address_and_never_solwards_secrets(
     monkeypatch.setenv("ACME_KEY", "acme")
     settings = Settings()
     spec = ProviderSpec("p", "m", {}, "OPENAI_API_KEY", "OPENAI_BASE_URL")
-    assert settings.lend(spec) == ProviderContext(CANARY, "http://127.0.0.1:8080/v1")
-    assert CANARY not in repr(settings.lend(spec))
-    assert settings.lend(replace(spec, secret_env="ACME_KEY", base_url_env=None)) == (
+    assert settings.provider_context(spec) == ProviderContext(CANARY, "http://127.0.0.1:8080/v1")
+    assert CANARY not in repr(settings.provider_context(spec))
+    assert settings.provider_context(replace(spec, secret_env="ACME_KEY", base_url_env=None)) == (
         ProviderContext("acme")
     )
-    assert settings.lend(ProviderSpec("p", "m", {}, "NOT_SET")) == ProviderContext()
-    assert lent_to_providers("OPENAI_API_KEY")
-    assert lent_to_providers("ACME_KEY")
+    assert settings.provider_context(ProviderSpec("p", "m", {}, "NOT_SET")) == ProviderContext()
+    assert allowed_for_providers("OPENAI_API_KEY")
+    assert allowed_for_providers("ACME_KEY")
     for own in ("API_SECRET", "KEYSTORE_PASSPHRASE", "SOLANA_RPC_URL", "DATABASE_URL"):
-        assert not lent_to_providers(own)
+        assert not allowed_for_providers(own)
 
 
 def test_a_vendors_address_must_be_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

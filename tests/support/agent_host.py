@@ -49,7 +49,7 @@ class Host:
             daily_spending_limit_lamports=10 * 10**9,
             default_llm_provider="scripted",
             default_llm_model="model-2",
-            lend=lambda spec: self.lent,
+            provider_context=lambda spec: self.lent,
             configured=lambda spec: (
                 spec.secret_env is None
                 or self.lent.secret is not None

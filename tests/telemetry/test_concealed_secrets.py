@@ -51,7 +51,7 @@ def test_a_third_partys_key_is_concealed_once_it_is_lent(
 ) -> None:
     monkeypatch.setenv("ORACLE_API_KEY", "oracle-key-48")
     spec = ProviderSpec("oracle", "m", {"type": "object"}, secret_env="ORACLE_API_KEY")
-    assert settings(tmp_path).lend(spec).secret == "oracle-key-48"
+    assert settings(tmp_path).provider_context(spec).secret == "oracle-key-48"
     assert concealed("401 for oracle-key-48") == f"401 for {REDACTED}"
 
 

@@ -85,14 +85,14 @@ def parts_of(service: ServiceForAgents) -> CycleParts:
 def completer(service: ServiceForAgents, agent: Agent) -> Complete:
     """The call of an agent's provider; raises `ProviderError` when it is not installed."""
     loaded = installed(service, agent)
-    context = service.settings.lend(loaded.spec)
+    context = service.settings.provider_context(loaded.spec)
     return functools.partial(loaded.complete, options=agent.llm_options, context=context)
 
 
 def streamer(service: ServiceForAgents, agent: Agent) -> Stream:
     """As `completer`, for a streamed answer."""
     loaded = installed(service, agent)
-    context = service.settings.lend(loaded.spec)
+    context = service.settings.provider_context(loaded.spec)
     return functools.partial(loaded.stream, options=agent.llm_options, context=context)
 
 

@@ -1,4 +1,4 @@
-"""Backup and restore of one SOLWARD_HOME: everything its wallets need, in one sealed file."""
+"""Backup and restore of a SOLWARD_HOME: everything its wallets need, in one encrypted file."""
 
 from solward.backup.create import create_backup
 from solward.backup.manifest import Manifest

@@ -1,4 +1,4 @@
-"""The one file: a tar of the manifest and the copied files, compressed, then sealed."""
+"""The backup's file: a tar of the manifest and the copied files, compressed, then encrypted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_MANIFEST: Final = 64 << 20
 
 
 def refuse_existing(file: Path) -> None:
-    """Raise `BackupError` where there is something already."""
+    """Raise `BackupError` if the file exists."""
     if file.exists():
         raise BackupError(f"{file} exists already; choose another name")
 
@@ -39,7 +39,7 @@ def write_archive(file: Path, folder: Path, manifest: Manifest, passphrase: str)
                 _write(SealedWriter(sink, passphrase), folder, manifest)
                 sink.flush()
                 os.fsync(sink.fileno())
-            # A link fails where rename would replace: an older backup may be the only good one.
+            # Link instead of rename, which would replace an older backup, maybe the only good one.
             os.link(temporary, file)
         finally:
             temporary.unlink()
@@ -52,7 +52,7 @@ def write_archive(file: Path, folder: Path, manifest: Manifest, passphrase: str)
 
 
 def read_archive(file: Path, folder: Path, passphrase: str) -> Manifest:
-    """Put the files of a backup into `folder`, mode 0600, and return its manifest.
+    """Extract the files of a backup into `folder`, mode 0600; returns its manifest.
 
     Raises:
         BackupError: it is no backup, of another passphrase, of a newer version, or damaged.
@@ -97,13 +97,13 @@ def _read(sealed: SealedReader, folder: Path) -> Manifest:
         if first is None or first.name != MANIFEST or first.size > _MAX_MANIFEST:
             raise BackupError("The backup has no manifest")
         manifest = parse_manifest(_content(archive, first).read())
-        # By the manifest's names alone, so that no entry can choose where it is written.
+        # Only names from the manifest, so that no entry can choose its path.
         for name, size in manifest.files.items():
             entry = archive.next()
             if entry is None or (entry.name, entry.size) != (name, size):
                 raise BackupError("The backup does not hold what its manifest lists")
             _store(folder / name, _content(archive, entry))
-        # Only the end of the sealed stream proves that nothing was cut off.
+        # Only the end of the encrypted stream proves that nothing was cut off.
         while packed.read(1 << 20):
             pass
     return manifest

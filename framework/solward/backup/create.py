@@ -29,14 +29,13 @@ _POSTGRESQL = (
 
 
 async def create_backup(settings: Settings, file: Path, passphrase: str) -> Manifest:
-    """Write database, key file and localnet ledger of the settings' home to `file`, sealed.
+    """Write database, key file and localnet ledger of the settings' home to `file`, encrypted.
 
-    For a process of its own (see `snapshot.copy_files`). Copies are made in the home and removed
-    again.
+    Only in a process of its own (see `snapshot.copy_files`). Temporary copies are made in the home.
 
     Raises:
         ConfigError: the database is not SQLite.
-        BackupError: nothing is there to back up, it cannot be read, `file` exists already or
+        BackupError: there is nothing to back up, it cannot be read, `file` exists already or
             cannot be written.
         KeystoreError: the key file is missing, open to others, or not this keystore's.
     """
@@ -78,7 +77,7 @@ async def _describe(settings: Settings, folder: Path) -> Manifest:
         newest = keystore_row(rows[0])
         kind = "passphrase" if newest.kdf.get("kind") == "argon2id" else "file"
         if kind == "file":
-            await _keep_key(settings, folder, newest)
+            await _copy_key(settings, folder, newest)
     names = [name for name in (DATABASE, KEY_FILE, NEXT_KEY_FILE, LEDGER)
              if (folder / name).exists()]  # fmt: skip
     return Manifest(
@@ -92,18 +91,18 @@ async def _describe(settings: Settings, folder: Path) -> Manifest:
     )
 
 
-async def _keep_key(settings: Settings, folder: Path, newest: KeystoreRow) -> None:
-    """Copy the key file, and see that it opens the keystore that was copied.
+async def _copy_key(settings: Settings, folder: Path, newest: KeystoreRow) -> None:
+    """Copy the key file, and check that it opens the copied keystore.
 
-    A descriptor's path (/dev/fd/3) is the operator's own way to keep the key: it is checked, not
-    kept.
+    A descriptor's path (/dev/fd/3) means that the operator stores the key elsewhere: it is checked
+    and not copied.
     """
     original = settings.keystore_key_file or settings.solward_home / HOME_KEY_FILE
     if original.exists() and not stat.S_ISREG(original.stat().st_mode):
         await keyring.unlock(KeySource(file=original), newest)
         return
-    kept = {original: folder / KEY_FILE, keyring.next_file(original): folder / NEXT_KEY_FILE}
-    for source, copy in kept.items():
+    copies = {original: folder / KEY_FILE, keyring.next_file(original): folder / NEXT_KEY_FILE}
+    for source, copy in copies.items():
         if source.exists():
             copy.touch(mode=0o600)
             copy.write_bytes(keyfile.read_key(source))

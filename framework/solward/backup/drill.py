@@ -1,4 +1,4 @@
-"""The restore drill: every wallet's key opened, and compared with what is stored and listed."""
+"""The restore drill: every wallet's key is opened and compared with database and manifest."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ async def drill(
     passphrase: Callable[[], str],
     key_file: Path | None = None,
 ) -> int:
-    """Prove that the files in `folder` can be served; returns how many keys open and match.
+    """Check that the files in `folder` can be served; returns how many keys open and match.
 
     Args:
-        passphrase: asked for the keystore's, where it has one.
-        key_file: the keystore's, where the backup holds none.
+        passphrase: called for the keystore's passphrase, where it has one.
+        key_file: the keystore's, where the backup has none.
 
     Raises:
         BackupError: a file is damaged or of a newer version, a key does not open, or the wallets
@@ -96,5 +96,5 @@ def _source(
 ) -> KeySource:
     if newest.kdf.get("kind") == "argon2id":
         return KeySource(passphrase=passphrase())
-    kept = folder / KEY_FILE
-    return KeySource(file=kept if kept.exists() or key_file is None else key_file)
+    copy = folder / KEY_FILE
+    return KeySource(file=copy if copy.exists() or key_file is None else key_file)

@@ -1,4 +1,4 @@
-"""What a backup says of itself, and the files it may hold."""
+"""The manifest of a backup, and the names of its files."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ MANIFEST = "manifest.json"
 DATABASE = "solward.db"
 LEDGER = "localnet.db"
 KEY_FILE = "keystore.key"
-# Where a rotation that was killed left the new key (`wallets.keyring.next_file`).
+# The new key of a rotation that was killed (`wallets.keyring.next_file`).
 NEXT_KEY_FILE = "keystore.key.next"
 FILES = (DATABASE, KEY_FILE, NEXT_KEY_FILE, LEDGER)
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What was backed up.
+    """The contents of a backup.
 
     Attributes:
-        version: of the Solward that made it.
+        version: Solward's version that made it.
         created: ISO 8601, UTC.
-        network: the network its transactions are on.
-        revision: of the database's schema.
+        network: the network of its transactions.
+        revision: the database's schema revision.
         keystore: `passphrase`, `file`, or `none` where there were no wallets yet.
         wallets: id -> base58 public key.
         files: name -> bytes.
@@ -41,7 +41,7 @@ class Manifest:
     files: Mapping[str, int]
 
     def to_json(self) -> bytes:
-        """As it is stored."""
+        """The manifest's file."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         return jsontext.dumps(fields).encode()
 

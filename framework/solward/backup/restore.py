@@ -1,4 +1,4 @@
-"""Restoring a backup, and proving that it can be restored."""
+"""Restoring a backup, and checking that it can be restored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from solward.vault.wallets.service import KEY_FILE as HOME_KEY_FILE
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a drill proved: `keys` open and match those stored and listed."""
+    """The result of a drill: `keys` open and match database and manifest."""
 
     manifest: Manifest
     keys: int
@@ -34,7 +34,7 @@ class Restored:
 async def verify_backup(
     settings: Settings, file: Path, passphrase: str, keystore_passphrase: Callable[[], str]
 ) -> Restored:
-    """Do the restore drill in a temporary folder (mode 0700), which is removed.
+    """Run the restore drill in a temporary folder (mode 0700).
 
     Raises:
         BackupError, KeystoreError: as `restore_backup`.
@@ -51,13 +51,13 @@ async def verify_backup(
 async def restore_backup(
     settings: Settings, file: Path, passphrase: str, keystore_passphrase: Callable[[], str]
 ) -> Restored:
-    """Restore into the settings' home, which must be empty, once the drill has passed.
+    """Restore into the settings' home, which must be empty, after a drill that passes.
 
-    Where anything is wrong, the home is left as it was.
+    On an error the home is left as it was.
 
     Args:
         passphrase: of the backup.
-        keystore_passphrase: asked for the keystore's own, where it has one.
+        keystore_passphrase: called for the keystore's own, where it has one.
 
     Raises:
         ConfigError: the database of the settings is not SQLite.
@@ -74,7 +74,7 @@ async def restore_backup(
                 raise BackupError(f"{place} exists already; a restore overwrites nothing")
         manifest = read_archive(file, folder, passphrase)
         keys = await drill(folder, manifest, keystore_passphrase, settings.keystore_key_file)
-        # The database last: without it the home is not taken for one.
+        # The database last: without it a half restored home cannot be served.
         for name in (KEY_FILE, NEXT_KEY_FILE, LEDGER, DATABASE):
             if (folder / name).exists():
                 _move(folder / name, places[name])
@@ -93,13 +93,13 @@ def _places(settings: Settings, database: Path) -> dict[str, Path]:
 
 @contextmanager
 def _empty_home(home: Path) -> Iterator[Path]:
-    """Own the home and give a folder in it to work in; on an error leave nothing of both."""
+    """Lock the home and make a working folder in it; an error removes what was created."""
     existed = home.exists()
     with Home.locked(home):
-        held = sorted(each.name for each in home.iterdir() if each.name != LOCK_NAME)
-        if held:
+        present = sorted(each.name for each in home.iterdir() if each.name != LOCK_NAME)
+        if present:
             raise BackupError(
-                f"SOLWARD_HOME {home} is not empty: it holds {held[0]}; a restore needs an empty"
+                f"SOLWARD_HOME {home} is not empty: it holds {present[0]}; a restore needs an empty"
                 " one, so set another SOLWARD_HOME or move this one away"
             )
         folder = Path(tempfile.mkdtemp(prefix=".restore-", dir=home))
@@ -116,7 +116,7 @@ def _empty_home(home: Path) -> Iterator[Path]:
 
 
 def _move(source: Path, place: Path) -> None:
-    """Put a file in its place, durably, on another file system too."""
+    """Move a file durably, to another file system too."""
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         source.rename(place)

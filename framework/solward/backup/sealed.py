@@ -1,4 +1,4 @@
-"""A stream of bytes under a passphrase: Argon2id for the key, AES-256-GCM in chunks of 1 MiB.
+"""A stream encrypted with a passphrase: Argon2id for the key, AES-256-GCM in chunks of 1 MiB.
 
 Layout: the magic, the length of the header (4 bytes, big-endian), the header (JSON: format, key
 derivation, verifier), then the chunks. A chunk's nonce is 7 random bytes of the file, its number
@@ -38,7 +38,7 @@ _KNOWN: Final = b"solward backup"
 
 
 class SealedWriter:
-    """Seals what is written into `sink`; whole only after `finish`."""
+    """Encrypts into `sink`; complete only after `finish`."""
 
     def __init__(self, sink: IO[bytes], passphrase: str) -> None:
         kdf: dict[str, Any] = {
@@ -60,26 +60,26 @@ class SealedWriter:
         sink.write(MAGIC + len(self._header).to_bytes(4, "big") + self._header)
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Take all of `data`."""
+        """Write all of `data`."""
         view = memoryview(data)
         self._waiting += view
-        # One chunk is always kept back: the last one is sealed as such.
+        # One chunk is always buffered, because the last one is marked as such.
         while len(self._waiting) > CHUNK:
             self._sink.write(self._chunks.seal(bytes(self._waiting[:CHUNK]), last=False))
             del self._waiting[:CHUNK]
         return view.nbytes
 
     def finish(self) -> None:
-        """Seal the last chunk."""
+        """Encrypt the last chunk."""
         self._sink.write(self._chunks.seal(bytes(self._waiting), last=True))
 
 
 class SealedReader:
-    """What a `SealedWriter` was given, read from `source`.
+    """Decrypts `source`, which a `SealedWriter` wrote.
 
     Raises:
-        BackupError: it is no backup, one of a newer version, damaged, or of another passphrase.
-            Reading raises it too; only at the end is it certain that nothing is missing.
+        BackupError: it is no backup, of a newer version, damaged, or of another passphrase.
+            Reading raises it too; only the end proves that nothing is missing.
     """
 
     def __init__(self, source: IO[bytes], passphrase: str) -> None:
@@ -106,12 +106,12 @@ class SealedReader:
             sealed, self._ahead = self._ahead, self._source.read(CHUNK + _TAG_BYTES)
             self._ended = not self._ahead
             self._plain = memoryview(self._chunks.open(sealed, last=self._ended))
-        taken, self._plain = self._plain[:size], self._plain[size:]
-        return bytes(taken)
+        data, self._plain = self._plain[:size], self._plain[size:]
+        return bytes(data)
 
 
 class _Chunks:
-    """Seals or opens chunks in their order."""
+    """Encrypts or decrypts chunks in their order."""
 
     def __init__(self, key: bytes, prefix: bytes, header: bytes) -> None:
         self._cipher, self._prefix, self._header = AESGCM(key), prefix, header

@@ -1,8 +1,8 @@
 """Copies of a home's SQLite files as of one moment, also while a service writes to them.
 
-Whatever the ledger's copy shows as landed, the database's copy has on record: nothing is sent
-before it is stored (docs/exactly-once.md), and the two moments are one, because no transaction
-of the database can end between them. What was in flight is found again at the next start.
+Every transaction in the ledger's copy is recorded in the database's copy: transactions are stored
+before they are sent (docs/exactly-once.md), and no database transaction can commit between the two
+copies. Transactions in flight are reconciled at the next start.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from solward.errors import BackupError
 _BUSY_S = 10.0
 _TRIES = 40
 _PAUSE_S = 0.1
-# Coarser than any file system's own clock: a file changed more recently may change again within
-# the same tick, and show no later time for it.
+# Coarser than any file system's clock: a file changed more recently may change again in the same
+# tick without a new modification time.
 _SETTLED_NS = 50_000_000
 _WAL_HEADER_BYTES = 32
 
@@ -30,14 +30,14 @@ _WAL_HEADER_BYTES = 32
 def copy_files(database: Path, ledger: Path | None, folder: Path) -> tuple[Path, Path | None]:
     """Copy the database, and the localnet's ledger where there is one, into `folder`.
 
-    For a process of its own: closing a file gives up the locks of SQLite's connections to it in
+    Only in a process of its own: closing a file releases the locks of SQLite's connections to it in
     the same process (sqlite.org, "How To Corrupt An SQLite Database File", 2.2).
 
     Returns:
-        Both copies, each one file that needs no other beside it.
+        Both copies, each complete without a write-ahead log.
 
     Raises:
-        BackupError: a file cannot be read, or is being written without a pause.
+        BackupError: a file cannot be read, or is written without a pause.
     """
     database_copy = folder / "solward.db"
     try:
@@ -50,7 +50,7 @@ def copy_files(database: Path, ledger: Path | None, folder: Path) -> tuple[Path,
                 _copy_ledger(database, reader, ledger, ledger_copy)
             os.close(os.open(database_copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             with _connected(database_copy) as target:
-                # From the state this connection's transaction began with, whatever came after.
+                # The state at the start of this connection's transaction.
                 reader.backup(target)
     except (sqlite3.Error, OSError) as error:
         raise BackupError(f"The data of this home cannot be copied: {error}") from None
@@ -61,26 +61,25 @@ def check_file(path: Path) -> None:
     """Raise `BackupError` unless the SQLite file is whole."""
     try:
         with _connected(path) as connection:
-            (told,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+            (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     except sqlite3.Error as error:
-        told = str(error)
-    if told != "ok":
-        raise BackupError(f"{path.name} is damaged: {told}")
+        result = str(error)
+    if result != "ok":
+        raise BackupError(f"{path.name} is damaged: {result}")
 
 
 def _copy_ledger(
     database: Path, reader: sqlite3.Connection, ledger: Path, ledger_copy: Path
 ) -> None:
-    """Copy the ledger, and begin `reader`'s transaction at the moment its copy shows.
+    """Copy the ledger, and begin `reader`'s transaction at the moment of that copy.
 
-    A running localnet keeps its file locked, so that its bytes are copied, not its rows: they stay
-    as they are until a checkpoint moves what the write-ahead log gathered. When one came in
-    between, all of it is done again.
+    A running localnet locks its file, so its bytes are copied, not its rows. They change only when
+    a checkpoint merges the write-ahead log; after one in between, the copy starts again.
     """
     log, log_copy = _log_of(ledger), _log_of(ledger_copy)
     for _ in range(_TRIES):
         before = _settled(ledger)
-        # The larger part, before anybody has to wait.
+        # The larger file first, while writers need not wait.
         shutil.copyfile(ledger, ledger_copy)
         ledger_copy.chmod(0o600)
         with _no_writer(database):
@@ -99,7 +98,7 @@ def _copy_ledger(
 
 @contextlib.contextmanager
 def _no_writer(database: Path) -> Iterator[None]:
-    """Hold back every writer of the database; the service waits for its turn for seconds."""
+    """Block writers of the database; the service waits for the lock for seconds."""
     with _connected(database) as connection:
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -125,7 +124,7 @@ def _begin(reader: sqlite3.Connection) -> None:
 
 
 def _settled(path: Path) -> tuple[int, int]:
-    """The file's state, taken when no change of the same tick can hide behind it."""
+    """The file's state, once a later change must show a new modification time."""
     for _ in range(_TRIES):
         if abs(time.time_ns() - path.stat().st_mtime_ns) > _SETTLED_NS:
             break
@@ -143,7 +142,7 @@ def _log_of(path: Path) -> Path:
 
 
 def _start_of(path: Path) -> bytes:
-    """The header of a write-ahead log, which changes when it is begun anew."""
+    """The header of a write-ahead log, which changes when the log is restarted."""
     try:
         with path.open("rb") as file:
             return file.read(_WAL_HEADER_BYTES)

@@ -4,7 +4,7 @@
         wallet = await client.wallets.find("treasury")
         sent = await client.wallets.transfer(wallet.id, to=address, amount=Decimal("0.5"))
 
-It needs nothing of the service's own code, and only this is its public surface.
+This module is the client's public surface.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from solward.client.agent_models import (
     Plugins,
     Skill,
 )
+from solward.client.arguments import Amount
 from solward.client.client import SolwardClient
 from solward.client.errors import (
     AmbiguousName,
@@ -36,7 +37,6 @@ from solward.client.errors import (
     Unauthorized,
     Unreachable,
 )
-from solward.client.exact import Amount
 from solward.client.models import (
     Balance,
     Event,

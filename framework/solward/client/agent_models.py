@@ -1,4 +1,4 @@
-"""What the service answers about agents, API keys, skills and plugins, typed."""
+"""The service's answers about agents, API keys, skills and plugins, typed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What an agent remembers of one cycle."""
+    """An agent's memory of one cycle."""
 
     cycle: int
     reasoning: str
@@ -141,7 +141,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class CreatedKey:
-    """A new API key. `api_key` is told this once; `raw` holds it too."""
+    """A new API key. `api_key` is returned only here; `raw` has it too."""
 
     api_key: str = field(repr=False)
     id: str
@@ -182,10 +182,10 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A loaded plugin; what follows `version` is a provider's.
+    """A loaded plugin; the fields after `version` are a provider's.
 
     Attributes:
-        options: JSON Schema of what an agent may ask it with.
+        options: JSON Schema of an agent's `llm_options`.
         is_llm: False when it is not a language model.
         secret_env: the environment variable of its key; None when it needs none.
         configured: whether it has its key, or needs none.
@@ -237,7 +237,7 @@ class PluginProblem:
 
 @dataclass(frozen=True, slots=True)
 class Plugins:
-    """What is loaded, the names of extra rules, and what was left out."""
+    """The loaded plugins, the names of extra rules, and the plugins left out."""
 
     plugins: tuple[Plugin, ...]
     guardrails: tuple[str, ...]

@@ -8,18 +8,17 @@ from typing import Any
 
 from solward import jsontext
 from solward.client.agent_models import Agent, Decision, Memory
-from solward.client.checks import segment
+from solward.client.arguments import Amount, json_fields, optional_number, segment, without_floats
 from solward.client.errors import BadAnswer, ServerError
-from solward.client.exact import Amount, given, optional, without_floats
 from solward.client.http import Http
-from solward.client.wallets import found
+from solward.client.wallets import find_one
 
-# A model may think long before its first word; its provider's own deadline ends that.
+# A model may think long before its first word; the provider's deadline bounds it.
 _CHAT_SILENCE_S = 300.0
 
 
 class Agents:
-    """Agents: made, started and stopped, asked, and what they decided."""
+    """Agents: create, start, stop, chat, and read their decisions and memory."""
 
     def __init__(self, http: Http) -> None:
         self._http = http
@@ -39,7 +38,7 @@ class Agents:
             NotFoundError: there is none.
             AmbiguousName: there are several.
         """
-        return found("agent", name_or_id, await self.list())
+        return find_one("agent", name_or_id, await self.list())
 
     async def create(
         self,
@@ -59,7 +58,7 @@ class Agents:
     ) -> Agent:
         """A new agent, idle. Without a wallet and with `max_sol_per_transaction` it gets a new
         wallet, and the service's default provider and model may do."""
-        body = given(
+        body = json_fields(
             name=name,
             strategy=strategy,
             wallet_id=wallet_id,
@@ -69,12 +68,16 @@ class Agents:
             llm_budget=llm_budget,
             loop_interval_ms=loop_interval_ms,
             guardrails=guardrails,
-            max_sol_per_transaction=optional(max_sol_per_transaction, "max_sol_per_transaction"),
+            max_sol_per_transaction=optional_number(
+                max_sol_per_transaction, "max_sol_per_transaction"
+            ),
             max_transactions_per_minute=max_transactions_per_minute,
-            daily_spending_limit_sol=optional(daily_spending_limit_sol, "daily_spending_limit_sol"),
+            daily_spending_limit_sol=optional_number(
+                daily_spending_limit_sol, "daily_spending_limit_sol"
+            ),
         )
         made = await self._http.send("POST", "/agents", body)
-        # That answer is short; who made an agent wants to see all of it.
+        # That answer has a few fields only, so the whole agent is read.
         return await self.get(self._http.read(lambda raw: str(raw["id"]), made))
 
     async def change(
@@ -90,11 +93,11 @@ class Agents:
         loop_interval_ms: int | None = None,
         guardrails: Mapping[str, Any] | None = None,
     ) -> Agent:
-        """Change what is given; a running agent goes by it from its next cycle.
+        """Change the given fields; a running agent uses them from its next cycle on.
 
-        A number of `llm_budget` that is None takes that limit away.
+        A number of `llm_budget` that is None removes that limit.
         """
-        body = given(
+        body = json_fields(
             name=name,
             strategy=strategy,
             llm_provider=llm_provider,
@@ -112,26 +115,26 @@ class Agents:
         await self._http.send("DELETE", _path(agent_id))
 
     async def start(self, agent_id: str) -> str:
-        """Start or resume it; answers `started`."""
+        """Start or resume it; returns `started`."""
         return await self._switch(agent_id, "start")
 
     async def stop(self, agent_id: str) -> str:
-        """Stop it, once what it was paying is finished; answers `stopped`."""
+        """Stop it, after an action that spends has ended; returns `stopped`."""
         return await self._switch(agent_id, "stop")
 
     async def pause(self, agent_id: str) -> str:
-        """Set a running agent aside; answers `paused`."""
+        """Pause a running agent; returns `paused`."""
         return await self._switch(agent_id, "pause")
 
     async def chat(self, agent_id: str, message: str) -> str:
         """Write to a running agent; its whole answer."""
-        patience = max(self._http.timeout_s, _CHAT_SILENCE_S)
+        timeout_s = max(self._http.timeout_s, _CHAT_SILENCE_S)
         body = {"message": message}
-        answer = await self._http.send("POST", _path(agent_id, "chat"), body, patience)
+        answer = await self._http.send("POST", _path(agent_id, "chat"), body, timeout_s)
         return self._http.read(lambda raw: str(raw["response"]), answer)
 
     async def chat_stream(self, agent_id: str, message: str) -> AsyncGenerator[str, None]:
-        """Write to a running agent; its answer piece by piece, as the model speaks.
+        """Write to a running agent; its answer as it arrives.
 
         Raises:
             ServerError: the model failed midway.
@@ -157,18 +160,18 @@ class Agents:
     async def decisions(
         self, agent_id: str, limit: int = 50, before: int | None = None
     ) -> tuple[Decision, ...]:
-        """What it decided, newest first; `before` is a cycle and gives older ones."""
+        """Its decisions, newest first; `before` is a cycle and gives older ones."""
         query = {"limit": limit, "before": before}
         raw = await self._http.get(_path(agent_id, "decisions"), query)
         return self._http.read_list(Decision.of, raw, "decisions")
 
     async def memory(self, agent_id: str, limit: int = 100) -> tuple[Memory, ...]:
-        """What it remembers, newest first, at most 100 entries."""
+        """Its memory, newest first, at most 100 entries."""
         raw = await self._http.get(_path(agent_id, "memory"), {"limit": limit})
         return self._http.read_list(Memory.of, raw, "memory")
 
     async def limits(self, agent_id: str) -> Mapping[str, Any]:
-        """Its limits and its model's use, what is spent and left of each (docs/rest.md)."""
+        """Its limits, spent and left amounts of each, and its model's usage (docs/rest.md)."""
         return self._http.read(dict, await self._http.get(_path(agent_id, "limits")))
 
     async def _switch(self, agent_id: str, action: str) -> str:

@@ -13,12 +13,12 @@ import httpx
 from solward import jsontext
 from solward.client.agent_models import Plugins, Skill
 from solward.client.agents import Agents
+from solward.client.arguments import json_fields
 from solward.client.errors import ServerError, Unreachable
-from solward.client.exact import given
 from solward.client.http import Http
 from solward.client.keys import Keys
 from solward.client.models import Event, Health, Switch
-from solward.client.sse import ServerSent
+from solward.client.sse import ServerSentEvent
 from solward.client.wallets import Transactions, Wallets
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S = 60.0
 
-# The service breaks a silence every 15 s; three of them missed mean that it is gone.
+# The service sends a comment every 15 s; three missed ones mean that it is gone.
 _SILENCE_S = 45.0
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 2.0
@@ -43,7 +43,7 @@ class SolwardClient:
         token: the admin secret or an API key.
         timeout_s: how long a call waits for its answer. The service itself waits up to 45
             seconds for a transaction's end.
-        transport: what carries the requests; for tests, and for a service in this process.
+        transport: httpx transport; for tests, and for a service in this process.
 
     Raises:
         InvalidRequest: the address or the token cannot be used.
@@ -100,17 +100,17 @@ class SolwardClient:
         return self._http.read_list(Skill.of, await self._http.get("/skills"), "skills")
 
     async def plugins(self) -> Plugins:
-        """What is loaded, and what was left out and why."""
+        """The loaded plugins, and those left out with the reason."""
         return self._http.read(Plugins.of, await self._http.get("/plugins"))
 
     async def freeze(self, wallet_id: str | None = None, reason: str | None = None) -> Switch:
         """Stop every new transaction, of the service or of one wallet."""
-        body = given(wallet_id=wallet_id, reason=reason)
+        body = json_fields(wallet_id=wallet_id, reason=reason)
         return self._http.read(Switch.of, await self._http.send("POST", "/freeze", body))
 
     async def unfreeze(self, wallet_id: str | None = None) -> Switch:
         """Lift the switch of the service, or of one wallet."""
-        body = given(wallet_id=wallet_id)
+        body = json_fields(wallet_id=wallet_id)
         return self._http.read(Switch.of, await self._http.send("POST", "/unfreeze", body))
 
     async def audit(self, limit: int = 50, before: int | None = None) -> tuple[Event, ...]:
@@ -121,43 +121,43 @@ class SolwardClient:
     async def events(
         self, types: Sequence[str] = (), after: int | None = None
     ) -> AsyncGenerator[Event, None]:
-        """What happens, from now on or after the event numbered `after`; 0 replays everything.
+        """Events from now on, or after the event numbered `after`; 0 replays everything.
 
         Reconnects where it left off, without gap or duplicate, until it is closed.
 
         Args:
-            types: the kinds to tell (docs/events.md); all of them where it is empty.
+            types: the kinds to receive (docs/events.md); all of them where it is empty.
 
         Raises:
             Unreachable: the service did not answer at the beginning.
             ApiError: the service refused.
         """
-        # Its number is where to come back to, before there is an event to take one from.
+        # Read first, so that a reconnect before the first event has a number to resume after.
         newest = await self.audit(limit=1)
         if after is None:
             after = newest[0].seq if newest else 0
         pause = _FIRST_PAUSE_S
         while True:
-            # A service that restarts, or a proxy without one behind it, is waited for.
+            # Retry while the service restarts, or a proxy has no service behind it.
             with contextlib.suppress(Unreachable, ServerError):
-                async with contextlib.aclosing(self._told(types, after)) as told:
-                    async for sent in told:
+                async with contextlib.aclosing(self._stream(types, after)) as stream:
+                    async for sent in stream:
                         event = self._http.read(_event_of, sent)
                         after, pause = event.seq, _FIRST_PAUSE_S
                         yield event
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def _told(self, types: Sequence[str], after: int) -> AsyncGenerator[ServerSent, None]:
+    def _stream(self, types: Sequence[str], after: int) -> AsyncGenerator[ServerSentEvent, None]:
         return self._http.stream(
             "GET",
             "/events",
-            query=given(types=",".join(types) or None),
+            query=json_fields(types=",".join(types) or None),
             headers={"Last-Event-ID": str(after)},
             silence_s=_SILENCE_S,
         )
 
 
-def _event_of(sent: ServerSent) -> Event:
+def _event_of(sent: ServerSentEvent) -> Event:
     data = dict(jsontext.loads(sent.data))
     return Event.of({"seq": int(sent.id or ""), "event": sent.event, "data": data})

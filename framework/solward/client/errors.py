@@ -6,12 +6,12 @@
         ├── Unreachable       no connection, or it broke before the answer came
         ├── BadAnswer         what answered is not a Solward service
         ├── AmbiguousName     several wallets or agents have this name
-        └── ApiError          the service refused: `status` and its own words
+        └── ApiError          the service refused: `status` and its error text
             ├── BadRequest        400, 405, 413, 422
             ├── Unauthorized      401
             ├── Forbidden         403
             ├── NotFoundError     404
-            ├── Conflict          409  the first request with this key still runs
+            ├── Conflict          409  the first request with this key is still running
             ├── RateLimited       429  `retry_after_s`
             ├── Refused           500 of a money call: blocked by a guardrail, or failed
             └── ServerError       any other 5xx
@@ -28,8 +28,8 @@ class ClientError(SolwardError):
     """Base of what a call can raise.
 
     Attributes:
-        idempotency_key: of a money call whose fate is not known, else None. The same call with
-            this key tells it, and pays at most once.
+        idempotency_key: of a money call whose result is not known, else None. The same call with
+            this key returns it, and pays at most once.
     """
 
     idempotency_key: str | None = None
@@ -40,15 +40,15 @@ class Unreachable(ClientError):
 
 
 class BadAnswer(ClientError):
-    """An answer that no Solward service of this version gives."""
+    """The answer is not a Solward service's of this version."""
 
 
 class AmbiguousName(ClientError):
-    """A name several have; the message lists their ids."""
+    """Several wallets or agents have the name; the message lists their ids."""
 
 
 class ApiError(ClientError):
-    """The service answered with an error; `str()` is the service's text."""
+    """The service answered with an error; `str()` is its text."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(status, message)
@@ -68,7 +68,7 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """This token may not do that."""
+    """The token has no permission for the call."""
 
 
 class NotFoundError(ApiError):
@@ -84,7 +84,7 @@ class RateLimited(ApiError):
 
     def __init__(self, status: int, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(status, message)
-        # What copies and pickles call it with.
+        # Copies and pickles are made with these.
         self.args = (status, message, retry_after_s)
         self.retry_after_s = retry_after_s
 
@@ -110,7 +110,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def error_of(status: int, message: str, retry_after_s: float | None, money: bool) -> ApiError:
-    """The error that a status means."""
+    """The error class of a status."""
     if status == 429:
         return RateLimited(status, message, retry_after_s)
     if status == 500 and money:

@@ -1,4 +1,4 @@
-"""Requests to the service: the token, exact JSON, errors, and what is asked again."""
+"""Requests to the service: the token, exact JSON, errors, retries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 import httpx
 
 from solward import jsontext
-from solward.client.checks import PREFIX, base, credential, idempotency_key
+from solward.client.arguments import PREFIX, authorization, base_url, idempotency_key, refuse_floats
 from solward.client.errors import (
     BadAnswer,
     ClientError,
@@ -20,22 +20,21 @@ from solward.client.errors import (
     Unreachable,
     error_of,
 )
-from solward.client.exact import refuse_floats
-from solward.client.sse import Events, ServerSent
+from solward.client.sse import EventParser, ServerSentEvent
 from solward.errors import InvalidRequest
 
 T = TypeVar("T")
 E = TypeVar("E", bound=ClientError)
 
-# An unreachable service is told within a second; one that broke off in the middle of a payment is
-# given the time of a restart.
+# An unreachable service is reported within a second; a connection lost during a payment is retried
+# for as long as a restart takes.
 _PAUSES_S = (0.1, 0.3, 0.6)
 _PAUSES_AFTER_SENT_S = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0)
 _CONNECT_S = 5.0
 _SHOWN = 200
 _EVENT_STREAM = "text/event-stream"
 
-# With these nothing of the request was sent.
+# Errors before anything of the request was sent.
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
@@ -49,7 +48,7 @@ class _Request:
 
 
 class Http:
-    """One service, called with one token."""
+    """Calls of one service with one token."""
 
     def __init__(
         self,
@@ -59,13 +58,13 @@ class Http:
         timeout_s: float,
         transport: httpx.AsyncBaseTransport | None,
     ) -> None:
-        self.url = base(url)
+        self.url = base_url(url)
         self.timeout_s = timeout_s
         self._token = token
-        # Proxies of the environment would be handed the token, so it is not asked.
+        # No proxies from the environment: they would receive the token.
         self._client = httpx.AsyncClient(
             base_url=self.url + PREFIX,
-            headers=credential(token),
+            headers=authorization(token),
             transport=transport,
             trust_env=False,
             follow_redirects=False,
@@ -76,8 +75,8 @@ class Http:
         await self._client.aclose()
 
     async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """Read; asked again where the connection breaks."""
-        return await self._asked_again(_request("GET", path, query or {}), self.timeout_s)
+        """Read; retried if the connection breaks."""
+        return await self._retried(_request("GET", path, query or {}), self.timeout_s)
 
     async def send(
         self,
@@ -86,7 +85,7 @@ class Http:
         body: Mapping[str, Any] | None = None,
         timeout_s: float | None = None,
     ) -> Any:
-        """Change something; asked once."""
+        """Change something; never retried."""
         request = _request(method, path, {}, body)
         try:
             response = await self._client.send(self._built(request, timeout_s or self.timeout_s))
@@ -97,23 +96,23 @@ class Http:
     async def pay(
         self, path: str, body: Mapping[str, Any], key: str | None, *, dry_run: bool = False
     ) -> Any:
-        """Move money; asked again under the same Idempotency-Key, so that it happens once.
+        """Move money; retried with the same Idempotency-Key, so that it happens once.
 
         Raises:
             Refused: the service blocked it, or it failed.
-            Unreachable: its fate is not known; the error carries the key.
-            Conflict: its first request had not ended within the timeout.
+            Unreachable: its result is not known; the error has the key.
+            Conflict: its first request did not end within the timeout.
         """
         if dry_run:
             trial = _request("POST", path, {"dryRun": "true"}, body)
-            return await self._asked_again(trial, self.timeout_s)
+            return await self._retried(trial, self.timeout_s)
         key = idempotency_key(key)
         request = _request("POST", path, {}, body, {"Idempotency-Key": key})
         deadline = time.monotonic() + self.timeout_s
         while True:
             try:
                 left = deadline - time.monotonic()
-                return await self._asked_again(request, left, key=key)
+                return await self._retried(request, left, key=key)
             except _InFlight as waiting:
                 pause = waiting.pause_s
                 if time.monotonic() + pause >= deadline:
@@ -129,8 +128,8 @@ class Http:
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         silence_s: float,
-    ) -> AsyncGenerator[ServerSent, None]:
-        """Server-sent events, given up after `silence_s` seconds without a byte."""
+    ) -> AsyncGenerator[ServerSentEvent, None]:
+        """Server-sent events; raises `Unreachable` after `silence_s` seconds without a byte."""
         accept = {"Accept": _EVENT_STREAM} | dict(headers or {})
         request = self._built(_request(method, path, query or {}, body, accept), silence_s)
         try:
@@ -141,7 +140,7 @@ class Http:
                     self._answer(response)
                 if not response.headers.get("Content-Type", "").startswith(_EVENT_STREAM):
                     self._no_service(response, "no stream of events")
-                events = Events()
+                events = EventParser()
                 async for chunk in response.aiter_bytes():
                     for event in events.feed(chunk):
                         yield event
@@ -151,7 +150,7 @@ class Http:
             self._unreachable(error)
 
     def read(self, kind: Callable[[Any], T], raw: Any) -> T:
-        """An answer as a model; raises `BadAnswer` where it lacks what the model needs."""
+        """An answer as a model; raises `BadAnswer` where fields of the model are missing."""
         try:
             return kind(raw)
         except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
@@ -164,7 +163,7 @@ class Http:
         """The list in one field of an answer."""
         return self.read(lambda body: tuple(map(kind, body[field])), raw)
 
-    async def _asked_again(self, request: _Request, within_s: float, key: str | None = None) -> Any:
+    async def _retried(self, request: _Request, within_s: float, key: str | None = None) -> Any:
         deadline = time.monotonic() + within_s
         sent = False
         tries = 0
@@ -268,12 +267,12 @@ def _request(
             content = jsontext.dumps(dict(body)).encode()
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"The request cannot be written as JSON: {error}") from None
-    asked = {name: str(value) for name, value in query.items() if value is not None}
-    return _Request(method, path, asked, content, sent)
+    parameters = {name: str(value) for name, value in query.items() if value is not None}
+    return _Request(method, path, parameters, content, sent)
 
 
 def _seconds(header: str | None) -> float | None:
-    # The date form of Retry-After is none of this service's.
+    # This service never sends Retry-After as a date.
     if header is None or not header.isascii() or not header.isdecimal() or len(header) > 9:
         return None
     return float(header)

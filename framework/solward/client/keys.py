@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from solward.client.agent_models import ApiKey, CreatedKey
-from solward.client.checks import segment
-from solward.client.exact import Amount, given, optional
+from solward.client.arguments import Amount, json_fields, optional_number, segment
 from solward.client.http import Http
 
 
 class Keys:
-    """API keys; the admin secret's alone."""
+    """API keys; needs the admin secret."""
 
     def __init__(self, http: Http) -> None:
         self._http = http
@@ -25,12 +24,12 @@ class Keys:
         spending_limit_sol: Amount | None = None,
         wallet_id: str | None = None,
     ) -> CreatedKey:
-        """A new key, told this once; with `wallet_id` it may use that wallet only."""
-        body = given(
+        """A new key, returned only here; with `wallet_id` it may use that wallet only."""
+        body = json_fields(
             name=name,
             permissions=None if permissions is None else [*permissions],
             rate_limit=rate_limit,
-            spending_limit_sol=optional(spending_limit_sol, "spending_limit_sol"),
+            spending_limit_sol=optional_number(spending_limit_sol, "spending_limit_sol"),
             wallet_id=wallet_id,
         )
         return self._http.read(CreatedKey.of, await self._http.send("POST", "/keys", body))
@@ -40,5 +39,5 @@ class Keys:
         return self._http.read_list(ApiKey.of, await self._http.get("/keys"), "keys")
 
     async def revoke(self, key_id: str) -> None:
-        """End a key at once; raises `NotFoundError`."""
+        """Revoke a key at once; raises `NotFoundError`."""
         await self._http.send("DELETE", f"/keys/{segment(key_id, 'key_id')}")

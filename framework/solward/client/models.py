@@ -1,6 +1,7 @@
-"""What the service answers, typed. Amounts are `Decimal` whole units, times are UTC.
+"""The service's answers, typed. Amounts are `Decimal` whole units, times are UTC.
 
-`raw` of each is its JSON as received, so that nothing a newer service adds is lost.
+These are the client's views of API answers, not the service's own classes of the same names.
+`raw` of each is its JSON as received, with the fields that a newer service adds.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class TokenBalance:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """What a wallet holds."""
+    """A wallet's SOL and tokens."""
 
     sol: Decimal
     tokens: tuple[TokenBalance, ...]
@@ -117,7 +118,11 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class Stake:
-    """A stake account and its SOL; `state` is activating, active, deactivating or inactive."""
+    """A stake account in an API answer, with its SOL (`solward.Stake` is read from the ledger).
+
+    Attributes:
+        state: activating, active, deactivating or inactive.
+    """
 
     address: str
     balance: Decimal
@@ -172,12 +177,12 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What would become of a money call; nothing was stored, reserved or sent.
+    """The result of a dry run of a money call; nothing was stored, reserved or sent.
 
     Attributes:
         rule: the rule that refuses it.
         reason: why it is not allowed.
-        effects: what the simulation shows (docs/transactions.md), where it ran.
+        effects: the simulated effects (docs/transactions.md), where the simulation ran.
     """
 
     allowed: bool
@@ -219,10 +224,10 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An entry of the audit log; the stream has only `seq`, `kind` and `data` of it.
+    """An entry of the audit log; in the stream it has only `seq`, `kind` and `data`.
 
     Attributes:
-        chain: the chain of hashes it belongs to: `wallet:<id>`, `agent:<id>`, "" for the rest.
+        chain: its hash chain: `wallet:<id>`, `agent:<id>`, "" for the rest.
         number: its number in that chain, from 1.
     """
 
@@ -257,5 +262,5 @@ def moment(text: str) -> datetime:
 
 
 def decimal(value: Any) -> Decimal:
-    """A JSON number, or its text; the contract has both."""
+    """A JSON number, or its text; the API has both."""
     return Decimal(value if isinstance(value, Decimal | int | str) else str(value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from solward.client.exact import Amount, given, number, optional
+from solward.client.arguments import Amount, exact_number, json_fields, optional_number
 
 T = TypeVar("T")
 
@@ -34,14 +34,14 @@ class Operations(Generic[T]):
         self, wallet_id: str, *, to: str, amount: Amount, idempotency_key: str | None = None
     ) -> T:
         """Send `amount` SOL to the address `to`."""
-        body = {"to": to, "amount": number(amount)}
+        body = {"to": to, "amount": exact_number(amount)}
         return await self._pay(wallet_id, "transfer", body, idempotency_key)
 
     async def airdrop(
         self, wallet_id: str, *, amount: Amount | None = None, idempotency_key: str | None = None
     ) -> T:
         """Ask the faucet for `amount` SOL, at most 2 and by default 1; not on mainnet."""
-        body = given(amount=optional(amount))
+        body = json_fields(amount=optional_number(amount))
         return await self._pay(wallet_id, "airdrop", body, idempotency_key)
 
     async def swap(
@@ -55,10 +55,10 @@ class Operations(Generic[T]):
         idempotency_key: str | None = None,
     ) -> T:
         """Sell `amount` of the input token; `slippage_bps` is 50 by default, 0.5%."""
-        body = given(
+        body = json_fields(
             input_token=input_token,
             output_token=output_token,
-            amount=number(amount),
+            amount=exact_number(amount),
             slippage_bps=slippage_bps,
         )
         return await self._pay(wallet_id, "swap", body, idempotency_key)
@@ -74,11 +74,11 @@ class Operations(Generic[T]):
         idempotency_key: str | None = None,
     ) -> T:
         """Make a Token-2022 mint; 9 decimals and 1,000,000 tokens by default."""
-        body = given(
+        body = json_fields(
             name=name,
             symbol=symbol,
             decimals=decimals,
-            initial_supply=optional(initial_supply, "initial_supply"),
+            initial_supply=optional_number(initial_supply, "initial_supply"),
         )
         return await self._pay(wallet_id, "launch-token", body, idempotency_key)
 
@@ -92,7 +92,7 @@ class Operations(Generic[T]):
         idempotency_key: str | None = None,
     ) -> T:
         """Mint `amount` more tokens; `decimals`, where given, must be the mint's own."""
-        body = given(mint=mint, amount=number(amount), decimals=decimals)
+        body = json_fields(mint=mint, amount=exact_number(amount), decimals=decimals)
         return await self._pay(wallet_id, "mint-supply", body, idempotency_key)
 
     async def token_transfer(
@@ -105,7 +105,7 @@ class Operations(Generic[T]):
         idempotency_key: str | None = None,
     ) -> T:
         """Send `amount` tokens to an owner's address, or to a token account of the mint."""
-        body = {"mint": mint, "to": to, "amount": number(amount)}
+        body = {"mint": mint, "to": to, "amount": exact_number(amount)}
         return await self._pay(wallet_id, "token-transfer", body, idempotency_key)
 
     async def revoke_authority(
@@ -117,14 +117,14 @@ class Operations(Generic[T]):
         idempotency_key: str | None = None,
     ) -> T:
         """Give up the `mint` (default) or `freeze` authority of a mint, for ever."""
-        body = given(mint=mint, authority_type=authority_type)
+        body = json_fields(mint=mint, authority_type=authority_type)
         return await self._pay(wallet_id, "revoke-authority", body, idempotency_key)
 
     async def burn(
         self, wallet_id: str, *, mint: str, amount: Amount, idempotency_key: str | None = None
     ) -> T:
         """Burn `amount` tokens."""
-        body = {"mint": mint, "amount": number(amount)}
+        body = {"mint": mint, "amount": exact_number(amount)}
         return await self._pay(wallet_id, "burn", body, idempotency_key)
 
     async def close_account(
@@ -142,7 +142,7 @@ class Operations(Generic[T]):
         idempotency_key: str | None = None,
     ) -> T:
         """Stake `amount` SOL, rent included, with a vote account or the network's largest."""
-        body = given(amount=number(amount), validator=validator)
+        body = json_fields(amount=exact_number(amount), validator=validator)
         return await self._pay(wallet_id, "stake", body, idempotency_key)
 
     async def unstake(
@@ -163,7 +163,9 @@ class Operations(Generic[T]):
         self, wallet_id: str, *, amount: Amount, idempotency_key: str | None = None
     ) -> T:
         """Turn `amount` SOL into wrapped SOL."""
-        return await self._pay(wallet_id, "wrap-sol", {"amount": number(amount)}, idempotency_key)
+        return await self._pay(
+            wallet_id, "wrap-sol", {"amount": exact_number(amount)}, idempotency_key
+        )
 
     async def unwrap_sol(self, wallet_id: str, *, idempotency_key: str | None = None) -> T:
         """Turn all wrapped SOL back into SOL."""

@@ -1,4 +1,4 @@
-"""Server-sent events out of bytes."""
+"""A parser of server-sent events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True)
-class ServerSent:
+class ServerSentEvent:
     """One event; `id` is None where it has none."""
 
     id: str | None
@@ -18,27 +18,27 @@ class ServerSent:
     data: str
 
 
-class Events:
-    """Takes a stream in the WHATWG's format as its bytes come, however they are cut.
+class EventParser:
+    """Parses a stream in the WHATWG's format from chunks of any size.
 
-    Comments are left out, and so is an event that the end of the stream cut off.
+    Comments are skipped, and so is an incomplete event at the end.
     """
 
     def __init__(self) -> None:
         self._rest = b""
         self._fields: dict[str, list[str]] = {}
 
-    def feed(self, chunk: bytes) -> list[ServerSent]:
-        """The events that these bytes complete."""
+    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
+        """The events completed by these bytes."""
         text = self._rest + chunk
-        # A carriage return at the end may be the first half of a line's end.
-        held = b"\r" if text.endswith(b"\r") else b""
-        *lines, rest = _LINE_END.split(text.removesuffix(held))
-        self._rest = rest + held
+        # A carriage return at the end may be the first half of a line end.
+        pending = b"\r" if text.endswith(b"\r") else b""
+        *lines, rest = _LINE_END.split(text.removesuffix(pending))
+        self._rest = rest + pending
         completed = (self._line(line.decode("utf-8", "replace")) for line in lines)
         return [event for event in completed if event is not None]
 
-    def _line(self, line: str) -> ServerSent | None:
+    def _line(self, line: str) -> ServerSentEvent | None:
         if line:
             name, _, value = line.partition(":")
             self._fields.setdefault(name, []).append(value.removeprefix(" "))
@@ -46,7 +46,7 @@ class Events:
         fields, self._fields = self._fields, {}
         if "data" not in fields:
             return None
-        return ServerSent(
+        return ServerSentEvent(
             id=fields["id"][-1] if "id" in fields else None,
             event=fields["event"][-1] if "event" in fields else "message",
             data="\n".join(fields["data"]),

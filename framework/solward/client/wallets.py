@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from solward.client.checks import segment
+from solward.client.arguments import segment
 from solward.client.errors import AmbiguousName, NotFoundError
 from solward.client.http import Http
 from solward.client.models import Balance, Stake, Transaction, Trial, Wallet
@@ -21,7 +21,7 @@ class _Named(Protocol):
 
 N = TypeVar("N", bound=_Named)
 
-# Shorter beginnings of an id are too easily a slip.
+# Shorter prefixes of an id are too easily a typo.
 MIN_ID_PREFIX = 4
 
 
@@ -29,7 +29,7 @@ class Wallets(Operations[Transaction]):
     """Wallets, and the transactions they make.
 
     Attributes:
-        dry_run: the same money calls, judged and simulated only; each answers a `Trial`.
+        dry_run: the same money calls, checked and simulated only; each returns a `Trial`.
     """
 
     def __init__(self, http: Http) -> None:
@@ -60,7 +60,7 @@ class Wallets(Operations[Transaction]):
             NotFoundError: there is none.
             AmbiguousName: there are several.
         """
-        return found("wallet", name_or_id, await self.list(), lambda each: each.address)
+        return find_one("wallet", name_or_id, await self.list(), lambda each: each.address)
 
     async def tag(self, wallet_id: str, tags: Sequence[str]) -> Wallet:
         """Replace its tags."""
@@ -68,13 +68,13 @@ class Wallets(Operations[Transaction]):
         return self._http.read(Wallet.of, changed)
 
     async def balance(self, wallet_id: str, *, empty: bool = False) -> Balance:
-        """What it holds now; with `empty` also tokens whose accounts are open and hold nothing."""
+        """Its SOL and tokens; `empty` includes token accounts that hold nothing."""
         query = {"empty": "true"} if empty else {}
         raw = await self._http.get(_path(wallet_id, "balance"), query)
         return self._http.read(Balance.of, raw)
 
     async def limits(self, wallet_id: str) -> Mapping[str, Any]:
-        """Its limits, what is spent, reserved and left of each (docs/rest.md)."""
+        """Its limits, spent, reserved and left amounts of each (docs/rest.md)."""
         return self._http.read(dict, await self._http.get(_path(wallet_id, "limits")))
 
     async def stakes(self, wallet_id: str) -> tuple[Stake, ...]:
@@ -98,11 +98,11 @@ class Wallets(Operations[Transaction]):
         *,
         idempotency_key: str | None = None,
     ) -> str:
-        """Run a skill on the wallet and answer its text; money moves once, as with any other call.
+        """Run a skill on the wallet and return its text; retries never pay twice.
 
         Raises:
-            BadRequest: the parameters do not fit, or the skill says why it cannot.
-            Refused: a guardrail blocked what it wanted, or it failed.
+            BadRequest: the parameters are invalid, or the skill refused.
+            Refused: a guardrail blocked its transaction, or it failed.
         """
         path = f"{_path(wallet_id, 'skills')}/{segment(name, 'name')}"
         answer = await self._http.pay(path, params or {}, idempotency_key)
@@ -133,23 +133,25 @@ class Transactions:
         return self._http.read_list(Transaction.of, raw, "transactions")
 
 
-def found(what: str, wanted: str, named: Sequence[N], also: Callable[[N], str] | None = None) -> N:
-    """The one that `wanted` names: by id, by another unique text, by name, by its id's beginning.
+def find_one(
+    kind: str, name_or_id: str, items: Sequence[N], also: Callable[[N], str] | None = None
+) -> N:
+    """The item with this id, unique text (`also`) or name, or the only one with this id prefix.
 
     Raises:
         NotFoundError, AmbiguousName.
     """
-    for each in named:
-        if each.id == wanted or (also is not None and also(each) == wanted):
+    for each in items:
+        if each.id == name_or_id or (also is not None and also(each) == name_or_id):
             return each
-    matches = [each for each in named if each.name == wanted]
-    if not matches and len(wanted) >= MIN_ID_PREFIX:
-        matches = [each for each in named if each.id.startswith(wanted)]
+    matches = [each for each in items if each.name == name_or_id]
+    if not matches and len(name_or_id) >= MIN_ID_PREFIX:
+        matches = [each for each in items if each.id.startswith(name_or_id)]
     if not matches:
-        raise NotFoundError(404, f"No {what} is named {wanted!r}, and none has this id")
+        raise NotFoundError(404, f"No {kind} is named {name_or_id!r}, and none has this id")
     if len(matches) > 1:
         ids = ", ".join(each.id for each in matches)
-        raise AmbiguousName(f"{len(matches)} {what}s fit {wanted!r}; use an id: {ids}")
+        raise AmbiguousName(f"{len(matches)} {kind}s fit {name_or_id!r}; use an id: {ids}")
     return matches[0]
 
 

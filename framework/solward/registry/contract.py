@@ -17,7 +17,7 @@ from solward.provider import ProviderSpec
 from solward.registry.discovery import GUARDRAILS, PROVIDERS, SKILLS, VENUES
 from solward.registry.parameters import Parameters
 from solward.registry.problems import ProblemCode, Rejected, described
-from solward.settings.settings import lent_to_providers
+from solward.settings.settings import allowed_for_providers
 from solward.skill import Effects, SkillSpec
 from solward.venue import VenueSpec
 
@@ -153,7 +153,7 @@ def check_provider(spec: ProviderSpec) -> None:
             continue
         if not isinstance(variable, str) or not _VARIABLE.fullmatch(variable):
             raise _broken(f"{field} must be an environment variable's name or None")
-        if not lent_to_providers(variable):
+        if not allowed_for_providers(variable):
             raise _broken(f"{field} must not be {variable}, which is Solward's own")
     if not isinstance(spec.is_llm, bool) or not isinstance(spec.demo, bool):
         raise _broken("is_llm and demo must be True or False")

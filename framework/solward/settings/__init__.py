@@ -1,4 +1,4 @@
-"""What the environment configures, checked; everything of it in one value, `Settings`."""
+"""The configuration from the environment, checked: one value, `Settings`."""
 
 from solward.extras import needs
 

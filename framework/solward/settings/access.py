@@ -1,7 +1,7 @@
-"""Where the API is, and by which secret: for the service that serves it and for its clients.
+"""Addresses and secrets of the API and the dashboard, for those who serve and their clients.
 
-Each field is the environment variable of the same name in capitals; together with the rest they
-are `solward.settings.settings.Settings`.
+Each field is the environment variable of the same name in capitals; all settings together are
+`solward.settings.settings.Settings`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings
 
 from solward.errors import ConfigError
-from solward.settings.vendors import http_address
 
-# Known to everybody who read this line, hence good for a loopback address and play money only.
+# Public, as it stands here; good for a loopback address and play money only.
 DEVELOPMENT_SECRET = "solward-development-secret-change-me"  # noqa: S105 - it is meant to be known
 
 _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where to call, not to listen
 
 
 class AccessSettings(BaseSettings):
-    """The service's address and admin secret, and what clients use in their place."""
+    """Where the API and the dashboard listen, where their clients call, and by which secrets."""
 
     api_host: str = "127.0.0.1"
     api_port: int = Field(3001, ge=0, le=65535)
@@ -30,28 +29,49 @@ class AccessSettings(BaseSettings):
     solward_api_url: str | None = None
     solward_api_key: SecretStr | None = None
 
-    @field_validator("solward_api_url")
+    next_public_api_url: str | None = None
+    next_public_api_secret: SecretStr | None = None
+    dashboard_host: str = "127.0.0.1"
+    dashboard_port: int = Field(3000, ge=0, le=65535)
+    dashboard_password: SecretStr | None = None
+
+    @field_validator("solward_api_url", "next_public_api_url")
     @classmethod
     def _service_address(cls, value: str | None) -> str | None:
         return None if value is None else service_address(value)
 
     @property
     def client_url(self) -> str:
-        """Where clients find the service: SOLWARD_API_URL, else what API_HOST and API_PORT say.
+        """Where clients call the service: SOLWARD_API_URL, else API_HOST and API_PORT.
 
         Raises:
-            ConfigError: neither says it, because API_PORT is 0.
+            ConfigError: SOLWARD_API_URL is not set and API_PORT is 0.
         """
         if self.solward_api_url is not None:
             return self.solward_api_url.rstrip("/")
         if self.api_port == 0:
             raise ConfigError("SOLWARD_API_URL must be set where API_PORT is 0")
-        return reached(self.api_host.strip("[]"), self.api_port)
+        return local_url(self.api_host.strip("[]"), self.api_port)
 
     @property
     def client_token(self) -> str:
-        """What clients show it: SOLWARD_API_KEY, else API_SECRET. A secret."""
+        """The clients' token: SOLWARD_API_KEY, else API_SECRET. A secret."""
         secret = self.api_secret if self.solward_api_key is None else self.solward_api_key
+        return secret.get_secret_value()
+
+    @property
+    def dashboard_api_url(self) -> str:
+        """Where the dashboard calls the service: NEXT_PUBLIC_API_URL, else `client_url`.
+
+        Raises:
+            ConfigError: as `client_url`.
+        """
+        return self.next_public_api_url or self.client_url
+
+    @property
+    def dashboard_api_secret(self) -> str:
+        """NEXT_PUBLIC_API_SECRET, else API_SECRET. Stays in the dashboard's process."""
+        secret = self.next_public_api_secret or self.api_secret
         return secret.get_secret_value()
 
     @property
@@ -66,20 +86,28 @@ class AccessSettings(BaseSettings):
 
     @property
     def development_secret(self) -> bool:
-        """Whether API_SECRET is the one everybody knows."""
+        """Whether API_SECRET is the public one."""
         return self.api_secret.get_secret_value() == DEVELOPMENT_SECRET
 
 
-def reached(host: str, port: int) -> str:
-    """The address at which this machine calls what listens on `host` and `port`."""
+def local_url(host: str, port: int) -> str:
+    """The address at which this machine calls a server that listens on `host` and `port`."""
     host = _EVERY_ADDRESS.get(host, host)
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
+def http_address(value: str) -> str:
+    """`value`, when it is an http(s) address; raises `ValueError`."""
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("expected an http:// or https:// address")
+    return value
+
+
 def service_address(value: str) -> str:
-    """The address of a service as a setting gives it; raises `ValueError`."""
+    """`value`, when it is the address of a service; raises `ValueError`."""
     parts = urlsplit(http_address(value))
-    # It is shown by errors, and no place for a credential.
+    # Errors quote the address, so it must hold no credential.
     if parts.username is not None or parts.query or parts.fragment:
         raise ValueError("expected an address without credentials and without a query")
     return value

@@ -1,5 +1,5 @@
-"""SOLWARD_HOME: one folder, owned by one process at a time, or shared where nothing in it is
-written to: with PostgreSQL it holds a key file at most."""
+"""SOLWARD_HOME: one folder, locked by one process, or shared where nothing in it is written (with
+PostgreSQL it has a key file at most)."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ LOCK_NAME = "solward.lock"
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A SOLWARD_HOME this process owns, or shares."""
+    """A SOLWARD_HOME that this process has locked, or shares."""
 
     path: Path
 
     @classmethod
     @contextmanager
     def locked(cls, path: Path) -> Iterator[Home]:
-        """Make the folder where it is missing (mode 0700) and own it until the block ends.
+        """Create the folder where it is missing (mode 0700) and lock it until the block ends.
 
-        The lock is the kernel's and goes with the process, a killed one included.
+        The kernel releases the lock when the process ends, even when it is killed.
 
         Raises:
-            HomeLocked: naming the path and the process that owns it.
-            ConfigError: the folder cannot be made or written.
+            HomeLocked: naming the path and the process that has the lock.
+            ConfigError: the folder cannot be created or written.
         """
         with _usable(path):
-            _make(path)
+            _create(path)
             descriptor = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            _take(descriptor, path)
+            _lock(descriptor, path)
             yield cls(path)
         finally:
             os.close(descriptor)
@@ -45,7 +45,7 @@ class Home:
     @classmethod
     @contextmanager
     def opened(cls, path: Path, *, shared: bool) -> Iterator[Home]:
-        """As `locked`, or only made where other processes may work in it too.
+        """As `locked`, or only created where other processes share it.
 
         Raises:
             HomeLocked, ConfigError: as `locked`.
@@ -55,7 +55,7 @@ class Home:
                 yield home
             return
         with _usable(path):
-            _make(path)
+            _create(path)
         yield cls(path)
 
 
@@ -67,12 +67,12 @@ def _usable(path: Path) -> Iterator[None]:
         raise ConfigError(f"SOLWARD_HOME {path} cannot be used: {error.strerror}") from None
 
 
-def _make(path: Path) -> None:
+def _create(path: Path) -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.chmod(0o700)
 
 
-def _take(descriptor: int, path: Path) -> None:
+def _lock(descriptor: int, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -81,7 +81,7 @@ def _take(descriptor: int, path: Path) -> None:
         raise HomeLocked(
             f"SOLWARD_HOME {path} is in use by {by}; stop it, or set another SOLWARD_HOME"
         ) from None
-    # The number only explains a refusal; a disk too full to note it is no reason to stop.
+    # The number only explains a refusal, so a full disk is no reason to fail.
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)

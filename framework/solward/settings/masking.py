@@ -1,4 +1,4 @@
-"""Settings as people may see them, and the environment without their secrets."""
+"""Secrets of the settings: masked for display, and removed from the environment."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pydantic_settings import BaseSettings
 _MASK = "********"
 
 
-def shown(name: str, value: object) -> str:
-    """A setting's value as text; of a secret address only the host, of other secrets nothing."""
+def masked_value(name: str, value: object) -> str:
+    """A setting's value as text; a secret address keeps its host, other secrets are masked."""
     if value is None:
         return ""
     if isinstance(value, SecretStr):
@@ -42,7 +42,7 @@ def _host_of(url: str) -> str:
 
 
 def secret_fields(settings: type[BaseSettings]) -> frozenset[str]:
-    """The fields that hold secrets, by their type."""
+    """The fields of the type `SecretStr`."""
     return frozenset(
         name
         for name, field in settings.model_fields.items()
@@ -53,10 +53,10 @@ def secret_fields(settings: type[BaseSettings]) -> frozenset[str]:
 def forget_secrets(
     settings: type[BaseSettings], environ: MutableMapping[str, str] = os.environ
 ) -> None:
-    """Take the secrets that were read out of the environment; for a process's entry point.
+    """Remove the settings' secrets from the environment; for a process's entry point.
 
-    Child processes and crash reports see the environment. What the kernel shows of the process's
-    first environment cannot be changed from here.
+    Child processes and crash reports see the environment. The kernel's copy of the process's
+    initial environment cannot be changed from here.
     """
     secrets = secret_fields(settings)
     for name in list(environ):

@@ -1,7 +1,7 @@
-"""What a process is told by its environment and by `.env` in its working directory.
+"""The settings of a process, from its environment and `.env` in its working directory.
 
-Each field is the environment variable of the same name in capitals. Values of secrets never
-appear in `repr`, in an error or in `Settings.masked`.
+Each field is the environment variable of the same name in capitals. Secrets never appear in
+`repr`, in an error or in `Settings.masked`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from solders.pubkey import Pubkey
 
 from solward.errors import ConfigError, InvalidRequest
 from solward.money import U64_MAX, sol_to_lamports
-from solward.settings.dashboard import DashboardSettings
-from solward.settings.masking import addresses_of, secret_fields, shown
-from solward.settings.vendors import VendorSettings, http_address
+from solward.settings.access import AccessSettings, http_address
+from solward.settings.masking import addresses_of, masked_value, secret_fields
+from solward.settings.vendors import VendorSettings
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
 
 # Of the admin secret, where others can reach the service or the money is real.
 MIN_SECRET_BYTES = 32
 
-# A hundred years; what is to be kept for longer is kept for ever.
+# A hundred years; unset keeps rows for ever.
 MAX_DAYS = 36_500
 
 MAINNET = "mainnet-beta"
@@ -58,8 +58,8 @@ def _shared(url: SecretStr | None) -> bool:
     return scheme.partition("+")[0] == "postgresql"
 
 
-class Settings(DashboardSettings, VendorSettings):
-    """Everything configurable, checked. Keyword arguments win over the environment.
+class Settings(AccessSettings, VendorSettings):
+    """All settings, checked. Keyword arguments override the environment.
 
     Raises:
         ConfigError: naming each variable that is wrong and what was expected.
@@ -76,8 +76,7 @@ class Settings(DashboardSettings, VendorSettings):
 
     cors_origins: Annotated[tuple[str, ...], NoDecode] = DASHBOARD_ORIGINS
 
-    # One address or several, separated by commas. Providers put their API key into the URL, which
-    # makes all of it a secret.
+    # Comma-separated addresses. RPC providers put the API key into the URL, so all of it is secret.
     solana_rpc_url: SecretStr | None = None
     solana_network: Network = Field(default_factory=_network_of)
     jupiter_api_url: str | None = None
@@ -85,7 +84,7 @@ class Settings(DashboardSettings, VendorSettings):
 
     solward_home: Path = Field(default_factory=default_home)
     database_url: SecretStr | None = None
-    # In one process's memory, a key would be unknown to the others.
+    # A key in one process's memory would be unknown to the others.
     api_key_store: KeyStoreKind = Field(default_factory=_key_store_of)
     keystore_passphrase: SecretStr | None = None
     keystore_key_file: Path | None = None
@@ -112,7 +111,7 @@ class Settings(DashboardSettings, VendorSettings):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            # A default that depends on a broken value fails too, and says nothing new.
+            # A default that depends on an invalid value fails too, and adds no information.
             causes = [item for item in error.errors() if item["type"] != _DEPENDENT]
             raise ConfigError("; ".join(map(_explain, causes))) from None
         conceal(self._secrets())
@@ -246,7 +245,7 @@ class Settings(DashboardSettings, VendorSettings):
     @property
     def rpc_urls(self) -> tuple[str, ...]:
         """The addresses of SOLANA_RPC_URL, the preferred one first; empty: the embedded ledger.
-        Each may hold a provider's key."""
+        Each may contain a key."""
         url = self.solana_rpc_url
         return () if url is None else addresses_of(url.get_secret_value())
 
@@ -274,11 +273,11 @@ class Settings(DashboardSettings, VendorSettings):
 
     @property
     def mainnet(self) -> bool:
-        """Whether real money is at stake."""
+        """Whether the network is mainnet: real money."""
         return self.solana_network == MAINNET
 
     def check_serving(self) -> None:
-        """Refuse to serve what anybody could take over.
+        """Refuse to serve with settings that let others take control.
 
         Raises:
             ConfigError: the development secret or a short one on a host that others can reach or
@@ -300,7 +299,7 @@ class Settings(DashboardSettings, VendorSettings):
             )
 
     def check_shared_ledger(self) -> None:
-        """Refuse a ledger of this process's own beside a database of several processes.
+        """Refuse an embedded ledger beside a database that several processes share.
 
         Raises:
             ConfigError: DATABASE_URL is PostgreSQL, and SOLANA_RPC_URL is not set.
@@ -315,12 +314,12 @@ class Settings(DashboardSettings, VendorSettings):
         """Every variable and its value as text, for people; secrets as asterisks."""
         public = {"api_secret": "the development secret"} if self.development_secret else {}
         return {
-            name.upper(): public.get(name, shown(name, getattr(self, name)))
+            name.upper(): public.get(name, masked_value(name, getattr(self, name)))
             for name in type(self).model_fields
         }
 
 
-def lent_to_providers(variable: str) -> bool:
+def allowed_for_providers(variable: str) -> bool:
     """Whether a provider may name this environment variable as its secret or its address."""
     field = variable.lower()
     return field in VendorSettings.model_fields or field not in Settings.model_fields

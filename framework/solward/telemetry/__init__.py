@@ -1,1 +1,1 @@
-"""Logs, metrics and traces, and the concealment of secrets in all of them."""
+"""Logs, metrics and traces, and the removal of secrets from all of them."""

@@ -1,4 +1,4 @@
-"""Logging of a process: structlog and the standard library's loggers, one way out, scrubbed.
+"""Logging of a process: structlog and the standard library's loggers in one stream, scrubbed.
 
 Call `configure` once, at the process's entry point; the library itself never does.
 """
@@ -21,10 +21,10 @@ _CHATTY = ("httpx", "httpcore", "httpx2", "httpcore2", "hypercorn.access", "alem
 def configure(
     level: str = "INFO", *, as_json: bool | None = None, stream: TextIO | None = None
 ) -> None:
-    """Send every log line to `stream` (standard error), secrets taken out.
+    """Send every log line to `stream` (standard error), secrets removed.
 
     Args:
-        as_json: one JSON object a line; by default only where the stream is no terminal.
+        as_json: one JSON object a line; by default unless the stream is a terminal.
 
     Raises:
         ValueError: no such level.
@@ -63,7 +63,7 @@ def configure(
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.StackInfoRenderer(),
-                # A traceback is text by the time it is scrubbed, and never shows local variables.
+                # Before `scrub_event`, so that tracebacks are scrubbed; no local variables.
                 structlog.processors.format_exc_info,
                 scrub_event,
                 renderer,

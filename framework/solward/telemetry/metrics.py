@@ -1,8 +1,8 @@
-"""What a process counts and measures, for Prometheus; docs/metrics.md has the list.
+"""The metrics of a process, for Prometheus; docs/metrics.md has the list.
 
-Labels are few and of small sets: never an id, an address or free text, since each value is a
-series that Prometheus keeps. Times are seconds. Everything is in a registry of its own, so that a
-program that embeds Solward shows its metrics, or not, as it likes.
+Label values come from small sets: never an id, an address or free text, because Prometheus keeps a
+series for each. Times are seconds. The registry is Solward's own, so that a program that embeds
+Solward can publish it or not.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from prometheus_client.exposition import choose_encoder
 REGISTRY = CollectorRegistry(auto_describe=True)
 ProcessCollector(registry=REGISTRY)
 
-# A scrape that waits longer shows what it last knew.
+# Gauges that are not filled in this time keep their last values.
 SCRAPE_WAIT_S = 2.0
 
 # From a read of SQLite to a commit that waits for a disk.
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 # From a local answer to a model that thinks.
 _SLOW = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0)
-# Of a worker with room, tenths of a second; of one without, as long as it lasts.
+# Tenths of a second where a worker has room; unbounded where it has none.
 _LAG = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0, 60.0)
 # A blockhash lives about 60 to 90 s.
 _CONFIRMATION = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 45.0, 90.0, 180.0)
@@ -119,18 +119,18 @@ DATABASE_WRITE = DATABASE_TRANSACTION.labels("write")
 
 
 def describe_process(version: str, network: str, kind: str) -> None:
-    """Say once what this process is; `kind` is `api` or `worker`."""
+    """Set the constant gauges of this process; `kind` is `api` or `worker`."""
     PROCESS_INFO.labels(version, network, kind).set(1)
     START_TIME.set(time.time())
 
 
 def timed(histogram: Histogram) -> _Timed:
-    """Observe how long a block takes, however it ends: `with timed(CYCLE): ...`."""
+    """Observe the duration of a block, however it ends: `with timed(CYCLE): ...`."""
     return _Timed(histogram)
 
 
 class _Timed:
-    # Not `contextmanager`, which costs more than the observing: every query passes here.
+    # Not `contextmanager`, which costs more than the observation, and every query is timed.
     __slots__ = ("_began", "_histogram")
 
     def __init__(self, histogram: Histogram) -> None:
@@ -149,9 +149,9 @@ _fillers: list[Filler] = []
 
 @contextmanager
 def at_scrape(filler: Filler) -> Iterator[None]:
-    """Inside the block, have `filler` set gauges before each scrape.
+    """Inside the block, run `filler`, which sets gauges, before each scrape.
 
-    One that raises or takes longer than `SCRAPE_WAIT_S` is passed over, with a line in the log.
+    One that raises or takes longer than `SCRAPE_WAIT_S` is skipped and logged.
     """
     _fillers.append(filler)
     try:
@@ -161,20 +161,20 @@ def at_scrape(filler: Filler) -> Iterator[None]:
 
 
 async def scrape(accept: str = "") -> tuple[bytes, str]:
-    """Fill the gauges and write everything down.
+    """Fill the gauges and render all metrics.
 
     Args:
         accept: the scraper's `Accept` header.
 
     Returns:
-        The body and its content type, OpenMetrics where that is asked for.
+        The body and its content type, OpenMetrics where the scraper accepts it.
     """
     await asyncio.gather(*map(_filled, list(_fillers)))
     return render(accept)
 
 
 def render(accept: str = "") -> tuple[bytes, str]:
-    """As `scrape`, with the gauges as they were last filled."""
+    """As `scrape`, without filling the gauges."""
     encode, content_type = choose_encoder(accept)
     return encode(REGISTRY), content_type
 
@@ -184,5 +184,5 @@ async def _filled(filler: Filler) -> None:
         async with asyncio.timeout(SCRAPE_WAIT_S):
             await filler()
     except Exception as error:
-        # A scrape that fails hides everything else that is wrong as well.
+        # A failed scrape would hide all other metrics too.
         _log.warning("metric_not_filled", error=type(error).__name__)

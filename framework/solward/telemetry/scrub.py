@@ -1,4 +1,4 @@
-"""Takes secrets out of what is about to be written down: by field name, and by how they look."""
+"""Removes secrets from data before it is written: by field name, by pattern, by known value."""
 
 from __future__ import annotations
 
@@ -42,30 +42,30 @@ _PATTERNS = (
     (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@'\"]+@"), rf"\1{REDACTED}@"),
     (re.compile(r"(?i)\b((?:https?|wss?)://[^\s?'\"]+)\?[^\s'\"]+"), rf"\1?{REDACTED}"),
 )
-# What every pattern needs one of. Most texts of a log are ids and words and have none, and a money
-# path that logs each step feels the difference.
+# Every pattern needs one of these. Most log texts have none, and the money path logs each step, so
+# the shortcut is worth it.
 _SUSPICIOUS = re.compile(rf"://|\[\s*\d|sk-|xai-|AIza|(?i:bearer|basic)\s|{_BASE58}{{80}}")
-# Signatures seen lately, none of them a keypair: telling takes a scalar multiplication.
+# Recent signatures known to be no keypairs: checking one takes a scalar multiplication.
 _signatures: set[str] = set()
 _MAX_SIGNATURES = 4096
 
-# Exact texts that this process was given as secrets, longest first.
+# The process's own secrets, longest first.
 _known: list[str] = []
 _MIN_KNOWN = 8
 _MIN_PATH_KEY = 16
 
 
 def conceal(secrets: Iterable[str]) -> None:
-    """From now on take these texts out wherever they stand; shorter than 8 characters they would
-    take ordinary words with them, and are left."""
-    given = {each for each in secrets if len(each) >= _MIN_KNOWN}
-    if given.issubset(_known):
+    """Redact these texts from now on; those under 8 characters are ignored, because they could be
+    ordinary words."""
+    long_enough = {each for each in secrets if len(each) >= _MIN_KNOWN}
+    if long_enough.issubset(_known):
         return
-    _known[:] = sorted(given.union(_known), key=len, reverse=True)
+    _known[:] = sorted(long_enough.union(_known), key=len, reverse=True)
 
 
 def concealed(text: str) -> str:
-    """`text` without the secrets this process was given."""
+    """`text` without the process's own secrets."""
     for secret in _known:
         if secret in text:
             text = text.replace(secret, REDACTED)
@@ -73,7 +73,7 @@ def concealed(text: str) -> str:
 
 
 def secrets_of_url(url: str) -> list[str]:
-    """What in an address may be a key: user information, values of its query, long path parts."""
+    """Parts of an address that may be keys: user information, query values, long path segments."""
     parts = urlsplit(url)
     values = [value for _, value in parse_qsl(parts.query)]
     path = [part for part in parts.path.split("/") if len(part) >= _MIN_PATH_KEY]
@@ -81,8 +81,8 @@ def secrets_of_url(url: str) -> list[str]:
 
 
 def secrets_of_database_url(url: str) -> list[str]:
-    """What in a database's address is secret: its passwords, as written and as meant. Its user and
-    its name are words such as `postgres`."""
+    """The passwords in a database's address, encoded and decoded. User and database names are
+    ordinary words such as `postgres`."""
     parts = urlsplit(url)
     values = [value for name, value in parse_qsl(parts.query) if "password" in name]
     written = parts.password or ""
@@ -110,8 +110,8 @@ def scrub(value: Any) -> Any:
 
 
 def scrub_text(text: str) -> str:
-    """`text` without what looks like a key: base58 keypairs, number arrays, bearer tokens,
-    vendor keys, credentials and queries of addresses, and the process's own secrets."""
+    """`text` without base58 keypairs, number arrays, bearer tokens, vendor keys, credentials and
+    queries of addresses, and the process's own secrets."""
     text = concealed(text)
     if len(text) < 16 or _SUSPICIOUS.search(text) is None:
         return text
@@ -123,8 +123,8 @@ def scrub_text(text: str) -> str:
 
 
 def _without_keypair(match: re.Match[str]) -> str:
-    # Transaction signatures are 64 bytes too and worth reading; only of a keypair is the second
-    # half the first half's public key.
+    # Transaction signatures have 64 bytes too and must stay; only in a keypair is the second half
+    # the public key of the first.
     text = match[0]
     if text in _signatures:
         return text

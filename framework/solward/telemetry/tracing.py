@@ -1,8 +1,8 @@
-"""Traces for an OpenTelemetry collector, where one is configured; nothing and no cost otherwise.
+"""Traces for an OpenTelemetry collector, if one is configured; otherwise spans cost nothing.
 
 On where the standard variable `OTEL_EXPORTER_OTLP_ENDPOINT` (or `..._TRACES_ENDPOINT`) is set and
-the extra `solward[otel]` is installed. The tracer is our own and not the process's global one, so
-that a library that traces itself (a vendor's, with its prompts) sends nothing along.
+the extra `solward[otel]` is installed. The tracer is not the process's global one, so that
+libraries that trace themselves (a vendor's, with its prompts) do not export through it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 _HEADERS = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _PROTOCOL = "http/protobuf"
-# The longest a process that stops waits for the collector.
+# The longest wait for the collector when the process stops.
 STOP_WAIT_S = 2.0
 _PREFIX = "solward."
 _MAX_TEXT = 300
@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Span(Protocol):
-    """A block of work that is timed; `set` adds attributes while it runs."""
+    """A timed block of work; `set` adds attributes while it runs."""
 
     def __enter__(self) -> Span:
         """Begin."""
@@ -52,8 +52,8 @@ class Span(Protocol):
         ...
 
 
-class _Off:
-    """No span."""
+class _NoSpan:
+    """A span that is not recorded."""
 
     def __enter__(self) -> Span:
         return self
@@ -65,8 +65,8 @@ class _Off:
         return None
 
 
-_OFF = _Off()
-# Makes a span of a name, a request's `traceparent` (None: not a request) and attributes.
+_NO_SPAN = _NoSpan()
+# Makes a span from a name, a request's `traceparent` (None: no request) and attributes.
 Make = Callable[[str, str | None, Mapping[str, Any]], Span]
 _make: Make | None = None
 _within: Callable[[], bool] = bool
@@ -77,27 +77,27 @@ def span(name: str, **attributes: Any) -> Span:
 
     Attributes become `solward.<name>`, without secrets; None is left out.
     """
-    return _OFF if _make is None else _make(name, None, attributes)
+    return _NO_SPAN if _make is None else _make(name, None, attributes)
 
 
 def child_span(name: str, **attributes: Any) -> Span:
-    """As `span`, but only inside another one: for what also runs for nobody in particular."""
-    return _OFF if _make is None or not _within() else _make(name, None, attributes)
+    """As `span`, but only inside another one, for work that also runs outside of requests."""
+    return _NO_SPAN if _make is None or not _within() else _make(name, None, attributes)
 
 
 def request_span(name: str, traceparent: str, **attributes: Any) -> Span:
     """As `span`, for a request; part of the caller's trace by its W3C header `traceparent`, of a
     new one where that is empty or malformed."""
-    return _OFF if _make is None else _make(name, traceparent, attributes)
+    return _NO_SPAN if _make is None else _make(name, traceparent, attributes)
 
 
 def start(
     service: str, version: str, environ: MutableMapping[str, str] = os.environ
 ) -> Callable[[], None]:
-    """Send spans from now on, if that is configured; returns what ends it and sends the rest.
+    """Export spans, if that is configured; returns a function that flushes and stops.
 
-    What the environment holds for the collector (headers, an address with a password) is a secret:
-    it is concealed in logs, and headers leave the environment.
+    Secrets for the collector in the environment (headers, an address with a password) are redacted
+    from logs, and headers are removed from the environment.
 
     Args:
         service: `service.name`, unless `OTEL_SERVICE_NAME` is set.
@@ -137,7 +137,7 @@ def start(
 def _exporting(
     service: str, version: str, environ: Mapping[str, str]
 ) -> tuple[Make, Callable[[], bool], Callable[[], None]]:
-    # Imported here: without a collector nothing of it is loaded.
+    # Imported here, so that without a collector none of it is loaded.
     from opentelemetry import context, trace
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
@@ -161,11 +161,11 @@ def _exporting(
         def __init__(
             self, name: str, traceparent: str | None, attributes: Mapping[str, Any]
         ) -> None:
-            asked = traceparent is not None
+            request = traceparent is not None
             self._span = tracer.start_span(
                 name,
-                context=propagator.extract({"traceparent": traceparent}) if asked else None,
-                kind=trace.SpanKind.SERVER if asked else trace.SpanKind.INTERNAL,
+                context=propagator.extract({"traceparent": traceparent}) if request else None,
+                kind=trace.SpanKind.SERVER if request else trace.SpanKind.INTERNAL,
                 attributes=_attributes(attributes),
             )
 
@@ -192,7 +192,7 @@ def _exporting(
         return trace.get_current_span().get_span_context().is_valid
 
     def shutdown() -> None:
-        # A collector that is away is asked again for many seconds, which a stop cannot wait for.
+        # The exporter retries an unreachable collector for many seconds; stopping cannot wait.
         sending = threading.Thread(target=provider.shutdown, name="solward-traces", daemon=True)
         sending.start()
         sending.join(STOP_WAIT_S)
@@ -203,8 +203,8 @@ def _exporting(
     return Exported, within, shutdown
 
 
-def _attributes(given: Mapping[str, Any]) -> dict[str, Any]:
-    known = {name: value for name, value in given.items() if value is not None}
+def _attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    known = {name: value for name, value in attributes.items() if value is not None}
     return {
         _PREFIX + name: value[:_MAX_TEXT] if isinstance(value, str) else value
         for name, value in scrub(known).items()
@@ -212,7 +212,7 @@ def _attributes(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _header_secrets(text: str) -> list[str]:
-    """The values of `name=value,name=value`, as given and as sent, and the words of them."""
+    """The values of `name=value,name=value`, encoded and decoded, and their words."""
     values = [item.partition("=")[2].strip() for item in text.split(",")]
     sent = list(map(unquote, values))
     return [*values, *sent, *(word for value in sent for word in value.split())]

@@ -32,7 +32,7 @@ async def dashboard_process(
         port: of the pages; None serves none.
     """
     from solward.errors import ConfigError
-    from solward.settings.access import reached
+    from solward.settings.access import local_url
     from solward_dashboard.options import Options
     from solward_server.listening import listen
 
@@ -52,7 +52,7 @@ async def dashboard_process(
                 settings,
                 settings.dashboard_host,
                 listening.getsockname()[1],
-                api_url=reached(*api.getsockname()[:2]),
+                api_url=local_url(*api.getsockname()[:2]),
             )
         except ConfigError as error:
             yield None, f"The dashboard is not served. {error}"

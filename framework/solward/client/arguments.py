@@ -1,0 +1,109 @@
+"""Arguments of calls, checked and converted before a request is made; numbers stay exact."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, TypeAlias
+from urllib.parse import quote, urlsplit
+
+from solward.errors import InvalidRequest
+
+PREFIX = "/api/v1"
+
+Amount: TypeAlias = Decimal | int | str
+
+_PLAIN = re.compile(r"(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})", re.ASCII)
+
+
+def segment(value: str, field: str) -> str:
+    """An id as part of a path; raises `InvalidRequest` where it would change the path."""
+    if not isinstance(value, str) or not value or value in (".", ".."):
+        raise InvalidRequest(f"{field} must be an id")
+    return quote(value, safe="")
+
+
+def base_url(url: str) -> str:
+    """A service's address without the API's path; raises `InvalidRequest`."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidRequest("url must be an http:// or https:// address")
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise InvalidRequest("url must have no credentials, no query and no fragment")
+    return url.rstrip("/").removesuffix(PREFIX)
+
+
+def authorization(token: str) -> list[tuple[bytes, bytes]]:
+    """The token's header; raises `InvalidRequest`, without the token."""
+    # httpx would quote the token in its error.
+    if not token.isprintable() or token != token.strip():
+        raise InvalidRequest("token must be printable, without spaces around it")
+    return [(b"Authorization", b"Bearer " + token.encode())] if token else []
+
+
+def idempotency_key(key: str | None) -> str:
+    """A valid Idempotency-Key, a new one for None; raises `InvalidRequest`."""
+    if key is None:
+        return str(uuid.uuid4())
+    if not 1 <= len(key) <= 255 or not key.isascii() or not key.isprintable():
+        raise InvalidRequest("idempotency_key must be 1 to 255 visible ASCII characters")
+    return key
+
+
+def exact_number(value: Amount, field: str = "amount") -> Decimal | int:
+    """An amount as a JSON number.
+
+    Raises:
+        TypeError: it is a float, or no number.
+        InvalidRequest: the text is no plain decimal number, or it is not finite.
+    """
+    if isinstance(value, bool) or not isinstance(value, Decimal | int | str):
+        raise TypeError(
+            f"{field} must be a Decimal, an int or a str, not a {type(value).__name__}: "
+            "floats are not exact"
+        )
+    if isinstance(value, str):
+        if not _PLAIN.fullmatch(value.strip()):
+            raise InvalidRequest(f"{field} must be a number such as 0.5; got {value!r}")
+        return Decimal(value.strip())
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise InvalidRequest(f"{field} must be a finite number")
+    return value
+
+
+def optional_number(value: Amount | None, field: str = "amount") -> Decimal | int | None:
+    """`exact_number`; None leaves the service its default."""
+    return None if value is None else exact_number(value, field)
+
+
+def refuse_floats(value: Any, field: str) -> None:
+    """Raise `TypeError`, naming the field, for a float at any depth."""
+    if isinstance(value, float):
+        raise TypeError(f"{field} must be a Decimal, an int or a str: floats are not exact")
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            refuse_floats(item, f"{field}.{name}" if field else str(name))
+    elif isinstance(value, list | tuple):
+        for place, item in enumerate(value):
+            refuse_floats(item, f"{field}[{place}]")
+
+
+def without_floats(value: Any) -> Any:
+    """A model's options with floats as Decimal; they are no money, so floats are allowed."""
+    if isinstance(value, float):
+        return Decimal(repr(value))
+    if isinstance(value, Mapping):
+        return {name: without_floats(item) for name, item in value.items()}
+    return [without_floats(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def json_fields(**fields: Any) -> dict[str, Any]:
+    """The fields that are not None, in the API's spelling: `wallet_id` -> `walletId`."""
+    return {_camel(name): value for name, value in fields.items() if value is not None}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))
