@@ -57,7 +57,7 @@ async def test_what_waits_for_the_next_event_can_give_up_and_wait_again() -> Non
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
                 await heard.next()
-        bus.tell([Event(7, 1, "a", None)])
+        bus.publish_stored([Event(7, 1, "a", None)])
         assert await heard.next() == Event(7, 1, "a", None)
 
 

@@ -18,12 +18,12 @@ def provider_spec() -> ProviderSpec:
 
 @hookimpl
 async def provider_complete(request, options, context) -> Completion:
-    asked = {"model": request.model, "system": request.system}
-    asked["said"] = [message.content for message in request.messages]
+    body = {"model": request.model, "system": request.system}
+    body["said"] = [message.content for message in request.messages]
     headers = {"Authorization": f"Bearer {context.secret}"}
     try:
         async with httpx.AsyncClient(headers=headers, timeout=60) as client:
-            response = await client.post(f"{context.base_url}/complete", json=asked)
+            response = await client.post(f"{context.base_url}/complete", json=body)
             response.raise_for_status()
     except httpx.HTTPError:
         raise ProviderError("mine did not answer; check MINE_BASE_URL", retryable=True) from None

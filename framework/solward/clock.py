@@ -1,4 +1,4 @@
-"""Time as the store keeps it: whole milliseconds since the Unix epoch, UTC."""
+"""Time in the store's format: whole milliseconds since the Unix epoch, UTC."""
 
 from __future__ import annotations
 

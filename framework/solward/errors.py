@@ -14,7 +14,7 @@
     │   ├── GuardrailBlocked       a rule refused it: `rule`, `reason`
     │   └── TransactionFailed      the ledger refused it, or it cannot land
     ├── ProviderError              a model vendor's failure
-    ├── TakenOver                  another process does now what this one was doing
+    ├── TakenOver                  another process has taken over the work
     ├── TokenBudgetReached         an agent's token budget has no room               (HTTP 429)
     ├── LedgerError
     │   ├── LedgerUnavailable      no answer; says nothing about a transaction's fate
@@ -28,8 +28,8 @@
         ├── AuditBroken            the audit log was tampered with
         └── BackupError            a backup cannot be made, read or restored
 
-Anything else that escapes is a bug: it is logged with its traceback and shown to callers and
-models as an internal error without its text.
+Any other exception is a bug: it is logged with its traceback, and callers and models see an
+internal error without its text.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class SolwardError(Exception):
-    """Base of every deliberate error; `str()` of it may be shown to a caller."""
+    """Base of every deliberate error; callers may see its `str()`."""
 
 
 class InvalidRequest(SolwardError):
@@ -81,7 +81,7 @@ class IdempotencyInFlight(SolwardError):
 
 
 class SkillError(SolwardError):
-    """A skill could not do what was asked; `code` is stable, the message is for reading."""
+    """A skill refused or failed; `code` is stable, the message is for people and models."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -103,7 +103,7 @@ class SkillTimeout(SkillError):
 
 
 class TransactionError(SolwardError):
-    """A transaction did not succeed; `record` is what was stored of it."""
+    """A transaction did not succeed; `record` is its stored record."""
 
     def __init__(self, message: str, record: TransactionRecord) -> None:
         super().__init__(message)
@@ -124,7 +124,7 @@ class TransactionFailed(TransactionError):
 
 
 class TakenOver(SolwardError):
-    """Another process has taken over a transaction or a cycle; this one may do nothing more."""
+    """Another process has taken over the transaction or cycle; this one must stop."""
 
     def __init__(self) -> None:
         super().__init__("Another process has taken this over; nothing was done here")
@@ -143,11 +143,11 @@ class ProviderError(SolwardError):
 
 
 class LedgerError(SolwardError):
-    """The ledger could not do what was asked."""
+    """The ledger did not carry out a call."""
 
 
 class LedgerUnavailable(LedgerError):
-    """The ledger did not answer; nothing is known about what it did."""
+    """The ledger did not answer; whether it carried out the call is not known."""
 
 
 class LedgerRejected(LedgerError):
@@ -192,4 +192,4 @@ class AuditBroken(StoreError):
 
 
 class BackupError(StoreError):
-    """A backup cannot be made, read or restored; never carries what is in it."""
+    """A backup cannot be made, read or restored; never carries its contents."""

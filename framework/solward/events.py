@@ -1,6 +1,6 @@
-"""What happens, told to whoever listens in this process; the audit log is what keeps it.
+"""The events of this process, for its subscribers; the audit log stores those that last.
 
-Publishing never waits: a listener that falls behind loses the oldest events and is told how many.
+Publishing never waits: a slow subscriber loses the oldest events, and counts them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class EventKind(StrEnum):
     SWITCH_THAWED = "switch:thawed"
     """They were allowed again."""
     ALERT_RAISED = "alert:raised"
-    """Somebody should look: `solward.vault.store.alerts`."""
+    """An operator should look: `solward.vault.store.alerts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ class Event:
     """One event.
 
     Attributes:
-        seq: its number in the audit log, counted from 1; None for what is not kept there.
+        seq: its number in the audit log, from 1; None for an event that is not stored there.
         ms: when, in Unix milliseconds.
-        event: an `EventKind`, or what only this process tells, such as `skill:executed`.
-        trace: what asked for it, for logs alone: a request's id, or `agent:<id>:<cycle>`.
+        event: an `EventKind`, or a kind that is published only, such as `skill:executed`.
+        trace: its origin, for logs only: a request's id, or `agent:<id>:<cycle>`.
     """
 
     seq: int | None
@@ -74,11 +74,11 @@ class Event:
 
 
 class Subscription:
-    """Events since it began, oldest first. Iterating ends when the bus's block does.
+    """Events since its start, oldest first. Iteration ends with the block of `subscribe`.
 
     Attributes:
-        lost: how many events were dropped because nobody took them in time.
-        ended: whether nothing more will come.
+        lost: number of events dropped because they were not read in time.
+        ended: whether no more events follow.
     """
 
     def __init__(self, size: int) -> None:
@@ -95,7 +95,7 @@ class Subscription:
         self._arrived.set()
 
     def wake(self) -> None:
-        """Let `news` return, though there is no event to take."""
+        """Let `news` return without an event."""
         self._woken = True
         self._arrived.set()
 
@@ -105,7 +105,7 @@ class Subscription:
         self._arrived.set()
 
     async def next(self) -> Event | None:
-        """The oldest event not taken yet, waited for; None at the end."""
+        """Wait for the oldest unread event; None at the end."""
         while not self._queue:
             if self.ended:
                 return None
@@ -114,8 +114,8 @@ class Subscription:
         return self._queue.popleft()
 
     async def news(self) -> None:
-        """Wait until something came since the last time, or the end did: for who reads the audit
-        log itself. Events not taken yet are dropped."""
+        """Wait for an event, a `wake` or the end; drops unread events. For subscribers that read
+        the audit log itself."""
         while not (self._queue or self._woken or self.ended):
             self._arrived.clear()
             await self._arrived.wait()
@@ -135,23 +135,23 @@ class EventBus:
         self._closed = False
 
     def publish(self, event: str, data: Any) -> None:
-        """Tell every subscriber of what is not kept; `data` must not be changed afterwards."""
-        self.tell([Event(None, now_ms(), event, data)])
+        """Publish an event that is not stored; `data` must not be changed afterwards."""
+        self.publish_stored([Event(None, now_ms(), event, data)])
 
-    def tell(self, events: Sequence[Event]) -> None:
-        """Tell every subscriber of events that are in the audit log, in its order."""
+    def publish_stored(self, events: Sequence[Event]) -> None:
+        """Publish events of the audit log, in its order."""
         for subscription in self._subscriptions:
             for event in events:
                 subscription.put(event)
 
     def wake(self) -> None:
-        """Tell every subscriber that the audit log may have grown, maybe by another process."""
+        """Wake every subscriber: another process may have added to the audit log."""
         for subscription in self._subscriptions:
             subscription.wake()
 
     @contextmanager
     def subscribe(self, size: int = QUEUE_SIZE) -> Iterator[Subscription]:
-        """Listen inside the block, holding up to `size` events that were not taken yet."""
+        """Subscribe inside the block, with a queue of `size` unread events."""
         subscription = Subscription(size)
         if self._closed:
             subscription.end()

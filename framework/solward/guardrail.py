@@ -1,4 +1,4 @@
-"""What a guardrail judges: the declaration of a transaction, and what the transaction does.
+"""The inputs of a guardrail: a transaction as declared, and its effects.
 
 All amounts are integers of the smallest unit; addresses are base58 text.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What the caller declares a transaction will do to one wallet; anything more is blocked.
+    """The declared effects of a transaction on one wallet; a transaction with more is blocked.
 
     Attributes:
         type: one of the contract's transaction types (`transfer`, `swap`, ...).
@@ -43,7 +43,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class AuthorityChange:
-    """Control over something of the wallet given away: what, which account, to whom."""
+    """Authority over an account of the wallet that goes to another: kind, account, recipient."""
 
     kind: str  # owner, delegate, close_authority, mint_authority, freeze_authority, staker, ...
     account: str
@@ -52,7 +52,7 @@ class AuthorityChange:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEffects:
-    """What a transaction does to the wallet, from its bytes and its simulation. Gross, not net.
+    """A transaction's effects on the wallet, from its bytes and its simulation. Gross, not net.
 
     Attributes:
         lamports_out: lamports leaving the wallet, without the fee and without rent paid into
@@ -69,10 +69,10 @@ class TransactionEffects:
         programs: every program called, top level and inner.
         addresses: every address touched or named: account keys with lookup tables resolved,
             owners of token accounts, keys inside instruction data.
-        violations: what may never happen, whatever is declared (rule name, reason).
+        violations: effects that no declaration allows (rule name, reason).
         created: new token and mint accounts the wallet paid for -> owner or mint authority.
         instruction_data: the data of every instruction, searched for blocked keys.
-        decimals: mint -> decimals of the mints among the accounts. Words refusals, judges nothing.
+        decimals: mint -> decimals of the mints among the accounts; for refusal texts only.
     """
 
     lamports_out: int

@@ -1,8 +1,8 @@
 """Every hook a plugin can implement. One entry point is one plugin, and its name is the plugin's.
 
 Entry-point groups: `solward.skills`, `solward.providers`, `solward.venues`,
-`solward.guardrails`. Implementations are marked with `solward.hookimpl`; an argument that is not
-needed may be left out, a default value or another name is refused.
+`solward.guardrails`. Implementations are marked with `solward.hookimpl`; unused arguments may be
+left out, default values and other names are refused.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def skill_spec() -> SkillSpec:
 
 @hookspec(firstresult=True)
 async def skill_execute(params: dict[str, Any], context: SkillContext) -> str:
-    """Run the skill and tell the outcome as text.
+    """Run the skill; returns the outcome as text.
 
     Args:
         params: valid by the declared schema, defaults applied; numbers are int or Decimal.
-        context: the wallet's capability; it holds no key.
+        context: what the skill may do with the wallet; it has no key.
 
     Raises:
-        SkillError: shown to the model and the caller. `InvalidRequest`, `GuardrailBlocked` and
-            the other `SolwardError`s pass too; anything else is shown as an internal error.
+        SkillError: model and caller see its text. `InvalidRequest`, `GuardrailBlocked` and the
+            other `SolwardError`s pass too; any other exception becomes an internal error.
     """
     raise NotImplementedError
 
@@ -78,9 +78,9 @@ async def provider_complete(
 async def provider_stream(
     request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
 ) -> AsyncIterator[str | Usage]:
-    """Answer in pieces of text, as an async generator, for a person who reads along. Optional.
+    """Answer streamed, as an async generator of text pieces, for chats. Optional.
 
-    The last piece may be a `Usage`. Tool calls are not run in a chat, and are left out.
+    The last piece may be a `Usage`. Chats run no tool calls, so none are streamed.
 
     Raises:
         ProviderError: the vendor failed.
@@ -110,7 +110,7 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
 async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
     """Make the transaction of a quote, complete but for the signature of `wallet` (base58).
 
-    The engine simulates the bytes and blocks them where they do more than the quote said.
+    The engine simulates the bytes and blocks them if they do more than the quote declares.
 
     Raises:
         InvalidRequest: the venue refuses the quote.
@@ -121,7 +121,7 @@ async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTr
 
 @hookspec(firstresult=True)
 def guardrail_check(intent: Intent, effects: TransactionEffects) -> str | None:
-    """Refuse a transaction by giving a reason; None leaves it to the other rules.
+    """Refuse a transaction by returning a reason; None allows it.
 
     Runs after every built-in rule, and can only refuse: raising refuses as well. Pure.
     """

@@ -14,8 +14,8 @@ SOL_DECIMALS = 9
 LAMPORTS_PER_SOL = 10**SOL_DECIMALS
 U64_MAX = 2**64 - 1
 
-# A u64 has 20 digits and a mint at most 255 decimals; anything longer is not an amount, and
-# expanding `1e999999999` would take the process down before any rule could refuse it.
+# A u64 has 20 digits and a mint at most 255 decimals. Expanding a longer number such as
+# `1e999999999` would stop the process before any rule could refuse it.
 _MAX_ADJUSTED = 40
 _PRECISION = 330
 _EXACT = Context(prec=_PRECISION)
@@ -58,7 +58,7 @@ def sol_to_lamports(value: object, field: str = "amount") -> int:
 def from_units(units: int, decimals: int) -> Decimal:
     """Smallest units -> whole units, exactly, without trailing zeros (`Decimal('1.5')`)."""
     value = _EXACT.normalize(_EXACT.scaleb(Decimal(units), -decimals))
-    # normalize() writes 100 as 1E+2; amounts are read by people and by strict JSON parsers.
+    # normalize() makes 100 into 1E+2, which people and strict JSON parsers do not read.
     return _EXACT.quantize(value, _ONE) if value == _EXACT.to_integral_value(value) else value
 
 
@@ -68,10 +68,7 @@ def lamports_to_sol(lamports: int) -> Decimal:
 
 
 def format_amount(value: Decimal | int) -> str:
-    """A Decimal as people write it: no exponent, no trailing zeros.
-
-    Whole amounts of a stored record are int: JSON has one number for `2`.
-    """
+    """A Decimal without exponent; also an int, which whole amounts of a stored record are."""
     return f"{Decimal(value):f}"
 
 

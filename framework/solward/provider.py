@@ -1,4 +1,4 @@
-"""What a language model provider declares, is asked, and answers."""
+"""The types of language model providers: declaration, request and completion."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class ProviderSpec:
         options: JSON Schema 2020-12 of the provider's options, an object.
         secret_env: environment variable of its API key; None when it needs none.
         base_url_env: environment variable of the address it calls instead of its vendor's own;
-            None when there is none to choose. An address is configuration only: what a caller
-            could set would be sent the key.
+            None when it cannot be changed. An address is configuration only, because it receives
+            the key.
         is_llm: False for a provider that is not a language model (the rule-based demo).
         demo: loaded only when the service runs with `--demo`.
     """
@@ -34,7 +34,7 @@ class ProviderSpec:
 
 @dataclass(frozen=True, slots=True)
 class ProviderContext:
-    """What a provider is lent for one completion, by what its declaration names.
+    """The secret and address of a provider for one completion, as its declaration names them.
 
     Attributes:
         secret: value of `secret_env`, None when it is not set or none is declared.
@@ -64,14 +64,14 @@ class ToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """What a provider is asked.
+    """The request of one completion.
 
     Attributes:
         observation: the agent's current observation as data, for providers that are no language
-            models; language models read the same facts in `messages`.
-        strategy: the agent's strategy, likewise also part of `system`.
-        max_output_tokens: most tokens to answer with, by the agent's token budget; None is as
-            the options say.
+            models; `messages` has the same facts as text.
+        strategy: the agent's strategy, which is also part of `system`.
+        max_output_tokens: most tokens of the answer, by the agent's token budget; None leaves it
+            to the options.
     """
 
     model: str
@@ -85,7 +85,7 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool the model wants called; `arguments` exactly as it sent them (maybe not an object)."""
+    """A tool call by the model; `arguments` exactly as it sent them (maybe not an object)."""
 
     name: str
     arguments: Any
@@ -105,16 +105,16 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """All of them."""
+        """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the model answered: its text, None when there was none, and its tool calls.
+    """The model's answer: its text, None when there is none, and its tool calls.
 
     Attributes:
-        usage: what it took, None when the vendor did not say.
+        usage: its tokens, None when the vendor reported none.
     """
 
     text: str | None

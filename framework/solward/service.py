@@ -121,7 +121,7 @@ class Solward:
             stack.push_async_callback(database.close)
             events = EventBus()
             stack.callback(events.close)
-            database.on_recorded = events.tell
+            database.on_recorded = events.publish_stored
             await stack.enter_async_context(event_feed(database, events))
             wallets = await Wallets.open(database, settings, home.path)
             cluster = await stack.enter_async_context(open_cluster(settings))

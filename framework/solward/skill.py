@@ -1,4 +1,4 @@
-"""What a skill declares about itself."""
+"""The declaration of a skill."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 
 class Effects(StrEnum):
-    """What running a skill can do."""
+    """Whether a skill may request transactions."""
 
     READ = "read"
-    """Reads only; a transaction from it is refused."""
+    """Reads only; its transactions are refused."""
     SPEND = "spend"
-    """May ask for transactions; each still passes every guardrail."""
+    """May request transactions; each passes every guardrail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class SkillSpec:
 
     Attributes:
         name: equal to the entry point's name; `[a-z][a-z0-9_]{0,63}`.
-        description: for the model: what it does, when to use it. At most 1,024 characters.
+        description: for the model: the skill's purpose and use. At most 1,024 characters.
         parameters: JSON Schema 2020-12 of an object with `additionalProperties: false`.
         effects: READ or SPEND.
         timeout_s: seconds before the skill is cancelled; 0 < timeout_s <= 600.

@@ -1,9 +1,9 @@
-"""Skills as language model vendors take them: schemas copied and trimmed, lost limits in words.
+"""Tool definitions of skills for language model vendors: trimmed schemas, lost limits in words.
 
-OpenAI, xAI and Anthropic take JSON Schema but for alternatives at its top. Gemini takes a part of
-it: ai.google.dev/api/caching#Schema lists the fields, of which litellm 1.106.2 also drops some.
-The agent validates every call against the original, so a limit that is lost here costs a cycle and
-is never crossed.
+OpenAI, xAI and Anthropic accept JSON Schema except alternatives at its top. Gemini accepts a
+subset: ai.google.dev/api/caching#Schema lists the fields, of which litellm 1.106.2 also drops some.
+The agent validates every call against the original schema, so a limit that is lost here costs a
+cycle and is never crossed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from solward.provider import ToolDefinition
 
 # Refused beside `type: object` at the top of a tool's parameters, by all four vendors.
 _NOT_AT_THE_TOP = frozenset({"allOf", "anyOf", "const", "enum", "not", "oneOf"})
-# For validators; models need no word of them.
-_UNSAID = frozenset({"$schema", "$id", "$defs", "$comment", "additionalProperties", "title"})
+# For validators; not restated in words.
+_DROPPED = frozenset({"$schema", "$id", "$defs", "$comment", "additionalProperties", "title"})
 _NARROW = frozenset(
     {
         "anyOf",
@@ -40,7 +40,7 @@ _NARROW = frozenset(
         "type",
     }
 )
-# The only formats of text Gemini takes.
+# The only text formats Gemini accepts.
 _FORMATS = frozenset({"date-time", "enum"})
 _WORDS = {
     "exclusiveMinimum": "more than {}",
@@ -81,7 +81,7 @@ def _definition(tool: ToolDefinition, narrow: bool) -> dict[str, Any]:
 
 
 def narrowed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema in Gemini's part of JSON Schema; what it cannot say is said in its description."""
+    """A schema in Gemini's subset of JSON Schema; its description restates what is lost."""
     whole = dict(schema)
     if "oneOf" in whole and "anyOf" not in whole:
         whole["anyOf"] = whole.pop("oneOf")
@@ -97,21 +97,21 @@ def narrowed(schema: Mapping[str, Any]) -> dict[str, Any]:
             whole["nullable"] = True
     if isinstance(whole.get("const"), str):
         whole["enum"] = [whole.pop("const")]
-    kept, lost = dict[str, Any](), dict[str, Any]()
+    narrow, lost = dict[str, Any](), dict[str, Any]()
     for name, value in whole.items():
         if name in _NARROW and not _beyond(name, value):
-            kept[name] = value
-        elif name not in _UNSAID:
+            narrow[name] = value
+        elif name not in _DROPPED:
             lost[name] = value
-    if "properties" in kept:
-        kept["properties"] = {name: narrowed(each) for name, each in kept["properties"].items()}
-    if isinstance(kept.get("items"), Mapping):
-        kept["items"] = narrowed(kept["items"])
-    if "anyOf" in kept:
-        kept["anyOf"] = [narrowed(each) for each in kept["anyOf"]]
+    if "properties" in narrow:
+        narrow["properties"] = {name: narrowed(each) for name, each in narrow["properties"].items()}
+    if isinstance(narrow.get("items"), Mapping):
+        narrow["items"] = narrowed(narrow["items"])
+    if "anyOf" in narrow:
+        narrow["anyOf"] = [narrowed(each) for each in narrow["anyOf"]]
     if lost:
-        kept["description"] = " ".join((kept.get("description", ""), *_restated(lost))).strip()
-    return kept
+        narrow["description"] = " ".join((narrow.get("description", ""), *_restated(lost))).strip()
+    return narrow
 
 
 def json_safe(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a swap venue declares, is asked, and answers. Amounts are smallest units of each mint."""
+"""The types of swap venues: declaration, quote and transaction. Amounts are smallest units."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class VenueSpec:
     """A venue's declaration; `name` equals the entry point's name.
 
     Attributes:
-        programs: programs its transactions call; the policy's allowlist must hold them.
+        programs: programs its transactions call; they join the policy's allowlist.
     """
 
     name: str
@@ -25,7 +25,7 @@ class VenueSpec:
 
 @dataclass(frozen=True, slots=True)
 class VenueContext:
-    """What a venue plugin may use: an HTTP client bound to the venue's configured address."""
+    """An HTTP client bound to the venue's configured address."""
 
     http: httpx.AsyncClient
 
@@ -46,9 +46,9 @@ class Quote:
 
     Attributes:
         out_amount: units of `output_mint` expected.
-        minimum_out: least units after slippage; the engine blocks a transaction giving less.
+        minimum_out: least units after slippage; the engine blocks a transaction with less.
         price_impact: fraction of the price moved by this trade, `Decimal("0.01")` is 1%.
-        raw: the venue's own quote, handed back to it unchanged.
+        raw: the venue's own quote, passed back to it unchanged.
     """
 
     input_mint: str

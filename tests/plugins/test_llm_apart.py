@@ -17,7 +17,7 @@ from tests.support.vendors.server import VendorServer, vendor_server
 
 from solward import Completion, ProviderContext, ProviderError, Usage
 from solward_plugins.llm import llm_process
-from solward_plugins.llm.frames import Frame, Kind, packed, read
+from solward_plugins.llm.frames import Frame, Kind, pack, read
 
 pytestmark = pytest.mark.samples(
     "test_an_answer_comes_from_another_process", "test_a_frame_cut_short_is_the_end"
@@ -51,7 +51,7 @@ async def test_an_answer_comes_from_another_process(server: VendorServer) -> Non
     completion = await ask(server)
     assert completion.text == "Fine."
     assert completion.usage is not None
-    assert llm_process.running().pid != os.getpid()
+    assert llm_process.vendor_process().pid != os.getpid()
     code = "import sys, solward_plugins.providers.openai; assert 'litellm' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -79,13 +79,13 @@ async def test_a_killed_process_is_told_as_a_failure_and_started_anew(
 ) -> None:
     waiting = asyncio.create_task(ask(server, "drip"))
     await asked_of_server(server)
-    killed = llm_process.running()
+    killed = llm_process.vendor_process()
     os.kill(killed.pid, signal.SIGKILL)
     with pytest.raises(ProviderError, match="The process that calls OpenAI ended") as gone:
         await waiting
     assert gone.value.retryable
     assert (await ask(server)).text == "Fine."
-    assert llm_process.running().pid != killed.pid
+    assert llm_process.vendor_process().pid != killed.pid
 
 
 async def test_nobody_waiting_ends_the_work_over_there(server: VendorServer) -> None:
@@ -114,13 +114,13 @@ def test_the_process_ends_with_its_input() -> None:
         stdout=subprocess.PIPE,
     ) as process:
         assert process.stdin is not None
-        process.stdin.write(packed(Frame(1, Kind.CANCEL)))
+        process.stdin.write(pack(Frame(1, Kind.CANCEL)))
         process.stdin.flush()
         process.stdin.close()
         assert process.wait(30) == 0
 
 
 def test_a_frame_cut_short_is_the_end() -> None:
-    whole = packed(Frame(7, Kind.PIECE, "text"))
+    whole = pack(Frame(7, Kind.PIECE, "text"))
     assert read(io.BytesIO(whole)) == Frame(7, Kind.PIECE, "text")
     assert [read(io.BytesIO(whole[:size])) for size in range(len(whole))] == [None] * len(whole)

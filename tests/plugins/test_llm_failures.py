@@ -24,7 +24,7 @@ from tests.support.vendors.wire import Answer, CapturedRequest
 from solward import Completion, InvalidRequest, ProviderContext, ProviderError
 from solward_plugins.llm import call
 from solward_plugins.llm.failures import Failure
-from solward_plugins.llm.retries import Patience, retried
+from solward_plugins.llm.retries import RetryPolicy, with_retries
 from solward_plugins.llm.vendor import MOST_TOKENS, Vendor
 
 every_vendor = pytest.mark.parametrize("vendor", VENDORS.values(), ids=VENDORS)
@@ -35,7 +35,7 @@ async def refused(vendor: Vendor, scenario: str, clock: Clock, *, stream: bool) 
     async with vendor_server() as server:
         asking = streamed if stream else complete
         with pytest.raises(ProviderError) as caught:
-            await asking(vendor, server, scenario, patience=clock.patience())
+            await asking(vendor, server, scenario, policy=clock.policy())
     return caught.value
 
 
@@ -54,7 +54,7 @@ async def test_a_refused_key_is_named_by_its_variable_and_not_tried_again(
 async def test_a_rate_limit_is_waited_out_as_the_vendor_asks(vendor: Vendor) -> None:
     clock = Clock()
     async with vendor_server() as server:
-        completion = await complete(vendor, server, "429", patience=clock.patience())
+        completion = await complete(vendor, server, "429", policy=clock.policy())
         assert server.served[vendor.name] == 2
     assert (completion.text, clock.waits) == (SAID, [2.0])
 
@@ -63,7 +63,7 @@ async def test_a_rate_limit_is_waited_out_as_the_vendor_asks(vendor: Vendor) -> 
 async def test_a_stream_is_tried_again_before_its_first_piece(vendor: Vendor) -> None:
     clock = Clock()
     async with vendor_server() as server:
-        *texts, _ = await streamed(vendor, server, "429", clock.patience())
+        *texts, _ = await streamed(vendor, server, "429", clock.policy())
     assert "".join(map(str, texts)) == SAID
     assert clock.waits == [2.0]
 
@@ -72,7 +72,7 @@ async def test_a_stream_is_tried_again_before_its_first_piece(vendor: Vendor) ->
 async def test_server_errors_are_tried_again_with_growing_waits(vendor: Vendor) -> None:
     clock = Clock()
     async with vendor_server() as server:
-        completion = await complete(vendor, server, "500x2", patience=clock.patience())
+        completion = await complete(vendor, server, "500x2", policy=clock.policy())
         assert server.served[vendor.name] == 3
     assert (completion.text, clock.waits) == (SAID, [0.5, 1.0])
 
@@ -95,10 +95,10 @@ async def test_a_dripping_answer_ends_at_the_deadline(vendor: Vendor, stream: bo
     await warm(vendor)
     clock, began = Clock(), time.monotonic()
     async with vendor_server(drip_s=0.01) as server:
-        patience = clock.patience(deadline_s=0.5)
+        policy = clock.policy(deadline_s=0.5)
         asking = streamed if stream else complete
         with pytest.raises(ProviderError, match=r"did not answer within 0\.5 s") as caught:
-            await asking(vendor, server, "drip", patience=patience)
+            await asking(vendor, server, "drip", policy=policy)
     assert caught.value.retryable
     assert time.monotonic() - began < 30
 
@@ -153,7 +153,7 @@ async def test_an_account_without_credit_is_not_asked_again() -> None:
 
     async with vendor_server(script) as server:
         with pytest.raises(ProviderError, match="no credit left"):
-            await complete(openai, server, patience=clock.patience())
+            await complete(openai, server, policy=clock.policy())
     assert clock.waits == []
 
 
@@ -162,7 +162,7 @@ async def test_a_server_that_is_not_there_is_named_by_its_variable() -> None:
         closed.bind(("127.0.0.1", 0))
         context = ProviderContext(KEY, f"http://127.0.0.1:{closed.getsockname()[1]}/v1")
         with pytest.raises(ProviderError, match="check OPENAI_BASE_URL"):
-            await call.complete(openai, asked_of(openai), {}, context, Clock().patience())
+            await call.complete(openai, asked_of(openai), {}, context, Clock().policy())
 
 
 @every_vendor
@@ -204,12 +204,12 @@ async def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
 
     ends_at = asyncio.get_running_loop().time() + 30
     with pytest.raises(ProviderError, match="busy"):
-        await retried(attempt, clock.patience(), ends_at)
+        await with_retries(attempt, clock.policy(), ends_at)
     assert clock.waits == []
 
 
 def test_backoff_doubles_up_to_its_cap_and_jitter_keeps_at_least_half() -> None:
-    shortest, longest = Patience(jitter=lambda: 0.0), Patience(jitter=lambda: 1.0)
+    shortest, longest = RetryPolicy(jitter=lambda: 0.0), RetryPolicy(jitter=lambda: 1.0)
     assert [shortest.wait_s(n, None) for n in range(1, 8)] == [0.5, 1, 2, 4, 8, 8, 8]
     assert [longest.wait_s(n, None) for n in range(1, 8)] == [1, 2, 4, 8, 16, 16, 16]
     assert (shortest.wait_s(1, 7.0), longest.wait_s(1, 7.0)) == (7.0, 8.0)

@@ -33,10 +33,10 @@ async def test_neither_is_in_a_log_an_error_a_traceback_or_on_the_screen(
     told = []
     async with vendor_server() as server:
         context = lent(vendor, server, scenario)
-        patience = Clock().patience()
+        policy = Clock().policy()
         try:
-            await call.complete(vendor, request, {}, context, patience)
-            async for _ in call.stream(vendor, request, {}, context, patience):
+            await call.complete(vendor, request, {}, context, policy)
+            async for _ in call.stream(vendor, request, {}, context, policy):
                 pass
         except ProviderError as error:
             told = [str(error), repr(error), repr(error.__dict__), repr(error.__context__)]

@@ -12,7 +12,7 @@ from tests.support.vendors.server import VendorServer
 from solward import Completion, CompletionRequest, Message, ProviderContext, ToolDefinition, Usage
 from solward.registry import LoadedProvider, Registry, load_registry
 from solward_plugins.llm import call
-from solward_plugins.llm.retries import Patience
+from solward_plugins.llm.retries import RetryPolicy
 from solward_plugins.llm.vendor import Vendor
 from solward_plugins.providers import anthropic, gemini, grok, openai
 
@@ -48,9 +48,9 @@ class Clock:
     async def sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
 
-    def patience(self, **changes: Any) -> Patience:
+    def policy(self, **changes: Any) -> RetryPolicy:
         """Without jitter: each wait is the shortest it can be."""
-        return Patience(**{"sleep": self.sleep, "jitter": lambda: 0.0, **changes})
+        return RetryPolicy(**{"sleep": self.sleep, "jitter": lambda: 0.0, **changes})
 
 
 def asked_of(vendor: Vendor, *tools: ToolDefinition, **changes: Any) -> CompletionRequest:
@@ -75,7 +75,7 @@ async def complete(
     server: VendorServer,
     scenario: str | None = None,
     *tools: ToolDefinition,
-    patience: Patience | None = None,
+    policy: RetryPolicy | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Completion:
     """One completion."""
@@ -84,7 +84,7 @@ async def complete(
         asked_of(vendor, *tools),
         options or {},
         lent(vendor, server, scenario),
-        patience or Clock().patience(),
+        policy or Clock().policy(),
     )
 
 
@@ -92,7 +92,7 @@ async def streamed(
     vendor: Vendor,
     server: VendorServer,
     scenario: str | None = None,
-    patience: Patience | None = None,
+    policy: RetryPolicy | None = None,
 ) -> list[str | Usage]:
     """All pieces of one answer."""
     pieces = call.stream(
@@ -100,6 +100,6 @@ async def streamed(
         asked_of(vendor),
         {},
         lent(vendor, server, scenario),
-        patience or Clock().patience(),
+        policy or Clock().policy(),
     )
     return [piece async for piece in pieces]

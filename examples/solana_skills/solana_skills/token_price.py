@@ -51,7 +51,7 @@ def skill_spec() -> SkillSpec:
 
 @hookimpl
 async def skill_execute(params: dict[str, Any], context: SkillContext) -> str:
-    """The price of one, for the amount asked about."""
+    """The price of one token at the requested amount."""
     amount = Decimal(params["amount"])
     quote = await context.quote(
         input_token=params["token"], output_token=params["in"], amount=amount

@@ -45,7 +45,7 @@ def skill_spec() -> SkillSpec:
 async def skill_execute(params: dict[str, Any], context: SkillContext) -> str:
     """Say what was tipped; a refusal by a guardrail passes as it is."""
     record = await context.transfer(to=JAR, amount=params["amount"])
-    said = f"Tipped {format_amount(params['amount'])} SOL. Signature: {record.signature}."
+    outcome = f"Tipped {format_amount(params['amount'])} SOL. Signature: {record.signature}."
     if record.status is TransactionStatus.CONFIRMED:
-        return said
-    return f"{said} It is {record.status}: do not send it again."
+        return outcome
+    return f"{outcome} It is {record.status}: do not send it again."

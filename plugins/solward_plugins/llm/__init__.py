@@ -1,1 +1,1 @@
-"""What the built-in language model providers share: one call through litellm, four wire formats."""
+"""Shared code of the built-in language model providers: one call through litellm, four vendors."""

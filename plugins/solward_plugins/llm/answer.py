@@ -1,4 +1,4 @@
-"""A vendor's answer, as litellm hands it over, in Solward's terms."""
+"""A vendor's answer from litellm, converted to Solward's types."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _call(function: Any) -> ToolCall:
 
 
 def _arguments(sent: Any) -> Any:
-    """The JSON value with exact numbers; what is no JSON stays the text it was, for the agent's
-    act phase to refuse."""
+    """The JSON value with exact numbers; text that is no JSON stays text, and the agent's act phase
+    refuses it."""
     if not isinstance(sent, str) or not sent:
         return sent
     try:

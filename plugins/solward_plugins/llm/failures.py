@@ -1,7 +1,7 @@
-"""What a vendor's failure means, in words that hold neither the key nor the prompt.
+"""Error texts of a vendor's failures, without key and prompt.
 
-A vendor's own words are never passed on: they can repeat both. Kept are its status, and its error
-code where that is a plain word.
+A vendor's own text can repeat both, so it is dropped: only the status stays, and the error code if
+it is a plain word.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from solward_plugins.llm.vendor import Vendor
 
 # Statuses after which the same request may succeed: RFC 9110, and Anthropic's 529 "overloaded".
 _LATER = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-# 429 also says that the account is out of money, which waiting does not cure.
+# A 429 for an account without credit, which waiting does not help.
 _UNPAID = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _CODE = re.compile(r"[a-z][a-z_]{2,59}")
 _LONGEST_CHAIN = 10
@@ -32,7 +32,7 @@ class Failure:
     """One failed attempt.
 
     Attributes:
-        retry_after_s: how long the vendor asked to wait, None when it did not.
+        retry_after_s: the vendor's `Retry-After` in seconds, None without one.
     """
 
     error: ProviderError
@@ -47,39 +47,39 @@ class Failure:
 def failure_of(
     vendor: Vendor, request: CompletionRequest, context: ProviderContext, error: Exception
 ) -> Failure:
-    """What became of an attempt that raised `error`, whatever litellm made of it."""
+    """The failure of an attempt that raised `error`."""
     causes = list(_causes(error))
     if any(isinstance(each, httpx.TransportError | OSError) for each in causes):
         return Failure(_unreachable(vendor, context))
     status, code = _status(error), _code(error)
-    # litellm gives an answer that is no JSON a status of its own making.
+    # For an answer that is no JSON litellm invents a status.
     if status is None or any(isinstance(each, json.JSONDecodeError) for each in causes):
         return Failure(unusable(vendor, context, type(error).__name__))
-    said = f"HTTP {status}" + (f", {code}" if code else "")
+    http = f"HTTP {status}" + (f", {code}" if code else "")
     if code in _UNPAID or status == 402:
-        words = f"{vendor.company} says the account has no credit left ({said}); add credit to it"
+        words = f"{vendor.company} says the account has no credit left ({http}); add credit to it"
         return Failure(ProviderError(words))
     if status in _LATER or status >= 500:
         words = _BUSY.get(status, "failed")
         return Failure(
-            ProviderError(f"{vendor.company} {words} ({said}); try again later", retryable=True),
-            next((told for each in causes if (told := _retry_after(each)) is not None), None),
+            ProviderError(f"{vendor.company} {words} ({http}); try again later", retryable=True),
+            next((wait for each in causes if (wait := _retry_after(each)) is not None), None),
         )
     if status in (401, 403):
-        words = f"{vendor.company} refused the key in {vendor.key_env} ({said}); set a valid one"
+        words = f"{vendor.company} refused the key in {vendor.key_env} ({http}); set a valid one"
         return Failure(ProviderError(words))
     if status == 404:
-        words = f"{vendor.company} knows no model {request.model!r} ({said}); set another llmModel"
+        words = f"{vendor.company} knows no model {request.model!r} ({http}); set another llmModel"
         return Failure(ProviderError(words + _at(vendor, context)))
     words = (
-        f"{vendor.company} refused the request ({said}); check the agent's llmModel, its options "
+        f"{vendor.company} refused the request ({http}); check the agent's llmModel, its options "
         "and the length of its strategy"
     )
     return Failure(ProviderError(words))
 
 
 def too_late(vendor: Vendor, deadline_s: float) -> ProviderError:
-    """Nothing, or not everything, came within the deadline."""
+    """The answer was not complete within the deadline."""
     return ProviderError(
         f"{vendor.company} did not answer within {deadline_s:g} s; try again later, "
         "or set a smaller maxTokens or reasoningEffort",
@@ -97,7 +97,7 @@ _BUSY: Mapping[int, str] = {
 
 
 def unusable(vendor: Vendor, context: ProviderContext, kind: str | None = None) -> ProviderError:
-    """Something came that is no answer; `kind` names the error that this made."""
+    """The vendor's answer is unusable; `kind` is the type of the resulting error."""
     words = f"{vendor.company}'s answer could not be used" + (f" ({kind})" if kind else "")
     where = f"; check {vendor.base_url_env}" if context.base_url else "; try again later"
     return ProviderError(words + where, retryable=True)
@@ -112,7 +112,7 @@ def _unreachable(vendor: Vendor, context: ProviderContext) -> ProviderError:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it came from: litellm calls a broken connection a 500 too."""
+    """The error and its causes: litellm reports a broken connection as a 500 too."""
     seen: BaseException | None = error
     for _ in range(_LONGEST_CHAIN):
         if seen is None:
@@ -133,10 +133,10 @@ def _status(error: Exception) -> int | None:
 def _code(error: Exception) -> str | None:
     body = getattr(error, "body", None)
     inner = body.get("error", body) if isinstance(body, Mapping) else None
-    told = [getattr(error, "code", None)]
+    codes = [getattr(error, "code", None)]
     if isinstance(inner, Mapping):
-        told += [inner.get("code"), inner.get("type")]
-    words = [word for word in told if isinstance(word, str) and _CODE.fullmatch(word)]
+        codes += [inner.get("code"), inner.get("type")]
+    words = [word for word in codes if isinstance(word, str) and _CODE.fullmatch(word)]
     return words[0] if words else None
 
 

@@ -1,7 +1,8 @@
 """Messages between the service and the process that calls the vendors: length, then a pickle.
 
-Both ends are this program, of one user, over a pipe nobody else has: a pickle is safe there, and
-keeps Decimals and dataclasses as they are.
+Pickles keep Decimals and dataclasses. They are no boundary: reading one can run code, so the
+service trusts the vendor process, with litellm and its dependencies, as much as itself. No other
+process has the pipe.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ class Kind(StrEnum):
     """What a message is."""
 
     COMPLETE = "complete"
-    """To the process: answer whole."""
+    """To the process: complete, in one answer."""
     STREAM = "stream"
-    """To the process: answer in pieces."""
+    """To the process: complete, streamed."""
     CANCEL = "cancel"
-    """To the process: nobody waits any more."""
+    """To the process: the caller stopped waiting."""
     PIECE = "piece"
     """From it: a piece of an answer, or the whole."""
     END = "end"
-    """From it: there is no more."""
+    """From it: the answer is complete."""
     FAILED = "failed"
     """From it: a `ProviderError`, as its text and whether it is retryable."""
     BUG = "bug"
     """From it: another error, as the name of its type."""
     GONE = "gone"
-    """The process ended; made up on this side."""
+    """The process ended; created by the service's side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,14 @@ class Frame:
     value: Any = None
 
 
-def packed(frame: Frame) -> bytes:
+def pack(frame: Frame) -> bytes:
     """A message as bytes."""
     data = pickle.dumps((frame.number, frame.kind.value, frame.value))
     return _LENGTH.pack(len(data)) + data
 
 
 def read(source: IO[bytes]) -> Frame | None:
-    """The next message, waited for; None at the end, also in the middle of one."""
+    """Wait for the next message; None at the end, also in the middle of one."""
     head = source.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None
@@ -60,5 +61,5 @@ def read(source: IO[bytes]) -> Frame | None:
     data = source.read(size)
     if len(data) < size:
         return None
-    number, kind, value = pickle.loads(data)  # noqa: S301 - only ourselves can write here
+    number, kind, value = pickle.loads(data)  # noqa: S301 - from our own child process
     return Frame(number, Kind(kind), value)

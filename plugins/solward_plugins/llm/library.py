@@ -1,8 +1,8 @@
 """litellm, imported at the first call and off the event loop.
 
-The import takes 1.5 to 1.8 s of CPU and 169 MB, and its first call stalls for another second, so
-both happen in a thread of their own, the call against a closed loopback port. Neither goes to the
-network (measured with litellm 1.106.2).
+The import takes 1.5 to 1.8 s of CPU and 169 MB, and the first call another second, so both run in a
+thread of their own, the call against a closed loopback port. Neither uses the network (measured
+with litellm 1.106.2).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ENVIRONMENT = {
     "LITELLM_LOCAL_BLOG_POSTS": "True",
 }
 
-# They write prompts at DEBUG, litellm through a handler of its own that nothing scrubs.
+# They log prompts at DEBUG, litellm through a handler of its own without scrubbing.
 _SILENT = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 _QUIET = ("openai", "httpx", "httpcore")
 
@@ -39,12 +39,12 @@ _ready: dict[str, Future[Any]] = {}
 
 
 async def library(vendor: Vendor) -> Any:
-    """The litellm module, warm for the vendor; however many ask at once, it is made ready once."""
+    """The litellm module, warmed up for the vendor; concurrent callers share one warm-up."""
     job = _ready.get(vendor.name) or _start(vendor)
     if job.done() and job.exception() is None:
         return job.result()
     try:
-        # Shielded: one caller that gives up must not cancel it for the others.
+        # Shielded, so that one cancelled caller does not cancel it for the others.
         return await asyncio.shield(asyncio.wrap_future(job))
     except Exception:
         with _lock:
@@ -64,7 +64,7 @@ def _start(vendor: Vendor) -> Future[Any]:
 
 def _prepare(vendor: Vendor) -> Any:
     os.environ.update(ENVIRONMENT)
-    # Its warnings, and pydantic's about its models, are for its authors; some quote what was sent.
+    # litellm's warnings, and pydantic's about its models, can quote requests.
     warnings.filterwarnings("ignore", module=r"litellm\b")
     warnings.filterwarnings("ignore", "Item '\\w+' on TypedDict class", UserWarning)
     warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)
@@ -81,11 +81,11 @@ def _prepare(vendor: Vendor) -> Any:
 
 
 def _warm(litellm: Any, vendor: Vendor) -> None:
-    """Calls that end in this process: what litellm imports and caches for the vendor is then there.
+    """Make litellm import and cache what it needs for the vendor, by calls that stay local.
 
-    One is refused by a closed port; one is a stream that litellm makes up itself.
+    A closed port refuses the first; litellm mocks the second, a stream.
     """
-    asked: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "model": f"{vendor.prefix}/{vendor.default_model}",
         "messages": [{"role": "system", "content": "-"}, {"role": "user", "content": "-"}],
         "api_key": "none",
@@ -96,19 +96,20 @@ def _warm(litellm: Any, vendor: Vendor) -> None:
     }
     tool = {"name": "wait", "description": "Wait.", "parameters": {"type": "object"}}
     with socket.socket() as closed:
-        # Bound and not listening, so that nobody else can have the port and answer.
+        # Bound and not listening, so that no other process can listen on the port.
         closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
         tools = [{"type": "function", "function": tool}]
-        with _told_quietly():
-            litellm.completion(**asked, tools=tools, api_base=address)
-    with _told_quietly():
+        with _errors_logged():
+            litellm.completion(**arguments, tools=tools, api_base=address)
+    with _errors_logged():
         options = {"include_usage": True}
-        list(litellm.completion(**asked, mock_response="-", stream=True, stream_options=options))
+        mocked = {"mock_response": "-", "stream": True, "stream_options": options}
+        list(litellm.completion(**arguments, **mocked))
 
 
 @contextmanager
-def _told_quietly() -> Iterator[None]:
+def _errors_logged() -> Iterator[None]:
     try:
         yield
     except Exception as error:

@@ -1,9 +1,9 @@
 """Vendors' calls in a process of their own.
 
 A call through litellm with all skills as tools takes ten milliseconds of processor time and more
-(`benchmarks/fleet.py`): a hundred of them would hold up a server, and every answer of it, for
-seconds, in its loop or in another thread. In another process they take another processor, and the
-service is spared the import (2 s, 170 MB).
+(`benchmarks/fleet.py`): a hundred of them would block a server for seconds, in its loop or in
+another thread. Another process uses another processor, and spares the service the import (2 s,
+170 MB).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from dataclasses import replace
 from typing import Any
 
 from solward import Completion, CompletionRequest, ProviderContext, ProviderError, Usage
-from solward_plugins.llm.frames import Frame, Kind, packed, read
+from solward_plugins.llm.frames import Frame, Kind, pack, read
 from solward_plugins.llm.library import ENVIRONMENT
 from solward_plugins.llm.vendor import Vendor
 
 _STOP_S = 2.0
 
 _lock = threading.Lock()
-_current: Worker | None = None
+_current: VendorProcess | None = None
 
 
 async def complete(
@@ -39,7 +39,7 @@ async def complete(
     context: ProviderContext,
 ) -> Completion:
     """As `call.complete`."""
-    pieces = _asked(Kind.COMPLETE, vendor, request, options, context)
+    pieces = _call(Kind.COMPLETE, vendor, request, options, context)
     async with contextlib.aclosing(pieces):
         completion: Completion = await anext(pieces)
     return completion
@@ -52,23 +52,23 @@ async def stream(
     context: ProviderContext,
 ) -> AsyncIterator[str | Usage]:
     """As `call.stream`."""
-    pieces = _asked(Kind.STREAM, vendor, request, options, context)
+    pieces = _call(Kind.STREAM, vendor, request, options, context)
     async with contextlib.aclosing(pieces):
         async for piece in pieces:
             yield piece
 
 
-async def _asked(
+async def _call(
     kind: Kind,
     vendor: Vendor,
     request: CompletionRequest,
     options: Mapping[str, Any],
     context: ProviderContext,
 ) -> AsyncGenerator[Any, None]:
-    # What only providers that are no language models read is not worth sending.
+    # Only providers that are no language models read the observation.
     request = replace(request, observation={})
-    worker = await asyncio.to_thread(running) if _current is None else running()
-    number, answers = worker.ask(kind, (vendor, request, dict(options), context))
+    process = await asyncio.to_thread(vendor_process) if _current is None else vendor_process()
+    number, answers = process.send(kind, (vendor, request, dict(options), context))
     ended = False
     try:
         while not ended:
@@ -86,23 +86,23 @@ async def _asked(
                     f"The process that calls {vendor.company} ended; try again", retryable=True
                 )
     finally:
-        worker.forget(number, cancel=not ended)
+        process.forget(number, cancel=not ended)
 
 
-def running() -> Worker:
-    """The process, started where there is none or where it ended."""
+def vendor_process() -> VendorProcess:
+    """The process, started if there is none or it has ended."""
     global _current
     with _lock:
         if _current is None or _current.gone:
-            _current = Worker()
+            _current = VendorProcess()
         return _current
 
 
-class Worker:
-    """The process as this side sees it; any event loop of this process may use it.
+class VendorProcess:
+    """The process as seen from the service; any event loop of the service may use it.
 
     Attributes:
-        gone: it ended, by itself or killed; what was asked of it has been told so.
+        gone: it ended, by itself or killed; its pending requests got `Kind.GONE`.
     """
 
     def __init__(self) -> None:
@@ -114,9 +114,9 @@ class Worker:
             env=os.environ | ENVIRONMENT,
         )
         self._numbers = itertools.count(1)
-        self._asked: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Frame]]] = {}
-        # One thread, so that requests are written whole and never by the event loop: a pipe may
-        # be full for as long as the process is busy.
+        self._pending: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Frame]]] = {}
+        # One thread, so that requests are not interleaved; not the event loop, which a full pipe
+        # would block while the process is busy.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="vendors-write")
         threading.Thread(target=self._listen, name="vendors-read", daemon=True).start()
         atexit.register(self.close)
@@ -126,23 +126,23 @@ class Worker:
         """Its process id."""
         return self._process.pid
 
-    def ask(self, kind: Kind, work: tuple[Any, ...]) -> tuple[int, asyncio.Queue[Frame]]:
-        """Send a request; its answers come into the queue, on the running loop."""
+    def send(self, kind: Kind, work: tuple[Any, ...]) -> tuple[int, asyncio.Queue[Frame]]:
+        """Send a request; the queue gets its answers, on the running loop."""
         number, answers = next(self._numbers), asyncio.Queue[Frame]()
-        self._asked[number] = (asyncio.get_running_loop(), answers)
-        self._send(Frame(number, kind, work))
+        self._pending[number] = (asyncio.get_running_loop(), answers)
+        self._write(Frame(number, kind, work))
         if self.gone:
             answers.put_nowait(Frame(number, Kind.GONE))
         return number, answers
 
     def forget(self, number: int, *, cancel: bool) -> None:
-        """Take no more answers; with `cancel`, let the process stop working on them."""
-        self._asked.pop(number, None)
+        """Drop later answers; `cancel` also cancels the request in the process."""
+        self._pending.pop(number, None)
         if cancel:
-            self._send(Frame(number, Kind.CANCEL))
+            self._write(Frame(number, Kind.CANCEL))
 
     def close(self) -> None:
-        """End the process: it ends with its input, or is killed."""
+        """Close the process's input, which ends it; kill it if that takes too long."""
         atexit.unregister(self.close)
         self._writer.shutdown(cancel_futures=True)
         assert self._process.stdin is not None
@@ -154,12 +154,12 @@ class Worker:
             self._process.kill()
             self._process.wait()
 
-    def _send(self, frame: Frame) -> None:
+    def _write(self, frame: Frame) -> None:
         def write() -> None:
             assert self._process.stdin is not None
-            # Where the pipe is broken, the listening thread says so.
+            # The listening thread reports a broken pipe.
             with contextlib.suppress(OSError, ValueError):
-                self._process.stdin.write(packed(frame))
+                self._process.stdin.write(pack(frame))
                 self._process.stdin.flush()
 
         with contextlib.suppress(RuntimeError):
@@ -169,15 +169,15 @@ class Worker:
         assert self._process.stdout is not None
         with contextlib.suppress(OSError, ValueError):
             while (frame := read(self._process.stdout)) is not None:
-                self._tell(frame)
+                self._deliver(frame)
         self.gone = True
-        for number in list(self._asked):
-            self._tell(Frame(number, Kind.GONE))
+        for number in list(self._pending):
+            self._deliver(Frame(number, Kind.GONE))
 
-    def _tell(self, frame: Frame) -> None:
-        found = self._asked.get(frame.number)
+    def _deliver(self, frame: Frame) -> None:
+        found = self._pending.get(frame.number)
         if found is not None:
             loop, answers = found
-            # A loop that was closed has nobody waiting.
+            # On a closed loop nobody waits.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(answers.put_nowait, frame)

@@ -16,18 +16,18 @@ from typing import IO
 
 from solward import ProviderError
 from solward_plugins.llm import call
-from solward_plugins.llm.frames import Frame, Kind, packed, read
+from solward_plugins.llm.frames import Frame, Kind, pack, read
 
 Send = Callable[[Frame], None]
 
 
 async def serve(source: IO[bytes], send: Send) -> None:
-    """Answer every request as a task of its own, until the source ends."""
+    """Answer each request in its own task, until the source ends."""
     loop = asyncio.get_running_loop()
     tasks: dict[int, asyncio.Task[None]] = {}
     ended = asyncio.Event()
 
-    def take(frame: Frame) -> None:
+    def handle(frame: Frame) -> None:
         if frame.kind is Kind.CANCEL:
             if frame.number in tasks:
                 tasks[frame.number].cancel()
@@ -36,9 +36,9 @@ async def serve(source: IO[bytes], send: Send) -> None:
         task.add_done_callback(lambda _: tasks.pop(frame.number))
 
     def listen() -> None:
-        # A thread: reading must go on while the loop is busy, and a pipe of any kind will do.
+        # In a thread, so that reading continues while the loop is busy.
         while (frame := read(source)) is not None:
-            loop.call_soon_threadsafe(take, frame)
+            loop.call_soon_threadsafe(handle, frame)
         loop.call_soon_threadsafe(ended.set)
 
     threading.Thread(target=listen, name="requests", daemon=True).start()
@@ -46,7 +46,7 @@ async def serve(source: IO[bytes], send: Send) -> None:
 
 
 async def answer(frame: Frame, send: Send) -> None:
-    """One request, whatever becomes of it; cancelled, it says nothing."""
+    """Answer one request, errors included; a cancelled one sends nothing more."""
     number = frame.number
     try:
         if frame.kind is Kind.STREAM:
@@ -59,24 +59,24 @@ async def answer(frame: Frame, send: Send) -> None:
     except ProviderError as error:
         send(Frame(number, Kind.FAILED, (str(error), error.retryable)))
     except Exception as error:
-        # Its text may quote the request: keys and prompts stay here.
+        # Only its type: the text may quote the request, with key and prompt.
         send(Frame(number, Kind.BUG, type(error).__name__))
 
 
 def main() -> None:
     """Run until standard input ends."""
-    # Ctrl-C is for the service, which lets running cycles end before it closes this input.
+    # Ctrl-C is for the service: it lets running cycles end before it closes this input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     out = os.fdopen(os.dup(1), "wb", buffering=0)
-    # Whatever a library prints must not end up among the answers.
+    # Libraries may print, which must not mix with the answers.
     os.dup2(2, 1)
 
     def send(frame: Frame) -> None:
         with contextlib.suppress(BrokenPipeError):
-            out.write(packed(frame))
+            out.write(pack(frame))
 
     asyncio.run(serve(sys.stdin.buffer, send))
-    # Threads of libraries must not keep a process nobody talks to.
+    # Not sys.exit: threads of libraries would keep the process alive.
     os._exit(0)
 
 

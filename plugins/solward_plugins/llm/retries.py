@@ -14,16 +14,16 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long and how often a vendor is asked.
+class RetryPolicy:
+    """Deadline and retries of a vendor's call.
 
     Attributes:
-        deadline_s: seconds for everything, attempts and waits, to the last byte.
-        attempts: at most.
+        deadline_s: seconds for all attempts and waits, to the last byte.
+        attempts: most attempts.
         first_wait_s: longest wait after the first failure; doubled after each.
-        longest_wait_s: most it grows to; a vendor's own `Retry-After` may be longer.
-        sleep: waits so many seconds.
-        jitter: a number of [0, 1).
+        longest_wait_s: upper limit of the doubling; a vendor's `Retry-After` may be longer.
+        sleep: waits for seconds.
+        jitter: a random number of [0, 1).
     """
 
     deadline_s: float = 120.0
@@ -34,28 +34,28 @@ class Patience:
     jitter: Callable[[], float] = random.random
 
     def wait_s(self, failed: int, retry_after_s: float | None) -> float:
-        """Seconds to wait after so many failures: what the vendor asked, or the upper half of the
-        backoff by chance, so that many agents do not come back at once."""
+        """Seconds to wait after `failed` failures: the vendor's `Retry-After`, or a random part of
+        the backoff's upper half, so that many agents do not retry at once."""
         backoff = min(self.longest_wait_s, self.first_wait_s * 2.0 ** (failed - 1))
         if retry_after_s is not None:
             return retry_after_s + self.jitter() * min(backoff, 1.0)
         return backoff * (0.5 + self.jitter() / 2)
 
 
-PATIENCE = Patience()
+DEFAULT_POLICY = RetryPolicy()
 
 
-async def retried(
-    attempt: Callable[[], Awaitable[T | Failure]], patience: Patience, ends_at: float
+async def with_retries(
+    attempt: Callable[[], Awaitable[T | Failure]], policy: RetryPolicy, ends_at: float
 ) -> T:
-    """The first result that is no failure.
+    """Repeat `attempt`; returns its first result that is no failure.
 
     Args:
         ends_at: the deadline by the running loop's clock.
 
     Raises:
         ProviderError: of the last failure, when no attempt is left, a wait would outlast the
-            deadline, or trying again is of no use.
+            deadline, or the failure is not retryable.
     """
     failed = 0
     while True:
@@ -63,8 +63,8 @@ async def retried(
         if not isinstance(result, Failure):
             return result
         failed += 1
-        wait_s = patience.wait_s(failed, result.retry_after_s)
+        wait_s = policy.wait_s(failed, result.retry_after_s)
         left_s = ends_at - asyncio.get_running_loop().time()
-        if not result.retryable or failed >= patience.attempts or wait_s >= left_s:
+        if not result.retryable or failed >= policy.attempts or wait_s >= left_s:
             raise result.error
-        await patience.sleep(wait_s)
+        await policy.sleep(wait_s)

@@ -15,19 +15,26 @@ _TIER = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
 
 
 def usage_of(vendor: Vendor, model: str, counted: Any, prices: Mapping[str, Any]) -> Usage | None:
-    """What a completion took, None where the vendor did not say.
+    """The usage of a completion, None where the vendor reported none.
 
     Args:
         counted: litellm's `Usage`; its prompt tokens include the cached ones.
         prices: litellm's `model_cost`, US dollars a token by model.
     """
-    asked, said = _count(counted, "prompt_tokens"), _count(counted, "completion_tokens")
+    prompt, answer = (
+        _count(counted, "prompt_tokens"),
+        _count(counted, "completion_tokens"),
+    )
     # xAI counts reasoning in the total only.
-    said = max(said, _count(counted, "total_tokens") - asked)
-    if asked == said == 0:
+    answer = max(answer, _count(counted, "total_tokens") - prompt)
+    if prompt == answer == 0:
         return None
     price = _price_list(vendor, model, prices)
-    return Usage(asked, said, None if price is None else _nanousd(price, counted, asked, said))
+    return Usage(
+        prompt,
+        answer,
+        None if price is None else _nanousd(price, counted, prompt, answer),
+    )
 
 
 def _price_list(vendor: Vendor, model: str, prices: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -38,30 +45,30 @@ def _price_list(vendor: Vendor, model: str, prices: Mapping[str, Any]) -> Mappin
     return None
 
 
-def _nanousd(price: Mapping[str, Any], counted: Any, asked: int, said: int) -> int | None:
+def _nanousd(price: Mapping[str, Any], counted: Any, prompt: int, answer: int) -> int | None:
     """Billionths of a dollar, rounded up once; None where the list lacks the base prices."""
     tiers = [int(found[1]) for name in price if (found := _TIER.fullmatch(name))]
-    over = max((tier for tier in tiers if asked > tier * 1000), default=None)
+    over = max((tier for tier in tiers if prompt > tier * 1000), default=None)
     suffix = "" if over is None else f"_above_{over}k_tokens"
 
     def of(name: str) -> Decimal | None:
         value = price.get(name + suffix, price.get(name))
-        # The list is JSON, and a float's repr is the number as written there.
+        # The list is JSON, and a float's repr is the number written there.
         return None if value is None else Decimal(repr(value))
 
     fresh, output = of("input_cost_per_token"), of("output_cost_per_token")
     if fresh is None or output is None:
         return None
     details = getattr(counted, "prompt_tokens_details", None)
-    cached = min(asked, _count(details, "cached_tokens"))
-    written = min(asked - cached, _count(details, "cache_creation_tokens"))
+    cached = min(prompt, _count(details, "cached_tokens"))
+    written = min(prompt - cached, _count(details, "cache_creation_tokens"))
     read_price = of("cache_read_input_token_cost")
     write_price = of("cache_creation_input_token_cost")
     total = (
-        (asked - cached - written) * fresh
+        (prompt - cached - written) * fresh
         + cached * (fresh if read_price is None else read_price)
         + written * (fresh if write_price is None else write_price)
-        + said * output
+        + answer * output
     )
     return int((total * _NANOUSD).to_integral_value(ROUND_CEILING))
 

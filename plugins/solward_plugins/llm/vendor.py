@@ -1,4 +1,4 @@
-"""What tells the vendors apart; everything else of the four providers is shared."""
+"""The differences between the vendors; everything else of the four providers is shared."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ class Vendor:
 
     Attributes:
         name: the provider's name, an agent's `llmProvider`.
-        company: the vendor's own name, as errors say it.
+        company: the vendor's name in errors.
         prefix: litellm's name of the vendor, before the slash of its model names.
-        address: the vendor's own; always given, so that litellm looks for none in the environment.
-        efforts: what the vendor takes as reasoning effort.
+        address: the vendor's base address; always passed, so that litellm reads none from the
+            environment.
+        efforts: the vendor's values of reasoning effort.
         max_temperature: the vendor's own upper limit.
-        narrow_schemas: it takes a part of JSON Schema only (`solward.tool_definitions`).
+        narrow_schemas: it accepts a subset of JSON Schema only (`solward.tool_definitions`).
     """
 
     name: str
@@ -37,7 +38,7 @@ class Vendor:
     narrow_schemas: bool = False
 
     def spec(self) -> ProviderSpec:
-        """The provider's declaration; its options hold no address, which is configuration only."""
+        """The provider's declaration; no option is an address, which is configuration only."""
         return ProviderSpec(
             name=self.name,
             default_model=self.default_model,

@@ -7,8 +7,8 @@ A strategy is one rule a line; the first that matches is the decision:
     always do wait
 
 A condition compares `cycle` or `balance.<symbol or mint>` with a number; `every N cycles` may
-stand before `when`. Values with spaces are quoted. Empty lines and lines that begin with `#` say
-nothing. Anything else is refused with its line: a strategy is never guessed.
+stand before `when`. Values with spaces are quoted. Empty lines and lines that begin with `#` are
+ignored. Any other line is refused, not guessed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Comparison:
     number: Decimal
 
     def holds(self, observation: Mapping[str, Any]) -> bool:
-        """Whether the observation satisfies it; raises `LookupError` when it cannot be told."""
+        """Whether the observation satisfies it; raises `LookupError` if the fact is missing."""
         return _OPERATORS[self.operator](_value(self.fact, observation), self.number)
 
 
@@ -76,7 +76,7 @@ class Rule:
     params: Mapping[str, Any]
 
     def matches(self, observation: Mapping[str, Any]) -> bool:
-        """Whether its condition holds; raises `LookupError` when that cannot be told."""
+        """Whether its condition holds; raises `LookupError` if a fact is missing."""
         if self.every is not None and observation["cycle"] % self.every:
             return False
         return all(comparison.holds(observation) for comparison in self.comparisons)
@@ -104,7 +104,7 @@ async def provider_complete(request: CompletionRequest, options: Mapping[str, An
 
 
 def decide(rules: Collection[Rule], observation: Mapping[str, Any]) -> Completion:
-    """The first rule that matches; waits where none does, or where that cannot be told."""
+    """The first rule that matches; waits if none does, or if a fact is missing."""
     for rule in rules:
         try:
             matched = rule.matches(observation)

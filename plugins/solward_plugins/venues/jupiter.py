@@ -23,13 +23,13 @@ from solward import (
     hookimpl,
 )
 
-# Jupiter's aggregator program; the pools it routes through must be allowlisted besides.
+# Jupiter's aggregator program; the pools it routes through must be allowlisted too.
 JUPITER_V6 = "JUP6LkbZbjS1jKKwapdHNy74zcZ3tLUZoi5QNyVTaV4"
 
-# Left to itself the API pays up to 5,000,000 lamports; the guardrails allow 1,000,000 in all.
+# The API's own default is up to 5,000,000 lamports; the guardrails allow 1,000,000 in all.
 MAX_PRIORITY_LAMPORTS = 900_000
 
-# Statuses that are about the request; the others are about the service or its configuration.
+# Statuses that concern the request; others concern the service or its configuration.
 _REFUSALS = frozenset({400, 422})
 _LONGEST_REASON = 300
 
@@ -100,8 +100,8 @@ async def _answer(context: VenueContext, method: str, path: str, **options: Any)
         raise LedgerUnavailable(f"The swap venue did not answer ({type(error).__name__})") from None
     body = _parsed(response)
     if response.status_code in _REFUSALS:
-        said = body.get("error") if isinstance(body, dict) else None
-        raise InvalidRequest(f"The swap venue refused: {_line(said or response.status_code)}")
+        reason = body.get("error") if isinstance(body, dict) else None
+        raise InvalidRequest(f"The swap venue refused: {_line(reason or response.status_code)}")
     if response.status_code != 200:
         raise LedgerUnavailable(f"The swap venue answered with status {response.status_code}")
     if not isinstance(body, dict):
@@ -110,7 +110,7 @@ async def _answer(context: VenueContext, method: str, path: str, **options: Any)
 
 
 def _parsed(response: httpx.Response) -> Any:
-    """The JSON body, None where it is none; NaN could not be sent back in the swap call."""
+    """The JSON body, None if it is invalid; NaN could not be sent back in the swap call."""
     try:
         return response.json(parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -121,17 +121,17 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _line(said: object) -> str:
-    """Somebody else's words, which logs and models will read: printable, and not many."""
-    text = str(said)[:_LONGEST_REASON]
+def _line(reason: object) -> str:
+    """The venue's text, shortened and printable, because logs and models read it."""
+    text = str(reason)[:_LONGEST_REASON]
     return "".join(each if each.isprintable() else " " for each in text)
 
 
 def _integer(value: object) -> int:
-    """An amount as the API writes it: digits, in a string or bare.
+    """An amount as the API writes it: digits, as a string or a number.
 
     Raises:
-        ValueError: a fraction, a sign, or anything else that `int` would bend into an amount.
+        ValueError: a fraction, a sign, or anything else that `int` would accept.
     """
     text = value if isinstance(value, str) else str(value) if type(value) is int else ""
     if not (text.isascii() and text.isdecimal() and len(text) <= 20):
