@@ -1,8 +1,9 @@
-"""Confirmation dialog and copy button."""
+"""Dialogs and small elements that several pages share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from nicegui import ui
 
@@ -13,14 +14,33 @@ async def confirmed(question: str, details: Sequence[str], verb: str) -> bool:
         ui.label(question).classes("sw-card-title")
         for each in details:
             ui.label(each).classes("sw-mono")
-        with ui.element("div").classes("sw-row sw-end"):
-            ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat no-caps")
-            yes = ui.button(verb, on_click=lambda: dialog.submit(True))
-            yes.props('no-caps unelevated data-testid="confirm"')
+        submit_buttons(dialog, verb, lambda: dialog.submit(True))
+    return bool(await result_of(dialog))
+
+
+def submit_buttons(dialog: ui.dialog, verb: str, submit: Callable[[], None]) -> None:
+    """A row of Cancel, which closes the dialog with None, and a button that submits it."""
+    with ui.element("div").classes("sw-row sw-end"):
+        ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
+        button = ui.button(verb, on_click=submit)
+        button.props('no-caps unelevated data-testid="confirm"')
+
+
+async def result_of(dialog: ui.dialog) -> Any:
+    """What an opened dialog is closed with; the dialog is deleted."""
     try:
-        return bool(await dialog)
+        return await dialog
     finally:
         dialog.delete()
+
+
+def fact(name: str, text: str, classes: str = "sw-text") -> None:
+    """A name and its text in a description list."""
+    with ui.element("div"):
+        with ui.element("dt"):
+            ui.label(name)
+        with ui.element("dd"):
+            ui.label(text).classes(classes)
 
 
 def copy_button(text: str, what: str) -> ui.button:

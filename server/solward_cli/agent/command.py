@@ -70,7 +70,7 @@ async def show_one(call: ServiceCall, agent: str) -> RenderableType:
 @service_call
 async def limits(call: ServiceCall, agent: str) -> RenderableType:
     """Show an agent's limits, what is spent of each and what is left."""
-    from solward_cli.wallet.show import limits_table
+    from solward_cli.wallet.command import limits_table
 
     found = await call.agent(agent)
     return limits_table(await call.client.agents.limits(found.id))

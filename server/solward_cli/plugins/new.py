@@ -67,7 +67,7 @@ def new(name: str, directory: Path | None, kind: str) -> None:
 
     folder = Path(name) if directory is None else directory
     try:
-        problem = _wrong_name(name) or _wrong_folder(folder) or _taken(name, KINDS[kind])
+        problem = _wrong_name(name) or _wrong_folder(folder) or _conflict(name, KINDS[kind])
         if problem is not None:
             refuse(problem)
         create(name, KINDS[kind], folder)
@@ -167,7 +167,7 @@ def _wrong_folder(folder: Path) -> str | None:
     return None
 
 
-def _taken(name: str, kind: Kind) -> str | None:
+def _conflict(name: str, kind: Kind) -> str | None:
     """Why the name conflicts with what is installed, else None."""
     from importlib.metadata import PackageNotFoundError, distribution
     from importlib.util import find_spec

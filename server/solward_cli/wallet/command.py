@@ -1,13 +1,21 @@
-"""The group `solward wallet`."""
+"""`solward wallet ...`: wallets of the running service, and the commands of other modules here."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import click
 
+from solward_cli.service_call import ServiceCall, service_call, waiting, wallet_argument
 from solward_cli.wallet import money
-from solward_cli.wallet import show as wallet_show
 from solward_cli.wallet.keys import export, import_
 from solward_cli.wallet.sweep_command import sweep
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from solward.client import Balance, Wallet
 
 
 @click.group()
@@ -15,8 +23,130 @@ def wallet() -> None:
     """Wallets of the running service; a key of your own brought in, or taken along."""
 
 
-for command in (*wallet_show.COMMANDS, *money.COMMANDS):
+for command in (*money.COMMANDS, import_, export, sweep):
     wallet.add_command(command)
-wallet.add_command(import_)
-wallet.add_command(export)
-wallet.add_command(sweep)
+
+
+@wallet.command("list")
+@service_call
+async def listing(call: ServiceCall) -> RenderableType:
+    """List the wallets, oldest first."""
+    from solward_cli.render import short, table
+
+    wallets = await call.client.wallets.list()
+    rows = [(short(each.id), each.name, each.address) for each in wallets]
+    return table(("ID", "NAME", "ADDRESS"), rows, "There are no wallets yet.")
+
+
+@wallet.command()
+@click.argument("name", required=False)
+@click.option("--tag", "tags", multiple=True, help="A tag; may be given more than once.")
+@service_call
+async def create(call: ServiceCall, name: str | None, tags: tuple[str, ...]) -> RenderableType:
+    """Create a wallet."""
+    return _render_wallet(await call.client.wallets.create(name, tags))
+
+
+@wallet.command("show")
+@wallet_argument
+@service_call
+async def show_one(call: ServiceCall, wallet: str) -> RenderableType:
+    """Show a wallet and what it holds. JSON: the wallet alone."""
+    from solward_cli.render import together
+
+    found = await call.wallet(wallet)
+    balances = await call.client.wallets.balance(found.id)
+    call.set_json(found.raw)
+    return together(_render_wallet(found), "", _render_balance(balances))
+
+
+@wallet.command()
+@wallet_argument
+@service_call
+async def balance(call: ServiceCall, wallet: str) -> RenderableType:
+    """Show what a wallet holds."""
+    found = await call.wallet(wallet)
+    with waiting("Reading the ledger"):
+        return _render_balance(await call.client.wallets.balance(found.id))
+
+
+@wallet.command()
+@wallet_argument
+@service_call
+async def limits(call: ServiceCall, wallet: str) -> RenderableType:
+    """Show a wallet's limits, what is spent of each and what is left."""
+    found = await call.wallet(wallet)
+    return limits_table(await call.client.wallets.limits(found.id))
+
+
+@wallet.command()
+@wallet_argument
+@service_call
+async def stakes(call: ServiceCall, wallet: str) -> RenderableType:
+    """List a wallet's stakes."""
+    from solward_cli.render import amount, status, table
+
+    found = await call.wallet(wallet)
+    with waiting("Reading the ledger"):
+        found_stakes = await call.client.wallets.stakes(found.id)
+    rows = [(each.address, amount(each.balance), status(each.state)) for each in found_stakes]
+    return table(("STAKE ACCOUNT", ">SOL", "STATE"), rows, "There are no stakes.")
+
+
+@wallet.command()
+@wallet_argument
+@click.argument("tags", nargs=-1)
+@service_call
+async def tag(call: ServiceCall, wallet: str, tags: tuple[str, ...]) -> RenderableType:
+    """Replace a wallet's tags; without any it has none."""
+    found = await call.wallet(wallet)
+    return _render_wallet(await call.client.wallets.tag(found.id, tags))
+
+
+def limits_table(report: Mapping[str, Any]) -> RenderableType:
+    """The limits of a wallet or an agent; a limit that is not set is a dash."""
+    from solward_cli.render import amount, plain, table, together
+
+    names = {
+        "maxSolPerTransaction": "SOL a transaction",
+        "maxTransactionsPerMinute": "transactions a minute",
+        "dailySpendingLimitSol": "SOL in 24 hours",
+    }
+    named = [(label, report[name]) for name, label in names.items()]
+    named += [(f"units of {mint}", row) for mint, row in report["dailyTokens"].items()]
+    rows = [
+        (
+            label,
+            *(
+                "-" if row.get(column) is None else amount(row[column])
+                for column in ("limit", "spent", "reserved", "left")
+            ),
+        )
+        for label, row in ((label, {"spent": row.get("used"), **row}) for label, row in named)
+    ]
+    limits = table(("LIMIT OF", ">LIMIT", ">SPENT", ">RESERVED", ">LEFT"), rows, "")
+    if report.get("frozen"):
+        return together(limits, plain("Frozen: no new transactions.", "bold red"))
+    return limits
+
+
+def _render_wallet(wallet: Wallet) -> RenderableType:
+    from solward_cli.render import fields, moment
+
+    return fields(
+        {
+            "Wallet": wallet.id,
+            "Name": wallet.name,
+            "Address": wallet.address,
+            "Tags": ", ".join(wallet.tags) or None,
+            "Created": f"{moment(wallet.created_at)} UTC",
+        }
+    )
+
+
+def _render_balance(balance: Balance) -> RenderableType:
+    from solward_cli.render import amount, table
+
+    rows = [("SOL", amount(balance.sol), "")]
+    rows += [(each.symbol or "-", amount(each.amount), each.mint) for each in balance.tokens]
+    return table(("ASSET", ">AMOUNT", "MINT"), rows, "")

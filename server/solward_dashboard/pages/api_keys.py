@@ -10,7 +10,7 @@ from nicegui import ui
 from solward.client import ApiKey, CreatedKey, Wallet
 from solward.errors import SolwardError
 from solward_dashboard.api import api
-from solward_dashboard.dialogs import confirmed, copy_button
+from solward_dashboard.dialogs import confirmed, copy_button, result_of
 from solward_dashboard.forms.form import FormError, schema_form
 from solward_dashboard.frame import frame
 from solward_dashboard.polling import Poll
@@ -170,10 +170,7 @@ async def _create(wallets: dict[str, str], poll: Poll[Keys]) -> None:
         dialog.submit(created)
 
     make.on_click(create)
-    try:
-        created = await dialog
-    finally:
-        dialog.delete()
+    created = await result_of(dialog)
     # Not in the button's handler: a dialog opened there would be deleted with this one.
     if created is not None:
         await poll.refresh()
@@ -189,8 +186,5 @@ async def _show_once(created: CreatedKey) -> None:
             copy_button(created.api_key, "Key")
         with ui.element("div").classes("sw-row sw-end"):
             ui.button("I have it", on_click=dialog.close).props("no-caps unelevated")
-    try:
-        await dialog
-    finally:
-        # The key is removed from the page, too.
-        dialog.delete()
+    # Deleting the dialog removes the key from the page, too.
+    await result_of(dialog)

@@ -10,6 +10,7 @@ from nicegui import ui
 from solward.client import Agent, NotFoundError, Plugin, Wallet
 from solward.errors import SolwardError
 from solward_dashboard.api import api
+from solward_dashboard.dialogs import result_of
 from solward_dashboard.forms.form import Form, FormError, schema_form
 from solward_dashboard.pages.agents import fields
 
@@ -57,10 +58,7 @@ async def create_agent(page: ui.element, refresh: Callable[[], Awaitable[None]])
         await refresh()
 
     make.on_click(create)
-    try:
-        await dialog
-    finally:
-        dialog.delete()
+    await result_of(dialog)
 
 
 async def change_agent(
@@ -99,10 +97,7 @@ async def change_agent(
         await refresh()
 
     save.on_click(change)
-    try:
-        await dialog
-    finally:
-        dialog.delete()
+    await result_of(dialog)
 
 
 class _Forms:

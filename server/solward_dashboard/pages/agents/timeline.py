@@ -11,6 +11,7 @@ from solward.client import Decision
 from solward.errors import SolwardError
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_dashboard.api import api
+from solward_dashboard.dialogs import fact
 from solward_dashboard.pages.agents.data import action_text, usage_text
 from solward_dashboard.wording import ago, plain, short, value_text
 
@@ -105,13 +106,13 @@ class _Entry:
         self._built = True
         decision = self._decision
         with self._expansion, ui.element("dl").classes("sw-facts"):
-            _fact("Observation", observation_text(decision.observations))
-            _fact("Reasoning", decision.reasoning)
-            _fact("Action", decision.action or "none", mono=True)
-            _fact("Outcome", decision.outcome)
+            fact("Observation", observation_text(decision.observations))
+            fact("Reasoning", decision.reasoning)
+            fact("Action", decision.action or "none", "sw-mono sw-pre")
+            fact("Outcome", decision.outcome)
             if used := usage_text(decision.usage):
-                _fact("Model", used)
-            _fact("Time", decision.timestamp.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"))
+                fact("Model", used)
+            fact("Time", decision.timestamp.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"))
 
 
 def beyond(cycles: Collection[int], most: int) -> list[int]:
@@ -142,14 +143,6 @@ def observation_text(observation: Mapping[str, Any]) -> str:
 def _detail(value: Any) -> str:
     text = value_text(value)
     return short(text) if len(text) > _LONG_DETAIL else text
-
-
-def _fact(name: str, text: str, *, mono: bool = False) -> None:
-    with ui.element("div"):
-        with ui.element("dt"):
-            ui.label(name)
-        with ui.element("dd"):
-            ui.label(text).classes("sw-mono sw-pre" if mono else "sw-text")
 
 
 def _cut(text: str) -> str:

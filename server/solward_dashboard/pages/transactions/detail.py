@@ -5,7 +5,7 @@ from __future__ import annotations
 from nicegui import ui
 
 from solward.client import Transaction
-from solward_dashboard.dialogs import copy_button
+from solward_dashboard.dialogs import copy_button, fact, result_of
 from solward_dashboard.pages.transactions.rows import details, explorer
 
 
@@ -22,15 +22,15 @@ async def show_record(record: Transaction, wallet: str, network: str) -> None:
         if record.error is not None:
             ui.label(record.error).classes("sw-outcome sw-outcome-bad sw-text")
         with ui.element("dl").classes("sw-facts"):
-            _fact("Wallet", wallet)
+            fact("Wallet", wallet)
             if record.agent_id is not None:
-                _fact("Agent", record.agent_id, mono=True)
-            _fact("Time", record.timestamp.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"))
+                fact("Agent", record.agent_id, "sw-mono")
+            fact("Time", record.timestamp.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"))
             for name, text in details(record):
-                _fact(name, text, mono=True)
+                fact(name, text, "sw-mono")
             if record.signature is not None:
                 _signature(record, network)
-            _fact("Record", record.id, mono=True)
+            fact("Record", record.id, "sw-mono")
         ui.label("Guardrails applied").classes("sw-card-title")
         with ui.element("div").classes("sw-row"):
             refused = record.guardrails_applied[-1:] if record.status == "blocked" else ()
@@ -40,10 +40,7 @@ async def show_record(record: Transaction, wallet: str, network: str) -> None:
                 badge.classes("sw-blocked" if bad else "sw-tag")
             if not record.guardrails_applied:
                 ui.label("none").classes("sw-dim")
-    try:
-        await dialog
-    finally:
-        dialog.delete()
+    await result_of(dialog)
 
 
 def _signature(record: Transaction, network: str) -> None:
@@ -58,11 +55,3 @@ def _signature(record: Transaction, network: str) -> None:
             if address is not None:
                 link = ui.link("Open in the explorer", address, new_tab=True)
                 link.props('rel="noopener noreferrer"')
-
-
-def _fact(name: str, text: str, *, mono: bool = False) -> None:
-    with ui.element("div"):
-        with ui.element("dt"):
-            ui.label(name)
-        with ui.element("dd"):
-            ui.label(text).classes("sw-mono" if mono else "sw-text")

@@ -9,6 +9,7 @@ from nicegui import ui
 from solward.client import Wallet
 from solward.errors import SolwardError
 from solward_dashboard.api import api
+from solward_dashboard.dialogs import result_of, submit_buttons
 from solward_dashboard.forms.form import FormError, schema_form
 
 _TAGS = {
@@ -31,14 +32,8 @@ async def freeze_reason(name: str) -> str | None:
         ui.label(f"Freeze {name}?").classes("sw-card-title")
         ui.label("It makes no new transaction until it is unfrozen.").classes("sw-dim")
         reason = ui.input("Reason (optional)").classes("sw-field").props("outlined dense")
-        with ui.element("div").classes("sw-row sw-end"):
-            ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
-            yes = ui.button("Freeze", on_click=lambda: dialog.submit(reason.value or ""))
-            yes.props('no-caps unelevated data-testid="confirm"')
-    try:
-        result = await dialog
-    finally:
-        dialog.delete()
+        submit_buttons(dialog, "Freeze", lambda: dialog.submit(reason.value or ""))
+    result = await result_of(dialog)
     return None if result is None else str(result).strip()
 
 
@@ -52,14 +47,8 @@ async def new_tags(wallet: Wallet) -> list[str] | None:
             with suppress(FormError):
                 dialog.submit(form.values().get("tags", []))
 
-        with ui.element("div").classes("sw-row sw-end"):
-            ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
-            yes = ui.button("Save", on_click=save)
-            yes.props('no-caps unelevated data-testid="confirm"')
-    try:
-        result = await dialog
-    finally:
-        dialog.delete()
+        submit_buttons(dialog, "Save", save)
+    result = await result_of(dialog)
     return None if result is None else [str(each) for each in result]
 
 
