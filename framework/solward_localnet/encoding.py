@@ -10,18 +10,14 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 
 from solward.solana.base58 import b58decode, b58encode
-from solward_localnet.errors import RpcError, invalid_params
+from solward.solana.message import MAX_WIRE_BYTES
+from solward_localnet.errors import INVALID_REQUEST, RpcError, invalid_params
 from solward_localnet.parsed import ParseContext, Unparsable, parse_account
-
-INVALID_REQUEST = -32600
 
 MAX_BASE58_BYTES = 128
 """Agave's limit for account data in base58, whose encoding is quadratic in time."""
 
-PACKET_DATA_SIZE = 1232
-"""The most bytes a transaction may have on the wire."""
-
-# Agave's limits for an encoded transaction: what PACKET_DATA_SIZE bytes can need at most.
+# Agave's limits for an encoded transaction: what MAX_WIRE_BYTES bytes can need at most.
 _MAX_ENCODED = {"base58": 1683, "base64": 1644}
 _TRANSACTION = "solana_transaction::versioned::VersionedTransaction"
 
@@ -133,15 +129,15 @@ def decode_transaction(text: str, encoding: str) -> bytes:
     if len(text) > limit:
         raise invalid_params(
             f"{encoding} encoded {_TRANSACTION} too large: {len(text)} bytes "
-            f"(max: encoded/raw {limit}/{PACKET_DATA_SIZE})"
+            f"(max: encoded/raw {limit}/{MAX_WIRE_BYTES})"
         )
     try:
         wire = _DECODERS[encoding](text)
     except ValueError as error:
         raise invalid_params(f"invalid {encoding} encoding: {error}") from None
-    if len(wire) > PACKET_DATA_SIZE:
+    if len(wire) > MAX_WIRE_BYTES:
         raise invalid_params(
-            f"decoded {_TRANSACTION} too large: {len(wire)} bytes (max: {PACKET_DATA_SIZE} bytes)"
+            f"decoded {_TRANSACTION} too large: {len(wire)} bytes (max: {MAX_WIRE_BYTES} bytes)"
         )
     return wire
 

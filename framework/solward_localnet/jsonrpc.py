@@ -6,10 +6,13 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from solward_localnet.errors import INTERNAL_ERROR, RpcError, invalid_params
-
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
+from solward_localnet.errors import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    RpcError,
+    invalid_params,
+)
 
 Call = Callable[[str, Sequence[Any]], Awaitable[Any]]
 """Executes one method with its positional parameters; raises `RpcError`."""

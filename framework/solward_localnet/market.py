@@ -21,8 +21,7 @@ from solders.token.state import Mint, TokenAccount, TokenAccountState
 
 from solward.solana.accounts import rent_exempt_minimum
 from solward.solana.tokens import MINT_BYTES, TOKEN_ACCOUNT_RENT
-
-LAMPORTS_PER_SOL = 10**9
+from solward_localnet.options import LAMPORTS_PER_SOL
 
 
 def _seeded(name: str) -> Keypair:

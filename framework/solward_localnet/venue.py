@@ -246,10 +246,10 @@ def _signed(message: MessageV0, legs: Sequence[Leg]) -> VersionedTransaction:
 
 
 def _outcome(legs: Sequence[Leg], impacts: Sequence[Any]) -> tuple[str, int]:
-    kept = 1
+    remaining = 1
     for impact in impacts:
-        kept *= 1 - impact
-    return f"{1 - kept:f}", legs[-1].received
+        remaining *= 1 - impact
+    return f"{1 - remaining:f}", legs[-1].received
 
 
 def _plan(leg: Leg) -> dict[str, Any]:
