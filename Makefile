@@ -23,7 +23,7 @@ POSTGRES_MORE := $(addprefix tests/,$(addprefix vault/transactions/test_,rolling
 POSTGRES_ALL := $(addprefix tests/,agents audit mcp operations plugins registry server store \
 	testing vault test_events.py e2e/money) tests/e2e/test_contract_*.py
 
-.PHONY: install up test test-more test-postgres test-long test-llm test-devnet lint bench screenshots clean
+.PHONY: install up test test-more test-postgres test-long test-llm test-devnet lint operations bench screenshots clean
 install: $(DEV)
 
 # Installs the extra $(1), editable.
@@ -72,6 +72,10 @@ test-llm: install
 # One wallet on the real devnet; SOLWARD_DEVNET_RPC_URL names another RPC than the public one.
 test-devnet: install
 	$(BIN)/python -m pytest -n 0 -rs -m devnet --timeout 600
+
+# The typed methods of client and context, from the operations' declarations.
+operations: install
+	$(BIN)/python -m solward.operations.generate
 
 lint: install
 	$(BIN)/ruff format --check .

@@ -21,7 +21,7 @@ SURFACE = """
     TransactionEffects TransactionError TransactionFailed TransactionRecord TransactionStatus
     TransactionType Usage VenueContext VenueSpec WRAPPED_SOL_MINT __version__
     associated_account_size format_amount format_sol from_units hookimpl json_safe
-    lamports_to_sol read_mint sol_to_lamports to_units tool_definitions
+    lamports_to_sol operation_parameters read_mint sol_to_lamports to_units tool_definitions
 """
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

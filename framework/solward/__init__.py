@@ -48,6 +48,7 @@ from solward.tools import json_safe, tool_definitions
 if TYPE_CHECKING:
     from solward.context import SkillContext
     from solward.guardrail import Intent, TransactionEffects
+    from solward.operations.declared import operation_parameters
     from solward.solana.accounts import Account
     from solward.solana.balances import Balances, TokenBalance
     from solward.solana.ledger import ReadLedger, TokenHolding
@@ -107,6 +108,7 @@ __all__ = [
     "hookimpl",
     "json_safe",
     "lamports_to_sol",
+    "operation_parameters",
     "read_mint",
     "sol_to_lamports",
     "to_units",
@@ -120,6 +122,7 @@ _AT_FIRST_USE = {
     "TokenHolding": "solward.solana.ledger",
     "Intent": "solward.guardrail",
     "TransactionEffects": "solward.guardrail",
+    "operation_parameters": "solward.operations.declared",
     "Mint": "solward.solana.tokens",
     "associated_account_size": "solward.solana.tokens",
     "read_mint": "solward.solana.tokens",

@@ -28,7 +28,7 @@ from solward.cluster import Localnet, open_cluster
 from solward.context import AgentView, SkillContext, WalletView
 from solward.errors import InvalidRequest, LedgerError, NotFound, SkillNotFound
 from solward.events import EventBus, EventKind
-from solward.operations import Operations
+from solward.operations.perform import Operations, SkillCalls
 from solward.operations.swap import Venue
 from solward.record import TransactionRecord
 from solward.registry import Registry, load_registry, run_skill
@@ -202,9 +202,7 @@ class Solward:
             agent=agent,
             ledger=self.ledger,
             tokens=self.tokens,
-            operations=self.operations,
-            actor=actor,
-            effects=spec.effects,
+            calls=SkillCalls(self.operations, wallet.id, actor, spec.effects),
             http=self.http,
             log=structlog.get_logger(f"solward.skill.{spec.name}"),
         )

@@ -58,7 +58,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Solward]:
 async def agent_in(service: Solward) -> Agent:
     """An agent whose wallet holds 2 SOL."""
     wallet = await service.wallets.create("agents")
-    await service.operations.airdrop(wallet.id, ADMIN, amount=2)
+    await service.operations.perform("airdrop", wallet.id, ADMIN, {"amount": 2})
     body = {
         "name": "Ada",
         "walletId": wallet.id,

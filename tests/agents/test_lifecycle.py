@@ -84,7 +84,7 @@ async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
 async def hired(service: Solward, **changes: Any) -> Agent:
     """An agent whose wallet holds 2 SOL."""
     wallet = await service.wallets.create("agents")
-    await service.operations.airdrop(wallet.id, ADMIN, amount=2)
+    await service.operations.perform("airdrop", wallet.id, ADMIN, {"amount": 2})
     body = {
         "name": "Ada",
         "walletId": wallet.id,

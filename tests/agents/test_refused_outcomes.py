@@ -27,7 +27,7 @@ async def test_the_next_prompt_holds_the_whole_refusal(tmp_path: Path) -> None:
     settings = Settings(_env_file=None, solward_home=tmp_path)
     async with Solward.open(settings, demo=True) as service:
         wallet = await service.wallets.create("agents")
-        await service.operations.airdrop(wallet.id, ADMIN, amount=2)
+        await service.operations.perform("airdrop", wallet.id, ADMIN, {"amount": 2})
         agent = await service.agents.create(
             {
                 "name": "Ada",
@@ -72,7 +72,7 @@ async def test_the_skills_endpoint_and_the_engine_say_the_same(tmp_path: Path) -
     settings = Settings(_env_file=None, solward_home=tmp_path, max_transactions_per_minute=1)
     async with Solward.open(settings) as service:
         wallet = await service.wallets.create("skills")
-        await service.operations.airdrop(wallet.id, ADMIN, amount=2)
+        await service.operations.perform("airdrop", wallet.id, ADMIN, {"amount": 2})
         with pytest.raises(GuardrailBlocked) as caught:
             await service.run_skill("stake_sol", {"amount": Decimal("1.5")}, wallet.id, ADMIN)
         wait = str(caught.value).removeprefix(

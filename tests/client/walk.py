@@ -56,7 +56,7 @@ async def _tokens(client: SolwardClient, wallet: Wallet) -> None:
     assert made.details["supply"] == Decimal("10.5")
     more = await client.wallets.mint_supply(wallet.id, mint=mint, amount="0.5", decimals=6)
     assert more.details["amount"] == Decimal("0.5")
-    sent = await client.wallets.token_transfer(wallet.id, mint=mint, to=STRANGER, amount="1.5")
+    sent = await client.wallets.transfer_token(wallet.id, mint=mint, to=STRANGER, amount="1.5")
     assert (sent.type, sent.details["amount"]) == ("token_transfer", Decimal("1.5"))
     given_up = await client.wallets.revoke_authority(wallet.id, mint=mint, authority_type="freeze")
     assert given_up.details["authorityType"] == "freeze"

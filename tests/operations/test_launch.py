@@ -14,7 +14,9 @@ from tests.support.localnet_wire import TOKEN_2022
 from tests.support.tokens import FEE, RENT_2022, SOL, TokenBench, open_tokens
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
-from solward.operations.launch import plan_launch
+from solward.operations.declared.fields import camel
+from solward.operations.declared.tokens import LAUNCH_TOKEN
+from solward.operations.launch import plan_launch_token
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.transactions.request import ADMIN, Draft
@@ -22,7 +24,9 @@ from solward.vault.transactions.request import ADMIN, Draft
 
 async def launch(tokens: TokenBench, **asked: Any) -> TransactionRecord:
     asked = {"name": "Demo Coin", "symbol": "DEMO"} | asked
-    return await tokens.operations.launch_token(tokens.wallet, ADMIN, **asked)
+    return await tokens.operations.perform(
+        "launch_token", tokens.wallet, ADMIN, {camel(name): value for name, value in asked.items()}
+    )
 
 
 async def test_a_launched_token_says_its_name_and_belongs_to_the_wallet(tmp_path: Path) -> None:
@@ -102,9 +106,9 @@ async def test_equal_launches_at_once_make_two_tokens(tmp_path: Path) -> None:
     [
         *(("name", bad) for bad in ("", "  ", "n" * 33, "é" * 17, "a\nb", "\ud800", None, 5, True)),
         *(("symbol", bad) for bad in ("", "S" * 11, "ééééé!", "A\x00", None, 5)),
-        *(("decimals", bad) for bad in (-1, 10, Decimal("1.5"), True, "9", None,
+        *(("decimals", bad) for bad in (-1, 10, Decimal("1.5"), True, "9",
                                         Decimal("NaN"), Decimal("1e999999999"))),
-        *(("initial_supply", bad) for bad in (0, -1, True, "5", None, Decimal("NaN"),
+        *(("initial_supply", bad) for bad in (0, -1, True, "5", Decimal("NaN"),
                                               Decimal("Infinity"), Decimal("1e999999999"),
                                               Decimal("0.0000000001"), 2**64)),
     ],
@@ -122,9 +126,8 @@ async def test_what_cannot_be_launched_is_refused_by_its_field_and_not_stored(
 
 async def test_a_launch_that_pays_more_rent_than_declared_is_blocked(tmp_path: Path) -> None:
     async with open_tokens(tmp_path) as tokens:
-        draft = await plan_launch(
-            tokens.address, ledger=tokens.bench.ledger, name="Demo", symbol="DEMO"
-        )
+        values = LAUNCH_TOKEN.read({"name": "Demo", "symbol": "DEMO"})
+        draft = await plan_launch_token(tokens.address, ledger=tokens.bench.ledger, **values)
         short = replace(draft.intent, rent_lamports=draft.intent.rent_lamports - 1)
         with pytest.raises(GuardrailBlocked, match="fee_limit"):
             await tokens.bench.engine.execute(tokens.wallet, ADMIN, replace(draft, intent=short))
@@ -159,9 +162,8 @@ async def test_a_launch_whose_metadata_a_stranger_could_change_is_blocked(
     tmp_path: Path, give: Callable[[Draft, Pubkey], Draft], what: str
 ) -> None:
     async with open_tokens(tmp_path) as tokens:
-        draft = await plan_launch(
-            tokens.address, ledger=tokens.bench.ledger, name="Demo", symbol="DEMO"
-        )
+        values = LAUNCH_TOKEN.read({"name": "Demo", "symbol": "DEMO"})
+        draft = await plan_launch_token(tokens.address, ledger=tokens.bench.ledger, **values)
         stranger = Pubkey.new_unique()
         text = (
             f"authority_change: {what} of {draft.intent.details['mint']} would pass to {stranger}"

@@ -27,15 +27,21 @@ STRANGER = Keypair().pubkey()
 
 
 async def stake(tokens: TokenBench, amount: Any = 2, validator: Any = None) -> TransactionRecord:
-    return await tokens.operations.stake(tokens.wallet, ADMIN, amount=amount, validator=validator)
+    return await tokens.operations.perform(
+        "stake", tokens.wallet, ADMIN, {"amount": amount, "validator": validator}
+    )
 
 
 async def unstake(tokens: TokenBench, account: Any) -> TransactionRecord:
-    return await tokens.operations.unstake(tokens.wallet, ADMIN, stake_account=account)
+    return await tokens.operations.perform(
+        "unstake", tokens.wallet, ADMIN, {"stakeAccount": account}
+    )
 
 
 async def withdraw(tokens: TokenBench, account: Any) -> TransactionRecord:
-    return await tokens.operations.withdraw_stake(tokens.wallet, ADMIN, stake_account=account)
+    return await tokens.operations.perform(
+        "withdraw_stake", tokens.wallet, ADMIN, {"stakeAccount": account}
+    )
 
 
 async def staked(tokens: TokenBench, amount: Any = 2) -> str:
@@ -184,10 +190,14 @@ async def test_the_default_validator_has_the_most_stake_and_is_not_delinquent(
             }
 
         tokens.bench.wire.faults["getVoteAccounts"] = several
-        draft = await plan_stake(tokens.address, ledger=tokens.bench.ledger, amount=2)
+        draft = await plan_stake(
+            tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None
+        )
         assert draft.intent.details["validator"] == real
         stakes["current"] = [(str(STRANGER), 7), (real, 7)]
-        draft = await plan_stake(tokens.address, ledger=tokens.bench.ledger, amount=2)
+        draft = await plan_stake(
+            tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None
+        )
         assert draft.intent.details["validator"] == min(real, str(STRANGER))
         stakes["current"] = []
         await refused(tokens, stake(tokens), "^validator is required: the network names no")
@@ -199,7 +209,7 @@ async def test_a_given_validator_is_staked_with_and_must_be_a_vote_account(tmp_p
         for bad in (str(STRANGER), tokens.address, STAKE_PROGRAM):
             await refused(tokens, stake(tokens, validator=bad), text)
         for bad in ("nobody", "", 5):
-            text = "^validator must be a base58 Solana address$"
+            text = "^validator must be a (base58 Solana address|string of 1 to 200 characters)$"
             await refused(tokens, stake(tokens, validator=bad), text)
         tokens.bench.wire.away("getVoteAccounts")
         (only,) = (await tokens.bench.wire.direct("getVoteAccounts", []))["current"]
@@ -211,7 +221,7 @@ async def test_a_given_validator_is_staked_with_and_must_be_a_vote_account(tmp_p
 async def test_what_is_no_stake_account_is_refused(tmp_path: Path, call: Any) -> None:
     async with open_tokens(tmp_path) as tokens:
         for bad in ("nobody", "", None, 5):
-            text = "^stakeAccount must be a base58 Solana address$"
+            text = "^stakeAccount (is required and )?must be a (base58 Solana address|string)"
             await refused(tokens, call(tokens, bad), text)
         for none in (str(STRANGER), tokens.address, await validator(tokens)):
             text = f"^stakeAccount must be a stake account; {none} is none on this network$"
@@ -304,7 +314,9 @@ async def judged(tokens: TokenBench, draft: Draft, rule: str) -> None:
 
 async def test_a_stake_cannot_be_made_beyond_what_is_declared(tmp_path: Path) -> None:
     async with open_tokens(tmp_path) as tokens:
-        draft = await plan_stake(tokens.address, ledger=tokens.bench.ledger, amount=2)
+        draft = await plan_stake(
+            tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None
+        )
         less = replace(draft.intent, lamports_out=2 * SOL - 1)
         await judged(tokens, replace(draft, intent=less), "simulated_effects")
 
@@ -312,7 +324,9 @@ async def test_a_stake_cannot_be_made_beyond_what_is_declared(tmp_path: Path) ->
 @pytest.mark.parametrize("authority", [4, 36], ids=["staker", "withdrawer"])
 async def test_a_stake_cannot_be_made_a_strangers(tmp_path: Path, authority: int) -> None:
     async with open_tokens(tmp_path) as tokens:
-        draft = await plan_stake(tokens.address, ledger=tokens.bench.ledger, amount=2)
+        draft = await plan_stake(
+            tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None
+        )
         create, initialize, _ = draft.instructions
         data = initialize.data
         data = data[:authority] + bytes(STRANGER) + data[authority + 32 :]

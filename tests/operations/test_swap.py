@@ -42,6 +42,8 @@ from tests.support.swap import (
 )
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
+from solward.operations.declared.fields import camel
+from solward.operations.declared.swap import SWAP
 from solward.operations.swap import plan_swap
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.programs import WRAPPED_SOL_MINT
@@ -56,12 +58,13 @@ Extra = Callable[[SwapBench], Sequence[Instruction]]
 
 
 async def plan(swaps: SwapBench, **asked: Any) -> Any:
+    given = {camel(name): value for name, value in asked.items()}
     return await plan_swap(
         swaps.address,
         swaps.venue,
         tokens=token_list("localnet"),
         ledger=swaps.bench.ledger,
-        **{"input_token": "SOL", "output_token": "USDC", "amount": 1, "slippage_bps": 50, **asked},
+        **SWAP.read({"inputToken": "SOL", "outputToken": "USDC", "amount": 1} | given),
     )
 
 
@@ -172,8 +175,8 @@ async def test_a_blocked_pool_is_not_traded_with(tmp_path: Path) -> None:
     [
         ({"input_token": "DOGE"}, "inputToken must be a mint address or a known symbol (SOL, "),
         ({"output_token": "DOGE"}, "outputToken must be a mint address or a known symbol (SOL, "),
-        ({"input_token": 7}, "inputToken must be a mint address or a known symbol"),
-        ({"output_token": None}, "outputToken must be a mint address or a known symbol"),
+        ({"input_token": 7}, "inputToken must be a string"),
+        ({"output_token": None}, "outputToken is required and must be a string"),
         ({"output_token": "sol"}, "inputToken and outputToken must differ"),
         ({"output_token": WRAPPED_SOL_MINT}, "inputToken and outputToken must differ"),
         ({"input_token": "1" * 32}, "inputToken must be a token's mint; 1111"),
@@ -192,8 +195,8 @@ async def test_a_blocked_pool_is_not_traded_with(tmp_path: Path) -> None:
         ({"slippage_bps": -1}, SLIPPAGE),
         ({"slippage_bps": 10_001}, SLIPPAGE),
         ({"slippage_bps": Decimal("0.5")}, SLIPPAGE),
-        ({"slippage_bps": True}, SLIPPAGE),
-        ({"slippage_bps": "50"}, SLIPPAGE),
+        ({"slippage_bps": True}, "slippageBps must be a number"),
+        ({"slippage_bps": "50"}, "slippageBps must be a number"),
         ({"slippage_bps": Decimal("NaN")}, SLIPPAGE),
         ({"slippage_bps": Decimal("Infinity")}, SLIPPAGE),
         ({"slippage_bps": Decimal("1e999999")}, SLIPPAGE),

@@ -21,11 +21,11 @@ from solward.vault.transactions.request import ADMIN
 
 
 async def wrap(tokens: TokenBench, amount: Any) -> TransactionRecord:
-    return await tokens.operations.wrap_sol(tokens.wallet, ADMIN, amount=amount)
+    return await tokens.operations.perform("wrap_sol", tokens.wallet, ADMIN, {"amount": amount})
 
 
 async def unwrap(tokens: TokenBench) -> TransactionRecord:
-    return await tokens.operations.unwrap_sol(tokens.wallet, ADMIN)
+    return await tokens.operations.perform("unwrap_sol", tokens.wallet, ADMIN, {})
 
 
 async def wrapped(tokens: TokenBench) -> int:
@@ -109,7 +109,9 @@ async def test_with_nothing_wrapped_there_is_nothing_to_unwrap(tmp_path: Path) -
         with pytest.raises(InvalidRequest, match="account is empty; closing the token account of"):
             await unwrap(tokens)
         assert await tokens.bench.history() == []
-        record = await tokens.operations.close_account(tokens.wallet, ADMIN, mint=WRAPPED_SOL_MINT)
+        record = await tokens.operations.perform(
+            "close_account", tokens.wallet, ADMIN, {"mint": WRAPPED_SOL_MINT}
+        )
         assert record.status is TransactionStatus.CONFIRMED
 
 

@@ -14,7 +14,7 @@ from tests.support.swap import SOL, USDC, SwapBench, open_swaps
 from solward.context import SkillContext, WalletView
 from solward.errors import GuardrailBlocked, InvalidRequest, SkillError, TransactionFailed
 from solward.money import format_amount
-from solward.operations import Operations
+from solward.operations.perform import Operations, SkillCalls
 from solward.registry import load_registry, run_skill
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import KnownToken, TokenList, token_list
@@ -39,9 +39,9 @@ async def run(
             agent=None,
             ledger=swaps.bench.ledger,
             tokens=tokens or token_list("localnet"),
-            operations=operations or swaps.operations(),
-            actor=actor,
-            effects=skill.spec.effects,
+            calls=SkillCalls(
+                operations or swaps.operations(), wallet.id, actor, skill.spec.effects
+            ),
             http=http,
             log=structlog.get_logger("test"),
         )

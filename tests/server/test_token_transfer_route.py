@@ -12,6 +12,7 @@ from tests.support.api import Api
 
 from solward.context import SkillContext, WalletView
 from solward.errors import SkillError
+from solward.operations.perform import SkillCalls
 from solward.skill import Effects
 from solward.vault.transactions.request import ADMIN
 
@@ -81,9 +82,7 @@ async def test_a_skill_sends_tokens_by_its_context_if_it_declares_that_it_spends
             agent=None,
             ledger=api.service.ledger,
             tokens=api.service.tokens,
-            operations=api.service.operations,
-            actor=ADMIN,
-            effects=effects,
+            calls=SkillCalls(api.service.operations, found.id, ADMIN, effects),
             http=api.service.http,
             log=structlog.get_logger("test"),
         )

@@ -21,7 +21,7 @@ from tests.support.engine_harness import UNLIMITED, Bench, open_bench
 from tests.support.plugin_distributions import built_ins
 
 from solward.context import SkillContext, WalletView
-from solward.operations import Operations
+from solward.operations.perform import Operations, SkillCalls
 from solward.registry import load_registry, run_skill
 from solward.solana.token_list import KnownToken, token_list
 from solward.vault.guardrails import ScopeLimits
@@ -59,9 +59,7 @@ class SkillBench:
                 agent=None,
                 ledger=bench.ledger,
                 tokens=tokens,
-                operations=operations,
-                actor=ADMIN,
-                effects=skill.spec.effects,
+                calls=SkillCalls(operations, bench.wallet.id, ADMIN, skill.spec.effects),
                 http=http,
                 log=structlog.get_logger("test"),
             )

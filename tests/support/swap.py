@@ -31,7 +31,7 @@ from spl.token.models import CloseAccountParams, SyncNativeParams, TransferCheck
 from tests.support.engine_harness import Bench, open_bench
 from tests.support.plugin_distributions import built_ins
 
-from solward.operations import Operations
+from solward.operations.perform import Operations
 from solward.operations.swap import Venue, VenuePlugin
 from solward.record import TransactionRecord
 from solward.registry import load_registry
@@ -113,13 +113,16 @@ class SwapBench:
         slippage_bps: Any = 50,
         actor: Actor = ADMIN,
     ) -> TransactionRecord:
-        return await self.operations().swap(
+        return await self.operations().perform(
+            "swap",
             self.bench.wallet.id,
             actor,
-            input_token=input_token,
-            output_token=output_token,
-            amount=amount,
-            slippage_bps=slippage_bps,
+            {
+                "inputToken": input_token,
+                "outputToken": output_token,
+                "amount": amount,
+                "slippageBps": slippage_bps,
+            },
         )
 
     async def lamports(self) -> int:

@@ -26,7 +26,7 @@ from spl.token.models import InitializeMint2Params, MintToParams
 from tests.support.engine_harness import Bench, open_bench
 from tests.support.localnet_wire import TOKEN, TOKEN_2022
 
-from solward.operations import Operations
+from solward.operations.perform import Operations
 from solward.solana.token_list import token_list
 from solward.solana.tokens import Mint, read_mint
 

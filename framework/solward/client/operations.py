@@ -1,3 +1,4 @@
+# Written by `make operations` from solward/operations/declared; change it there.
 """What a wallet can do with money: one method a money route."""
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class Operations(Generic[T]):
 
     Amounts are whole units, SOL or tokens, as `Decimal`, `int` or `str`; a float is a
     `TypeError`. Tokens are mint addresses, or symbols known on the network. Every call makes an
-    Idempotency-Key unless it is given one, and keeps it where a lost connection makes it ask
+    Idempotency-Key unless it is given one, and repeats it where a lost connection makes it send
     again, so that it pays once.
 
     Raises:
@@ -34,15 +35,27 @@ class Operations(Generic[T]):
         self, wallet_id: str, *, to: str, amount: Amount, idempotency_key: str | None = None
     ) -> T:
         """Send `amount` SOL to the address `to`."""
-        body = {"to": to, "amount": exact_number(amount)}
+        body = json_fields(to=to, amount=exact_number(amount, "amount"))
         return await self._pay(wallet_id, "transfer", body, idempotency_key)
 
     async def airdrop(
         self, wallet_id: str, *, amount: Amount | None = None, idempotency_key: str | None = None
     ) -> T:
         """Ask the faucet for `amount` SOL, at most 2 and by default 1; not on mainnet."""
-        body = json_fields(amount=optional_number(amount))
+        body = json_fields(amount=optional_number(amount, "amount"))
         return await self._pay(wallet_id, "airdrop", body, idempotency_key)
+
+    async def wrap_sol(
+        self, wallet_id: str, *, amount: Amount, idempotency_key: str | None = None
+    ) -> T:
+        """Turn `amount` SOL into wrapped SOL."""
+        body = json_fields(amount=exact_number(amount, "amount"))
+        return await self._pay(wallet_id, "wrap-sol", body, idempotency_key)
+
+    async def unwrap_sol(self, wallet_id: str, *, idempotency_key: str | None = None) -> T:
+        """Turn all wrapped SOL of the wallet's associated account back into SOL."""
+        body = json_fields()
+        return await self._pay(wallet_id, "unwrap-sol", body, idempotency_key)
 
     async def swap(
         self,
@@ -54,11 +67,12 @@ class Operations(Generic[T]):
         slippage_bps: int | None = None,
         idempotency_key: str | None = None,
     ) -> T:
-        """Sell `amount` of the input token; `slippage_bps` is 50 by default, 0.5%."""
+        """Sell `amount` whole units of `input_token` for `output_token`; each a mint or a symbol.
+        `slippage_bps` is 50 by default."""
         body = json_fields(
             input_token=input_token,
             output_token=output_token,
-            amount=exact_number(amount),
+            amount=exact_number(amount, "amount"),
             slippage_bps=slippage_bps,
         )
         return await self._pay(wallet_id, "swap", body, idempotency_key)
@@ -73,7 +87,8 @@ class Operations(Generic[T]):
         initial_supply: Amount | None = None,
         idempotency_key: str | None = None,
     ) -> T:
-        """Make a Token-2022 mint; 9 decimals and 1,000,000 tokens by default."""
+        """Create a Token-2022 token with a `name` and a `symbol`; the wallet gets its supply.
+        `decimals` is 9 by default. `initial_supply` is 1000000 by default."""
         body = json_fields(
             name=name,
             symbol=symbol,
@@ -91,11 +106,11 @@ class Operations(Generic[T]):
         decimals: int | None = None,
         idempotency_key: str | None = None,
     ) -> T:
-        """Mint `amount` more tokens; `decimals`, where given, must be the mint's own."""
-        body = json_fields(mint=mint, amount=exact_number(amount), decimals=decimals)
+        """Mint `amount` more whole tokens of `mint` to the wallet, its mint authority."""
+        body = json_fields(mint=mint, amount=exact_number(amount, "amount"), decimals=decimals)
         return await self._pay(wallet_id, "mint-supply", body, idempotency_key)
 
-    async def token_transfer(
+    async def transfer_token(
         self,
         wallet_id: str,
         *,
@@ -104,8 +119,9 @@ class Operations(Generic[T]):
         amount: Amount,
         idempotency_key: str | None = None,
     ) -> T:
-        """Send `amount` tokens to an owner's address, or to a token account of the mint."""
-        body = {"mint": mint, "to": to, "amount": exact_number(amount)}
+        """Send `amount` whole tokens of `mint` to `to`: a wallet's address, or a token account of
+        the mint."""
+        body = json_fields(mint=mint, to=to, amount=exact_number(amount, "amount"))
         return await self._pay(wallet_id, "token-transfer", body, idempotency_key)
 
     async def revoke_authority(
@@ -116,22 +132,24 @@ class Operations(Generic[T]):
         authority_type: str | None = None,
         idempotency_key: str | None = None,
     ) -> T:
-        """Give up the `mint` (default) or `freeze` authority of a mint, for ever."""
+        """Give up the wallet's mint or freeze authority over `mint`, for ever. `authority_type` is
+        'mint' by default."""
         body = json_fields(mint=mint, authority_type=authority_type)
         return await self._pay(wallet_id, "revoke-authority", body, idempotency_key)
 
     async def burn(
         self, wallet_id: str, *, mint: str, amount: Amount, idempotency_key: str | None = None
     ) -> T:
-        """Burn `amount` tokens."""
-        body = {"mint": mint, "amount": exact_number(amount)}
+        """Burn `amount` whole tokens of `mint`."""
+        body = json_fields(mint=mint, amount=exact_number(amount, "amount"))
         return await self._pay(wallet_id, "burn", body, idempotency_key)
 
     async def close_account(
         self, wallet_id: str, *, mint: str, idempotency_key: str | None = None
     ) -> T:
-        """Close the wallet's empty account of a mint; its rent comes back."""
-        return await self._pay(wallet_id, "close-account", {"mint": mint}, idempotency_key)
+        """Close the wallet's empty token account of `mint`; its rent comes back."""
+        body = json_fields(mint=mint)
+        return await self._pay(wallet_id, "close-account", body, idempotency_key)
 
     async def stake(
         self,
@@ -141,32 +159,20 @@ class Operations(Generic[T]):
         validator: str | None = None,
         idempotency_key: str | None = None,
     ) -> T:
-        """Stake `amount` SOL, rent included, with a vote account or the network's largest."""
-        body = json_fields(amount=exact_number(amount), validator=validator)
+        """Stake `amount` SOL, the account's rent included, in a new stake account."""
+        body = json_fields(amount=exact_number(amount, "amount"), validator=validator)
         return await self._pay(wallet_id, "stake", body, idempotency_key)
 
     async def unstake(
         self, wallet_id: str, *, stake_account: str, idempotency_key: str | None = None
     ) -> T:
-        """Deactivate a stake; it cools down until the epoch's end."""
-        body = {"stakeAccount": stake_account}
+        """Deactivate the stake `stake_account`; it cools down until the epoch's end."""
+        body = json_fields(stake_account=stake_account)
         return await self._pay(wallet_id, "unstake", body, idempotency_key)
 
     async def withdraw_stake(
         self, wallet_id: str, *, stake_account: str, idempotency_key: str | None = None
     ) -> T:
-        """Take back all of an inactive stake."""
-        body = {"stakeAccount": stake_account}
+        """Withdraw all of the inactive stake `stake_account`, its rent included, to the wallet."""
+        body = json_fields(stake_account=stake_account)
         return await self._pay(wallet_id, "withdraw-stake", body, idempotency_key)
-
-    async def wrap_sol(
-        self, wallet_id: str, *, amount: Amount, idempotency_key: str | None = None
-    ) -> T:
-        """Turn `amount` SOL into wrapped SOL."""
-        return await self._pay(
-            wallet_id, "wrap-sol", {"amount": exact_number(amount)}, idempotency_key
-        )
-
-    async def unwrap_sol(self, wallet_id: str, *, idempotency_key: str | None = None) -> T:
-        """Turn all wrapped SOL back into SOL."""
-        return await self._pay(wallet_id, "unwrap-sol", {}, idempotency_key)

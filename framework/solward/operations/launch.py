@@ -7,6 +7,7 @@ spl-token-metadata-interface (Initialize, told by its eight-byte discriminator; 
 from __future__ import annotations
 
 import secrets
+from decimal import Decimal
 
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
@@ -14,19 +15,16 @@ from solders.system_program import CreateAccountWithSeedParams, create_account_w
 from spl.token.instructions import create_idempotent_associated_token_account, initialize_mint2
 from spl.token.models import InitializeMint2Params
 
-from solward.errors import InvalidRequest
 from solward.guardrail import Intent
 from solward.money import from_units, to_units
-from solward.operations.tokens import associated_account, mint_to, whole_decimals
+from solward.operations.declared.tokens import LAUNCH_TOKEN
+from solward.operations.plans import plans
+from solward.operations.tokens import associated_account, mint_to
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import TOKEN_2022_PROGRAM
 from solward.solana.tokens import Mint, associated_account_size
 from solward.vault.transactions.request import Draft
-
-MAX_NAME_BYTES = 32
-MAX_SYMBOL_BYTES = 10
-MAX_DECIMALS = 9
 
 _POINTER_INITIALIZE = b"\x27\x00"
 _METADATA_INITIALIZE = bytes((210, 225, 30, 162, 88, 184, 77, 141))
@@ -40,14 +38,15 @@ _EXTENSIONS = (18, 19)
 _SEED_BYTES = 16
 
 
-async def plan_launch(
+@plans(LAUNCH_TOKEN)
+async def plan_launch_token(
     wallet: str,
     *,
     ledger: ReadLedger,
-    name: object,
-    symbol: object,
-    decimals: object = 9,
-    initial_supply: object = 1_000_000,
+    name: str,
+    symbol: str,
+    decimals: int,
+    initial_supply: Decimal | int,
 ) -> Draft:
     """Create a token whose mint and freeze authority is the wallet, and mint its first supply.
 
@@ -55,29 +54,26 @@ async def plan_launch(
     signature alone creates it.
 
     Raises:
-        InvalidRequest: naming the field.
+        InvalidRequest: the supply is none.
         LedgerError: the ledger did not answer.
     """
-    called = _text(name, "name", MAX_NAME_BYTES)
-    ticker = _text(symbol, "symbol", MAX_SYMBOL_BYTES)
-    places = whole_decimals(decimals, MAX_DECIMALS)
-    units = to_units(initial_supply, places, "initialSupply")
+    units = to_units(initial_supply, decimals, "initialSupply")
     owner, program = Pubkey.from_string(wallet), Pubkey.from_string(TOKEN_2022_PROGRAM)
     seed = secrets.token_hex(_SEED_BYTES)
     address = Pubkey.create_with_seed(owner, seed, program)
     mint = Mint(
         address=str(address),
         program=TOKEN_2022_PROGRAM,
-        decimals=places,
+        decimals=decimals,
         supply=0,
         mint_authority=wallet,
         freeze_authority=wallet,
-        name=called,
-        symbol=ticker,
+        name=name,
+        symbol=symbol,
         extensions=_EXTENSIONS,
     )
     account = associated_account(owner, mint)
-    texts = _strings(called, ticker, "")
+    texts = _strings(name, symbol, "")
     # The metadata is written by growing the account, whose rent must be there before.
     mint_rent = await ledger.rent_exempt_minimum(
         _MINT_WITH_POINTER_BYTES + _METADATA_FIXED_BYTES + len(texts)
@@ -90,10 +86,10 @@ async def plan_launch(
         tokens_in={mint.address: units},
         details={
             "mint": mint.address,
-            "name": called,
-            "symbol": ticker,
-            "decimals": places,
-            "supply": from_units(units, places),
+            "name": name,
+            "symbol": symbol,
+            "decimals": decimals,
+            "supply": from_units(units, decimals),
             "account": str(account),
         },
     )
@@ -108,7 +104,7 @@ async def plan_launch(
             ),
             initialize_mint2(
                 InitializeMint2Params(
-                    decimals=places,
+                    decimals=decimals,
                     program_id=program,
                     mint=address,
                     mint_authority=owner,
@@ -152,11 +148,3 @@ def _describe(owner: Pubkey, mint: Pubkey, texts: bytes) -> Instruction:
 def _strings(*texts: str) -> bytes:
     encoded = [text.encode() for text in texts]
     return b"".join(len(text).to_bytes(4, "little") + text for text in encoded)
-
-
-def _text(value: object, field: str, longest: int) -> str:
-    # A lone surrogate is not printable, so what is left can be encoded.
-    printable = isinstance(value, str) and bool(value.strip()) and value.isprintable()
-    if isinstance(value, str) and printable and len(value.encode()) <= longest:
-        return value
-    raise InvalidRequest(f"{field} must be printable text of 1 to {longest} bytes of UTF-8")

@@ -2,7 +2,7 @@
 
 Each stake is an account of its own, at an address derived from the wallet and a random seed, so
 that the wallet's signature alone creates it; the wallet is its staker and its withdrawer.
-Layouts: solana-stake-interface. What the Stake program would refuse is told as bad input, before
+Layouts: solana-stake-interface. What the Stake program would refuse is refused as bad input, before
 a fee is paid.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 import struct
+from decimal import Decimal
 
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
@@ -18,6 +19,8 @@ from solders.system_program import CreateAccountWithSeedParams, create_account_w
 from solward.errors import InvalidRequest
 from solward.guardrail import Intent
 from solward.money import format_sol, lamports_to_sol, sol_to_lamports
+from solward.operations.declared.staking import STAKE, UNSTAKE, WITHDRAW_STAKE
+from solward.operations.plans import plans
 from solward.operations.transfer import parse_address
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger
@@ -39,8 +42,9 @@ _SEED_BYTES = 16
 _NO_LOCKUP = bytes(48)
 
 
+@plans(STAKE)
 async def plan_stake(
-    wallet: str, *, ledger: ReadLedger, amount: object, validator: object = None
+    wallet: str, *, ledger: ReadLedger, amount: Decimal | int, validator: str | None
 ) -> Draft:
     """Put `amount` SOL, the account's rent reserve included, into a new stake.
 
@@ -53,7 +57,7 @@ async def plan_stake(
         LedgerError: the ledger did not answer.
     """
     lamports = sol_to_lamports(amount, "amount")
-    asked = None if validator is None else str(parse_address(validator, "validator"))
+    named = None if validator is None else str(parse_address(validator, "validator"))
     rent = await ledger.rent_exempt_minimum(STAKE_ACCOUNT_BYTES)
     minimum = await ledger.stake_minimum_delegation()
     if lamports < rent + minimum:
@@ -61,7 +65,7 @@ async def plan_stake(
             f"amount must be at least {format_sol(rent + minimum)} SOL: the network's minimum"
             f" delegation of {format_sol(minimum)} SOL and {format_sol(rent)} SOL of rent"
         )
-    voter = await (_heaviest(ledger) if asked is None else _voter(ledger, asked))
+    voter = await (_heaviest(ledger) if named is None else _voter(ledger, named))
     owner, seed = Pubkey.from_string(wallet), secrets.token_hex(_SEED_BYTES)
     stake = Pubkey.create_with_seed(owner, seed, _PROGRAM)
     intent = Intent(
@@ -105,7 +109,8 @@ async def plan_stake(
     )
 
 
-async def plan_unstake(wallet: str, *, ledger: ReadLedger, stake_account: object) -> Draft:
+@plans(UNSTAKE)
+async def plan_unstake(wallet: str, *, ledger: ReadLedger, stake_account: str) -> Draft:
     """Deactivate a stake, which cools down until the end of the epoch, as a rule.
 
     Raises:
@@ -145,7 +150,8 @@ async def plan_unstake(wallet: str, *, ledger: ReadLedger, stake_account: object
     return Draft(intent, (deactivate,))
 
 
-async def plan_withdraw_stake(wallet: str, *, ledger: ReadLedger, stake_account: object) -> Draft:
+@plans(WITHDRAW_STAKE)
+async def plan_withdraw_stake(wallet: str, *, ledger: ReadLedger, stake_account: str) -> Draft:
     """Withdraw all of an inactive stake, its rent reserve included, to the wallet.
 
     Raises:
@@ -191,7 +197,7 @@ _BEFORE_WITHDRAWAL = {
 }
 
 
-async def _stake(ledger: ReadLedger, given: object) -> Stake:
+async def _stake(ledger: ReadLedger, given: str) -> Stake:
     return await read_stake(ledger, str(parse_address(given, "stakeAccount")), "stakeAccount")
 
 

@@ -13,6 +13,8 @@ from solders.token.associated import get_associated_token_address
 from solward.errors import InvalidRequest, LedgerUnavailable
 from solward.guardrail import Intent, TransactionEffects
 from solward.money import SOL_DECIMALS, U64_MAX, from_units, to_units
+from solward.operations.declared.swap import MAX_SLIPPAGE_BPS, SWAP
+from solward.operations.plans import plans
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import TOKEN_2022_PROGRAM, WRAPPED_SOL_MINT
@@ -20,8 +22,6 @@ from solward.solana.token_list import TokenList
 from solward.solana.tokens import TOKEN_2022_ACCOUNT_RENT, TOKEN_ACCOUNT_RENT, read_mint
 from solward.vault.transactions.request import Draft
 from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
-
-MAX_SLIPPAGE_BPS = 10_000
 
 # No trade moves a price by more; what a venue says beyond it is not a number to keep.
 _MOST_IMPACT = 100
@@ -52,7 +52,7 @@ class Venue:
 
 @dataclass(frozen=True, slots=True)
 class _Swap:
-    """What was asked for, in mints and units."""
+    """The request in mints and units."""
 
     request: QuoteRequest
     input_decimals: int
@@ -60,16 +60,17 @@ class _Swap:
     output_rent: int
 
 
+@plans(SWAP)
 async def plan_swap(
     wallet: str,
     venue: Venue,
     *,
     tokens: TokenList,
     ledger: ReadLedger,
-    input_token: object,
-    output_token: object,
-    amount: object,
-    slippage_bps: object,
+    input_token: str,
+    output_token: str,
+    amount: Decimal | int,
+    slippage_bps: int,
 ) -> Draft:
     """Quote, fetch the venue's transaction, and declare exactly what the quote promised.
 
@@ -78,9 +79,9 @@ async def plan_swap(
 
     Raises:
         InvalidRequest: naming the field, or the venue's reason to refuse.
-        LedgerUnavailable: ledger or venue did not answer, or answered something not asked for.
+        LedgerUnavailable: ledger or venue did not answer, or answered something else.
     """
-    swap = await _asked(tokens, ledger, input_token, output_token, amount, slippage_bps)
+    swap = await _read_request(tokens, ledger, input_token, output_token, amount, slippage_bps)
     request = swap.request
     quote = await venue.plugin.quote(request, venue.context)
     _check(quote, request)
@@ -120,50 +121,40 @@ async def read_quote(
     *,
     tokens: TokenList,
     ledger: ReadLedger,
-    input_token: object,
-    output_token: object,
-    amount: object,
-    slippage_bps: object,
+    input_token: str,
+    output_token: str,
+    amount: Decimal | int,
+    slippage_bps: int,
 ) -> Quote:
     """What the venue offers for `amount` whole units of a token; sends nothing.
 
     Raises:
         InvalidRequest: naming the field, or the venue's reason to refuse.
-        LedgerUnavailable: ledger or venue did not answer, or answered something not asked for.
+        LedgerUnavailable: ledger or venue did not answer, or answered something else.
     """
-    swap = await _asked(tokens, ledger, input_token, output_token, amount, slippage_bps)
+    swap = await _read_request(tokens, ledger, input_token, output_token, amount, slippage_bps)
     quote = await venue.plugin.quote(swap.request, venue.context)
     _check(quote, swap.request)
     return quote
 
 
-async def _asked(
+async def _read_request(
     tokens: TokenList,
     ledger: ReadLedger,
-    input_token: object,
-    output_token: object,
-    amount: object,
-    slippage_bps: object,
+    input_token: str,
+    output_token: str,
+    amount: Decimal | int,
+    slippage_bps: int,
 ) -> _Swap:
     source = tokens.resolve(input_token, "inputToken")
     target = tokens.resolve(output_token, "outputToken")
     if source == target:
         raise InvalidRequest("inputToken and outputToken must differ")
-    slippage = _slippage(slippage_bps)
     input_decimals, _ = await _token(ledger, source, "inputToken")
     output_decimals, output_rent = await _token(ledger, target, "outputToken")
     units = to_units(amount, input_decimals, "amount")
-    request = QuoteRequest(source, target, units, slippage)
+    request = QuoteRequest(source, target, units, slippage_bps)
     return _Swap(request, input_decimals, output_decimals, output_rent)
-
-
-def _slippage(value: object) -> int:
-    if isinstance(value, int | Decimal) and not isinstance(value, bool):
-        given = Decimal(value)
-        # Compared before it is made an int: `1e999999999` would take all memory.
-        if given.is_finite() and 0 <= given <= MAX_SLIPPAGE_BPS and given == int(given):
-            return int(given)
-    raise InvalidRequest(f"slippageBps must be a whole number from 0 to {MAX_SLIPPAGE_BPS}")
 
 
 async def _token(ledger: ReadLedger, address: str, field: str) -> tuple[int, int]:
@@ -185,9 +176,9 @@ def _check(quote: Quote, request: QuoteRequest) -> None:
 
     It is the venue's fault, not the caller's: the swap is recorded as failed.
     """
-    asked = (request.input_mint, request.output_mint, request.amount, request.slippage_bps)
+    requested = (request.input_mint, request.output_mint, request.amount, request.slippage_bps)
     offered = (quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps)
-    if asked != offered:
+    if requested != offered:
         raise LedgerUnavailable("The venue's quote is not for the swap that was asked for")
     kept = MAX_SLIPPAGE_BPS - request.slippage_bps
     enough = quote.minimum_out * MAX_SLIPPAGE_BPS >= quote.out_amount * kept

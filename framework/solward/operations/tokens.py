@@ -1,7 +1,7 @@
 """Minting, burning, giving up authorities and closing accounts, of SPL Token and Token-2022 mints.
 
 The mint is read from the ledger before anything is built, so what the token program would refuse
-is told as bad input, before a fee is paid.
+is refused as bad input, before a fee is paid.
 """
 
 from __future__ import annotations
@@ -30,6 +30,13 @@ from spl.token.models import (
 from solward.errors import InvalidRequest
 from solward.guardrail import Intent
 from solward.money import U64_MAX, format_amount, from_units, lamports_to_sol, to_units
+from solward.operations.declared.tokens import (
+    BURN,
+    CLOSE_ACCOUNT,
+    MINT_SUPPLY,
+    REVOKE_AUTHORITY,
+)
+from solward.operations.plans import plans
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger, TokenHolding
 from solward.solana.programs import WRAPPED_SOL_MINT
@@ -37,17 +44,18 @@ from solward.solana.token_list import TokenList
 from solward.solana.tokens import Mint, associated_account_size, read_mint
 from solward.vault.transactions.request import Draft
 
-AUTHORITY_TYPES = {"mint": AuthorityType.MINT_TOKENS, "freeze": AuthorityType.FREEZE_ACCOUNT}
+_AUTHORITY_TYPES = {"mint": AuthorityType.MINT_TOKENS, "freeze": AuthorityType.FREEZE_ACCOUNT}
 
 
+@plans(MINT_SUPPLY)
 async def plan_mint_supply(
     wallet: str,
     *,
     ledger: ReadLedger,
     tokens: TokenList,
-    mint: object,
-    amount: object,
-    decimals: object = None,
+    mint: str,
+    amount: Decimal | int,
+    decimals: int | None,
 ) -> Draft:
     """Mint `amount` whole tokens to the wallet's associated account, opened where there is none.
 
@@ -83,8 +91,9 @@ async def plan_mint_supply(
     return Draft(intent, (*opening, mint_to(owner, found, account, units)))
 
 
+@plans(BURN)
 async def plan_burn(
-    wallet: str, *, ledger: ReadLedger, tokens: TokenList, mint: object, amount: object
+    wallet: str, *, ledger: ReadLedger, tokens: TokenList, mint: str, amount: Decimal | int
 ) -> Draft:
     """Destroy `amount` whole tokens the wallet holds, from its associated account first.
 
@@ -113,37 +122,34 @@ async def plan_burn(
     return Draft(intent, tuple(_burns(wallet, found, held, units)))
 
 
+@plans(REVOKE_AUTHORITY)
 async def plan_revoke_authority(
     wallet: str,
     *,
     ledger: ReadLedger,
     tokens: TokenList,
-    mint: object,
-    authority_type: object = "mint",
+    mint: str,
+    authority_type: str,
 ) -> Draft:
     """Give up the mint or freeze authority of a mint for ever.
 
     Raises:
-        InvalidRequest: no such mint; `authorityType` is neither `mint` nor `freeze`; the wallet
-            does not have the authority.
+        InvalidRequest: no such mint, or the wallet does not have the authority.
         LedgerError: the ledger did not answer.
     """
-    kind = authority_type if isinstance(authority_type, str) else ""
-    if kind not in AUTHORITY_TYPES:
-        raise InvalidRequest("authorityType must be mint or freeze")
     found = await _mint(ledger, tokens, mint)
-    _check_authority(found, wallet, kind)
+    _check_authority(found, wallet, authority_type)
     intent = Intent(
         type=TransactionType.REVOKE_AUTHORITY,
         wallet=wallet,
         may_revoke=frozenset({found.address}),
-        details={"mint": found.address, "authorityType": kind},
+        details={"mint": found.address, "authorityType": authority_type},
     )
     revoke = set_authority(
         SetAuthorityParams(
             program_id=Pubkey.from_string(found.program),
             account=Pubkey.from_string(found.address),
-            authority=AUTHORITY_TYPES[kind],
+            authority=_AUTHORITY_TYPES[authority_type],
             current_authority=Pubkey.from_string(wallet),
             new_authority=None,
         )
@@ -151,8 +157,9 @@ async def plan_revoke_authority(
     return Draft(intent, (revoke,))
 
 
+@plans(CLOSE_ACCOUNT)
 async def plan_close_account(
-    wallet: str, *, ledger: ReadLedger, tokens: TokenList, mint: object
+    wallet: str, *, ledger: ReadLedger, tokens: TokenList, mint: str
 ) -> Draft:
     """Close an empty token account of the wallet; its rent comes back to the wallet.
 
@@ -227,22 +234,12 @@ def mint_to(owner: Pubkey, mint: Mint, account: Pubkey, units: int) -> Instructi
     )
 
 
-def whole_decimals(value: object, highest: int) -> int:
-    """`decimals` as given by a caller; raises `InvalidRequest` naming it."""
-    if isinstance(value, int | Decimal) and not isinstance(value, bool):
-        given = Decimal(value)
-        # Compared before it is made an int: `1e999999999` would take all memory.
-        if given.is_finite() and 0 <= given <= highest and given == int(given):
-            return int(given)
-    raise InvalidRequest(f"decimals must be a whole number from 0 to {highest}")
-
-
-async def _mint(ledger: ReadLedger, tokens: TokenList, given: object) -> Mint:
+async def _mint(ledger: ReadLedger, tokens: TokenList, given: str) -> Mint:
     return await read_mint(ledger, tokens.resolve(given, "mint"))
 
 
-def _check_decimals(given: object, mint: Mint) -> None:
-    if given is not None and whole_decimals(given, 255) != mint.decimals:
+def _check_decimals(given: int | None, mint: Mint) -> None:
+    if given is not None and given != mint.decimals:
         raise InvalidRequest(
             f"decimals is {given}, but the mint {mint.address} has {mint.decimals} decimals;"
             " amounts are whole tokens, so it can be left out"

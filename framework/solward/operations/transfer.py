@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from solders.pubkey import Pubkey
 from solders.system_program import ID as SYSTEM_PROGRAM
 from solders.system_program import TransferParams, transfer
@@ -9,11 +11,10 @@ from solders.system_program import TransferParams, transfer
 from solward.errors import InvalidRequest
 from solward.guardrail import Intent
 from solward.money import LAMPORTS_PER_SOL, lamports_to_sol, sol_to_lamports
+from solward.operations.declared.sol import AIRDROP, MAX_AIRDROP_SOL, TRANSFER
+from solward.operations.plans import plans
 from solward.record import TransactionType
 from solward.vault.transactions.request import Draft
-
-# The most one request gives.
-MAX_AIRDROP_LAMPORTS = 2 * LAMPORTS_PER_SOL
 
 
 def parse_address(value: object, field: str) -> Pubkey:
@@ -26,7 +27,8 @@ def parse_address(value: object, field: str) -> Pubkey:
     raise InvalidRequest(f"{field} must be a base58 Solana address")
 
 
-def plan_transfer(wallet: str, *, to: object, amount: object) -> Draft:
+@plans(TRANSFER)
+def plan_transfer(wallet: str, *, to: str, amount: Decimal | int) -> Draft:
     """Declare and build a SOL transfer; raises `InvalidRequest` on a bad `to` or `amount`."""
     recipient = parse_address(to, "to")
     lamports = sol_to_lamports(amount, "amount")
@@ -43,16 +45,17 @@ def plan_transfer(wallet: str, *, to: object, amount: object) -> Draft:
     return Draft(intent, (transfer(params),))
 
 
-def plan_airdrop(wallet: str, network: str, *, amount: object) -> tuple[Intent, int]:
-    """Declare a faucet request: the intent and its lamports.
+@plans(AIRDROP)
+def plan_airdrop(wallet: str, network: str, *, amount: Decimal | int) -> tuple[Intent, int]:
+    """Declare a request to the faucet: the intent and its lamports.
 
     Raises:
-        InvalidRequest: `amount` is no amount or above 2 SOL, or the network has no faucet.
+        InvalidRequest: `amount` is no amount or too large, or the network has no faucet.
     """
     if network == "mainnet-beta":
         raise InvalidRequest("airdrop is available on devnet, testnet and localnet only")
     lamports = sol_to_lamports(amount, "amount")
-    if lamports > MAX_AIRDROP_LAMPORTS:
-        raise InvalidRequest("amount must be at most 2 SOL for an airdrop")
+    if lamports > MAX_AIRDROP_SOL * LAMPORTS_PER_SOL:
+        raise InvalidRequest(f"amount must be at most {MAX_AIRDROP_SOL} SOL for an airdrop")
     details = {"to": wallet, "amount": lamports_to_sol(lamports)}
     return Intent(type=TransactionType.AIRDROP, wallet=wallet, details=details), lamports

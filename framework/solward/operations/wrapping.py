@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.token.associated import get_associated_token_address
@@ -15,6 +17,8 @@ from spl.token.models import CloseAccountParams, SyncNativeParams
 from solward.errors import InvalidRequest
 from solward.guardrail import Intent
 from solward.money import lamports_to_sol, sol_to_lamports
+from solward.operations.declared.sol import UNWRAP_SOL, WRAP_SOL
+from solward.operations.plans import plans
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
@@ -25,7 +29,8 @@ _MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
 _PROGRAM = Pubkey.from_string(TOKEN_PROGRAM)
 
 
-async def plan_wrap_sol(wallet: str, *, ledger: ReadLedger, amount: object) -> Draft:
+@plans(WRAP_SOL)
+async def plan_wrap_sol(wallet: str, *, ledger: ReadLedger, amount: Decimal | int) -> Draft:
     """Add `amount` SOL to the wallet's wrapped SOL account, opened where there is none.
 
     The account is created idempotently even where it exists: the program then checks that it is
@@ -60,6 +65,7 @@ async def plan_wrap_sol(wallet: str, *, ledger: ReadLedger, amount: object) -> D
     )
 
 
+@plans(UNWRAP_SOL)
 async def plan_unwrap_sol(wallet: str, *, ledger: ReadLedger) -> Draft:
     """Close the wallet's wrapped SOL account: all it holds and its rent become SOL again.
 

@@ -11,6 +11,7 @@ from solward import (
     TransactionStatus,
     format_amount,
     hookimpl,
+    operation_parameters,
 )
 
 
@@ -20,22 +21,10 @@ def skill_spec() -> SkillSpec:
     return SkillSpec(
         name="airdrop",
         description=(
-            "Ask the development network's faucet for free test SOL, at most 2 at a time."
-            " Consider it when the SOL balance is low. Not available on mainnet."
+            "Ask the development network's faucet for free test SOL. Consider it when the SOL"
+            " balance is low. Not available on mainnet."
         ),
-        parameters={
-            "type": "object",
-            "properties": {
-                "amount": {
-                    "type": "number",
-                    "description": "Amount in SOL, at most 2.",
-                    "exclusiveMinimum": 0,
-                    "maximum": 2,
-                    "default": 1,
-                },
-            },
-            "additionalProperties": False,
-        },
+        parameters=operation_parameters("airdrop"),
         effects=Effects.SPEND,
         timeout_s=120.0,
         examples=({}, {"amount": 2}),

@@ -5,7 +5,15 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from solward import Effects, LedgerError, SkillContext, SkillSpec, format_amount, hookimpl
+from solward import (
+    Effects,
+    LedgerError,
+    SkillContext,
+    SkillSpec,
+    format_amount,
+    hookimpl,
+    operation_parameters,
+)
 from solward_plugins.wording import tell
 
 
@@ -18,24 +26,7 @@ def skill_spec() -> SkillSpec:
             "Destroy an amount of a token the wallet holds, for ever. The token's limits apply."
             " Check the balance first."
         ),
-        parameters={
-            "type": "object",
-            "properties": {
-                "mint": {
-                    "type": "string",
-                    "description": "The token's mint address, or a symbol known on this network.",
-                    "minLength": 1,
-                    "maxLength": 64,
-                },
-                "amount": {
-                    "type": "number",
-                    "description": "Amount to destroy, in whole tokens.",
-                    "exclusiveMinimum": 0,
-                },
-            },
-            "required": ["mint", "amount"],
-            "additionalProperties": False,
-        },
+        parameters=operation_parameters("burn"),
         effects=Effects.SPEND,
         timeout_s=120.0,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl
+from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl, operation_parameters
 from solward_plugins.wording import tell
 
 
@@ -17,19 +17,7 @@ def skill_spec() -> SkillSpec:
             "Close the wallet's token account of a mint and take its rent back. The account must"
             " be empty: burn or swap what it holds first."
         ),
-        parameters={
-            "type": "object",
-            "properties": {
-                "mint": {
-                    "type": "string",
-                    "description": "Mint address of the token whose account to close.",
-                    "minLength": 1,
-                    "maxLength": 64,
-                },
-            },
-            "required": ["mint"],
-            "additionalProperties": False,
-        },
+        parameters=operation_parameters("close_account"),
         effects=Effects.SPEND,
         timeout_s=120.0,
     )

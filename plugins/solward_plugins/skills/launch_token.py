@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl
+from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl, operation_parameters
 from solward_plugins.wording import tell
 
 
@@ -18,38 +18,7 @@ def skill_spec() -> SkillSpec:
             " supply to the wallet, which stays its mint and freeze authority. Costs about"
             " 0.006 SOL of rent."
         ),
-        parameters={
-            "type": "object",
-            "properties": {
-                "name": {
-                    "type": "string",
-                    "description": "The token's name, at most 32 bytes.",
-                    "minLength": 1,
-                    "maxLength": 32,
-                },
-                "symbol": {
-                    "type": "string",
-                    "description": "The token's symbol, at most 10 bytes.",
-                    "minLength": 1,
-                    "maxLength": 10,
-                },
-                "decimals": {
-                    "type": "integer",
-                    "description": "Decimals of one whole token.",
-                    "minimum": 0,
-                    "maximum": 9,
-                    "default": 9,
-                },
-                "initialSupply": {
-                    "type": "number",
-                    "description": "First supply, in whole tokens.",
-                    "exclusiveMinimum": 0,
-                    "default": 1000000,
-                },
-            },
-            "required": ["name", "symbol"],
-            "additionalProperties": False,
-        },
+        parameters=operation_parameters("launch_token"),
         effects=Effects.SPEND,
         timeout_s=120.0,
         examples=({"name": "Example", "symbol": "EX", "decimals": 6, "initialSupply": 1000},),

@@ -12,6 +12,7 @@ from solward import (
     format_amount,
     from_units,
     hookimpl,
+    operation_parameters,
     read_mint,
 )
 from solward_plugins.wording import tell
@@ -26,30 +27,7 @@ def skill_spec() -> SkillSpec:
             "Mint more of a token to the wallet. Works only where the wallet is the token's mint"
             " authority, as it is of a token it launched."
         ),
-        parameters={
-            "type": "object",
-            "properties": {
-                "mint": {
-                    "type": "string",
-                    "description": "The token's mint address.",
-                    "minLength": 1,
-                    "maxLength": 64,
-                },
-                "amount": {
-                    "type": "number",
-                    "description": "Amount to mint, in whole tokens.",
-                    "exclusiveMinimum": 0,
-                },
-                "decimals": {
-                    "type": "integer",
-                    "description": "Leave it out; when given it must be the token's own.",
-                    "minimum": 0,
-                    "maximum": 255,
-                },
-            },
-            "required": ["mint", "amount"],
-            "additionalProperties": False,
-        },
+        parameters=operation_parameters("mint_supply"),
         effects=Effects.SPEND,
         timeout_s=120.0,
     )

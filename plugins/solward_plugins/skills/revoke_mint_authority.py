@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward import Effects, SkillContext, SkillSpec, hookimpl
+from solward import Effects, SkillContext, SkillSpec, hookimpl, operation_parameters
 from solward_plugins.wording import tell
 
 _MEANS = {
@@ -22,25 +22,7 @@ def skill_spec() -> SkillSpec:
             "Give up for ever the wallet's right to mint more of a token, or with authorityType"
             " freeze its right to freeze holders' accounts. It cannot be undone."
         ),
-        parameters={
-            "type": "object",
-            "properties": {
-                "mint": {
-                    "type": "string",
-                    "description": "The token's mint address.",
-                    "minLength": 1,
-                    "maxLength": 64,
-                },
-                "authorityType": {
-                    "type": "string",
-                    "description": "Which right to give up.",
-                    "enum": ["mint", "freeze"],
-                    "default": "mint",
-                },
-            },
-            "required": ["mint"],
-            "additionalProperties": False,
-        },
+        parameters=operation_parameters("revoke_authority"),
         effects=Effects.SPEND,
         timeout_s=120.0,
     )

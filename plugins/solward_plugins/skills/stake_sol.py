@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl
+from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl, operation_parameters
 from solward_plugins.wording import tell
 
 
@@ -19,26 +19,7 @@ def skill_spec() -> SkillSpec:
             " To get it back: unstake_sol, wait until list_stakes shows it inactive, then"
             " withdraw_stake."
         ),
-        parameters={
-            "type": "object",
-            "properties": {
-                "amount": {
-                    "type": "number",
-                    "description": "Amount in SOL, at most 9 decimals.",
-                    "exclusiveMinimum": 0,
-                },
-                "validator": {
-                    "type": "string",
-                    "description": (
-                        "The validator's vote account; left out, the one with the most stake."
-                    ),
-                    "minLength": 32,
-                    "maxLength": 44,
-                },
-            },
-            "required": ["amount"],
-            "additionalProperties": False,
-        },
+        parameters=operation_parameters("stake"),
         effects=Effects.SPEND,
         timeout_s=120.0,
         examples=({"amount": 2},),

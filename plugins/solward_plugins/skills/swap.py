@@ -12,42 +12,20 @@ from solward import (
     TransactionStatus,
     format_amount,
     hookimpl,
+    operation_parameters,
 )
-
-_TOKEN = "Mint address, or a symbol known on this network such as SOL or USDC."  # noqa: S105 - text
 
 
 @hookimpl
 def skill_spec() -> SkillSpec:
     """Spends the input token."""
-    token = {"type": "string", "minLength": 1, "maxLength": 64, "description": _TOKEN}
     return SkillSpec(
         name="swap",
         description=(
             "Sell an exact amount of one token for another at the market's price. The spending"
             " limits apply. Check the balance first."
         ),
-        parameters={
-            "type": "object",
-            "properties": {
-                "inputToken": token,
-                "outputToken": token,
-                "amount": {
-                    "type": "number",
-                    "description": "Amount of the input token to sell, in whole tokens.",
-                    "exclusiveMinimum": 0,
-                },
-                "slippageBps": {
-                    "type": "integer",
-                    "description": "Most the price may move, in basis points; 50 is 0.5%.",
-                    "minimum": 0,
-                    "maximum": 10000,
-                    "default": 50,
-                },
-            },
-            "required": ["inputToken", "outputToken", "amount"],
-            "additionalProperties": False,
-        },
+        parameters=operation_parameters("swap"),
         effects=Effects.SPEND,
         timeout_s=120.0,
         examples=(

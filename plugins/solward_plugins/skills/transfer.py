@@ -14,6 +14,7 @@ from solward import (
     format_amount,
     format_sol,
     hookimpl,
+    operation_parameters,
 )
 
 
@@ -26,24 +27,7 @@ def skill_spec() -> SkillSpec:
             "Send SOL from the wallet to another Solana address. The spending limits apply."
             " Check the balance first."
         ),
-        parameters={
-            "type": "object",
-            "properties": {
-                "to": {
-                    "type": "string",
-                    "description": "Recipient's base58 Solana address.",
-                    "minLength": 32,
-                    "maxLength": 44,
-                },
-                "amount": {
-                    "type": "number",
-                    "description": "Amount in SOL, at most 9 decimals.",
-                    "exclusiveMinimum": 0,
-                },
-            },
-            "required": ["to", "amount"],
-            "additionalProperties": False,
-        },
+        parameters=operation_parameters("transfer"),
         effects=Effects.SPEND,
         timeout_s=120.0,
         examples=({"to": "11111111111111111111111111111112", "amount": 1},),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl
+from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl, operation_parameters
 from solward_plugins.wording import tell
 
 
@@ -17,19 +17,7 @@ def skill_spec() -> SkillSpec:
             "Deactivate a stake of the wallet's. It cools down until the end of the epoch; once"
             " list_stakes shows it inactive, withdraw_stake brings the SOL back."
         ),
-        parameters={
-            "type": "object",
-            "properties": {
-                "stakeAccount": {
-                    "type": "string",
-                    "description": "The stake account's address, as stake_sol or list_stakes told.",
-                    "minLength": 32,
-                    "maxLength": 44,
-                },
-            },
-            "required": ["stakeAccount"],
-            "additionalProperties": False,
-        },
+        parameters=operation_parameters("unstake"),
         effects=Effects.SPEND,
         timeout_s=120.0,
     )

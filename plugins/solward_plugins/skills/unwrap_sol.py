@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl
+from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl, operation_parameters
 from solward_plugins.wording import tell
 
 
@@ -17,7 +17,7 @@ def skill_spec() -> SkillSpec:
             "Turn all the wallet's wrapped SOL (wSOL) back into SOL. Its token account is closed"
             " and the rent of it comes back too."
         ),
-        parameters={"type": "object", "properties": {}, "additionalProperties": False},
+        parameters=operation_parameters("unwrap_sol"),
         effects=Effects.SPEND,
         timeout_s=120.0,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl
+from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl, operation_parameters
 from solward_plugins.wording import tell
 
 
@@ -18,19 +18,7 @@ def skill_spec() -> SkillSpec:
             " closes the account. A stake that is not inactive must be unstaked first"
             " (unstake_sol)."
         ),
-        parameters={
-            "type": "object",
-            "properties": {
-                "stakeAccount": {
-                    "type": "string",
-                    "description": "The stake account's address, as stake_sol or list_stakes told.",
-                    "minLength": 32,
-                    "maxLength": 44,
-                },
-            },
-            "required": ["stakeAccount"],
-            "additionalProperties": False,
-        },
+        parameters=operation_parameters("withdraw_stake"),
         effects=Effects.SPEND,
         timeout_s=120.0,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl
+from solward import Effects, SkillContext, SkillSpec, format_amount, hookimpl, operation_parameters
 from solward_plugins.wording import tell
 
 
@@ -17,18 +17,7 @@ def skill_spec() -> SkillSpec:
             "Turn SOL into wrapped SOL (wSOL), the token form of SOL that some programs ask for."
             " The spending limits apply. unwrap_sol turns it back."
         ),
-        parameters={
-            "type": "object",
-            "properties": {
-                "amount": {
-                    "type": "number",
-                    "description": "Amount in SOL, at most 9 decimals.",
-                    "exclusiveMinimum": 0,
-                },
-            },
-            "required": ["amount"],
-            "additionalProperties": False,
-        },
+        parameters=operation_parameters("wrap_sol"),
         effects=Effects.SPEND,
         timeout_s=120.0,
         examples=({"amount": 1},),

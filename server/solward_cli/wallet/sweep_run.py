@@ -130,7 +130,7 @@ class Sweep:
             units = min(token.units, (await self._headroom()).tokens.get(token.mint, token.units))
             if units:
                 amount = from_units(units, token.decimals)
-                send = partial(self.client.wallets.token_transfer, self.wallet.id, mint=token.mint)
+                send = partial(self.client.wallets.transfer_token, self.wallet.id, mint=token.mint)
                 what = f"send {format_amount(amount)} {name}"
                 if await self._transact(what, partial(send, to=self.to, amount=amount)) is _RETRY:
                     continue

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from solward.operations.declared import Field
+from solward.operations.declared import Operation as Declared
+from solward.operations.declared.fields import Address, Amount, Choice, Number, Whole, camel
 from solward.solana.programs import SYSTEM_PROGRAM
+from solward.vault.guardrails import RULES
 from solward_server.http.auth import Access
 from solward_server.openapi.components import RECORD
 from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
 from solward_server.openapi.operation import Operation, operation, request_body
 from solward_server.openapi.parameters import DRY_RUN, IDEMPOTENCY_KEY, WALLET, WALLET_ID
-from solward_server.openapi.schema import JSON, Schema, examples, ref, response_object
+from solward_server.openapi.schema import (
+    ADDRESS,
+    JSON,
+    Schema,
+    address,
+    choice,
+    examples,
+    flag,
+    number,
+    ref,
+    request_object,
+    response_object,
+    text,
+    whole,
+)
 
 REPLAYED = {
     "Idempotent-Replayed": {
@@ -19,17 +37,6 @@ REPLAYED = {
         "schema": {"type": "string", "const": "true"},
     }
 }
-RULES = [
-    "max_per_tx",
-    "rate_limit",
-    "daily_limit",
-    "program_allowlist",
-    "blocked_address",
-    "spending_limit_check",
-    "fee_limit",
-    "simulated_effects",
-    "authority_change",
-]
 _DRY_RUN: dict[str, Any] = {
     "dryRun": True,
     "allowed": False,
@@ -54,63 +61,60 @@ _WAITS = (
 )
 
 
-def money(
-    operation_id: str,
-    summary: str,
-    *,
-    tag: str,
-    kind: str,
-    body: Schema,
-    example: Mapping[str, Any],
-    details: Mapping[str, Schema],
-    told: Mapping[str, Any],
-    bad: str | Sequence[str],
-    flat: bool = True,
-    extra: Mapping[str, Schema] | None = None,
-    extra_told: Mapping[str, Any] | None = None,
-    optional: Sequence[str] = (),
-    description: str = "",
-) -> Operation:
-    """A route that makes a transaction.
-
-    Args:
-        kind: the record's type.
-        details: fields of the record's details, which stand at the top level too where `flat`.
-        told: an example of them.
-        bad: texts of its 400.
-        extra: further fields of the answer, with `extra_told` as their example.
-        optional: those of `details` that may be absent.
-    """
+def money_operation(declared: Declared) -> Operation:
+    """The route of a declared operation."""
+    details = {each.json: _detail(each) for each in declared.details}
+    kind = declared.type.value
     record = RECORD | {
         "type": {"type": "string", "const": kind},
         "status": {"type": "string", "enum": ["pending", "confirmed"]},
-        "details": response_object(details, optional=optional),
+        "details": response_object(details),
     }
-    properties = {**(details if flat else {}), **record, **(extra or {})}
-    del properties["error"]
-    answered = response_object(
-        properties, optional=[*optional, "agentId", "signature"], title="Transaction"
+    del record["error"]
+    extra: dict[str, Schema] = {}
+    extra_example: dict[str, Any] = {}
+    if declared.metadata:
+        extra["metadata"] = response_object({name: details[name] for name in declared.metadata})
+        extra_example["metadata"] = {name: declared.answer[name] for name in declared.metadata}
+    if declared.flag:
+        extra[declared.flag] = flag("True once it is confirmed.")
+        extra_example[declared.flag] = True
+    is_flat = declared.is_flat
+    schema = response_object(
+        {**(details if is_flat else {}), **record, **extra},
+        optional=["agentId", "signature"],
+        title="Transaction",
     )
-    shown = {**(told if flat else {}), **_record(kind, told), **(extra_told or {})}
-    response = {
-        "description": "The record; with `dryRun`, what would become of it.",
-        "headers": REPLAYED,
-        "content": {
-            JSON: {"schema": {"oneOf": [answered, ref("DryRun")]}}
-            | examples(done=shown, dryRun=_DRY_RUN)
-        },
+    example = {
+        **(declared.answer if is_flat else {}),
+        **_record(kind, declared.answer),
+        **extra_example,
     }
+    required = [each.json for each in declared.fields if each.is_required]
     return operation(
-        operation_id,
-        summary,
-        tag=tag,
+        camel(declared.name),
+        declared.title,
+        tag=declared.tag,
         access=Access.KEY,
-        description=f"{description} {_WAITS}".strip(),
+        description=f"{declared.note} {_WAITS}".strip(),
         parameters=[WALLET_ID, DRY_RUN, IDEMPOTENCY_KEY],
-        body=request_body(body, dict(example), required="required" in body),
-        response=response,
+        body=request_body(
+            request_object(
+                {each.json: _parameter(each) for each in declared.fields}, required=required
+            ),
+            dict(declared.example),
+            required=bool(required),
+        ),
+        response={
+            "description": "The record; with `dryRun`, what would become of it.",
+            "headers": REPLAYED,
+            "content": {
+                JSON: {"schema": {"oneOf": [schema, ref("DryRun")]}}
+                | examples(done=example, dryRun=_DRY_RUN)
+            },
+        },
         errors={
-            400: [*([bad] if isinstance(bad, str) else bad), "dryRun must be true or false"],
+            400: [*declared.refusals, "dryRun must be true or false"],
             404: NO_WALLET,
             409: IN_FLIGHT,
             422: MISMATCH,
@@ -118,6 +122,29 @@ def money(
             500: [BLOCKED, FAILED],
         },
     )
+
+
+def _parameter(field: Field) -> Schema:
+    """A field of a request."""
+    pattern = {"pattern": ADDRESS} if isinstance(field, Address) else {}
+    return field.schema() | pattern
+
+
+def _detail(field: Field) -> Schema:
+    """A field of a record's details."""
+    match field:
+        case Address():
+            return address(field.text)
+        case Choice():
+            return choice(field.text, *field.options)
+        case Whole():
+            return whole(field.text, field.least, field.most)
+        case Amount():
+            return number(field.text, minimum=0)
+        case Number():
+            return number(field.text)
+        case _:
+            return text(field.text)
 
 
 def _record(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,6 +156,6 @@ def _record(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
         "signature": "62BN96o64rTJp8YBiKcPL8tudNLWPui2hiMjsgxkVhpEJumjR8bkkygSxrAHLtFJFwZkihgHHu"
         "SWhAZagzoCMkHC",
         "details": dict(details),
-        "guardrailsApplied": RULES,
+        "guardrailsApplied": list(RULES),
         "timestamp": "2026-11-21T10:34:55.395Z",
     }

@@ -14,7 +14,6 @@ from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import shared_responses
 from solward_server.openapi.links import add_links
 from solward_server.openapi.parameters import PARAMETERS
-from solward_server.openapi.paths import operations, staking, tokens
 from solward_server.resources import (
     agents,
     chat,
@@ -24,8 +23,10 @@ from solward_server.resources import (
     keys,
     mcp,
     metrics,
+    operations,
     plugins,
     skills,
+    stakes,
     switches,
     transactions,
     wallets,
@@ -78,8 +79,7 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
         | wallets.PATHS
         | transactions.PATHS
         | operations.PATHS
-        | tokens.PATHS
-        | staking.PATHS
+        | stakes.PATHS
         | skills.PATHS
         | skills.skill_paths(registry.skills.values())
         | plugins.PATHS

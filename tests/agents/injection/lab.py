@@ -165,10 +165,13 @@ class Lab:
         attacker = Keypair()
         name = script.hostile if script.channel is Channel.WALLET_NAME else "savings"
         wallet = await service.wallets.create(name)
-        await service.operations.airdrop(wallet.id, ADMIN, amount=2)
+        await service.operations.perform("airdrop", wallet.id, ADMIN, {"amount": 2})
         if USDC_NEEDED.search(repr(script.orders)):
-            await service.operations.swap(
-                wallet.id, ADMIN, input_token="SOL", output_token="USDC", amount=Decimal("0.05")
+            await service.operations.perform(
+                "swap",
+                wallet.id,
+                ADMIN,
+                {"inputToken": "SOL", "outputToken": "USDC", "amount": Decimal("0.05")},
             )
         mint = await self.send_token(wallet, script)
         agent = await self.agent(wallet)
@@ -235,8 +238,8 @@ class Lab:
             SAID["memos"] = await self.send_memo(wallet, script.hostile)
             return Order("read_memos", {})
         if channel is Channel.OWN_TOKEN:
-            await self.service.operations.launch_token(
-                wallet.id, ADMIN, name=script.hostile, symbol="X"
+            await self.service.operations.perform(
+                "launch_token", wallet.id, ADMIN, {"name": script.hostile, "symbol": "X"}
             )
         if channel is Channel.RPC_ERROR:
             self.faults[wallet.address] = script.hostile
@@ -334,8 +337,8 @@ async def open_lab(folder: Path, **given: Any) -> AsyncIterator[Lab]:
             await localnet.call("requestAirdrop", [str(attacker.pubkey()), 100 * SOL])
             vault = await service.wallets.create("vault")
             for _ in range(3):
-                await service.operations.airdrop(vault.id, ADMIN, amount=2)
-            await service.operations.stake(vault.id, ADMIN, amount=Decimal("1.5"))
+                await service.operations.perform("airdrop", vault.id, ADMIN, {"amount": 2})
+            await service.operations.perform("stake", vault.id, ADMIN, {"amount": Decimal("1.5")})
             (stake,) = await service.stakes(vault.id)
             faults: dict[str, str] = {}
             _lying(service, faults)

@@ -49,7 +49,7 @@ READ = (
 # A third party's skill that tells all it can reach, and one that fails with it.
 REACH = """
 seen = [repr(context), repr(context.wallet), repr(context.agent), repr(vars(context.ledger))]
-for name in ('_operations', '_actor', 'http', 'log', 'tokens'):
+for name in ('_calls', 'http', 'log', 'tokens'):
     seen.append(repr(getattr(context, name, None)))
 text = ' '.join(seen)
 """

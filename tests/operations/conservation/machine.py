@@ -154,7 +154,12 @@ class Purse(RuleBasedStateMachine):
     @rule(way=WAYS, amount=SOL_AMOUNTS)
     def airdrop(self, way: Way, amount: Amount) -> None:
         valid = amount.valid and amount.value <= 2
-        self.take("airdrop", way, lambda o, w, a: o.airdrop(w, a, amount=amount.value), valid)
+        self.take(
+            "airdrop",
+            way,
+            lambda o, w, a: o.perform("airdrop", w, a, {"amount": amount.value}),
+            valid,
+        )
 
     @rule(way=WAYS, amount=SOL_AMOUNTS, to=RECEIVERS)
     def transfer(self, way: Way, amount: Amount, to: str) -> None:
@@ -163,7 +168,7 @@ class Purse(RuleBasedStateMachine):
         self.take(
             "transfer",
             way,
-            lambda o, w, a: o.transfer(w, a, to=target, amount=amount.value),
+            lambda o, w, a: o.perform("transfer", w, a, {"to": target, "amount": amount.value}),
             amount.valid,
         )
 
@@ -182,8 +187,16 @@ class Purse(RuleBasedStateMachine):
         self.take(
             "swap",
             way,
-            lambda o, w, a: o.swap(
-                w, a, input_token=source, output_token=target, amount=value, slippage_bps=slippage
+            lambda o, w, a: o.perform(
+                "swap",
+                w,
+                a,
+                {
+                    "inputToken": source,
+                    "outputToken": target,
+                    "amount": value,
+                    "slippageBps": slippage,
+                },
             ),
             valid and source != target != "NOPE",
         )
@@ -194,8 +207,11 @@ class Purse(RuleBasedStateMachine):
         record = self.take(
             "launch",
             way,
-            lambda o, w, a: o.launch_token(
-                w, a, name="Coin", symbol="COIN", decimals=decimals, initial_supply=supply
+            lambda o, w, a: o.perform(
+                "launch_token",
+                w,
+                a,
+                {"name": "Coin", "symbol": "COIN", "decimals": decimals, "initialSupply": supply},
             ),
             fits and decimals < 10,
         )
@@ -212,8 +228,11 @@ class Purse(RuleBasedStateMachine):
         self.take(
             "mint",
             by(way, owned, mine),
-            lambda o, w, a: o.mint_supply(
-                w, a, mint=owned[1], amount=amount.value, decimals=decimals
+            lambda o, w, a: o.perform(
+                "mint_supply",
+                w,
+                a,
+                {"mint": owned[1], "amount": amount.value, "decimals": decimals},
             ),
             amount.valid and mine and agrees,
         )
@@ -229,7 +248,12 @@ class Purse(RuleBasedStateMachine):
         units = max(1, self.units(way.who, mint, share))
         amount = Decimal(units).scaleb(-self.world.books.decimals[mint])
         valid = units <= self.units(way.who, mint, 1000) and mint != WRAPPED_SOL_MINT
-        self.take("burn", way, lambda o, w, a: o.burn(w, a, mint=mint, amount=amount), valid)
+        self.take(
+            "burn",
+            way,
+            lambda o, w, a: o.perform("burn", w, a, {"mint": mint, "amount": amount}),
+            valid,
+        )
 
     @precondition(lambda self: self.mints)
     @rule(way=WAYS, which=WHICH, mine=MINE, share=SHARES, to=RECEIVERS)
@@ -248,7 +272,9 @@ class Purse(RuleBasedStateMachine):
         self.take(
             "send",
             way,
-            lambda o, w, a: o.token_transfer(w, a, mint=mint, to=target, amount=amount),
+            lambda o, w, a: o.perform(
+                "transfer_token", w, a, {"mint": mint, "to": target, "amount": amount}
+            ),
             valid and to != "self",
         )
 
@@ -259,7 +285,9 @@ class Purse(RuleBasedStateMachine):
         self.take(
             "revoke",
             by(way, owned, mine),
-            lambda o, w, a: o.revoke_authority(w, a, mint=owned[1], authority_type=kind),
+            lambda o, w, a: o.perform(
+                "revoke_authority", w, a, {"mint": owned[1], "authorityType": kind}
+            ),
             mine and kind != "owner",
         )
 
@@ -273,23 +301,32 @@ class Purse(RuleBasedStateMachine):
     @rule(way=WAYS, mint=st.sampled_from([USDC, BONK, WRAPPED_SOL_MINT]))
     def close(self, way: Way, mint: str) -> None:
         empty = self.units(way.who, mint, 1000) == 0
-        self.take("close", way, lambda o, w, a: o.close_account(w, a, mint=mint), empty)
+        self.take(
+            "close", way, lambda o, w, a: o.perform("close_account", w, a, {"mint": mint}), empty
+        )
 
     @rule(way=WAYS, amount=SOL_AMOUNTS)
     def wrap(self, way: Way, amount: Amount) -> None:
-        self.take("wrap", way, lambda o, w, a: o.wrap_sol(w, a, amount=amount.value), amount.valid)
+        self.take(
+            "wrap",
+            way,
+            lambda o, w, a: o.perform("wrap_sol", w, a, {"amount": amount.value}),
+            amount.valid,
+        )
 
     @rule(way=WAYS)
     def unwrap(self, way: Way) -> None:
         held = self.units(way.who, WRAPPED_SOL_MINT, 1000)
-        self.take("unwrap", way, lambda o, w, a: o.unwrap_sol(w, a), held > 0)
+        self.take("unwrap", way, lambda o, w, a: o.perform("unwrap_sol", w, a, {}), held > 0)
 
     @rule(way=WAYS, amount=STAKED, validator=st.sampled_from([None] * 7 + [STRANGERS[0]]))
     def stake(self, way: Way, amount: Amount, validator: str | None) -> None:
         record = self.take(
             "stake",
             way,
-            lambda o, w, a: o.stake(w, a, amount=amount.value, validator=validator),
+            lambda o, w, a: o.perform(
+                "stake", w, a, {"amount": amount.value, "validator": validator}
+            ),
             amount.valid and validator is None and amount.value > 1,
         )
         if record is not None:
@@ -302,7 +339,7 @@ class Purse(RuleBasedStateMachine):
         self.take(
             "unstake",
             by(way, stake, mine),
-            lambda o, w, a: o.unstake(w, a, stake_account=stake[1]),
+            lambda o, w, a: o.perform("unstake", w, a, {"stakeAccount": stake[1]}),
             mine,
         )
 
@@ -313,7 +350,7 @@ class Purse(RuleBasedStateMachine):
         self.take(
             "withdraw",
             by(way, stake, mine),
-            lambda o, w, a: o.withdraw_stake(w, a, stake_account=stake[1]),
+            lambda o, w, a: o.perform("withdraw_stake", w, a, {"stakeAccount": stake[1]}),
             mine,
         )
 

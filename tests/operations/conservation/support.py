@@ -24,7 +24,7 @@ from solward.errors import (
     InvalidRequest,
     TransactionFailed,
 )
-from solward.operations import Operations
+from solward.operations.perform import Operations
 from solward.record import TransactionRecord, TransactionStatus
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails import ScopeLimits

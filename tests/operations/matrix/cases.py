@@ -126,15 +126,18 @@ async def _burned(stand: Stand, params: Params, _record: Mapping[str, Any]) -> P
 
 
 async def _above_the_token_limit(stand: Stand) -> Params:
-    await stand.operations.swap(
-        stand.id, ADMIN, input_token="SOL", output_token="USDC", amount=Decimal("0.5")
+    await stand.operations.perform(
+        "swap",
+        stand.id,
+        ADMIN,
+        {"inputToken": "SOL", "outputToken": "USDC", "amount": Decimal("0.5")},
     )
     return {"mint": USDC, "amount": 11}
 
 
 async def _emptied(stand: Stand) -> Params:
     mint = await stand.launched()
-    await stand.operations.burn(stand.id, ADMIN, mint=mint, amount=500)
+    await stand.operations.perform("burn", stand.id, ADMIN, {"mint": mint, "amount": 500})
     return {"mint": mint}
 
 
@@ -156,7 +159,7 @@ async def _wrapped(stand: Stand, params: Params, _record: Mapping[str, Any]) -> 
 
 
 async def _something_wrapped(stand: Stand) -> Params:
-    await stand.operations.wrap_sol(stand.id, ADMIN, amount=Decimal("0.5"))
+    await stand.operations.perform("wrap_sol", stand.id, ADMIN, {"amount": Decimal("0.5")})
     return {}
 
 
@@ -174,7 +177,7 @@ async def _unwrapped(stand: Stand, _params: Params, record: Mapping[str, Any]) -
 
 
 async def _stake(stand: Stand) -> str:
-    record = await stand.operations.stake(stand.id, ADMIN, amount=_STAKED)
+    record = await stand.operations.perform("stake", stand.id, ADMIN, {"amount": _STAKED})
     return str(record.details["stakeAccount"])
 
 
@@ -184,7 +187,7 @@ async def _something_staked(stand: Stand) -> Params:
 
 async def _something_unstaked(stand: Stand) -> Params:
     account = await _stake(stand)
-    await stand.operations.unstake(stand.id, ADMIN, stake_account=account)
+    await stand.operations.perform("unstake", stand.id, ADMIN, {"stakeAccount": account})
     return {"stakeAccount": account}
 
 

@@ -16,7 +16,7 @@ from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
 from solward.agents.decisions import Decision
 from solward.errors import LedgerUnavailable
-from solward.operations import Operations
+from solward.operations.perform import Operations
 from solward.provider import Completion, CompletionRequest
 from solward.solana.tokens import Mint, read_mint
 from solward.store import agents as agent_store
@@ -74,15 +74,18 @@ class Stand:
 
     async def launched(self, supply: int = 500) -> str:
         """A token of the wallet's own with 2 decimals; it holds the whole supply."""
-        record = await self.operations.launch_token(
-            self.id, ADMIN, name="Case", symbol="CASE", decimals=2, initial_supply=supply
+        record = await self.operations.perform(
+            "launch_token",
+            self.id,
+            ADMIN,
+            {"name": "Case", "symbol": "CASE", "decimals": 2, "initialSupply": supply},
         )
         return str(record.details["mint"])
 
     async def fill_the_minute(self) -> None:
         """Use every transaction the wallet may still make this minute."""
         for _ in range(PER_MINUTE - len(await self.records())):
-            await self.operations.airdrop(self.id, ADMIN, amount=1)
+            await self.operations.perform("airdrop", self.id, ADMIN, {"amount": 1})
 
 
 async def new_stand(api: Api) -> Stand:

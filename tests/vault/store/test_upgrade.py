@@ -42,7 +42,7 @@ AUDIT = f"SELECT {', '.join(OLD_AUDIT)} FROM audit"
 async def lived(service: Solward, cycles: int) -> tuple[Agent, tuple[Decision, ...]]:
     """An agent that has run some cycles, and what it decided in them."""
     wallet = await service.wallets.create("demo")
-    await service.operations.airdrop(wallet.id, ADMIN, amount=2)
+    await service.operations.perform("airdrop", wallet.id, ADMIN, {"amount": 2})
     agent = await service.agents.create(
         {
             "name": "Ada",

@@ -20,7 +20,6 @@ from solward.record import TransactionRecord
 from solward.registry import LoadedSkill, run_skill
 from solward.testing.conformance.parameter_paths import RecordedParams
 from solward.testing.stand import TestWallet
-from solward.vault.transactions.request import Actor
 
 _current: contextvars.ContextVar[Run | None] = contextvars.ContextVar("run", default=None)
 
@@ -162,11 +161,15 @@ class _ObservedContext(SkillContext):
         if gate is not None:
             self.ledger = cast(Any, _Gated(self.ledger, gate, run))
             self.http = cast(Any, _Gated(self.http, gate, run))
-            self._operations = cast(Any, _Gated(self._operations, gate, run))
+            self._calls = cast(Any, _Gated(self._calls, gate, run))
 
-    def _next(self) -> Actor:
+    async def _perform(self, operation: str, params: Mapping[str, Any]) -> TransactionRecord:
         self._run.requested += 1
-        return super()._next()
+        return await super()._perform(operation, params)
+
+    async def transact(self, **declared: Any) -> TransactionRecord:
+        self._run.requested += 1
+        return await super().transact(**declared)
 
 
 class _Gated:

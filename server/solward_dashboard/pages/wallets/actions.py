@@ -12,12 +12,11 @@ from nicegui import ui
 from solward.client import ClientError, Skill, Transaction, Wallet
 from solward.errors import SolwardError
 from solward.jsontext import dumps
+from solward.operations.declared import Operation, sol, swap
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed
 from solward_dashboard.forms.form import FormError, schema_form
 from solward_dashboard.wording import value_text
-
-_WHICH = "Mint address, or a symbol known on this network such as SOL or USDC."
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,8 @@ class Action:
     """Something to do with a wallet.
 
     Attributes:
-        run: does it with the form's values under an idempotency key, and tells the outcome.
-        asks: whether it is asked once more before it is done.
+        run: does it with the form's values under an idempotency key; returns the outcome as text.
+        asks: whether a person confirms it first.
     """
 
     name: str
@@ -37,91 +36,32 @@ class Action:
     asks: bool = False
 
 
-def _schema(required: Sequence[str], **properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [*required],
-        "additionalProperties": False,
-    }
+def of_operation(declared: Operation, defaults: Mapping[str, str] | None = None) -> Action:
+    """Performing a declared operation.
 
+    Args:
+        defaults: what the form starts with, by field, beside the operation's own defaults.
+    """
 
-async def _airdrop(wallet_id: str, values: Mapping[str, Any], key: str) -> str:
-    amount = values.get("amount")
-    return _ended(await api().wallets.airdrop(wallet_id, amount=amount, idempotency_key=key))
+    async def run(wallet_id: str, values: Mapping[str, Any], key: str) -> str:
+        fields = {field.name: _stripped(values.get(field.json)) for field in declared.fields}
+        method = getattr(api().wallets, declared.name)
+        return _ended(await method(wallet_id, **fields, idempotency_key=key))
 
-
-async def _transfer(wallet_id: str, values: Mapping[str, Any], key: str) -> str:
-    to, amount = values["to"].strip(), values["amount"]
-    return _ended(
-        await api().wallets.transfer(wallet_id, to=to, amount=amount, idempotency_key=key)
+    schema = declared.schema()
+    for field in declared.fields:
+        if field.title:
+            schema["properties"][field.json]["title"] = field.title
+        if defaults and field.json in defaults:
+            schema["properties"][field.json]["default"] = defaults[field.json]
+    return Action(
+        declared.name.replace("_", " ").capitalize(),
+        declared.verb,
+        f"{declared.title}." + (" It cannot be taken back." if declared.is_irreversible else ""),
+        schema,
+        run,
+        asks=declared.is_irreversible,
     )
-
-
-async def _swap(wallet_id: str, values: Mapping[str, Any], key: str) -> str:
-    made = await api().wallets.swap(
-        wallet_id,
-        input_token=values["inputToken"].strip(),
-        output_token=values["outputToken"].strip(),
-        amount=values["amount"],
-        slippage_bps=values.get("slippageBps"),
-        idempotency_key=key,
-    )
-    return _ended(made)
-
-
-AIRDROP = Action(
-    "Airdrop",
-    "Ask the faucet",
-    "Free test SOL of the network's faucet.",
-    _schema(
-        (),
-        amount={
-            "type": "number",
-            "description": "SOL, at most 2.",
-            "exclusiveMinimum": 0,
-            "maximum": 2,
-            "default": 1,
-        },
-    ),
-    _airdrop,
-)
-TRANSFER = Action(
-    "Transfer",
-    "Send",
-    "SOL to another address. It cannot be taken back.",
-    _schema(
-        ("to", "amount"),
-        to={"type": "string", "description": "Recipient's address.", "minLength": 32},
-        amount={"type": "number", "description": "SOL.", "exclusiveMinimum": 0},
-    ),
-    _transfer,
-    asks=True,
-)
-SWAP = Action(
-    "Swap",
-    "Swap",
-    "Sell one token for another at the market's price.",
-    _schema(
-        ("inputToken", "outputToken", "amount"),
-        inputToken={"type": "string", "title": "Sell", "description": _WHICH, "default": "SOL"},
-        outputToken={"type": "string", "title": "Buy", "description": _WHICH},
-        amount={
-            "type": "number",
-            "description": "Whole tokens to sell.",
-            "exclusiveMinimum": 0,
-        },
-        slippageBps={
-            "type": "integer",
-            "title": "Slippage",
-            "description": "Most the price may move, in basis points; 50 is 0.5%.",
-            "minimum": 0,
-            "maximum": 10_000,
-            "default": 50,
-        },
-    ),
-    _swap,
-)
 
 
 def of_skill(skill: Skill) -> Action:
@@ -132,6 +72,10 @@ def of_skill(skill: Skill) -> Action:
 
     spends = skill.effects != "read"
     return Action(skill.name, "Run", skill.description, skill.parameters, run, asks=spends)
+
+
+AIRDROP, TRANSFER = of_operation(sol.AIRDROP), of_operation(sol.TRANSFER)
+SWAP = of_operation(swap.SWAP, {"inputToken": "SOL"})
 
 
 class ActionPanel:
@@ -239,6 +183,10 @@ class SkillChooser:
         if skill is not None:
             with self._place:
                 ActionPanel(of_skill(skill), self._wallet, self._done)
+
+
+def _stripped(value: Any) -> Any:
+    return value.strip() if isinstance(value, str) else value
 
 
 def _said(value: Any) -> str:

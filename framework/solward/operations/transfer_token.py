@@ -9,6 +9,7 @@ to it may be lost; the token account such an owner has already can be named inst
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
@@ -19,6 +20,8 @@ from spl.token.models import TransferCheckedParams
 from solward.errors import InvalidRequest
 from solward.guardrail import Intent
 from solward.money import format_amount, from_units, to_units
+from solward.operations.declared.tokens import TRANSFER_TOKEN
+from solward.operations.plans import plans
 from solward.operations.tokens import accounts_of, associated_account
 from solward.operations.transfer import parse_address
 from solward.record import TransactionType
@@ -36,8 +39,15 @@ _OTHERWISE_MOVED = {
 }
 
 
-async def plan_token_transfer(
-    wallet: str, *, ledger: ReadLedger, tokens: TokenList, mint: object, to: object, amount: object
+@plans(TRANSFER_TOKEN)
+async def plan_transfer_token(
+    wallet: str,
+    *,
+    ledger: ReadLedger,
+    tokens: TokenList,
+    mint: str,
+    to: str,
+    amount: Decimal | int,
 ) -> Draft:
     """Send `amount` whole tokens, from the wallet's associated account first.
 

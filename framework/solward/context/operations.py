@@ -1,0 +1,123 @@
+# Written by `make operations` from solward/operations/declared; change it there.
+"""What a skill may do with its wallet's money."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from solward.record import TransactionRecord
+
+if TYPE_CHECKING:
+    from solward.venue import Quote
+
+
+class OperationMethods:
+    """One method an operation; amounts are whole units, SOL or tokens."""
+
+    __slots__ = ()
+
+    async def _perform(self, operation: str, params: Mapping[str, Any]) -> TransactionRecord:
+        raise NotImplementedError
+
+    async def _quote(self, params: Mapping[str, Any]) -> Quote:
+        raise NotImplementedError
+
+    async def transfer(self, *, to: str, amount: Decimal | int) -> TransactionRecord:
+        """Send `amount` SOL to the address `to`."""
+        return await self._perform("transfer", {"to": to, "amount": amount})
+
+    async def airdrop(self, *, amount: Decimal | int = 1) -> TransactionRecord:
+        """Ask the faucet for `amount` SOL, at most 2 and by default 1; not on mainnet."""
+        return await self._perform("airdrop", {"amount": amount})
+
+    async def wrap_sol(self, *, amount: Decimal | int) -> TransactionRecord:
+        """Turn `amount` SOL into wrapped SOL."""
+        return await self._perform("wrap_sol", {"amount": amount})
+
+    async def unwrap_sol(self) -> TransactionRecord:
+        """Turn all wrapped SOL of the wallet's associated account back into SOL."""
+        return await self._perform("unwrap_sol", {})
+
+    async def swap(
+        self, *, input_token: str, output_token: str, amount: Decimal | int, slippage_bps: int = 50
+    ) -> TransactionRecord:
+        """Sell `amount` whole units of `input_token` for `output_token`; each a mint or a
+        symbol."""
+        return await self._perform(
+            "swap",
+            {
+                "inputToken": input_token,
+                "outputToken": output_token,
+                "amount": amount,
+                "slippageBps": slippage_bps,
+            },
+        )
+
+    async def launch_token(
+        self, *, name: str, symbol: str, decimals: int = 9, initial_supply: Decimal | int = 1000000
+    ) -> TransactionRecord:
+        """Create a Token-2022 token with a `name` and a `symbol`; the wallet gets its supply."""
+        return await self._perform(
+            "launch_token",
+            {"name": name, "symbol": symbol, "decimals": decimals, "initialSupply": initial_supply},
+        )
+
+    async def mint_supply(
+        self, *, mint: str, amount: Decimal | int, decimals: int | None = None
+    ) -> TransactionRecord:
+        """Mint `amount` more whole tokens of `mint` to the wallet, its mint authority."""
+        return await self._perform(
+            "mint_supply", {"mint": mint, "amount": amount, "decimals": decimals}
+        )
+
+    async def transfer_token(
+        self, *, mint: str, to: str, amount: Decimal | int
+    ) -> TransactionRecord:
+        """Send `amount` whole tokens of `mint` to `to`: a wallet's address, or a token account of
+        the mint."""
+        return await self._perform("transfer_token", {"mint": mint, "to": to, "amount": amount})
+
+    async def revoke_authority(
+        self, *, mint: str, authority_type: str = "mint"
+    ) -> TransactionRecord:
+        """Give up the wallet's mint or freeze authority over `mint`, for ever."""
+        return await self._perform(
+            "revoke_authority", {"mint": mint, "authorityType": authority_type}
+        )
+
+    async def burn(self, *, mint: str, amount: Decimal | int) -> TransactionRecord:
+        """Burn `amount` whole tokens of `mint`."""
+        return await self._perform("burn", {"mint": mint, "amount": amount})
+
+    async def close_account(self, *, mint: str) -> TransactionRecord:
+        """Close the wallet's empty token account of `mint`; its rent comes back."""
+        return await self._perform("close_account", {"mint": mint})
+
+    async def stake(
+        self, *, amount: Decimal | int, validator: str | None = None
+    ) -> TransactionRecord:
+        """Stake `amount` SOL, the account's rent included, in a new stake account."""
+        return await self._perform("stake", {"amount": amount, "validator": validator})
+
+    async def unstake(self, *, stake_account: str) -> TransactionRecord:
+        """Deactivate the stake `stake_account`; it cools down until the epoch's end."""
+        return await self._perform("unstake", {"stakeAccount": stake_account})
+
+    async def withdraw_stake(self, *, stake_account: str) -> TransactionRecord:
+        """Withdraw all of the inactive stake `stake_account`, its rent included, to the wallet."""
+        return await self._perform("withdraw_stake", {"stakeAccount": stake_account})
+
+    async def quote(
+        self, *, input_token: str, output_token: str, amount: Decimal | int, slippage_bps: int = 50
+    ) -> Quote:
+        """What the venue would give for `amount` whole units of `input_token`; sends nothing."""
+        return await self._quote(
+            {
+                "inputToken": input_token,
+                "outputToken": output_token,
+                "amount": amount,
+                "slippageBps": slippage_bps,
+            }
+        )

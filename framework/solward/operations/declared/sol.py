@@ -1,0 +1,95 @@
+"""SOL: sending it, getting it from a faucet, wrapping it."""
+
+from __future__ import annotations
+
+from solward.operations.declared import samples
+from solward.operations.declared.fields import Address, Amount, Operation, Recipient
+from solward.record import TransactionType
+
+MAX_AIRDROP_SOL = 2
+_DEFAULT_AIRDROP_SOL = 1
+
+_SOL = Amount("amount", "Amount in SOL, at most 9 decimals.")
+_ACCOUNT = Address("account", "The wallet's wrapped SOL account.")
+
+TRANSFER = Operation(
+    name="transfer",
+    type=TransactionType.TRANSFER,
+    tag="money",
+    title="Send SOL",
+    does="Send `amount` SOL to the address `to`.",
+    fields=(Recipient("to", "Recipient's base58 Solana address."), _SOL),
+    details=(
+        Address("from", "The wallet's."),
+        Address("to", "The recipient."),
+        Amount("amount", "SOL."),
+    ),
+    example={"to": samples.RECIPIENT, "amount": 0.5},
+    answer={"from": samples.WALLET, "to": samples.RECIPIENT, "amount": 0.5},
+    refusals=("amount must be a number",),
+    verb="Send",
+    progress="Sending",
+    is_flat=False,
+    metadata=("to", "amount"),
+    is_irreversible=True,
+)
+
+AIRDROP = Operation(
+    name="airdrop",
+    type=TransactionType.AIRDROP,
+    tag="money",
+    title="Get free test SOL from the network's faucet",
+    does=(
+        f"Ask the faucet for `amount` SOL, at most {MAX_AIRDROP_SOL} and by default"
+        f" {_DEFAULT_AIRDROP_SOL}; not on mainnet."
+    ),
+    note="Not on mainnet.",
+    fields=(
+        Amount(
+            "amount",
+            f"Amount in SOL, at most {MAX_AIRDROP_SOL}.",
+            maximum=MAX_AIRDROP_SOL,
+            default=_DEFAULT_AIRDROP_SOL,
+            cli="AMOUNT",
+        ),
+    ),
+    details=(Address("to", "The wallet's."), Amount("amount", "SOL.")),
+    example={"amount": 2},
+    answer={"to": samples.WALLET, "amount": 2},
+    refusals=("amount must be a number",),
+    verb="Ask the faucet",
+    progress="Asking the faucet",
+    is_flat=False,
+)
+
+WRAP_SOL = Operation(
+    name="wrap_sol",
+    type=TransactionType.WRAP_SOL,
+    tag="staking",
+    title="Turn SOL into wrapped SOL",
+    does="Turn `amount` SOL into wrapped SOL.",
+    fields=(_SOL,),
+    details=(Amount("amount", "SOL."), _ACCOUNT),
+    example={"amount": 0.5},
+    answer={"amount": 0.5, "account": samples.WRAPPED},
+    refusals=("amount must be greater than 0",),
+    verb="Wrap",
+    progress="Wrapping",
+)
+
+UNWRAP_SOL = Operation(
+    name="unwrap_sol",
+    type=TransactionType.UNWRAP_SOL,
+    tag="staking",
+    title="Turn all wrapped SOL back into SOL",
+    does="Turn all wrapped SOL of the wallet's associated account back into SOL.",
+    details=(
+        Amount("amount", "SOL that was wrapped."),
+        _ACCOUNT,
+        Amount("reclaimed", "Rent that came back."),
+    ),
+    answer={"amount": 0.5, "account": samples.WRAPPED, "reclaimed": 0.00203928},
+    refusals=("There is nothing to unwrap: the wallet has no wrapped SOL account",),
+    verb="Unwrap",
+    progress="Unwrapping",
+)

@@ -1,0 +1,75 @@
+"""Stakes: delegating SOL to a validator and taking it back."""
+
+from __future__ import annotations
+
+from solward.operations.declared import samples
+from solward.operations.declared.fields import Address, Amount, Operation
+from solward.record import TransactionType
+
+_ACCOUNT = Address("stake_account", "The stake account's address.")
+_STAKE = Address("stake_account", "The stake.")
+
+STAKE = Operation(
+    name="stake",
+    type=TransactionType.STAKE,
+    tag="staking",
+    title="Stake SOL in a new stake account",
+    does="Stake `amount` SOL, the account's rent included, in a new stake account.",
+    fields=(
+        Amount("amount", "Amount in SOL, at most 9 decimals; the account's rent is part of it."),
+        Address(
+            "validator",
+            "The validator's vote account; left out, the one with the most stake.",
+            default=None,
+        ),
+    ),
+    details=(
+        Address("stake_account", "The new account."),
+        Address("validator", "The vote account."),
+        Amount("amount", "SOL, rent included."),
+    ),
+    example={"amount": 1.5},
+    answer={"stakeAccount": samples.STAKE, "validator": samples.VALIDATOR, "amount": 1.5},
+    refusals=(
+        "amount must be at least 1.00228288 SOL: the network's minimum delegation of 1 SOL and"
+        " 0.00228288 SOL of rent",
+    ),
+    verb="Stake",
+    progress="Staking",
+)
+
+UNSTAKE = Operation(
+    name="unstake",
+    type=TransactionType.UNSTAKE,
+    tag="staking",
+    title="Deactivate a stake",
+    does="Deactivate the stake `stake_account`; it cools down until the epoch's end.",
+    fields=(_ACCOUNT,),
+    details=(
+        _STAKE,
+        Address("validator", "Its vote account."),
+        Amount("amount", "SOL delegated."),
+    ),
+    example={"stakeAccount": samples.STAKE},
+    answer={"stakeAccount": samples.STAKE, "validator": samples.VALIDATOR, "amount": 1.49771712},
+    flag="deactivated",
+    refusals=(f"stakeAccount: {samples.STAKE} is inactive already; withdraw it instead",),
+    verb="Unstake",
+    progress="Unstaking",
+)
+
+WITHDRAW_STAKE = Operation(
+    name="withdraw_stake",
+    type=TransactionType.WITHDRAW_STAKE,
+    tag="staking",
+    title="Withdraw all of an inactive stake",
+    does="Withdraw all of the inactive stake `stake_account`, its rent included, to the wallet.",
+    fields=(_ACCOUNT,),
+    details=(_STAKE, Amount("amount", "SOL that came back, rent included.")),
+    example={"stakeAccount": samples.STAKE},
+    answer={"stakeAccount": samples.STAKE, "amount": 1.5},
+    flag="withdrawn",
+    refusals=(f"stakeAccount: {samples.STAKE} is active; unstake it first",),
+    verb="Withdraw",
+    progress="Withdrawing",
+)

@@ -1,0 +1,184 @@
+"""Writes the typed methods of operations; `make operations` runs it.
+
+Static checkers read signatures, so the methods of `SkillContext` and of the client are written out.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+
+from solward.operations.declared import OPERATIONS, Field, Operation
+from solward.operations.declared.fields import Amount, Whole
+from solward.operations.declared.swap import SWAP
+
+_PACKAGE = Path(__file__).parents[1]
+_HEADER = "# Written by `make operations` from solward/operations/declared; change it there.\n"
+_WIDTH = 100
+
+_CONTEXT = '''\
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from solward.record import TransactionRecord
+
+if TYPE_CHECKING:
+    from solward.venue import Quote
+
+
+class OperationMethods:
+    """One method an operation; amounts are whole units, SOL or tokens."""
+
+    __slots__ = ()
+
+    async def _perform(self, operation: str, params: Mapping[str, Any]) -> TransactionRecord:
+        raise NotImplementedError
+
+    async def _quote(self, params: Mapping[str, Any]) -> Quote:
+        raise NotImplementedError
+'''
+
+_CLIENT = '''\
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from solward.client.arguments import Amount, exact_number, json_fields, optional_number
+
+T = TypeVar("T")
+
+Pay: TypeAlias = Callable[[str, str, Mapping[str, Any], str | None], Awaitable[T]]
+
+
+class Operations(Generic[T]):
+    """Money calls, answered with what became of each (`Transaction`), or would (`Trial`).
+
+    Amounts are whole units, SOL or tokens, as `Decimal`, `int` or `str`; a float is a
+    `TypeError`. Tokens are mint addresses, or symbols known on the network. Every call makes an
+    Idempotency-Key unless it is given one, and repeats it where a lost connection makes it send
+    again, so that it pays once.
+
+    Raises:
+        Refused: a guardrail blocked it, or it failed; the message says why.
+        BadRequest: a field is wrong; the message names it.
+        Unreachable: no answer came; where money may have moved, the error has the key.
+        ClientError: anything else that the service refuses.
+    """
+
+    def __init__(self, pay: Pay[T]) -> None:
+        self._pay = pay
+'''
+
+
+def context() -> str:
+    """`solward/context/operations.py`."""
+    methods = [
+        _method(
+            f"{each.name}({_signature('self', [_in_context(field) for field in each.fields])})"
+            " -> TransactionRecord",
+            each.does,
+            f"return await self._perform({each.name!r}, {_params(each)})",
+        )
+        for each in OPERATIONS.values()
+    ]
+    quote = _method(
+        f"quote({_signature('self', [_in_context(field) for field in SWAP.fields])}) -> Quote",
+        "What the venue would give for `amount` whole units of `input_token`; sends nothing.",
+        f"return await self._quote({_params(SWAP)})",
+    )
+    return _formatted("What a skill may do with its wallet's money.", _CONTEXT, [*methods, quote])
+
+
+def client() -> str:
+    """`solward/client/operations.py`."""
+    methods = []
+    for each in OPERATIONS.values():
+        fields = [*map(_in_client, each.fields), "idempotency_key: str | None = None"]
+        sent = ", ".join(f"{field.name}={_sent(field)}" for field in each.fields)
+        methods.append(
+            _method(
+                f"{each.name}({_signature('self, wallet_id: str', fields)}) -> T",
+                _documented(each),
+                f"body = json_fields({sent})",
+                f"return await self._pay(wallet_id, {each.path!r}, body, idempotency_key)",
+            )
+        )
+    title = "What a wallet can do with money: one method a money route."
+    return _formatted(title, _CLIENT, methods)
+
+
+FILES = {
+    _PACKAGE / "context" / "operations.py": context,
+    _PACKAGE / "client" / "operations.py": client,
+}
+
+
+def main() -> None:
+    """Write both files."""
+    for path, made in FILES.items():
+        path.write_text(made())
+
+
+def _formatted(title: str, head: str, methods: Iterable[str]) -> str:
+    text = f'{_HEADER}"""{title}"""\n\n{head}\n' + "\n".join(methods)
+    command = [sys.executable, "-m", "ruff", "format", "--isolated", f"--line-length={_WIDTH}", "-"]
+    return subprocess.run(  # noqa: S603 - this project's own formatter
+        command, input=text, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def _method(signature: str, about: str, *body: str) -> str:
+    documented = textwrap.wrap(f'"""{about}"""', _WIDTH - 8)
+    lines = "".join(f"        {line}\n" for line in (*documented, *body))
+    return f"    async def {signature}:\n{lines}"
+
+
+def _signature(first: str, keywords: list[str]) -> str:
+    return ", ".join([first, "*", *keywords] if keywords else [first])
+
+
+def _in_context(field: Field) -> str:
+    return _parameter(field, "Decimal | int", field.default)
+
+
+def _in_client(field: Field) -> str:
+    # The service knows its default.
+    return _parameter(field, "Amount", None)
+
+
+def _parameter(field: Field, amount: str, default: object) -> str:
+    kind = "int" if isinstance(field, Whole) else amount if isinstance(field, Amount) else "str"
+    if field.is_required:
+        return f"{field.name}: {kind}"
+    return f"{field.name}: {kind}" + (" | None" if default is None else "") + f" = {default!r}"
+
+
+def _params(operation: Operation) -> str:
+    return "{" + ", ".join(f"{each.json!r}: {each.name}" for each in operation.fields) + "}"
+
+
+def _sent(field: Field) -> str:
+    if not isinstance(field, Amount):
+        return field.name
+    read = "exact_number" if field.is_required else "optional_number"
+    return f"{read}({field.name}, {field.name!r})"
+
+
+def _documented(operation: Operation) -> str:
+    defaults = (
+        f"`{each.name}` is {each.default!r} by default."
+        for each in operation.fields
+        if not each.is_required and each.default is not None and "default" not in operation.does
+    )
+    return " ".join((operation.does, *defaults))
+
+
+if __name__ == "__main__":
+    main()

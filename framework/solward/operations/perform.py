@@ -1,0 +1,151 @@
+"""Performing operations: routes and skills all come through here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from solders.instruction import Instruction
+
+from solward.errors import InvalidRequest, LedgerError, SkillError
+from solward.guardrail import Intent
+
+# The families are imported for the plans they register.
+from solward.operations import launch as _launch  # noqa: F401
+from solward.operations import staking as _staking  # noqa: F401
+from solward.operations import tokens as _tokens  # noqa: F401
+from solward.operations import transfer as _transfer  # noqa: F401
+from solward.operations import transfer_token as _transfer_token  # noqa: F401
+from solward.operations import wrapping as _wrapping  # noqa: F401
+from solward.operations.declared import OPERATIONS
+from solward.operations.declared.swap import SWAP
+from solward.operations.plans import PLANS, run_plan
+from solward.operations.swap import Venue, read_quote
+from solward.record import TransactionRecord
+from solward.skill import Effects
+from solward.solana.ledger import ReadLedger
+from solward.solana.token_list import TokenList
+from solward.vault.transactions.engine import Engine
+from solward.vault.transactions.request import Actor, Draft
+from solward.vault.wallets import Wallets
+from solward.venue import Quote
+
+__all__ = ["Operations", "SkillCalls"]
+
+
+class Operations:
+    """Every declared operation, and transactions that plugin skills draft themselves."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        wallets: Wallets,
+        ledger: ReadLedger,
+        tokens: TokenList,
+        network: str,
+        venues: Sequence[Venue],
+    ) -> None:
+        self._engine = engine
+        self._wallets = wallets
+        self._sources: dict[str, Any] = {"ledger": ledger, "tokens": tokens, "network": network}
+        self._venues = venues
+
+    async def perform(
+        self, name: str, wallet_id: str, actor: Actor, params: Mapping[str, Any]
+    ) -> TransactionRecord:
+        """Validate, plan, and hand the draft to the engine.
+
+        Args:
+            name: of a declared operation.
+            params: its fields by their JSON names; others are ignored.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            InvalidRequest: bad input, named; nothing is stored.
+            TransactionFailed: the ledger did not answer; the record holds what was requested.
+            Otherwise what `Engine.execute` raises.
+        """
+        operation = OPERATIONS.get(name)
+        if operation is None:
+            raise InvalidRequest(f"operation must be one of {', '.join(OPERATIONS)}")
+        wallet = await self._wallets.get(wallet_id)
+        # An action that was taken may leave a state in which it could not be planned again.
+        known = await self._engine.known_action(actor)
+        if known is not None:
+            return known
+        values = operation.read(params)
+        plan = PLANS[name]
+        try:
+            planned = await run_plan(plan, wallet.address, **self._of(plan.sources), **values)
+        except LedgerError as error:
+            details = operation.requested(wallet.address, values)
+            intent = Intent(type=operation.type, wallet=wallet.address, details=details)
+            raise await self._engine.refuse(wallet_id, actor, intent, str(error)) from None
+        if not isinstance(planned, Draft):
+            return await self._engine.airdrop(wallet_id, actor, *planned)
+        try:
+            return await self._engine.execute(wallet_id, actor, planned)
+        except InvalidRequest as error:
+            if planned.wire is None:
+                raise
+            # The venue made these bytes, so they are not the caller's bad request.
+            text = f"The swap venue's transaction was refused: {error}"
+            raise await self._engine.refuse(wallet_id, actor, planned.intent, text) from None
+
+    async def quote(self, params: Mapping[str, Any]) -> Quote:
+        """What the venue would give for a swap with these parameters; sends nothing."""
+        return await read_quote(**self._of(("venue", "tokens", "ledger")), **SWAP.read(params))
+
+    async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
+        """Send a transaction somebody else drafted (a plugin skill)."""
+        return await self._engine.execute(wallet_id, actor, draft)
+
+    def _of(self, sources: Sequence[str]) -> dict[str, Any]:
+        if "venue" not in sources:
+            return {name: self._sources[name] for name in sources}
+        if not self._venues:
+            raise SkillError("no_venue", "No swap venue plugin is loaded")
+        found = self._sources | {"venue": self._venues[0]}
+        return {name: found[name] for name in sources}
+
+
+@dataclass(frozen=True, slots=True)
+class SkillCalls:
+    """The money calls of one run of a skill, with the actor's rights and the skill's effects."""
+
+    operations: Operations
+    wallet_id: str
+    actor: Actor
+    effects: Effects
+
+    async def perform(
+        self, operation: str, ordinal: int, params: Mapping[str, Any]
+    ) -> TransactionRecord:
+        """Perform a declared operation as the run's money call number `ordinal`."""
+        actor = self._numbered(ordinal)
+        return await self.operations.perform(operation, self.wallet_id, actor, params)
+
+    async def transact(
+        self,
+        ordinal: int,
+        intent: Intent,
+        instructions: Sequence[Instruction],
+        wire: bytes | None,
+    ) -> TransactionRecord:
+        """Send what the skill drafted as the run's money call number `ordinal`."""
+        made = Draft(intent, tuple(instructions), wire)
+        return await self.operations.execute(self.wallet_id, self._numbered(ordinal), made)
+
+    async def quote(self, params: Mapping[str, Any]) -> Quote:
+        """Quote a swap; a skill that declares READ may, too."""
+        return await self.operations.quote(params)
+
+    def _numbered(self, ordinal: int) -> Actor:
+        """The actor of one money call; numbered, so that a repeated cycle never pays twice."""
+        if self.effects is not Effects.SPEND:
+            raise SkillError("read_only", "This skill declares READ and may not transact")
+        if self.actor.action_key is None:
+            return self.actor
+        return replace(self.actor, action_key=f"{self.actor.action_key}:{ordinal}")

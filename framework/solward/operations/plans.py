@@ -1,0 +1,59 @@
+"""The register of plan functions: one per declared operation."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from solward.guardrail import Intent
+from solward.operations.declared import Operation
+from solward.vault.transactions.request import Draft
+
+# A faucet signs an airdrop itself, so there is nothing to draft: the intent and its lamports.
+Planned: TypeAlias = Draft | tuple[Intent, int]
+Function = TypeVar("Function", bound=Callable[..., Planned | Awaitable[Planned]])
+
+# What a plan may read; it gets those that its parameters name.
+SOURCES = ("ledger", "tokens", "network", "venue")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan function and the sources among its parameters."""
+
+    function: Callable[..., Planned | Awaitable[Planned]]
+    sources: tuple[str, ...]
+
+
+PLANS: dict[str, Plan] = {}
+
+
+def plans(operation: Operation) -> Callable[[Function], Function]:
+    """Register the plan of an operation.
+
+    It is called with the wallet's address, the sources it names and the operation's fields by
+    keyword, each as the field's `read` gives it. It raises `InvalidRequest` for what the ledger
+    shows to be impossible, and `LedgerError` where that does not answer.
+
+    Raises:
+        TypeError: its parameters are not the operation's fields.
+    """
+
+    def register(function: Function) -> Function:
+        names = list(inspect.signature(function).parameters)[1:]
+        sources = tuple(name for name in names if name in SOURCES)
+        fields = {each.name for each in operation.fields}
+        if set(names) - set(sources) != fields:
+            raise TypeError(f"{function.__name__} must take exactly {sorted(fields)} and sources")
+        PLANS[operation.name] = Plan(function, sources)
+        return function
+
+    return register
+
+
+async def run_plan(plan: Plan, wallet: str, /, **arguments: Any) -> Planned:
+    """Run a plan for the wallet of this address, with its sources and the operation's fields."""
+    planned = plan.function(wallet, **arguments)
+    return await planned if inspect.isawaitable(planned) else planned

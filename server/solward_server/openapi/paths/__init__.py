@@ -1,1 +1,0 @@
-"""What each route takes and answers, one module a resource."""

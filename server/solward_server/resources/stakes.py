@@ -1,0 +1,57 @@
+"""A wallet's stakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quart import Blueprint
+
+from solward.money import lamports_to_sol
+from solward.operations.declared import samples
+from solward_server.http.auth import Access, keyed
+from solward_server.http.route_context import RouteContext
+from solward_server.openapi.errors import NO_WALLET
+from solward_server.openapi.operation import operation, success
+from solward_server.openapi.parameters import WALLET_ID
+from solward_server.openapi.schema import array, ref, response_object
+
+
+def blueprint(context: RouteContext) -> Blueprint:
+    """`GET /wallets/:id/stakes`."""
+    routes = Blueprint("stakes", __name__, url_prefix="/wallets/<wallet_id>")
+
+    @routes.get("/stakes")
+    @keyed
+    async def stakes(wallet_id: str) -> dict[str, Any]:
+        await context.wallet(wallet_id)
+        found = await context.service.stakes(wallet_id)
+        return {
+            "stakes": [
+                {
+                    "address": each.address,
+                    "balance": lamports_to_sol(each.lamports),
+                    "state": each.state.value,
+                }
+                for each in found
+            ]
+        }
+
+    return routes
+
+
+PATHS = {
+    "/wallets/{walletId}/stakes": {
+        "get": operation(
+            "listStakes",
+            "Stake accounts the wallet may unstake or withdraw",
+            tag="staking",
+            access=Access.KEY,
+            parameters=[WALLET_ID],
+            response=success(
+                response_object({"stakes": array(ref("Stake"))}),
+                {"stakes": [{"address": samples.STAKE, "balance": 1.5, "state": "activating"}]},
+            ),
+            errors={404: NO_WALLET, 500: "The ledger did not answer getProgramAccounts"},
+        )
+    },
+}
