@@ -96,7 +96,6 @@ def read_update(
 ) -> dict[str, Any]:
     """Check a change (PATCH); returns the fields of `AgentFields` that change.
 
-
     Raises:
         InvalidRequest: naming the field; also for `walletId`, which cannot change.
     """

@@ -1,16 +1,30 @@
-"""One call of a provider, whole or streamed: deadline, metrics, and one type of error."""
+"""An agent's provider: found, checked, and called once, whole or streamed.
+
+Each call has a deadline and metrics, and raises one type of error.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+import functools
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+)
 from contextlib import contextmanager
+from typing import Any
 
 import structlog
 
 from solward.agents.model import Agent
-from solward.errors import ProviderError, SolwardError
+from solward.errors import InvalidRequest, ProviderError, SolwardError
 from solward.provider import Completion, CompletionRequest, Usage
+from solward.registry import LoadedProvider, Registry
+from solward.settings import Settings
 from solward.telemetry import metrics, tracing
 from solward.telemetry.scrub import scrub_text
 
@@ -114,3 +128,49 @@ def _count_usage(provider: str, usage: Usage | None) -> None:
     metrics.PROVIDER_TOKENS.labels(provider, "output").inc(max(0, usage.output_tokens))
     if usage.cost_nanousd is not None:
         metrics.PROVIDER_COST.labels(provider).inc(max(0, usage.cost_nanousd) / _NANO)
+
+
+def completer(settings: Settings, registry: Registry, agent: Agent) -> Complete:
+    """The call of an agent's provider; raises `ProviderError` when it is not installed."""
+    loaded = installed(registry, agent)
+    context = settings.provider_context(loaded.spec)
+    return functools.partial(loaded.complete, options=agent.llm_options, context=context)
+
+
+def streamer(settings: Settings, registry: Registry, agent: Agent) -> Stream:
+    """As `completer`, for a streamed answer."""
+    loaded = installed(registry, agent)
+    context = settings.provider_context(loaded.spec)
+    return functools.partial(loaded.stream, options=agent.llm_options, context=context)
+
+
+def installed(registry: Registry, agent: Agent) -> LoadedProvider:
+    """An agent's provider; raises `ProviderError` when it is not installed."""
+    loaded = registry.providers.get(agent.llm_provider)
+    if loaded is None:
+        raise ProviderError(
+            f"The provider {agent.llm_provider!r} is not loaded: install its plugin"
+            " (`solward plugins list` says what is left out and why),"
+            " or give the agent another llmProvider"
+        )
+    return loaded
+
+
+def check_options(provider: LoadedProvider, options: Mapping[str, Any]) -> None:
+    """Raises `InvalidRequest`, naming the option the provider does not take."""
+    try:
+        provider.validate_options(dict(options))
+    except InvalidRequest as error:
+        raise InvalidRequest(f"llmOptions: {error}") from None
+
+
+def check_startable(settings: Settings, registry: Registry, agent: Agent) -> None:
+    """Raises `InvalidRequest`, saying what its provider lacks: a plugin or a key."""
+    try:
+        spec = installed(registry, agent).spec
+    except ProviderError as error:
+        raise InvalidRequest(str(error)) from None
+    if not settings.configured(spec):
+        raise InvalidRequest(
+            f"Set {spec.secret_env} to start an agent of the provider {spec.name!r}"
+        )

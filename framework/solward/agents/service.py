@@ -14,15 +14,7 @@ from solward.agents import placement
 from solward.agents.budget import TokensUsed
 from solward.agents.chat import chat_request, reply, stream_reply
 from solward.agents.cycle import NextCycle, run_cycle
-from solward.agents.cycle_parts import (
-    ServiceForAgents,
-    check_options,
-    check_startable,
-    completer,
-    installed,
-    parts_of,
-    streamer,
-)
+from solward.agents.cycle_parts import ServiceForAgents, parts_of
 from solward.agents.decisions import Decision, MemoryEntry, decision_of, memory_of
 from solward.agents.fields import Defaults, read_create, read_update
 from solward.agents.model import (
@@ -34,6 +26,13 @@ from solward.agents.model import (
     agent_of,
 )
 from solward.agents.placement import MakePlacement
+from solward.agents.provider_call import (
+    check_options,
+    check_startable,
+    completer,
+    installed,
+    streamer,
+)
 from solward.agents.remember import record_status, tokens_used, usage_row
 from solward.clock import now_ms
 from solward.errors import AgentNotFound, InvalidRequest
@@ -133,7 +132,7 @@ class AgentService:
                 return agent
             agent = replace(agent, **changed)
             if "llm_provider" in changed or "llm_options" in changed:
-                check_options(installed(self._service, agent), agent.llm_options)
+                check_options(installed(self._service.registry, agent), agent.llm_options)
             row = agent.to_row()
             columns = {name: row[name] for name in changed}
             return self._agent(await store.update_agent(connection, agent_id, columns))
@@ -157,7 +156,7 @@ class AgentService:
                 agent = self._agent(await store.get_agent(connection, agent_id, lock=True))
                 if agent.status is AgentStatus.RUNNING:
                     return agent
-                check_startable(self._service, agent)
+                check_startable(self._service.settings, self._service.registry, agent)
                 fields = {
                     "status": AgentStatus.RUNNING.value,
                     "desired_state": DesiredState.RUNNING.value,
@@ -197,7 +196,9 @@ class AgentService:
             TokenBudgetReached: the agent's token budget has no room for it.
         """
         agent, request = await self._chat_request(agent_id, message)
-        completion = await reply(agent, request, completer(self._service, agent))
+        completion = await reply(
+            agent, request, completer(self._service.settings, self._service.registry, agent)
+        )
         await self._add_usage(agent, completion.usage)
         return completion.text or ""
 
@@ -209,7 +210,7 @@ class AgentService:
         agent, request = await self._chat_request(agent_id, message)
         usage: Usage | None = None
         try:
-            provider = streamer(self._service, agent)
+            provider = streamer(self._service.settings, self._service.registry, agent)
             async with aclosing(stream_reply(agent, request, provider)) as answer:
                 async for piece in answer:
                     if isinstance(piece, Usage):
