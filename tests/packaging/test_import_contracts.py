@@ -54,6 +54,11 @@ MUTATIONS = [
     ("server/solward_cli/newthing.py", "", "Command line: layers"),
     ("framework/solward/venue.py", "import structlog", "Words of authors and Solana: light"),
     (
+        "framework/solward/context/__init__.py",
+        "import solward.operations.perform",
+        "Words of authors and Solana: light",
+    ),
+    (
         "framework/solward_localnet/node.py",
         "import solward.errors",
         "Embedded ledger: of Solward it knows Solana alone",
@@ -82,7 +87,7 @@ MUTATIONS = [
 
 
 def name_of(module: str) -> str:
-    return ".".join(Path(module).with_suffix("").parts[1:])
+    return ".".join(Path(module).with_suffix("").parts[1:]).removesuffix(".__init__")
 
 
 def finding(module: str, line: str, contract: str) -> str:
