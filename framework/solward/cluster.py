@@ -1,4 +1,4 @@
-"""Which cluster a process works on: the embedded localnet, or one behind SOLANA_RPC_URL."""
+"""The cluster of a process: the embedded localnet, or one behind SOLANA_RPC_URL."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.transport import HttpTransport, InProcessTransport
-from solward.vault.transactions.blockhashes import trusted
+from solward.vault.transactions.assess import no_verification
 from solward_localnet.errors import LedgerLocked, LedgerMismatch, RpcError
 from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet as Localnet
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.venue import venue_app
 
-# The public clusters' genesis hashes (docs.anza.xyz/clusters/available): an RPC that claims to be
-# one and is another would have amounts judged against the wrong money.
+# Genesis hashes of the public clusters (docs.anza.xyz/clusters/available): an RPC node of another
+# cluster would have amounts judged against the wrong money.
 GENESIS = {
     "mainnet-beta": "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d",
     "devnet": "EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG",
     "testnet": "4uhcVJyU9pJkvQyS88uRDiswHXSCkY3zQawwpjk2NsNY",
 }
 
-# dev.jup.ag: one address for every tier, told apart by the key in `x-api-key`.
+# dev.jup.ag: one address for every tier; the key in `x-api-key` selects it.
 JUPITER_API_URL = "https://api.jup.ag"
 
 _VENUE_TIMEOUT_S = 15.0
-# Of one node of several.
+# For one node of several.
 _NODE_TIMEOUT_S = 10.0
 
 
@@ -73,7 +73,7 @@ async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
     """
     async with AsyncExitStack() as stack:
         localnet: Localnet | None = None
-        verify: Callable[[], Awaitable[None]] = trusted
+        verify: Callable[[], Awaitable[None]] = no_verification
         urls = settings.rpc_urls
         if not urls:
             with localnet_errors():
@@ -92,7 +92,7 @@ async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
                 await transport.check()
             ledger = RpcLedger(transport)
             verify = partial(_check_genesis, ledger, settings.solana_network)
-            # A ledger that is away now is asked again before the first transaction is built.
+            # A ledger that is away now is checked again before the first transaction is built.
             with contextlib.suppress(LedgerUnavailable):
                 await verify()
             venue = httpx.AsyncClient(
@@ -123,7 +123,7 @@ def localnet_options(settings: Settings) -> LocalnetOptions:
 
 
 def _venue_url(settings: Settings) -> str:
-    """Configured, or for a localnet elsewhere the localnet itself, which serves its venue."""
+    """The configured one, or a remote localnet itself, which serves its venue."""
     if settings.jupiter_api_url:
         return settings.jupiter_api_url
     if settings.solana_network == "localnet" and settings.rpc_urls:
@@ -143,7 +143,7 @@ def _transport(urls: Sequence[str], network: str) -> HttpTransport | FailoverTra
 
     def judge(genesis: str) -> None:
         _judge_genesis(genesis, network)
-        # A local cluster's hash is its own; all that can be held is that it is one cluster's.
+        # A local cluster's hash is not known; it only must be the same on every node.
         if not seen:
             seen.append(genesis)
         if genesis != seen[0]:
@@ -155,7 +155,7 @@ def _transport(urls: Sequence[str], network: str) -> HttpTransport | FailoverTra
         [
             Node(
                 urlsplit(url).netloc.rpartition("@")[2],
-                # The next node is the second try.
+                # No retries: failover tries the next node.
                 HttpTransport(url, _NODE_TIMEOUT_S, retries=0),
                 judge,
             )

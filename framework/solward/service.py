@@ -44,7 +44,7 @@ from solward.store.event_feed import event_feed
 from solward.store.retention import hourly_retention
 from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.ledger.protocol import Ledger
-from solward.vault.store import switches
+from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
 from solward.vault.transactions.engine import Engine, EngineOptions
@@ -121,7 +121,7 @@ class Solward:
             stack.push_async_callback(database.close)
             events = EventBus()
             stack.callback(events.close)
-            database.on_recorded = events.publish_stored
+            database.on_committed = events.publish_stored
             await stack.enter_async_context(event_feed(database, events))
             wallets = await Wallets.open(database, settings, home.path)
             cluster = await stack.enter_async_context(open_cluster(settings))
@@ -257,7 +257,7 @@ class Solward:
         wallet = await self.wallets.get(wallet_id)
         scope = f"wallet:{wallet.id}"
         async with self.database.read() as connection:
-            frozen = await switches.frozen(connection, ("service", scope))
+            frozen = await spending.is_frozen(connection, ("service", scope))
         report = await limits_report(self.database, scope, wallet_limits(self.settings))
         return {"walletId": wallet.id, "frozen": frozen} | report
 
@@ -274,7 +274,7 @@ class Solward:
         if wallet_id is not None:
             scope = f"wallet:{(await self.wallets.get(wallet_id)).id}"
         async with self.database.write() as connection:
-            await switches.set_frozen(connection, scope, frozen, reason)
+            await spending.set_frozen(connection, scope, frozen, reason)
             data = {"walletId": wallet_id}
             if frozen:
                 outbox.record(connection, EventKind.SWITCH_FROZEN, data | {"reason": reason})
@@ -305,5 +305,5 @@ def _engine_options(settings: Settings, registry: Registry) -> EngineOptions:
             blocked_addresses=settings.blocked_addresses,
         ),
         wallet_limits=wallet_limits(settings),
-        extra_rules=registry.guardrails,
+        plugin_guardrails=registry.guardrails,
     )

@@ -14,7 +14,7 @@ from solward_cli.service_call import ServiceCall, limit_option, service_call
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from solward.audit.verification import Log
+    from solward.audit.log import Log
     from solward.settings import Settings
 
 _EXIT_BROKEN = 1

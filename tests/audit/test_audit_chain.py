@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import text
 from tests.support.audit_places import places
 
-from solward.audit import chains as audit
-from solward.audit import verification
-from solward.audit.verification import Head, Log
+from solward.audit import log as audit
+from solward.audit import outbox
+from solward.audit.log import Head, Log
 from solward.errors import AuditBroken
 from solward.vault.store.database import Database
 
@@ -27,7 +27,7 @@ async def append(database: Database, *chains: str, ms: int = 1000) -> list[int]:
     """An entry in each of the chains named, in one transaction."""
     async with database.write() as connection:
         events = [(chain, "agent:decision", DATA) for chain in chains]
-        return await audit.append_many(connection, ms, events)
+        return await outbox.append_many(connection, ms, events)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 async def verify(database: Database) -> Log:
     async with database.read() as connection:
-        return await verification.verify(connection)
+        return await audit.verify(connection)
 
 
 async def tamper(database: Database, *statements: str) -> None:
@@ -61,7 +61,7 @@ async def test_an_empty_log_is_whole(tmp_path: Path) -> None:
     database = await Database.open(None, tmp_path)
     log = await verify(database)
     assert log == Log(0, {}, None, None)
-    assert log.hash == audit.GENESIS_HASH
+    assert log.hash == outbox.GENESIS_HASH
     await database.close()
 
 
@@ -69,7 +69,7 @@ async def test_an_empty_log_is_whole(tmp_path: Path) -> None:
 async def test_a_log_longer_than_a_page_is_read_whole(
     database: Database, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    monkeypatch.setattr(verification, "PAGE", page)
+    monkeypatch.setattr(audit, "PAGE", page)
     assert (await verify(database)).entries == 12
     await tamper(database, "UPDATE audit SET data = '{}' WHERE chain = 'wallet:a' AND number = 6")
     with pytest.raises(AuditBroken, match="at entry 6 of wallet:a"):
@@ -234,8 +234,8 @@ async def test_a_chain_begun_again_under_its_old_name_is_found_by_its_old_head(
 
 async def continued(database: Database, before: Log, chain: str) -> bool:
     async with database.read() as connection:
-        log = await verification.verify(connection)
-        return await verification.continues(connection, log, chain, before.heads[chain])
+        log = await audit.verify(connection)
+        return await audit.continues(connection, log, chain, before.heads[chain])
 
 
 async def test_a_chain_continues_every_end_it_had_and_no_other(database: Database) -> None:
@@ -244,18 +244,18 @@ async def test_a_chain_continues_every_end_it_had_and_no_other(database: Databas
     for chain in CHAINS:
         assert await continued(database, before, chain)
     async with database.read() as connection:
-        log = await verification.verify(connection)
+        log = await audit.verify(connection)
         other = before.heads[""]
-        assert not await verification.continues(connection, log, "wallet:a", other)
-        assert not await verification.continues(connection, log, "", Head(5, other.hash))
-        assert not await verification.continues(connection, log, "", Head(8, other.hash))
-        assert not await verification.continues(connection, log, "agent:x", Head(1, other.hash))
+        assert not await audit.continues(connection, log, "wallet:a", other)
+        assert not await audit.continues(connection, log, "", Head(5, other.hash))
+        assert not await audit.continues(connection, log, "", Head(8, other.hash))
+        assert not await audit.continues(connection, log, "agent:x", Head(1, other.hash))
 
 
 async def test_an_append_goes_with_the_transaction_it_is_part_of(database: Database) -> None:
     async def undone() -> None:
         async with database.write() as connection:
-            assert len(await audit.append_many(connection, 1, [("agent:a", "x", {})])) == 1
+            assert len(await outbox.append_many(connection, 1, [("agent:a", "x", {})])) == 1
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -282,6 +282,6 @@ async def test_the_latest_come_newest_first_and_page_by_number(database: Databas
 
 
 async def test_each_chain_begins_with_a_hash_of_its_own() -> None:
-    assert audit.genesis("") == "0" * 64
-    begins = {audit.genesis(chain) for chain in ("", "wallet:a", "agent:a", "wallet:b")}
+    assert outbox.genesis("") == "0" * 64
+    begins = {outbox.genesis(chain) for chain in ("", "wallet:a", "agent:a", "wallet:b")}
     assert len(begins) == 4

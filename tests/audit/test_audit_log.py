@@ -30,7 +30,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 @pytest.fixture
 def bus(database: Database) -> EventBus:
     made = EventBus()
-    database.on_recorded = made.publish_stored
+    database.on_committed = made.publish_stored
     return made
 
 
@@ -102,7 +102,7 @@ async def test_a_caller_cancelled_in_the_commit_has_told(
     loop = asyncio.get_running_loop()
     committing, go_on = asyncio.Event(), threading.Event()
     database, bus = await Database.open(None, tmp_path), EventBus()
-    database.on_recorded = bus.publish_stored
+    database.on_committed = bus.publish_stored
 
     def commit(self: sqlite3.Connection) -> None:
         loop.call_soon_threadsafe(committing.set)

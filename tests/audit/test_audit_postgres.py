@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from solward.audit import chains as audit
-from solward.audit.log import AuditLog
+from solward.audit import outbox
+from solward.audit.log import AuditEntry, AuditLog
 from solward.vault.store.database import Database
 
 pytestmark = pytest.mark.more
@@ -32,11 +32,11 @@ async def database(postgres_url: str, tmp_path: Path) -> AsyncIterator[Database]
 
 async def append(database: Database, chain: str, data: object = None) -> int:
     async with database.write() as connection:
-        (seq,) = await audit.append_many(connection, 1, [(chain, "x", data)])
+        (seq,) = await outbox.append_many(connection, 1, [(chain, "x", data)])
     return seq
 
 
-async def read(database: Database, after: int = 0) -> list[audit.AuditEntry]:
+async def read(database: Database, after: int = 0) -> list[AuditEntry]:
     return await AuditLog(database).after(after, 1000)
 
 
@@ -46,7 +46,7 @@ async def test_a_reader_beside_many_writers_misses_nothing_and_never_goes_back(
     """By its number alone it reads all that eight connections write, each entry once."""
     chance = random.Random(7)
     told: list[tuple[str, int]] = []
-    got: list[audit.AuditEntry] = []
+    got: list[AuditEntry] = []
 
     async def write(writer: int) -> None:
         for number in range(EACH):
@@ -56,7 +56,7 @@ async def test_a_reader_beside_many_writers_misses_nothing_and_never_goes_back(
                 await connection.execute(text("SELECT pg_current_xact_id()"))
                 await asyncio.sleep(chance.random() * 0.004)
                 events = [(chain, "x", [writer, number, part]) for part in range(1 + number % 3)]
-                await audit.append_many(connection, 1, events)
+                await outbox.append_many(connection, 1, events)
                 await asyncio.sleep(chance.random() * 0.004)
             told.extend((chain, part) for part in range(1 + number % 3))
 
@@ -83,7 +83,7 @@ async def test_a_reader_beside_many_writers_misses_nothing_and_never_goes_back(
 async def test_a_reader_stops_before_a_transaction_that_is_still_open(database: Database) -> None:
     first = await append(database, "wallet:a")
     async with database.write() as connection:
-        (early,) = await audit.append_many(connection, 1, [("wallet:b", "x", None)])
+        (early,) = await outbox.append_many(connection, 1, [("wallet:b", "x", None)])
         late = await append(database, "wallet:c")
         assert early < late
         assert [entry.seq for entry in await read(database)] == [first]
@@ -97,7 +97,7 @@ async def test_a_reader_stops_before_a_transaction_that_is_still_open(database: 
 async def test_what_is_rolled_back_holds_nothing_up(database: Database) -> None:
     async def undone() -> None:
         async with database.write() as connection:
-            await audit.append_many(connection, 1, [("wallet:a", "x", 1), ("", "x", 1)])
+            await outbox.append_many(connection, 1, [("wallet:a", "x", 1), ("", "x", 1)])
             await append(database, "wallet:b")
             raise RuntimeError
 
@@ -115,7 +115,7 @@ async def test_writers_of_one_chain_wait_for_each_other_also_for_its_first_entry
 ) -> None:
     for number in (1, 3):
         async with database.write() as connection:
-            await audit.append_many(connection, 1, [("wallet:a", "x", number)])
+            await outbox.append_many(connection, 1, [("wallet:a", "x", number)])
             other = asyncio.create_task(append(database, "wallet:a", number + 1))
             async with asyncio.timeout(10):
                 while not await waiting(database):
@@ -139,7 +139,7 @@ async def test_writers_of_different_chains_do_not_wait_for_each_other(database: 
         async with AsyncExitStack() as open_, asyncio.timeout(10):
             for chain in chains:
                 connection = await open_.enter_async_context(database.write())
-                await audit.append_many(connection, 1, [(chain, "x", None)])
+                await outbox.append_many(connection, 1, [(chain, "x", None)])
     log = await AuditLog(database).verify()
     assert {chain: head.number for chain, head in log.heads.items()} == dict.fromkeys(chains, 2)
 

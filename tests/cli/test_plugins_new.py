@@ -67,7 +67,7 @@ def test_a_new_plugin_is_of_its_kind_and_loads(
     ]
     registry = load_registry(entry_points=made)
     assert registry.problems == ()
-    loaded = [*registry.skills, *registry.providers, *(name for name, _ in registry.guardrails)]
+    loaded = [*registry.skills, *registry.providers, *(each.name for each in registry.guardrails)]
     assert loaded == list(KINDS[kind].entry_points("tip_jar"))
 
 

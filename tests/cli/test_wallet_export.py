@@ -126,7 +126,7 @@ def test_a_key_that_is_not_on_record_is_not_given_away(
     async def refuses(self: Database, connection: object, events: object) -> None:
         raise sqlite3.OperationalError("disk full")
 
-    monkeypatch.setattr(Database, "_commit_and_tell", refuses)
+    monkeypatch.setattr(Database, "_commit_and_publish", refuses)
     result = solward(
         home, "wallet", "export", wallet.id, "--out", file, typed=f"{wallet.address}\n"
     )

@@ -17,23 +17,23 @@ SOURCES = ("framework", "plugins", "server")
 # Module to change (new where it does not exist), line added, contract that must break.
 MUTATIONS = [
     (
-        "framework/solward/vault/guardrails/judge.py",
+        "framework/solward/vault/guardrails/rules.py",
         "import solward.vault.store.transactions",
         "Guardrails: pure",
     ),
     (
-        "framework/solward/vault/guardrails/judge.py",
+        "framework/solward/vault/guardrails/rules.py",
         "import solward.vault.ledger.client",
         "Guardrails: pure",
     ),
     (
-        "framework/solward/vault/guardrails/rules/daily_limit.py",
+        "framework/solward/vault/guardrails/instructions.py",
         "import solward.clock",
         "Guardrails: pure",
     ),
-    ("framework/solward/vault/guardrails/judge.py", "import httpx", "Guardrails: pure"),
+    ("framework/solward/vault/guardrails/rules.py", "import httpx", "Guardrails: pure"),
     (
-        "framework/solward/vault/store/locks.py",
+        "framework/solward/vault/store/database.py",
         "import solward.settings",
         "Vault's store: tables of the money, no settings",
     ),

@@ -192,13 +192,13 @@ def guardrail_check(intent):
 
 def test_a_guardrail_is_a_named_rule_for_the_judge(shelf: Shelf) -> None:
     shelf.install("dist-g", {"sundays": GUARDRAIL}, "solward.guardrails")
-    ((name, check),) = load_registry(entry_points=shelf.entry_points()).guardrails
-    assert name == "sundays"
+    (guardrail,) = load_registry(entry_points=shelf.entry_points()).guardrails
+    assert guardrail.name == "sundays"
     seen = SimulatedEffects(lamports_out=0, fee_lamports=5_000)
-    assert check(Intent(type="swap", wallet="w"), seen) == "not on Sundays"
-    assert check(Intent(type="transfer", wallet="w"), seen) is None
+    assert guardrail.check(Intent(type="swap", wallet="w"), seen) == "not on Sundays"
+    assert guardrail.check(Intent(type="transfer", wallet="w"), seen) is None
     with pytest.raises(PluginCrash):
-        check(Intent(type="swap", wallet="exit"), seen)
+        guardrail.check(Intent(type="swap", wallet="exit"), seen)
 
 
 def test_a_guardrail_cannot_take_a_built_in_rules_name(shelf: Shelf) -> None:

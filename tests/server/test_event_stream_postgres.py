@@ -17,8 +17,7 @@ from tests.support.api import settings
 from tests.support.event_client import Served, serving_events
 from tests.support.shared_services import shared_ledger
 
-from solward.audit.chains import AuditEntry
-from solward.audit.log import AuditLog
+from solward.audit.log import AuditEntry, AuditLog
 from solward.service import Solward
 from solward.store import event_feed as feed
 from solward.vault.store.database import Database

@@ -12,10 +12,9 @@ import pytest
 from sqlalchemy import func, insert, select, text
 from structlog.testing import capture_logs
 
-from solward.audit import chains as audit
-from solward.audit.log import AuditLog
+from solward.audit import outbox
+from solward.audit.log import AuditLog, Log
 from solward.audit.tables import audit as entries_table
-from solward.audit.verification import Log
 from solward.clock import DAY_MS
 from solward.errors import ConfigError, StoreError
 from solward.service import Solward
@@ -23,8 +22,7 @@ from solward.settings import Settings
 from solward.store import retention
 from solward.store.retention import Retained, hourly_retention, retain
 from solward.store.tables import decisions, memory
-from solward.vault.store import locks
-from solward.vault.store.database import Database
+from solward.vault.store.database import Database, try_lock_exclusive
 
 NOW = 1000 * DAY_MS
 DAYS = 30
@@ -53,7 +51,7 @@ async def append(database: Database, ms: int, *chains: str) -> None:
     """An entry in each chain, each in a transaction of its own."""
     for chain in chains:
         async with database.write() as connection:
-            await audit.append_many(connection, ms, [(chain, "x", {"amount": 1})])
+            await outbox.append_many(connection, ms, [(chain, "x", {"amount": 1})])
 
 
 async def left(database: Database) -> dict[str, list[int]]:
@@ -229,7 +227,7 @@ async def test_one_process_does_it_at_a_time(
     database = await Database.open(postgres_url, tmp_path)
     await append(database, OLD, "", "")
     async with database.write() as connection:
-        assert await locks.try_exclusive(connection, "retention")
+        assert await try_lock_exclusive(connection, "retention")
         assert await retain(database, keeping, NOW) == Retained()
     assert await retain(database, keeping, NOW) == Retained(events=1)
     async with hourly_retention(database, keeping):

@@ -59,7 +59,7 @@ class Host:
         self.lent = ProviderContext("key")
         self.phase_hook = no_hook
         self.published: list[tuple[str, Any]] = []
-        database.on_recorded = self._tell
+        database.on_committed = self._tell
         self.wallets = SimpleNamespace(get=self._wallet, create=self._create_wallet)
         self.requests: list[CompletionRequest] = []
         self.asked: list[tuple[dict[str, Any], ProviderContext]] = []

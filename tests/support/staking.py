@@ -6,13 +6,16 @@ import base64
 import struct
 
 from solders.instruction import AccountMeta, Instruction
+from solders.message import to_bytes_versioned
 from solders.pubkey import Pubkey
+from solders.signature import Signature
 from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
+from solders.transaction import VersionedTransaction
 from tests.support.engine_harness import Bench
 
 from solward.guardrail import Intent
 from solward.solana.programs import CLOCK_SYSVAR, STAKE_PROGRAM
-from solward.vault.transactions.build import compile_instructions, message_bytes, with_signature
+from solward.vault.transactions.assess import compile_instructions
 from solward.vault.transactions.request import Draft
 
 PROGRAM = Pubkey.from_string(STAKE_PROGRAM)
@@ -26,7 +29,9 @@ async def by_hand(bench: Bench, *instructions: Instruction) -> None:
     blockhash = (await bench.ledger.latest_blockhash()).blockhash
     unsigned = compile_instructions(draft, blockhash, None)
     signer = await bench.wallets.signer(bench.wallet.id)
-    signed = with_signature(unsigned, await signer.sign(message_bytes(unsigned.message)))
+    message = unsigned.message
+    signature = Signature.from_bytes(await signer.sign(bytes(to_bytes_versioned(message))))
+    signed = VersionedTransaction.populate(message, [signature])
     wire = base64.b64encode(bytes(signed)).decode()
     options = {"encoding": "base64", "preflightCommitment": "processed"}
     await bench.wire.direct("sendTransaction", [wire, options])

@@ -16,7 +16,7 @@ from solward.errors import SolwardError
 from solward.provider import ToolCall
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry.scrub import concealed, scrub_text
-from solward.vault.transactions.outcome import refusal
+from solward.vault.transactions.failures import refusal
 from solward.vault.transactions.request import Actor, AgentRun
 
 NO_ACTION = "No action was taken."

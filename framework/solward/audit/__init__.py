@@ -1,1 +1,1 @@
-"""The audit log: hash-chained rows, written with what they record, read and verified."""
+"""The audit log: hash-chained rows, written with the change they record, read and verified."""

@@ -1,19 +1,231 @@
-"""The audit log of a process: appended to, read and checked."""
+"""The audit log's read side: entries in order, and whether every chain is whole."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sqlalchemy import ColumnElement, bindparam, func, select, true, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.audit import chains as store
+from solward import jsontext
 from solward.audit import outbox
-from solward.audit import verification as check
-from solward.audit.chains import AuditEntry
-from solward.audit.verification import Head, Log
+from solward.audit.outbox import GENESIS_HASH, OPEN_FROM, SERVICE_CHAIN, entry_hash, genesis
+from solward.audit.tables import audit, audit_heads
+from solward.clock import iso
 from solward.errors import AuditBroken
+
+# Entries in memory at a time.
+PAGE = 1000
+
+# Rows before which none can appear any more.
+_SETTLED: dict[str, ColumnElement[bool]] = {
+    "sqlite": true(),
+    "postgresql": audit.c.seq < OPEN_FROM,
+}
+# Built once: making a statement costs more than running it on SQLite.
+_AFTER = {
+    name: select(audit)
+    .where(audit.c.seq > bindparam("after"), settled)
+    .order_by(audit.c.seq)
+    .limit(bindparam("at_most"))
+    for name, settled in _SETTLED.items()
+}
+_END = {
+    name: select(func.coalesce(func.max(audit.c.seq), 0)).where(settled)
+    for name, settled in _SETTLED.items()
+}
+_BY_CHAIN = select(audit).order_by(audit.c.chain, audit.c.number).limit(bindparam("at_most"))
+_FURTHER = _BY_CHAIN.where(
+    tuple_(audit.c.chain, audit.c.number) > tuple_(bindparam("b_chain"), bindparam("b_number"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One row; `data` is its canonical JSON text.
+
+    Attributes:
+        seq: its place in the order of all rows.
+        chain: `wallet:<id>`, `agent:<id>`, or "" for what belongs to neither.
+        number: its place in the chain, counted from 1.
+    """
+
+    seq: int
+    chain: str
+    number: int
+    created_ms: int
+    event: str
+    data: str
+    previous_hash: str
+    hash: str
+
+    def to_json(self) -> dict[str, Any]:
+        """For people and clients: `{seq, timestamp, event, data, chain, number, hash}`."""
+        return {
+            "seq": self.seq,
+            "timestamp": iso(self.created_ms),
+            "event": self.event,
+            "data": jsontext.loads(self.data),
+            "chain": self.chain,
+            "number": self.number,
+            "hash": self.hash,
+        }
+
+
+async def end(connection: AsyncConnection) -> int:
+    """The `seq` of the newest entry before which none can appear any more; 0 when empty."""
+    return int((await connection.execute(_END[connection.dialect.name])).scalar_one())
+
+
+async def after(connection: AsyncConnection, seq: int, limit: int) -> list[AuditEntry]:
+    """Up to `limit` entries, oldest first, of those above `seq`, without gaps."""
+    statement = _AFTER[connection.dialect.name]
+    rows = await connection.execute(statement, {"after": seq, "at_most": limit})
+    return [_entry(row) for row in rows.mappings()]
+
+
+async def latest(
+    connection: AsyncConnection, limit: int, before: int | None = None
+) -> list[AuditEntry]:
+    """Up to `limit` entries, newest first, of those below `before` that `after` gives too."""
+    settled = _SETTLED[connection.dialect.name]
+    statement = select(audit).where(settled).order_by(audit.c.seq.desc()).limit(limit)
+    if before is not None:
+        statement = statement.where(audit.c.seq < before)
+    return [_entry(row) for row in (await connection.execute(statement)).mappings()]
+
+
+def _entry(row: Any) -> AuditEntry:
+    return AuditEntry(
+        int(row["seq"]),
+        row["chain"],
+        int(row["number"]),
+        int(row["created_ms"]),
+        row["event"],
+        row["data"],
+        row["previous_hash"],
+        row["hash"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a chain ends, and the entry after which it begins where retention cut older ones.
+
+    Attributes:
+        number: of its last entry; 0 when it has none.
+        pruned_hash: the hash of entry `pruned_number`, None while nothing was cut.
+    """
+
+    number: int
+    hash: str
+    pruned_number: int = 0
+    pruned_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A checked log: its entries, its chains' ends, and when it was written.
+
+    Attributes:
+        entries: how many there are.
+        heads: chain -> where it ends.
+        first_ms: when its oldest entry was written, in Unix milliseconds; None when it is empty.
+        last_ms: when its newest entry was.
+    """
+
+    entries: int
+    heads: Mapping[str, Head]
+    first_ms: int | None
+    last_ms: int | None
+
+    @property
+    def hash(self) -> str:
+        """Where the chain of what belongs to no wallet or agent ends."""
+        head = self.heads.get(SERVICE_CHAIN)
+        return genesis(SERVICE_CHAIN) if head is None else head.hash
+
+    @property
+    def pruned(self) -> int:
+        """How many older entries retention cut."""
+        return sum(head.pruned_number for head in self.heads.values())
+
+
+async def verify(connection: AsyncConnection) -> Log:
+    """Check every chain, in the one state of the database that `connection` sees.
+
+    Raises:
+        AuditBroken: naming the first row that was changed, is missing or does not belong.
+    """
+    ends = await heads(connection)
+    at = {chain: _beginning(chain, head) for chain, head in ends.items()}
+    entries, first_ms, last_ms = 0, None, None
+    async for page in _pages(connection):
+        for entry in page:
+            if entry.chain not in at:
+                raise AuditBroken(f"The audit log has a chain without a head: {entry.chain!r}")
+            number, previous = at[entry.chain]
+            expected = entry_hash(entry.seq, entry.created_ms, entry.event, entry.data, previous)
+            genuine = (entry.number, entry.previous_hash, entry.hash)
+            if genuine != (number + 1, previous, expected):
+                raise AuditBroken(_broken(entry.chain, number + 1))
+            at[entry.chain] = (entry.number, entry.hash)
+            entries += 1
+            first_ms = entry.created_ms if first_ms is None else min(first_ms, entry.created_ms)
+            last_ms = entry.created_ms if last_ms is None else max(last_ms, entry.created_ms)
+    for chain, head in ends.items():
+        if at[chain] != (head.number, head.hash):
+            raise AuditBroken(f"{_broken(chain, at[chain][0] + 1)}: its end was cut or moved")
+    return Log(entries, ends, first_ms, last_ms)
+
+
+async def _pages(connection: AsyncConnection) -> AsyncGenerator[list[AuditEntry], None]:
+    rows = await connection.execute(_BY_CHAIN, {"at_most": PAGE})
+    while page := [_entry(row) for row in rows.mappings()]:
+        yield page
+        last = {"b_chain": page[-1].chain, "b_number": page[-1].number}
+        rows = await connection.execute(_FURTHER, {"at_most": PAGE} | last)
+
+
+def _beginning(chain: str, head: Head) -> tuple[int, str]:
+    if head.pruned_hash is None:
+        return 0, genesis(chain)
+    return head.pruned_number, head.pruned_hash
+
+
+def _broken(chain: str, number: int) -> str:
+    of = f" of {chain}" if chain else ""
+    return f"The audit log is broken at entry {number}{of}"
+
+
+async def heads(connection: AsyncConnection) -> dict[str, Head]:
+    """chain -> where it ends, of every chain."""
+    rows = (await connection.execute(select(audit_heads).order_by(audit_heads.c.chain))).all()
+    return {
+        row.chain: Head(row.number, row.hash, row.pruned_number, row.pruned_hash) for row in rows
+    }
+
+
+async def find(connection: AsyncConnection, hash_: str) -> AuditEntry | None:
+    """The entry with this hash, None when there is none."""
+    row = (await connection.execute(select(audit).where(audit.c.hash == hash_))).mappings().first()
+    return None if row is None else _entry(row)
+
+
+async def continues(connection: AsyncConnection, log: Log, chain: str, head: Head) -> bool:
+    """Whether a checked log continues a chain from where it once ended, unless retention cut it."""
+    now = log.heads.get(chain)
+    if now is None or now.number < head.number:
+        return False
+    if head.number == 0 or head.number < now.pruned_number:
+        return True
+    if head.number == now.pruned_number:
+        return head.hash == now.pruned_hash
+    entry = await find(connection, head.hash)
+    return entry is not None and (entry.chain, entry.number) == (chain, head.number)
 
 
 class Database(Protocol):
@@ -27,10 +239,10 @@ class Database(Protocol):
 
 
 class AuditLog:
-    """The hash-chained log (`solward.audit.chains`).
+    """The hash-chained log of a database.
 
-    What changes the database records its event in the same transaction (`solward.audit.outbox`);
-    `append` is for what happens outside of it.
+    A change records its event in its own transaction (`solward.audit.outbox`); `append` is for what
+    is no change of the database.
     """
 
     def __init__(self, database: Database) -> None:
@@ -40,7 +252,7 @@ class AuditLog:
         """Record an event in a transaction of its own.
 
         Raises:
-            StoreError: the database refused; nobody was told.
+            StoreError: the database refused; nothing was published.
         """
         async with self._database.write() as connection:
             outbox.record(connection, event, data)
@@ -48,17 +260,17 @@ class AuditLog:
     async def latest(self, limit: int = 50, before: int | None = None) -> list[AuditEntry]:
         """Up to `limit` entries, newest first, of those numbered below `before`."""
         async with self._database.read() as connection:
-            return await store.latest(connection, limit, before)
+            return await latest(connection, limit, before)
 
     async def after(self, seq: int, limit: int) -> list[AuditEntry]:
         """Up to `limit` entries, oldest first, of those numbered above `seq`."""
         async with self._database.read() as connection:
-            return await store.after(connection, seq, limit)
+            return await after(connection, seq, limit)
 
     async def end(self) -> int:
         """The newest entry's `seq`, 0 when there is none."""
         async with self._database.read() as connection:
-            return await store.end(connection)
+            return await end(connection)
 
     async def verify(
         self, earlier: str | None = None, heads: Mapping[str, Head] | None = None
@@ -73,15 +285,15 @@ class AuditLog:
             AuditBroken: naming the first entry that was changed, is missing or does not belong.
         """
         async with self._database.read() as connection:
-            log = await check.verify(connection)
-            named = earlier is not None and earlier != store.GENESIS_HASH
-            if named and await check.find(connection, str(earlier)) is None:
+            log = await verify(connection)
+            named = earlier is not None and earlier != GENESIS_HASH
+            if named and await find(connection, str(earlier)) is None:
                 raise AuditBroken(
                     f"The audit log has no entry with the hash {earlier}: it was cut or "
                     "rewritten, or the entry is older than EVENT_RETENTION_DAYS"
                 )
             for chain, head in (heads or {}).items():
-                if not await check.continues(connection, log, chain, head):
+                if not await continues(connection, log, chain, head):
                     raise AuditBroken(
                         f"The audit log does not continue chain {chain!r} as it was at entry "
                         f"{head.number}: it was cut or rewritten"

@@ -23,12 +23,17 @@ from solward.registry.contract import (
     declared,
 )
 from solward.registry.discovery import GUARDRAILS, PROVIDERS, SKILLS, Candidate, discover
-from solward.registry.loaded import LoadedProvider, LoadedSkill, LoadedVenue, Registry
+from solward.registry.loaded import (
+    LoadedGuardrail,
+    LoadedProvider,
+    LoadedSkill,
+    LoadedVenue,
+    Registry,
+)
 from solward.registry.parameters import Parameters
 from solward.registry.problems import Problem, ProblemCode, Rejected, described
 from solward.registry.schema import checked_schema
 from solward.skill import SkillSpec
-from solward.vault.guardrails import ExtraRule
 from solward.venue import VenueSpec
 
 
@@ -64,7 +69,7 @@ def load_registry(
     skills: dict[str, LoadedSkill] = {}
     providers: dict[str, LoadedProvider] = {}
     venues: dict[str, LoadedVenue] = {}
-    guardrails: list[ExtraRule] = []
+    guardrails: list[LoadedGuardrail] = []
     for candidate, plugin in registered:
         name = candidate.name
         try:
@@ -75,7 +80,7 @@ def load_registry(
                 if demo or not provider.spec.demo:
                     providers[name] = provider
             elif candidate.group == GUARDRAILS:
-                guardrails.append((name, _guardrail(manager, plugin)))
+                guardrails.append(LoadedGuardrail(name, _guardrail(manager, plugin)))
             else:
                 venues[name] = _venue(manager, candidate, plugin)
         except Rejected as rejected:

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from solward.guardrail import Intent, TransactionEffects
 from solward.provider import (
     Completion,
     CompletionRequest,
@@ -19,7 +20,6 @@ from solward.registry.containment import contained, contained_stream
 from solward.registry.parameters import Parameters
 from solward.registry.problems import Problem
 from solward.skill import SkillSpec
-from solward.vault.guardrails import ExtraRule
 from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
 
 if TYPE_CHECKING:
@@ -127,17 +127,25 @@ class LoadedVenue:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadedGuardrail:
+    """A guardrail with its hook bound: the reason to refuse, or None."""
+
+    name: str
+    check: Callable[[Intent, TransactionEffects], str | None]
+
+
+@dataclass(frozen=True, slots=True)
 class Registry:
     """The loaded plugins by name, built-ins first, and those left out, with the reason.
 
     Attributes:
-        guardrails: `(name, check)` of each extra rule.
+        guardrails: plugins' guardrails, as the vault takes them (`PluginGuardrail`).
     """
 
     skills: Mapping[str, LoadedSkill]
     providers: Mapping[str, LoadedProvider]
     venues: Mapping[str, LoadedVenue]
-    guardrails: tuple[ExtraRule, ...]
+    guardrails: tuple[LoadedGuardrail, ...]
     problems: tuple[Problem, ...]
     _tools: tuple[ToolDefinition, ...] = field(init=False, repr=False, compare=False)
 

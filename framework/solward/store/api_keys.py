@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, delete, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.store.tables import api_keys, key_requests
-from solward.vault.store import locks
+from solward.vault.store.database import lock_exclusive
 
 Fields = dict[str, Any]
 
@@ -89,7 +89,7 @@ async def count_request(
         None where it was counted, else milliseconds until the next may start.
     """
     # Locked before the statement, which then sees the commits of every earlier holder.
-    await locks.exclusive(connection, f"key-requests:{key_id}")
+    await lock_exclusive(connection, f"key-requests:{key_id}")
     parameters = {"key": key_id, "most": most, "window": window_ms}
     return (await connection.execute(_COUNT_REQUEST, parameters)).scalar_one_or_none()
 

@@ -49,19 +49,19 @@ async def event_feed(database: Database, bus: EventBus) -> AsyncIterator[None]:
         yield
         return
     feed = _Feed(database.connection_arguments(), bus)
-    publish = database.on_recorded
+    publish = database.on_committed
 
-    def on_recorded(events: Sequence[Event]) -> None:
+    def on_committed(events: Sequence[Event]) -> None:
         if publish is not None:
             publish(events)
         feed.recorded.set()
 
-    database.on_recorded = on_recorded
+    database.on_committed = on_committed
     tasks = [asyncio.create_task(work) for work in (feed.send(), feed.listen(), feed.wake())]
     try:
         yield
     finally:
-        database.on_recorded = publish
+        database.on_committed = publish
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -12,7 +12,7 @@ from importlib import resources
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.vault.store import locks
+from solward.vault.store.database import lock_exclusive
 
 QUEUE = "agents"
 TASK = "solward.run_cycle"
@@ -142,7 +142,7 @@ _LIVE_WORKERS = text(
 
 async def prepare(connection: AsyncConnection) -> None:
     """Create procrastinate's tables where they are missing; processes may start together."""
-    await locks.exclusive(connection, "jobs")
+    await lock_exclusive(connection, "jobs")
     if (await connection.execute(_EXISTS)).scalar_one():
         return
     schema = resources.files("procrastinate.sql").joinpath("schema.sql").read_text("utf-8")

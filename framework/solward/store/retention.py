@@ -18,8 +18,7 @@ from solward.clock import DAY_MS, now_ms
 from solward.errors import StoreError
 from solward.settings import Settings
 from solward.store.tables import decisions
-from solward.vault.store import locks
-from solward.vault.store.database import Database
+from solward.vault.store.database import Database, try_lock_exclusive
 
 # Rows of one transaction, and the pause after it in which other writers take their turn.
 BATCH = 500
@@ -125,7 +124,7 @@ async def _delete_decisions(database: Database, before_ms: int) -> int:
     total = 0
     while True:
         async with database.write() as connection:
-            if not await locks.try_exclusive(connection, _LOCK):
+            if not await try_lock_exclusive(connection, _LOCK):
                 return total
             deleted = await cut_decisions(connection, before_ms, BATCH)
         total += deleted
@@ -138,7 +137,7 @@ async def _delete_events(database: Database, before_ms: int) -> int:
     total, seq = 0, 0
     while True:
         async with database.write() as connection:
-            if not await locks.try_exclusive(connection, _LOCK):
+            if not await try_lock_exclusive(connection, _LOCK):
                 return total
             cut = await cut_events(connection, before_ms, seq, BATCH)
         total += cut.deleted

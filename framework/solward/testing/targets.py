@@ -194,7 +194,7 @@ def _load(entry_point: EntryPoint) -> tuple[Problem | None, Registry | None]:
 
 def _loaded(registry: Registry, kind: str, name: str) -> Loaded:
     if kind == "guardrail":
-        return registry.guardrails[0][1]
+        return registry.guardrails[0].check
     found: dict[str, Any] = {
         "skill": registry.skills,
         "provider": registry.providers,

@@ -11,7 +11,7 @@ from quart import Response, request
 from solward.errors import IdempotencyInFlight, InvalidRequest, TransactionError
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.store.idempotency import StoredResponse
-from solward.vault.transactions.outcome import refusal
+from solward.vault.transactions.failures import refusal
 from solward.vault.transactions.request import Actor, IdempotencyKey
 from solward.vault.transactions.trial import TrialEnded
 from solward_server.http.auth import caller

@@ -44,7 +44,7 @@ class RouteContext:
     async def current_wallet(self, wallet_id: str) -> Wallet:
         """As `wallet`, with its tags read from the database."""
         confined_to(wallet_id)
-        return await self.service.wallets.shown(wallet_id)
+        return await self.service.wallets.get_fresh(wallet_id)
 
     async def agent(self, agent_id: str) -> Agent:
         """An agent the caller may see; raises `AgentNotFound` for any other."""

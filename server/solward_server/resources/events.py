@@ -8,7 +8,7 @@ from typing import Any
 
 from quart import Blueprint, Response, request
 
-from solward.audit.chains import AuditEntry
+from solward.audit.log import AuditEntry
 from solward.errors import InvalidRequest
 from solward.events import EventKind
 from solward_server.http.auth import Access

@@ -56,7 +56,7 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
     ]
     return {
         "plugins": loaded,
-        "guardrails": [name for name, _check in registry.guardrails],
+        "guardrails": [guardrail.name for guardrail in registry.guardrails],
         "problems": [
             {
                 "code": problem.code.value,

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from solward import jsontext
-from solward.audit import verification
+from solward.audit import log as audit_log
 from solward.store.agents import MEMORY_KEPT
 from solward.vault.store.database import Database
 
@@ -134,6 +134,6 @@ async def _chain_is_whole(home: Path) -> None:
     database = await Database.open(None, home)
     try:
         async with database.read() as reading:
-            await verification.verify(reading)
+            await audit_log.verify(reading)
     finally:
         await database.close()

@@ -5,7 +5,6 @@ So no rule stands in for another, and a rule that is lost turns its tests red.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,11 +15,9 @@ from tests.vault.guardrails.attacks import ATTACKS, move_tokens, pay
 from tests.vault.guardrails.bank import POLICY, SOL, WALLET_LIMITS, Bank
 from tests.vault.guardrails.mixes import DECLARED, intent
 
-import solward.vault.guardrails.judge  # noqa: F401 - the module, whose name the package gives its function
 from solward.guardrail import Intent, TransactionEffects
-from solward.vault.guardrails import RULES, Policy, ScopeLimits, ScopeUsage, Verdict, judge
+from solward.vault.guardrails import RULES, Policy, ScopeLimits, ScopeUsage, Verdict, judge, rules
 
-JUDGE = sys.modules["solward.vault.guardrails.judge"]
 Scopes = Sequence[tuple[str, ScopeLimits, ScopeUsage]]
 
 
@@ -43,7 +40,7 @@ class Case:
 def without(rule: str) -> Iterator[None]:
     """The judge with one rule turned off."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(JUDGE, "BUILT_IN", tuple(r for r in JUDGE.BUILT_IN if r.name != rule))
+        patch.setattr(rules, "BUILT_IN", tuple(r for r in rules.BUILT_IN if r.name != rule))
         yield
 
 

@@ -13,8 +13,8 @@ from solward.guardrail import AuthorityChange, Intent, TransactionEffects
 from solward.record import TransactionRecord, TransactionStatus
 from solward.solana.programs import DEFAULT_PROGRAMS
 from solward.vault.guardrails import Policy, ScopeLimits, ScopeUsage, judge
-from solward.vault.guardrails.rules import BUILT_IN, Rule
-from solward.vault.transactions.outcome import refusal
+from solward.vault.guardrails.rules import BUILT_IN, LimitRule, PolicyRule
+from solward.vault.transactions.failures import refusal
 
 WALLET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 OTHER = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
@@ -230,21 +230,21 @@ def test_a_rule_says_what_it_found_and_what_it_allows(case: Case) -> None:
 
 
 @pytest.mark.parametrize("rule", BUILT_IN, ids=lambda rule: rule.name)
-def test_every_rule_there_is_has_its_words_here(rule: Rule) -> None:
+def test_every_rule_there_is_has_its_words_here(rule: LimitRule | PolicyRule) -> None:
     assert rule.name in {case.rule for case in CASES}
 
 
 @pytest.mark.parametrize(
-    "rule", [rule for rule in BUILT_IN if rule.scopes is not None], ids=lambda rule: rule.name
+    "rule", [rule for rule in BUILT_IN if isinstance(rule, LimitRule)], ids=lambda rule: rule.name
 )
-def test_a_rule_of_limits_names_the_limit_it_was_given(rule: Rule) -> None:
+def test_a_rule_of_limits_names_the_limit_it_was_given(rule: LimitRule) -> None:
     """Whatever rule of scopes is registered: two limits give two refusals, each with its own."""
     told = []
     for most in (3, 4):
         limits = ScopeLimits(most * SOL, most, most * SOL, {MINT: most * 10**6})
         usage = ScopeUsage(most, most * SOL, {MINT: most * 10**6})
         intent = replace(INTENT, lamports_out=5 * SOL, tokens_out={MINT: 5 * 10**6})
-        reason = rule.check(intent, EFFECTS, limits, usage, POLICY)
+        reason = rule.check(intent, EFFECTS, limits, usage)
         assert reason is not None
         assert f" {most} " in reason, reason
         told.append(reason)

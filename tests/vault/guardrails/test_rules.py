@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +10,14 @@ import pytest
 from tests.vault.guardrails.bank import SOL
 
 from solward.guardrail import AuthorityChange, Intent, TransactionEffects
+from solward.registry.loaded import LoadedGuardrail
 from solward.solana.programs import DEFAULT_PROGRAMS
 from solward.vault.guardrails import (
     RULES,
     Policy,
     ScopeLimits,
     ScopeUsage,
+    Verdict,
     counted_lamports,
     counted_tokens,
     judge,
@@ -141,7 +144,7 @@ def test_what_is_simulated_counts_where_it_is_more_than_declared() -> None:
     effects = replace(EFFECTS, lamports_out=3 * SOL, rent_lamports=7, tokens_out={MINT: 4})
     intent = replace(INTENT, tokens_out={MINT: 3, OTHER: 2})
     assert counted_lamports(intent, effects) == 3 * SOL
-    assert counted_lamports(intent, None) == SOL
+    assert counted_lamports(intent, replace(EFFECTS, lamports_out=0)) == SOL
     assert counted_tokens(intent, effects) == {MINT: 4, OTHER: 2}
     assert max_debit(intent, effects) == 3 * SOL + 5_007
 
@@ -224,7 +227,7 @@ def test_a_revoke_may_be_declared_but_not_a_gift() -> None:
         assert judge(intent, effects, [], policy).allowed is passes, change
 
 
-def test_extra_rules_run_last_and_can_only_refuse() -> None:
+def test_plugin_guardrails_run_last_and_can_only_refuse() -> None:
     def fine(_intent: Intent, _effects: TransactionEffects) -> str | None:
         return None
 
@@ -237,12 +240,14 @@ def test_extra_rules_run_last_and_can_only_refuse() -> None:
     def allows(_intent: Intent, _effects: TransactionEffects) -> Any:
         return True
 
-    judged = judge(INTENT, EFFECTS, [], POLICY, [("fine", fine), ("never", never)])
+    def judged_with(*checks: Callable[..., Any], effects: TransactionEffects = EFFECTS) -> Verdict:
+        plugins = [LoadedGuardrail(check.__name__, check) for check in checks]
+        return judge(INTENT, effects, [], POLICY, plugins)
+
+    judged = judged_with(fine, never)
     assert judged.applied[-2:] == ("fine", "never")
     assert (judged.rule, judged.reason) == ("never", "not on a Sunday")
-    assert judge(INTENT, EFFECTS, [], POLICY, [("broken", broken)]).reason == (
-        "the rule failed: ValueError"
-    )
-    assert not judge(INTENT, EFFECTS, [], POLICY, [("allows", allows)]).allowed
+    assert judged_with(broken).reason == "the rule failed: ValueError"
+    assert not judged_with(allows).allowed
     over = replace(EFFECTS, lamports_out=2 * SOL)
-    assert judge(INTENT, over, [], POLICY, [("fine", fine)]).rule == "simulated_effects"
+    assert judged_with(fine, effects=over).rule == "simulated_effects"

@@ -15,8 +15,7 @@ from solward.audit.log import AuditLog
 from solward.errors import StoreError
 from solward.events import Event
 from solward.vault.store import database as module
-from solward.vault.store import locks
-from solward.vault.store.database import Database
+from solward.vault.store.database import Database, lock_exclusive
 from solward.vault.store.tables import switches
 
 # Held by another connection, a commit waits for it: the trigger runs at the commit.
@@ -76,7 +75,7 @@ async def test_cancelled_during_its_commit_the_caller_hears_of_it_when_that_has_
 
 async def test_what_the_commit_itself_refuses_is_not_told(database: Database) -> None:
     told: list[Event] = []
-    database.on_recorded = told.extend
+    database.on_committed = told.extend
     async with database.write() as connection:
         await connection.exec_driver_sql(SLOW_COMMIT.replace("PERFORM pg_advisory_xact_lock(7);",
                                          "RAISE EXCEPTION 'refused at the commit';"))  # fmt: skip
@@ -155,7 +154,7 @@ async def test_a_server_that_went_away_is_a_store_error_and_then_back_again(
 async def test_who_stands_still_in_a_transaction_keeps_nobody_waiting(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_STANDSTILL_S", 1)
+    monkeypatch.setattr(module, "_IDLE_TIMEOUT_S", 1)
     database = await Database.open(postgres_url, tmp_path)
     await put(database, "one")
     resumed = asyncio.Event()
@@ -181,10 +180,10 @@ async def test_who_stands_still_in_a_transaction_keeps_nobody_waiting(
 async def test_who_keeps_a_lock_for_others_work_may_stand_still(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_STANDSTILL_S", 1)
+    monkeypatch.setattr(module, "_IDLE_TIMEOUT_S", 1)
     database = await Database.open(postgres_url, tmp_path)
     async with database.write() as connection:
-        await locks.kept(connection, "work")
+        await lock_exclusive(connection, "work", may_idle=True)
         shown = await connection.execute(text("SHOW idle_in_transaction_session_timeout"))
         assert shown.scalar_one() == "0"
     async with database.write() as connection:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from solward.vault.store import switches
+from solward.vault.store import spending
 from solward.vault.store.database import Database
 from solward.vault.store.tables import switches as table
 
@@ -17,14 +17,14 @@ async def test_either_scope_freezes_and_thaws(tmp_path: Path, scope: str) -> Non
     database = await Database.open(None, tmp_path)
     asked = ("service", "wallet:a")
     async with database.write() as connection:
-        assert not await switches.frozen(connection, asked)
-        await switches.set_frozen(connection, scope, True, "stolen laptop")
-        assert await switches.frozen(connection, asked)
-        await switches.set_frozen(connection, "wallet:b", True)
+        assert not await spending.is_frozen(connection, asked)
+        await spending.set_frozen(connection, scope, True, "stolen laptop")
+        assert await spending.is_frozen(connection, asked)
+        await spending.set_frozen(connection, "wallet:b", True)
     async with database.write() as connection:
-        await switches.set_frozen(connection, scope, False)
-        assert not await switches.frozen(connection, asked)
-        assert await switches.frozen(connection, ("service", "wallet:b"))
+        await spending.set_frozen(connection, scope, False)
+        assert not await spending.is_frozen(connection, asked)
+        assert await spending.is_frozen(connection, ("service", "wallet:b"))
     await database.close()
 
 
@@ -32,8 +32,8 @@ async def test_the_reason_is_kept_and_goes_with_the_thaw(tmp_path: Path) -> None
     database = await Database.open(None, tmp_path)
     reason = select(table.c.reason).where(table.c.scope == "service")
     async with database.write() as connection:
-        await switches.set_frozen(connection, "service", True, "stolen laptop")
+        await spending.set_frozen(connection, "service", True, "stolen laptop")
         assert (await connection.execute(reason)).scalar() == "stolen laptop"
-        await switches.set_frozen(connection, "service", False)
+        await spending.set_frozen(connection, "service", False)
         assert (await connection.execute(reason)).scalar() is None
     await database.close()

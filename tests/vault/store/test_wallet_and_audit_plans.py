@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.audit import chains, verification
+from solward.audit import log as audit_log
+from solward.audit import outbox
 from solward.store import retention
-from solward.vault.store import switches, wallets
+from solward.vault.store import spending, wallets
 from solward.vault.store.database import Database
 
 
@@ -22,16 +23,16 @@ async def everything(connection: AsyncConnection) -> None:
     await wallets.set_tags(connection, "w", ["a"])
     await wallets.wallets_under(connection, 1, "a", 10)
     await wallets.rewrap(connection, 1, 2, [("w", b"")])
-    await switches.frozen(connection, ["service", "wallet:w"])
-    await switches.set_frozen(connection, "wallet:w", True)
+    await spending.is_frozen(connection, ["service", "wallet:w"])
+    await spending.set_frozen(connection, "wallet:w", True)
     events = [("", "x", {}), ("wallet:w", "x", {})]
-    await chains.append_many(connection, 1, events)
-    await chains.append_many(connection, 2, events)
-    await chains.latest(connection, 10)
-    await chains.latest(connection, 10, before=5)
-    await chains.after(connection, 0, 10)
-    await chains.end(connection)
-    await verification.find(connection, "x")
+    await outbox.append_many(connection, 1, events)
+    await outbox.append_many(connection, 2, events)
+    await audit_log.latest(connection, 10)
+    await audit_log.latest(connection, 10, before=5)
+    await audit_log.after(connection, 0, 10)
+    await audit_log.end(connection)
+    await audit_log.find(connection, "x")
     await retention.cut_events(connection, 5, 0, 10)
     await retention.cut_decisions(connection, 5, 10)
 

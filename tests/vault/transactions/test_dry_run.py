@@ -20,7 +20,7 @@ from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed, 
 from solward.money import LAMPORTS_PER_SOL
 from solward.operations.transfer import plan_airdrop
 from solward.vault.guardrails import RULES, ScopeLimits
-from solward.vault.store import switches
+from solward.vault.store import spending
 from solward.vault.store.idempotency import lookup
 from solward.vault.store.tables import reservations
 from solward.vault.transactions.request import ADMIN, Actor, Draft, IdempotencyKey
@@ -137,13 +137,13 @@ async def test_a_freeze_stops_it_as_it_stops_the_real_thing(tmp_path: Path) -> N
     async with open_bench(tmp_path) as bench:
         for scope in ("service", f"wallet:{bench.wallet.id}"):
             async with bench.database.write() as connection:
-                await switches.set_frozen(connection, scope, True, "incident 7")
+                await spending.set_frozen(connection, scope, True, "incident 7")
             body = (await dry(bench, bench.draft(1))).to_json()
             assert body["rule"] == "freeze"
             assert body["reason"] == "transactions are frozen: incident 7"
             assert body["guardrailsApplied"] == ["freeze"]
             async with bench.database.write() as connection:
-                await switches.set_frozen(connection, scope, False)
+                await spending.set_frozen(connection, scope, False)
         assert (await dry(bench, bench.draft(1))).allowed
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
+from solders.message import to_bytes_versioned
 from solders.signature import Signature
 from sqlalchemy import func, select, update
 from tests.support.engine_harness import LIMITS, open_bench, until
@@ -27,10 +28,11 @@ from solward.errors import (
 from solward.guardrail import Intent, TransactionEffects
 from solward.money import LAMPORTS_PER_SOL
 from solward.record import TransactionStatus
+from solward.registry.loaded import LoadedGuardrail
 from solward.vault.guardrails import RULES, ScopeLimits
-from solward.vault.store import switches
+from solward.vault.store import spending
 from solward.vault.store.tables import attempts, reservations
-from solward.vault.transactions.build import compile_instructions, message_bytes
+from solward.vault.transactions.assess import compile_instructions
 from solward.vault.transactions.request import ADMIN, Actor, IdempotencyKey
 
 FEE = 5_000
@@ -130,7 +132,8 @@ async def test_a_plugins_rule_can_refuse(tmp_path: Path) -> None:
     def never(_intent: Intent, _effects: TransactionEffects) -> str | None:
         return "not on a Saturday"
 
-    async with open_bench(tmp_path, extra_rules=(("weekdays", never),)) as bench:
+    guardrails = (LoadedGuardrail("weekdays", never),)
+    async with open_bench(tmp_path, plugin_guardrails=guardrails) as bench:
         with pytest.raises(GuardrailBlocked, match="weekdays: not on a Saturday"):
             await bench.transfer(HALF)
 
@@ -301,7 +304,7 @@ async def test_a_signature_that_is_stored_is_rebuilt_never_called_success(tmp_pa
         signer = await bench.wallets.signer(bench.wallet.id)
         blockhash = await bench.engine._assessor._blockhashes.get()
         unsigned = compile_instructions(bench.draft(HALF), blockhash.blockhash, None)
-        collision = Signature(await signer.sign(message_bytes(unsigned.message)))
+        collision = Signature(await signer.sign(bytes(to_bytes_versioned(unsigned.message))))
         await bench.transfer(1)
         async with bench.database.write() as connection:
             await connection.execute(update(attempts).values(signature=str(collision)))
@@ -338,12 +341,12 @@ async def test_a_frozen_wallet_and_a_frozen_service_refuse_everything(tmp_path: 
     async with open_bench(tmp_path) as bench:
         for scope in ("service", f"wallet:{bench.wallet.id}"):
             async with bench.database.write() as connection:
-                await switches.set_frozen(connection, scope, True, "an incident")
+                await spending.set_frozen(connection, scope, True, "an incident")
             with pytest.raises(GuardrailBlocked, match="frozen: an incident") as caught:
                 await bench.transfer(HALF)
             assert caught.value.record.guardrails_applied == ("freeze",)
             async with bench.database.write() as connection:
-                await switches.set_frozen(connection, scope, False, None)
+                await spending.set_frozen(connection, scope, False, None)
         await bench.transfer(HALF)
 
 

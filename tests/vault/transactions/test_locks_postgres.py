@@ -13,7 +13,7 @@ from tests.support.agent_rows import WALLET, fields
 
 from solward.store import agents as agent_store
 from solward.store import cycles
-from solward.vault.store import spending, switches
+from solward.vault.store import spending
 from solward.vault.store.database import Database
 from solward.vault.store.tables import wallets
 
@@ -56,7 +56,7 @@ async def waits(task: asyncio.Task[object]) -> bool:
 
 async def freeze(database: Database, scope: str) -> None:
     async with database.write() as connection:
-        await switches.set_frozen(connection, scope, True, "stop")
+        await spending.set_frozen(connection, scope, True, "stop")
 
 
 @pytest.mark.parametrize("scope", ["service", "wallet:w1"])
@@ -124,7 +124,7 @@ async def test_many_in_any_mixture_never_wait_for_ever(database: Database) -> No
         wallet, agent = f"w{number % 2 + 1}", (f"a{number % 3 + 1}", 1, 1)
         if number % 10 == 9:
             async with database.write() as connection:
-                await switches.set_frozen(connection, ("service", "wallet:w1")[number % 2], False)
+                await spending.set_frozen(connection, ("service", "wallet:w1")[number % 2], False)
         elif number % 3 == 0:
             async with database.write() as connection:
                 await enter(connection)

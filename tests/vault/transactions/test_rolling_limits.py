@@ -13,7 +13,8 @@ from tests.support.engine_harness import LIMITS, Bench, open_bench
 
 from solward.clock import DAY_MS, MINUTE_MS
 from solward.errors import GuardrailBlocked
-from solward.vault.store import processes, spending
+from solward.vault.store import spending
+from solward.vault.transactions import limits_report, reservation
 from solward.vault.transactions.request import ADMIN
 
 # Two seconds before a day of the calendar, a month and a year end.
@@ -34,7 +35,8 @@ class Clock:
 def clock() -> Iterator[Clock]:
     made = Clock()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "clock", made)
+        for user in (reservation, limits_report):
+            patch.setattr(user, "clock", made)
         yield made
 
 

@@ -27,7 +27,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 @pytest.fixture
 def told(bench: Bench) -> Iterator[list[Event]]:
     heard: list[Event] = []
-    bench.database.on_recorded = heard.extend
+    bench.database.on_committed = heard.extend
     yield heard
     numbers = [event.seq for event in heard]
     if bench.database.shared:

@@ -218,7 +218,7 @@ async def test_a_key_is_in_no_repr_and_in_no_file(wallets: Wallets, tmp_path: Pa
     wallet = await wallets.import_keypair(FILE, "mine")
     signer = await wallets.signer(wallet.id)
     await signer.sign(b"m")
-    held = wallets._held[wallet.id]
+    held = wallets._cache[wallet.id]
     for shown in (wallet, signer, held, wallets, held.envelope):
         for secret in (str(KEYPAIR), FILE, repr(KEYPAIR.secret()), KEYPAIR.secret().hex()):
             assert secret not in repr(shown)

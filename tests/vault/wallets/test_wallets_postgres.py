@@ -63,11 +63,11 @@ async def test_tags_set_by_one_process_are_shown_by_another(
         first = await Wallets.open(one, Settings(), tmp_path)
         second = await Wallets.open(two, Settings(), tmp_path)
         wallet = await first.create("mine", ["a"])
-        assert (await second.shown(wallet.id)).tags == ("a",)
+        assert (await second.get_fresh(wallet.id)).tags == ("a",)
         await first.set_tags(wallet.id, ["b"])
-        assert (await second.shown(wallet.id)).tags == ("b",)
+        assert (await second.get_fresh(wallet.id)).tags == ("b",)
         await second.set_tags(wallet.id, ["c"])
-        assert (await first.shown(wallet.id)).tags == ("c",)
+        assert (await first.get_fresh(wallet.id)).tags == ("c",)
 
 
 async def test_what_a_payment_needs_of_a_wallet_is_read_once(

@@ -1,25 +1,27 @@
 """Judgement of a transaction before it is signed: pure, and the same for every caller."""
 
-from solward.vault.guardrails.counting import counted_lamports, counted_tokens, max_debit
-from solward.vault.guardrails.effects import analyse
-from solward.vault.guardrails.errors import UntrustedSimulation
-from solward.vault.guardrails.fees import network_fee
-from solward.vault.guardrails.inner import inner_from_json
-from solward.vault.guardrails.judge import ExtraRule, judge
-from solward.vault.guardrails.model import (
+from solward.vault.guardrails.effects import analyse, network_fee
+from solward.vault.guardrails.model import Policy, ScopeLimits, ScopeUsage
+from solward.vault.guardrails.rules import (
     RULES,
-    Invocation,
-    Policy,
-    ScopeLimits,
-    ScopeUsage,
-    Simulation,
+    PluginGuardrail,
     Verdict,
+    counted_lamports,
+    counted_tokens,
+    judge,
+    max_debit,
+)
+from solward.vault.guardrails.simulation import (
+    Invocation,
+    Simulation,
+    UntrustedSimulation,
+    inner_from_json,
 )
 
 __all__ = [
     "RULES",
-    "ExtraRule",
     "Invocation",
+    "PluginGuardrail",
     "Policy",
     "ScopeLimits",
     "ScopeUsage",

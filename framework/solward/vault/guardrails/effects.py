@@ -1,50 +1,36 @@
-"""What a transaction really does to a wallet: its instructions decoded, its simulation compared."""
+"""What a transaction does to a wallet: instructions decoded, simulation compared, fee computed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Sequence
+
+from solders.message import MessageV1
 
 from solward.guardrail import TransactionEffects
 from solward.solana.message import AnyMessage, ResolvedKey
 from solward.solana.programs import (
-    ASSOCIATED_TOKEN_PROGRAM,
     COMPUTE_BUDGET_PROGRAM,
-    MEMO_PROGRAM,
-    MEMO_V1_PROGRAM,
-    STAKE_PROGRAM,
+    PRECOMPILES,
     SYSTEM_PROGRAM,
-    TOKEN_2022_PROGRAM,
-    TOKEN_PROGRAM,
-    TOKEN_PROGRAMS,
+    VOTE_PROGRAM,
 )
 from solward.solana.tokens import mint_account, token_account
-from solward.vault.guardrails.decode_other import (
-    decode_associated_token,
-    decode_compute_budget,
-    decode_memo,
-)
-from solward.vault.guardrails.decode_stake import decode_stake
-from solward.vault.guardrails.decode_system import decode_system
-from solward.vault.guardrails.decode_token import decode_token, note_initialised, unbatch
-from solward.vault.guardrails.diff import check_mints, compare
-from solward.vault.guardrails.errors import UntrustedSimulation
-from solward.vault.guardrails.fees import network_fee
-from solward.vault.guardrails.flows import measure
-from solward.vault.guardrails.model import Invocation, Simulation
-from solward.vault.guardrails.view import View
+from solward.vault.guardrails.comparison import compare, measure
+from solward.vault.guardrails.instructions import decode
+from solward.vault.guardrails.simulation import Invocation, Simulation, UntrustedSimulation, View
 
-# A program without a decoder is judged by the allowlist and by what it calls and changes.
-_DECODERS: Final[dict[str, Callable[[Invocation, View], None]]] = {
-    SYSTEM_PROGRAM: decode_system,
-    TOKEN_PROGRAM: decode_token,
-    TOKEN_2022_PROGRAM: decode_token,
-    STAKE_PROGRAM: decode_stake,
-    ASSOCIATED_TOKEN_PROGRAM: decode_associated_token,
-    COMPUTE_BUDGET_PROGRAM: decode_compute_budget,
-    MEMO_PROGRAM: decode_memo,
-    MEMO_V1_PROGRAM: decode_memo,
-}
+_LAMPORTS_PER_SIGNATURE = 5_000
+_MICRO_LAMPORTS = 1_000_000
+_MAX_COMPUTE_UNITS = 1_400_000
+_DEFAULT_UNITS = 200_000
+_BUILTIN_UNITS = 3_000
+
+# Programs still native to the validator get the small default (SIMD-0170). Programs that moved
+# to BPF (stake, lookup tables) and precompiles are counted high: the fee is an upper bound.
+_BUILTINS = frozenset({SYSTEM_PROGRAM, VOTE_PROGRAM, COMPUTE_BUDGET_PROGRAM})
+
+_SET_UNIT_LIMIT = 2
+_SET_UNIT_PRICE = 3
 
 
 def analyse(
@@ -59,8 +45,8 @@ def analyse(
     Args:
         keys: from `resolve` of the same message.
         simulation: of the same bytes; inner instructions complete.
-        managed: other required signers this service holds keys for; each must ask for its own
-            transaction, so one here is a violation.
+        managed: other required signers this service holds keys for; each must sign a transaction of
+            its own, so one here is a violation.
 
     Raises:
         UntrustedSimulation: inner instructions belong to no top-level instruction, or call
@@ -68,19 +54,8 @@ def analyse(
     """
     view = View(wallet, simulation)
     calls = list(_calls(message, keys, simulation))
-    flat: list[Invocation] = []
-    for call in calls:
-        try:
-            flat.extend(unbatch(call))
-        except (IndexError, ValueError):
-            view.violate("program_allowlist", "a batch of token instructions is malformed")
-    _apply(view, [call for call in flat if call.program in TOKEN_PROGRAMS], note_initialised)
-    for call in flat:
-        decoder = _DECODERS.get(call.program)
-        if decoder is not None:
-            _apply(view, [call], decoder)
+    decode(calls, view)
     compare(view, keys)
-    check_mints(view)
     for key in keys:
         if key.signer and key.address != wallet and key.address in managed:
             view.violate("authority_change", f"managed wallet {key.address} would sign as well")
@@ -125,16 +100,6 @@ def _calls(
         yield from (call for call in simulation.inner if call.top == top)
 
 
-def _apply(
-    view: View, calls: Sequence[Invocation], step: Callable[[Invocation, View], None]
-) -> None:
-    for call in calls:
-        try:
-            step(call, view)
-        except (IndexError, ValueError):
-            view.violate("program_allowlist", f"an instruction of {call.program} is malformed")
-
-
 def _decimals(simulation: Simulation) -> dict[str, int]:
     found: dict[str, int] = {}
     for states in (simulation.post, simulation.pre):
@@ -155,3 +120,35 @@ def _addresses(view: View, keys: Sequence[ResolvedKey]) -> frozenset[str]:
     for _mint, owner in view.initialised.values():
         addresses.add(owner)
     return frozenset(addresses)
+
+
+def network_fee(message: AnyMessage) -> int:
+    """Most lamports the network takes for `message`, whether it succeeds or not; pure.
+
+    5,000 lamports for each signature, precompile signatures included, and the priority fee:
+    ceil(unit price x unit limit / 10**6) of the ComputeBudget instructions, and for version 1
+    the whole lamports of the message's own field as well.
+    """
+    keys = message.account_keys
+    signatures = message.header.num_required_signatures
+    units_default = 0
+    unit_limit: int | None = None
+    unit_price = 0
+    for instruction in message.instructions:
+        program = str(keys[instruction.program_id_index])
+        data = instruction.data
+        units_default += _BUILTIN_UNITS if program in _BUILTINS else _DEFAULT_UNITS
+        if program in PRECOMPILES and data:
+            signatures += data[0]
+        if program == COMPUTE_BUDGET_PROGRAM and data:
+            if data[0] == _SET_UNIT_LIMIT and len(data) >= 5:
+                unit_limit = int.from_bytes(data[1:5], "little")
+            elif data[0] == _SET_UNIT_PRICE and len(data) >= 9:
+                unit_price = int.from_bytes(data[1:9], "little")
+    priority = 0
+    if isinstance(message, MessageV1):
+        priority = message.config.priority_fee or 0
+        unit_limit = message.config.compute_unit_limit or unit_limit
+    units = min(units_default if unit_limit is None else unit_limit, _MAX_COMPUTE_UNITS)
+    priority += -(-unit_price * units // _MICRO_LAMPORTS)
+    return signatures * _LAMPORTS_PER_SIGNATURE + priority

@@ -24,15 +24,15 @@ _MAX_STATUSES = 256
 
 
 class RpcLedger:
-    """`Ledger` over a transport. Every method may raise `LedgerUnavailable` or `LedgerRejected`;
-    an answer of the wrong shape counts as no answer."""
+    """`Ledger` over a transport. Every method may raise `LedgerUnavailable`, also for an answer of
+    the wrong shape, or `LedgerRejected`."""
 
     def __init__(self, transport: Transport, rent: dict[int, int] | None = None) -> None:
         self._transport = transport
         self._rent = {} if rent is None else rent
 
     def nodes(self) -> tuple[RpcLedger, ...]:
-        """This ledger as each usable node has it; itself where one node is all there is."""
+        """A ledger for each usable node; itself where there is one node."""
         if not isinstance(self._transport, ManyNodes):
             return (self,)
         return tuple(RpcLedger(node, self._rent) for node in self._transport.nodes())
@@ -90,7 +90,7 @@ class RpcLedger:
         return _int(await self._call("getSlot", _CONFIRMED))
 
     async def rent_exempt_minimum(self, size: int) -> int:
-        """Lamports an account of `size` bytes must hold; a cluster constant, so asked once."""
+        """Lamports an account of `size` bytes must hold; a cluster constant, so cached."""
         if size not in self._rent:
             answer = await self._call("getMinimumBalanceForRentExemption", size, _CONFIRMED)
             self._rent[size] = _int(answer)
@@ -136,7 +136,7 @@ class RpcLedger:
         return _int(await self._call("getBlockHeight", _CONFIRMED))
 
     async def tip(self) -> Tip:
-        """How far the ledger is at `confirmed`: slot and block height of one block."""
+        """Slot and block height of the newest block at `confirmed`."""
         answer = await self._call("getEpochInfo", _CONFIRMED)
         try:
             return Tip(_int(answer["absoluteSlot"]), _int(answer["blockHeight"]))
@@ -197,7 +197,7 @@ class RpcLedger:
             raise _malformed("simulateTransaction") from None
 
     async def send(self, wire: bytes) -> str:
-        """Hand bytes to the cluster; the engine simulated these bytes and resends them itself."""
+        """Send bytes without preflight or retries: the engine simulated and resends them itself."""
         options = {"encoding": "base64", "skipPreflight": True, "maxRetries": 0}
         return str(
             await self._call("sendTransaction", base64.b64encode(wire).decode("ascii"), options)
@@ -234,7 +234,7 @@ class RpcLedger:
         return answer
 
     async def request_airdrop(self, address: str, lamports: int) -> str:
-        """Ask the cluster's faucet; returns the faucet transaction's signature."""
+        """Request SOL of the cluster's faucet; returns the faucet transaction's signature."""
         return str(await self._call("requestAirdrop", address, lamports, _CONFIRMED))
 
     async def close(self) -> None:

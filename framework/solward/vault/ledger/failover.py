@@ -1,8 +1,8 @@
-"""Several RPC nodes of one cluster as one transport: what one cannot answer, the next is asked.
+"""Several RPC nodes of one cluster as one transport, with failover to the next node.
 
-A node stays in use as long as it answers. One that does not rests, longer each time, and shows
-again that it is of the right cluster before it is believed. What a node answers is never put
-together with what another one says: `FailoverTransport.nodes` gives each its own transport.
+A node stays in use as long as it answers. One that fails rests, longer each time, and proves its
+cluster again before it is used. Conclusions from two answers of one node use
+`FailoverTransport.nodes`, a transport for each.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from solward.vault.ledger.transport import Transport
 
 REST_S = 1.0
 MAX_REST_S = 30.0
-# Whoever gives up on a node after this long has found it too slow to be the one in use.
+# A call cancelled after this long counts as a failure: the node is too slow.
 PATIENCE_S = 0.5
 
-# Error objects that speak of the node and not of the request: behind the cluster, below the
-# context slot asked for, internal error (agave rpc-client-api/src/custom_error.rs, JSON-RPC 2.0),
-# and over its provider's rate.
+# Errors of the node, not of the request: behind the cluster, below the requested context slot,
+# internal error (agave rpc-client-api/src/custom_error.rs, JSON-RPC 2.0), over the provider's rate.
 NODE_FAULTS = frozenset({-32005, -32016, -32603, -32429, 429})
-# Asked again elsewhere it might be done twice, and its refusals are the faucet's, not the node's.
-_ASKED_ONCE = frozenset({"requestAirdrop"})
+# No failover: another node might do it twice, and its refusals are the faucet's, not the node's.
+_NO_FAILOVER = frozenset({"requestAirdrop"})
 
 _log = structlog.get_logger(__name__)
 
@@ -64,7 +63,7 @@ class Node:
 
     @property
     def resting(self) -> bool:
-        """Whether it failed a moment ago."""
+        """Whether it failed recently and is not to be used yet."""
         return self._clock() < self.rests_until
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
@@ -78,13 +77,13 @@ class Node:
             await self._admit(began)
             answer = await self._transport.call(method, params)
         except LedgerRejected as error:
-            if error.code not in NODE_FAULTS or method in _ASKED_ONCE:
+            if error.code not in NODE_FAULTS or method in _NO_FAILOVER:
                 self._answered(began)
                 raise
             self._failed(began, str(error))
             raise LedgerUnavailable(f"The ledger node cannot answer {method}: {error}") from None
         except LedgerUnavailable as error:
-            if method not in _ASKED_ONCE:
+            if method not in _NO_FAILOVER:
                 self._failed(began, str(error))
             raise
         except asyncio.CancelledError:
@@ -95,7 +94,7 @@ class Node:
         return answer
 
     async def _admit(self, began: float) -> None:
-        # It shows its genesis hash, unless it has since it last failed.
+        # Checks the genesis hash, once after each failure.
         if self._admitted:
             return
         async with self._admitting:
@@ -124,7 +123,7 @@ class Node:
         await self._transport.close()
 
     def _answered(self, began: float) -> None:
-        # What was asked before a failure says nothing about the time after it.
+        # An answer to a call from before the failure says nothing about the time after it.
         if self._rest_s and began >= self._failed_at:
             _log.info("rpc_node_answers", node=self.name)
             self._rest_s, self.rests_until = 0.0, float("-inf")
@@ -147,14 +146,14 @@ class FailoverTransport:
         self._current = 0
 
     async def check(self) -> None:
-        """Ask every node which cluster it is of; one that is away is asked before it is used.
+        """Check the cluster of every node; one that is away is checked before it is used.
 
         Raises:
             ConfigError: one is of another cluster.
         """
-        await asyncio.gather(*(self._try_out(node) for node in self._nodes))
+        await asyncio.gather(*(self._probe(node) for node in self._nodes))
 
-    async def _try_out(self, node: Node) -> None:
+    async def _probe(self, node: Node) -> None:
         try:
             await node.call("getSlot", [])
         except ConfigError:
@@ -163,15 +162,15 @@ class FailoverTransport:
             _log.warning("rpc_node_is_away", node=node.name, error=str(error))
 
     def nodes(self) -> tuple[Node, ...]:
-        """Those that do not rest, the one in use first; of nothing but resting ones, the one that
-        has rested most. Empty where every one is of another cluster."""
+        """Nodes that do not rest, the one in use first; if all rest, the one whose rest ends first.
+        Empty if every node is of another cluster."""
         ordered = self._nodes[self._current :] + self._nodes[: self._current]
         fit = [node for node in ordered if node.wrong is None]
         awake = tuple(node for node in fit if not node.resting)
         return awake or tuple(sorted(fit, key=lambda node: node.rests_until)[:1])
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
-        """See `Transport.call`. Each usable node is asked once, until one answers.
+        """See `Transport.call`. Tries each usable node once, until one answers.
 
         Raises:
             ConfigError: every node is of another cluster.
@@ -184,7 +183,7 @@ class FailoverTransport:
                 answer = await node.call(method, params)
             except LedgerUnavailable as error:
                 unanswered = error
-                if method in _ASKED_ONCE:
+                if method in _NO_FAILOVER:
                     raise
             except ConfigError:
                 continue

@@ -1,4 +1,4 @@
-"""The narrow ledger protocol: all Solward asks of a Solana cluster, in its own few types.
+"""The narrow ledger protocol: all that Solward needs of a Solana cluster, in its own types.
 
 Addresses, signatures and blockhashes are base58 text; amounts are lamports or token units.
 Every method may raise `LedgerUnavailable` (no answer: nothing is known) or `LedgerRejected`
@@ -26,7 +26,7 @@ class Blockhash:
 
 @dataclass(frozen=True, slots=True)
 class Tip:
-    """How far a node is: the slot and the block height of one block."""
+    """A node's newest block: slot and block height."""
 
     slot: int
     block_height: int
@@ -38,7 +38,7 @@ class SimulationResult:
 
     Attributes:
         err: the error in the RPC's JSON shape, None when it would succeed.
-        accounts: post-state of each address asked for; None where the account would not exist.
+        accounts: post-state of each requested address; None where the account would not exist.
         inner_instructions: the RPC's JSON, None when the node gave none.
     """
 
@@ -60,7 +60,7 @@ class SignatureStatus:
 
 
 class Ledger(ReadLedger, Protocol):
-    """Reading and sending; held by the transaction engine alone."""
+    """Reading and sending; for the transaction engine alone."""
 
     async def genesis_hash(self) -> str:
         """The cluster's genesis hash."""
@@ -69,16 +69,15 @@ class Ledger(ReadLedger, Protocol):
         """The current block height at `confirmed`."""
 
     async def tip(self) -> Tip:
-        """How far the ledger is at `confirmed`."""
+        """The newest block at `confirmed`."""
 
     async def first_slot(self) -> int:
-        """The first slot the node's history still has: of older ones it knows nothing."""
+        """The first slot in the node's history; of older ones it knows nothing."""
 
     def nodes(self) -> Sequence[Ledger]:
-        """The same ledger as each usable node has it, the one now in use first.
+        """A ledger for each usable node, the one in use first; none switches to another node.
 
-        What only holds where two answers come from one node is asked of these: none of them
-        switches to another node.
+        For conclusions that need two answers of one node.
         """
 
     async def latest_blockhash(self) -> Blockhash:
@@ -105,7 +104,7 @@ class Ledger(ReadLedger, Protocol):
         """A landed transaction with its meta in the RPC's JSON shape, None when unknown."""
 
     async def request_airdrop(self, address: str, lamports: int) -> str:
-        """Ask the cluster's faucet; returns the faucet transaction's signature."""
+        """Request SOL of the cluster's faucet; returns the faucet transaction's signature."""
 
     async def close(self) -> None:
         """Release connections."""

@@ -17,9 +17,9 @@ from solward.telemetry.scrub import scrub_text
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
-# Longer than a loaded public node takes; a caller waits for confirmation, not for this.
+# Longer than a loaded public node takes.
 REQUEST_TIMEOUT_S = 15.0
-# To one node; calls beyond them wait.
+# To one node; further calls wait.
 CONNECTIONS = 100
 
 
@@ -35,21 +35,21 @@ class Transport(Protocol):
 
 @runtime_checkable
 class ManyNodes(Protocol):
-    """A transport with several nodes behind it."""
+    """A transport over several nodes."""
 
     def nodes(self) -> Sequence[Transport]:
-        """Each usable node's own transport, which never switches; the one now in use first."""
+        """A transport for each usable node, which never switches; the one in use first."""
 
 
 class _NoAnswer(Exception):
-    """Why a node gave none, without its address."""
+    """Why a node did not answer, without its address."""
 
 
 class HttpTransport:
     """A cluster behind a URL. The URL may hold a provider's key, so no error shows it.
 
-    It posts through aiohttp: a call costs a quarter of the processor time of solana-py's own
-    provider, which was most of what a worker used (benchmarks/scale.py).
+    It posts with aiohttp: a call takes a quarter of the processor time of solana-py's own provider,
+    which was most of a worker's (benchmarks/scale.py).
     """
 
     def __init__(self, url: str, timeout_s: float = REQUEST_TIMEOUT_S, *, retries: int = 1) -> None:
@@ -77,7 +77,7 @@ class HttpTransport:
                 raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON-RPC response")
             raise LedgerRejected(
                 code,
-                # A provider may quote the address it was asked at, and its key with it.
+                # A provider may quote its address, and the key in it.
                 scrub_text(str(error_object.get("message", ""))),
                 error_object.get("data"),
             )
@@ -108,7 +108,7 @@ class HttpTransport:
 
 
 def _session(url: str, timeout_s: float) -> ClientSession:
-    # Only who talks to a node over HTTP waits for its import.
+    # Imported late: the embedded ledger does without.
     from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
     return ClientSession(

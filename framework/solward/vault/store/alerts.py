@@ -1,7 +1,7 @@
-"""What somebody should look at, raised in the transaction that makes it true.
+"""Alerts for an operator, raised in the transaction that makes them true.
 
-Each alert is an event of the audit log, `alert:raised`; once it is committed it is also a line in
-the log at ERROR and a count of `solward_alerts_total`. All have the same fields.
+Each is an event of the audit log, `alert:raised`; once committed it is also a log line at ERROR and
+a count of `solward_alerts_total`, all with the same fields.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from solward.events import EventKind
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.store.tables import transactions
 
-# So many blocked transactions of one wallet within this time are no slip: a model was talked into
-# something, or a program is wrong about its limits.
+# This many blocked transactions of one wallet within this time are no slip: a model was fooled, or
+# a program is wrong about its limits.
 BLOCKS = 5
 BLOCKS_WITHIN_MS = 10 * MINUTE_MS
 
-# The newest records of a wallet in which blocks are counted, which bounds the work in the write
-# transaction that stores one.
+# Blocks are counted among this many newest records of the wallet, which bounds the work in a write
+# transaction.
 _RECENT = 200
 
 
@@ -32,7 +32,7 @@ class Alert(StrEnum):
     """Every alert."""
 
     ATTEMPT_UNKNOWN = "attempt_unknown"
-    """A transaction's fate cannot be told; its money stays reserved until a person decides."""
+    """A transaction's fate cannot be found; its money stays reserved until a person decides."""
     REPEATED_BLOCKS = "repeated_blocks"
     """Guardrails refused `BLOCKS` transactions of a wallet within `BLOCKS_WITHIN_MS`."""
 
@@ -40,7 +40,7 @@ class Alert(StrEnum):
 def attempt_unknown(
     connection: AsyncConnection, record: TransactionRecord, trace: str | None
 ) -> None:
-    """Tell that a transaction's fate became unknown, in the transaction that notes it."""
+    """Raise the alert in the database transaction that stores the state `unknown`."""
     detail = f"No RPC node can tell whether {record.signature} landed; its money stays reserved"
     _raise(connection, Alert.ATTEMPT_UNKNOWN, record, detail, trace)
 
@@ -48,9 +48,9 @@ def attempt_unknown(
 async def blocked(
     connection: AsyncConnection, record: TransactionRecord, trace: str | None
 ) -> None:
-    """Tell of repeated blocks, right after a blocked record was stored.
+    """Raise the alert of repeated blocks, right after a blocked record was stored.
 
-    Told once in a row of blocks: again only after `BLOCKS_WITHIN_MS` without one.
+    Once for a run of blocks: again only after `BLOCKS_WITHIN_MS` without one.
     """
     newest = (
         select(transactions.c.status, transactions.c.created_ms)
@@ -67,7 +67,7 @@ async def blocked(
 
 
 def reaches_threshold(times: Sequence[int]) -> bool:
-    """Whether the newest of a wallet's blocks is the first of its row to make an alert.
+    """Whether the newest block is the one of its run that raises the alert.
 
     Args:
         times: Unix milliseconds of the wallet's blocks, newest first.
@@ -91,10 +91,10 @@ def _raise(
     detail: str,
     trace: str | None,
 ) -> None:
-    told = {
+    data = {
         "alert": alert.value,
         "walletId": record.wallet_id,
         "transactionId": record.id,
         "detail": detail,
     }
-    outbox.record(connection, EventKind.ALERT_RAISED, told, trace)
+    outbox.record(connection, EventKind.ALERT_RAISED, data, trace)

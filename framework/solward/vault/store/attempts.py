@@ -16,7 +16,7 @@ from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
 from solward.vault.store import alerts
 from solward.vault.store.tables import attempts, reservations, transactions
-from solward.vault.store.transactions import RECORD, UNFINISHED, record_of, tell
+from solward.vault.store.transactions import RECORD, UNFINISHED, record_event, record_of
 
 
 class AttemptState(StrEnum):
@@ -27,22 +27,22 @@ class AttemptState(StrEnum):
     SENT = "sent"
     """Handed to the ledger at least once."""
     UNKNOWN = "unknown"
-    """Its fate cannot be told; the money stays reserved."""
+    """Its fate cannot be found; the money stays reserved."""
     LANDED_OK = "landed_ok"
     """On the ledger without error."""
     LANDED_ERR = "landed_err"
     """On the ledger with an error; only the fee was paid."""
     DEAD = "dead"
-    """Expired without landing; it never can any more."""
+    """Expired without landing; it can never land."""
 
 
-# Worded as the partial index is, so that both databases see that it serves.
+# The text of the partial index, so that both databases use it.
 _LIVE = text("attempts.state IN ('signed', 'sent', 'unknown')")
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One signed transaction as written ahead. `wire` is what was and will be sent, unchanged."""
+    """One signed transaction as written ahead; `wire` is sent and resent unchanged."""
 
     transaction_id: str
     attempt_no: int
@@ -63,8 +63,8 @@ class Settlement:
         attempt: final attempt state, None where no attempt was ever written.
         held_lamports: the actual debit, which replaces the reserved one.
         details: the record's details in full, None to leave them.
-        owner: who releases what was never written ahead. How an attempt ended is a fact of the
-            ledger, which anybody may settle.
+        owner: the process that releases a reservation without an attempt. The end of an attempt
+            is a fact of the ledger, which any process may settle.
     """
 
     transaction_id: str
@@ -95,7 +95,7 @@ async def write_ahead(
     """Make signed bytes durable before they leave the process.
 
     Raises:
-        TakenOver: the transaction is no longer `owner`'s: these bytes must never be sent.
+        TakenOver: the transaction is no longer `owner`'s; these bytes must never be sent.
         sqlalchemy.exc.IntegrityError: the signature exists already, or the transaction has a
             live attempt.
     """
@@ -124,7 +124,7 @@ async def write_ahead(
 
 
 async def mark_sent(connection: AsyncConnection, signatures: Collection[str]) -> None:
-    """Note that bytes have been handed to the ledger."""
+    """Store that bytes were handed to the ledger."""
     await connection.execute(
         update(attempts)
         .where(
@@ -136,11 +136,11 @@ async def mark_sent(connection: AsyncConnection, signatures: Collection[str]) ->
 
 
 async def mark_unknown(connection: AsyncConnection, signatures: Collection[str]) -> None:
-    """Note that nobody can tell what became of these; their money stays reserved.
+    """Store that the fate of these cannot be found; their money stays reserved.
 
-    An alert is raised for each of which this was not known before.
+    Each one whose state changes raises an alert.
     """
-    noted = await connection.execute(
+    changed = await connection.execute(
         update(attempts)
         .where(
             attempts.c.signature.in_(signatures),
@@ -149,7 +149,7 @@ async def mark_unknown(connection: AsyncConnection, signatures: Collection[str])
         .values(state=AttemptState.UNKNOWN.value)
         .returning(attempts.c.transaction_id)
     )
-    ids = list(noted.scalars())
+    ids = list(changed.scalars())
     for each in (await _locked(connection, ids)).values():
         alerts.attempt_unknown(connection, each.record, each.trace)
 
@@ -182,14 +182,14 @@ _SETTLE_ATTEMPT = (
 async def settle(
     connection: AsyncConnection, settlements: Sequence[Settlement]
 ) -> dict[str, TransactionRecord]:
-    """End transactions: their status and cost, and what still counts against the limits.
+    """End transactions: store status and cost, and keep what still counts against the limits.
 
-    A dead one gives everything back, its rate slot too; one that landed with an error keeps its
-    rate slot and gives its amount back. One that has ended already is left as it is, and so is
-    one that is to be released and is another process's now.
+    A dead one releases its amount and its rate slot; one that landed with an error keeps its rate
+    slot and releases its amount. Unchanged are transactions that have ended already, and releases
+    of transactions that are another process's now.
 
     Returns:
-        The records as they are then.
+        The records as stored then.
     """
     found = await _locked(connection, [item.transaction_id for item in settlements])
     stored = {record_id: each.record for record_id, each in found.items()}
@@ -241,7 +241,7 @@ async def settle(
             fee_lamports=item.fee_lamports,
             details=record.details if item.details is None else item.details,
         )
-        tell(connection, after, found[item.transaction_id].trace)
+        record_event(connection, after, found[item.transaction_id].trace)
         if item.attempt is None:
             metrics.RELEASED.inc()
         else:
@@ -276,7 +276,7 @@ def _may_end(item: Settlement, stored: _Stored | None) -> bool:
 
 
 async def live_states(connection: AsyncConnection) -> dict[str, int]:
-    """How many signed transactions whose end is not known are in each state."""
+    """state -> count of attempts that have not ended."""
     statement = select(attempts.c.state, func.count()).where(_LIVE).group_by(attempts.c.state)
     return {state: int(count) for state, count in await connection.execute(statement)}
 

@@ -1,6 +1,7 @@
-"""The database of a process: read and write transactions, on SQLite or PostgreSQL.
+"""The database of a process: transactions, locks and clock, on SQLite or PostgreSQL.
 
-Everything else in `solward.store` is SQL inside a transaction that its caller opened here.
+Everything else in this package and `solward.store` is SQL inside a transaction that its caller
+opened here.
 """
 
 from __future__ import annotations
@@ -16,28 +17,42 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import SecretStr
-from sqlalchemy import event
+from sqlalchemy import ColumnElement, event, literal_column, select, text
 from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as Exhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from solward.audit import outbox
+from solward.clock import now_ms
 from solward.errors import ConfigError, StoreError
 from solward.events import Event
 from solward.telemetry import metrics
-from solward.vault.store import commit_log, locks, sqlite
+from solward.vault.store import sqlite
 from solward.vault.store.schema import upgrade
 
 _READERS = 8
-# Connections of one process to PostgreSQL; it has a few hundred for all of them.
+# Connections of one process to PostgreSQL, which has a few hundred for all processes.
 _POOL = 10
 _POOL_OVERFLOW = 10
-# A transaction in which a process does nothing for so long is ended by the server. None waits for
-# anything but its own next statement, so it is one of a process that was stopped.
-_STANDSTILL_S = 10
-# For one of them, where all are at work.
+# The wait for a connection when all are in use.
 _POOL_WAIT_S = 30.0
+# The server ends a transaction that is idle for longer: no transaction waits for anything but its
+# own next statement, so its process was stopped.
+_IDLE_TIMEOUT_S = 10
+
+# PostgreSQL's advisory locks have two numbers: a namespace, and the name's hash. Two names with one
+# hash only wait for each other without need.
+_NAMESPACE = 0x534F4C57  # "SOLW"
+_LOCK = text(f"SELECT pg_advisory_xact_lock({_NAMESPACE}, hashtext(:name))")
+_TRY_LOCK = text(f"SELECT pg_try_advisory_xact_lock({_NAMESPACE}, hashtext(:name))")
+_LOCK_SHARED = text(f"SELECT pg_advisory_xact_lock_shared({_NAMESPACE}, hashtext(:name))")
+_NO_IDLE_TIMEOUT = text("SET LOCAL idle_in_transaction_session_timeout = 0")
+
+# The database's clock: those of the machines may differ.
+_CLOCK: ColumnElement[int] = literal_column(
+    "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+)
 
 Kind = Literal["read", "write"]
 
@@ -47,7 +62,7 @@ class Database:
 
     Attributes:
         on_transaction: called with "read" or "write" as each transaction begins, for counting.
-        on_recorded: told the events a write transaction recorded, once it committed.
+        on_committed: called with the events of a write transaction after its commit.
     """
 
     def __init__(self, readers: AsyncEngine, writer: AsyncEngine) -> None:
@@ -55,7 +70,7 @@ class Database:
         self._writer = writer
         self._lock = asyncio.Lock() if writer.dialect.name == "sqlite" else None
         self.on_transaction: Callable[[Kind], object] | None = None
-        self.on_recorded: Callable[[Sequence[Event]], object] | None = None
+        self.on_committed: Callable[[Sequence[Event]], object] | None = None
 
     @classmethod
     async def open(cls, url: str | SecretStr | None, home: Path) -> Database:
@@ -68,8 +83,8 @@ class Database:
         database = cls(*_engines(_parse(url, home)))
         try:
             async with database.write() as connection:
-                # Processes that start together bring it there one after the other.
-                await locks.exclusive(connection, "schema")
+                # Processes that start together upgrade one after the other.
+                await lock_exclusive(connection, "schema")
                 await upgrade(connection)
         except BaseException:
             await database.close()
@@ -78,7 +93,7 @@ class Database:
 
     @classmethod
     def inspect(cls, url: str | SecretStr | None, home: Path) -> Database:
-        """Open what is there for reading alone, whoever else has it open; nothing is made or
+        """Open an existing database for reading, whoever else has it open; nothing is created or
         upgraded.
 
         Raises:
@@ -90,14 +105,14 @@ class Database:
             if not file.is_file():
                 raise StoreError(f"There is no database at {file}")
             readers = _sqlite_engine(parsed, 1, writer=False)
-            event.listen(readers.sync_engine, "connect", _only_read)
+            event.listen(readers.sync_engine, "connect", _set_query_only)
         else:
             readers, _writer = _engines(parsed)
         return cls(readers, readers)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that sees one state of the database throughout, and changes nothing.
+        """A transaction that sees one state of the database and changes nothing.
 
         Raises:
             StoreError: the database refused.
@@ -118,9 +133,9 @@ class Database:
     async def write(self) -> AsyncIterator[AsyncConnection]:
         """One transaction: committed, durably, when the block ends, rolled back when it raises.
 
-        On SQLite writers queue here, in order. A caller cancelled during the commit is told so
-        only when the commit has ended, so that no half-finished state is ever given on. Events
-        recorded in the block (`solward.audit.outbox`) are part of the transaction.
+        On SQLite writers queue here, in order. A cancellation during the commit is raised after it,
+        so that no caller sees it half done. Events recorded in the block (`solward.audit.outbox`)
+        are part of the transaction.
 
         Raises:
             StoreError: the database refused; nothing was written.
@@ -141,7 +156,7 @@ class Database:
         try:
             connection = await self._writer.connect()
             try:
-                outbox.gather(connection)
+                outbox.begin(connection)
                 await connection.begin()
                 yield connection
                 await self._commit(connection)
@@ -155,18 +170,18 @@ class Database:
 
     @property
     def shared(self) -> bool:
-        """Whether other processes may work on it at the same time: PostgreSQL."""
+        """Whether other processes may use it at the same time: PostgreSQL."""
         return self._lock is None
 
     @property
     def conninfo(self) -> str:
-        """The address of a PostgreSQL database as libpq takes it; it may hold the password."""
+        """The address of a PostgreSQL database for libpq; it may hold the password."""
         url = self._writer.url.set(drivername="postgresql")
         return url.render_as_string(hide_password=False)
 
     def connection_arguments(self) -> dict[str, Any]:
-        """What `psycopg.AsyncConnection.connect` takes, a password included, for a connection
-        beside the pool's; PostgreSQL only."""
+        """Arguments of `psycopg.AsyncConnection.connect`, a password included, for a connection
+        outside of the pool; PostgreSQL only."""
         _positional, arguments = self._writer.dialect.create_connect_args(self._writer.url)
         return dict(arguments)
 
@@ -181,41 +196,43 @@ class Database:
 
     async def _commit(self, connection: AsyncConnection) -> None:
         events = await outbox.append(connection)
-        # Told even where the caller is cancelled meanwhile: it did happen.
-        await self._end(self._commit_and_tell(connection, events))
+        # Committed events are published even if the caller was cancelled: they are durable by then.
+        await self._end(self._commit_and_publish(connection, events))
         dialect = self._writer.dialect
         if isinstance(dialect, sqlite.InlineSQLite) and dialect.cancelled:
             dialect.cancelled = False
             raise asyncio.CancelledError
 
-    async def _commit_and_tell(self, connection: AsyncConnection, events: Sequence[Event]) -> None:
+    async def _commit_and_publish(
+        self, connection: AsyncConnection, events: Sequence[Event]
+    ) -> None:
         await connection.commit()
         if events:
-            commit_log.committed(events)
-            if self.on_recorded is not None:
-                self.on_recorded(events)
+            outbox.publish(events)
+            if self.on_committed is not None:
+                self.on_committed(events)
 
     async def _end(self, work: Coroutine[Any, Any, None]) -> None:
-        # SQLite's commit waits out a cancellation itself, and nothing else of it ever waits.
+        # On SQLite only the commit waits, and it completes before a cancellation is raised.
         await (_finish(work) if self._lock is None else work)
 
 
 def _translated(error: DatabaseError | Exhausted) -> Exception:
-    """`StoreError` for what the database could not do, the error itself for what was asked wrong
-    of it, such as `IntegrityError`."""
+    """`StoreError` for a failure of the database, the error itself for one of the statement, such
+    as `IntegrityError`."""
     if isinstance(error, Exhausted):
         return StoreError(f"The database refused: {error.args[0]}")
-    # Internal is what PostgreSQL calls, among others, a server that may only be read.
+    # PostgreSQL's internal errors include a server that is read-only.
     if type(error) not in (DatabaseError, InternalError, OperationalError):
         return error
     if getattr(error.orig, "sqlstate", "") is None:
-        # Not the server's word but the driver's, who names the server's address.
+        # An error of the driver, which names the server's address.
         return StoreError("The database cannot be reached")
     return StoreError(f"The database refused: {error.orig}")
 
 
 async def _finish(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end whatever happens to the caller, then say what happened to the caller."""
+    """Run to the end even if the caller is cancelled, then raise the cancellation."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
@@ -226,6 +243,38 @@ async def _finish(work: Coroutine[Any, Any, None]) -> None:
         if not task.cancelled():
             task.exception()
         raise
+
+
+async def lock_exclusive(connection: AsyncConnection, name: str, *, may_idle: bool = False) -> None:
+    """Lock a name alone until the transaction ends; on SQLite the one writer has every lock.
+
+    Args:
+        may_idle: the transaction does nothing else while others do the work, so no timeout.
+    """
+    if connection.dialect.name != "sqlite":
+        await connection.execute(_LOCK, {"name": name})
+        if may_idle:
+            await connection.execute(_NO_IDLE_TIMEOUT)
+
+
+async def try_lock_exclusive(connection: AsyncConnection, name: str) -> bool:
+    """As `lock_exclusive`, but False at once where another transaction has the lock."""
+    if connection.dialect.name == "sqlite":
+        return True
+    return bool((await connection.execute(_TRY_LOCK, {"name": name})).scalar_one())
+
+
+async def lock_shared(connection: AsyncConnection, name: str) -> None:
+    """Lock a name together with others that share it until the transaction ends."""
+    if connection.dialect.name != "sqlite":
+        await connection.execute(_LOCK_SHARED, {"name": name})
+
+
+async def clock(connection: AsyncConnection) -> int:
+    """Milliseconds since the epoch, the same for every process on this database."""
+    if connection.dialect.name == "sqlite":
+        return now_ms()
+    return int((await connection.execute(select(_CLOCK))).scalar_one())
 
 
 def database_file(url: str | SecretStr | None, home: Path) -> Path | None:
@@ -241,11 +290,11 @@ def database_file(url: str | SecretStr | None, home: Path) -> Path | None:
 def _parse(url: str | SecretStr | None, home: Path) -> URL:
     if url is None:
         return URL.create(sqlite.DRIVER, database=str(home / "solward.db"))
-    text = url.get_secret_value() if isinstance(url, SecretStr) else url
+    address = url.get_secret_value() if isinstance(url, SecretStr) else url
     try:
-        parsed = make_url(text)
+        parsed = make_url(address)
     except (ArgumentError, ValueError):
-        # The text may hold a password.
+        # The address may hold a password.
         raise ConfigError("DATABASE_URL: expected an address such as sqlite:///file.db") from None
     backend = parsed.get_backend_name()
     if backend == "sqlite":
@@ -274,14 +323,14 @@ def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
                 "DATABASE_URL: PostgreSQL needs the extra: pip install 'solward[postgres]'"
             ) from None
         event.listen(engine.sync_engine, "handle_error", _without_values)
-        event.listen(engine.sync_engine, "connect", _let_nobody_wait)
-        # Of the same pool; a read sees one state throughout, as it does on SQLite.
+        event.listen(engine.sync_engine, "connect", _set_idle_timeout)
+        # The same pool; a read sees one state throughout, as on SQLite.
         readers = engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
         return readers, engine
-    # The write-ahead files get the mode of the database, and all of them hold sealed keys. What is
-    # wrong with the path is for SQLite to say.
+    # Write-ahead files get the mode of the database, and all of them hold sealed keys. SQLite
+    # reports what is wrong with the path.
     with contextlib.suppress(OSError):
         os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     readers = _sqlite_engine(url, _READERS, writer=False)
@@ -294,7 +343,7 @@ def _sqlite_engine(url: URL, size: int, *, writer: bool) -> AsyncEngine:
         url,
         pool_size=size,
         max_overflow=0,
-        # Statements run where their caller is, commits in the one committing thread.
+        # Statements run in the caller's thread, commits in the committing thread.
         connect_args={"check_same_thread": False, "factory": sqlite.InlineConnection},
         hide_parameters=True,
     )
@@ -303,30 +352,30 @@ def _sqlite_engine(url: URL, size: int, *, writer: bool) -> AsyncEngine:
     dialect.immediate = writer
     if writer:
         dialect.committer = ThreadPoolExecutor(1, "solward-commit")
-    event.listen(engine.sync_engine, "connect", partial(_connected, writer=writer))
+    event.listen(engine.sync_engine, "connect", partial(_on_sqlite_connect, writer=writer))
     return engine
 
 
 def _without_values(context: ExceptionContext) -> None:
-    """Leave out of an error what PostgreSQL quotes of the row, as SQLite never does."""
-    cause, shown = context.original_exception, context.sqlalchemy_exception
-    said = getattr(getattr(cause, "diag", None), "message_primary", None)
-    if said is not None and shown is not None:
-        cause.args = (said,)
-        shown.args = (f"({type(cause).__module__}.{type(cause).__name__}) {said}",)
+    """Remove the row's values, which PostgreSQL quotes in errors and SQLite does not."""
+    cause, error = context.original_exception, context.sqlalchemy_exception
+    message = getattr(getattr(cause, "diag", None), "message_primary", None)
+    if message is not None and error is not None:
+        cause.args = (message,)
+        error.args = (f"({type(cause).__module__}.{type(cause).__name__}) {message}",)
 
 
-def _let_nobody_wait(connection: Any, _record: object) -> None:
-    """Others wait for the rows of a transaction whose process stands still, and only so long."""
+def _set_idle_timeout(connection: Any, _record: object) -> None:
+    """Bound how long others wait for rows that a stopped process locked."""
     cursor = connection.cursor()
-    cursor.execute(f"SET idle_in_transaction_session_timeout = '{_STANDSTILL_S}s'")
+    cursor.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_TIMEOUT_S}s'")
     cursor.close()
     connection.commit()
 
 
-def _only_read(connection: Any, _record: object) -> None:
+def _set_query_only(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA query_only = ON")
 
 
-def _connected(connection: Any, _record: object, *, writer: bool) -> None:
+def _on_sqlite_connect(connection: Any, _record: object, *, writer: bool) -> None:
     sqlite.on_connect(connection, writer=writer)

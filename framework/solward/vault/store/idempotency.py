@@ -1,4 +1,4 @@
-"""What became of each Idempotency-Key. Rows are never deleted: a forgotten key would pay again."""
+"""The outcome of each Idempotency-Key. Rows are never deleted: a deleted key would pay again."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _LOOKUP = select(
     idempotency.c.owner,
 ).where(idempotency.c.scope == bindparam("b_scope"))
 _LOCK = _LOOKUP.with_for_update()
-# Waits for whoever is about to claim the same key; an error instead of nothing would end the
-# transaction on PostgreSQL.
+# Waits for a transaction that claims the same key; a conflict error would end the transaction on
+# PostgreSQL.
 _CLAIM = {
     name: statement.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
     for name, statement in (
@@ -71,7 +71,7 @@ async def claim(
     """Bind a key to its transaction, in the transaction that stores it.
 
     Args:
-        owner: the process that runs what no single transaction stands for (`take_over`).
+        owner: the process that runs a request of several transactions (`take_over`).
 
     Raises:
         IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
@@ -95,12 +95,12 @@ async def claim(
 
 
 async def take_over(connection: AsyncConnection, scope: str, owner: str) -> StoredResponse:
-    """Make a claimed key, whose answer is not known, `owner`'s; returns the key's row.
+    """Make `owner` the owner of a claimed key without an answer; returns the key's row.
 
-    One that was answered meanwhile is left as it is.
+    A key that was answered meanwhile is unchanged.
 
     Raises:
-        IdempotencyInFlight: another process that lives runs it.
+        IdempotencyInFlight: another living process runs it.
     """
     row = (await connection.execute(_LOCK, {"b_scope": scope})).one()
     stored = StoredResponse(*row)
@@ -113,6 +113,6 @@ async def take_over(connection: AsyncConnection, scope: str, owner: str) -> Stor
 
 
 async def finish(connection: AsyncConnection, scope: str, status_code: int, body: str) -> bool:
-    """Keep the answer; returns whether it is the first one, which stays."""
-    given = {"b_scope": scope, "b_status": status_code, "b_body": body}
-    return (await connection.execute(_FINISH, given)).rowcount == 1
+    """Store the answer unless there is one; returns whether it was stored."""
+    parameters = {"b_scope": scope, "b_status": status_code, "b_body": body}
+    return (await connection.execute(_FINISH, parameters)).rowcount == 1

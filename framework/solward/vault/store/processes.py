@@ -1,19 +1,17 @@
-"""Who works on this database, and what was left behind by those who no longer do.
+"""Leases of the processes on this database, and takeover from dead ones.
 
-A process says every few seconds that it lives. What it drives, a transaction that is pending or a
-skill call with a key, carries its id; when its lease has run out, others take that over. The id is
-the fence: whoever was taken from finds another's, and may no longer sign, write ahead or release.
+A process renews its lease every few seconds. What it drives, a pending transaction or a skill call
+with a key, carries its id; when the lease has run out, others take that over. The id fences: a
+process that was taken over from finds another id and may no longer sign, write ahead or release.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import (
-    ColumnElement,
     bindparam,
     delete,
     func,
     insert,
-    literal_column,
     select,
     update,
 )
@@ -21,12 +19,10 @@ from sqlalchemy import exists as sql_exists
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.clock import DAY_MS, now_ms
+from solward.clock import DAY_MS
+from solward.vault.store.database import clock
 from solward.vault.store.tables import processes, transactions
 from solward.vault.store.transactions import UNFINISHED
-
-# By the database's clock: those of the machines may differ.
-CLOCK: ColumnElement[int] = literal_column("(extract(epoch FROM clock_timestamp()) * 1000)::bigint")
 
 _LIVES = processes.c.lease_until_ms > bindparam("now")
 _ORPHANED = (
@@ -42,27 +38,20 @@ _ORPHANED = (
 )
 _TAKE = (
     update(transactions)
-    .where(transactions.c.seq.in_(bindparam("taken", expanding=True)))
+    .where(transactions.c.seq.in_(bindparam("seqs", expanding=True)))
     .values(owner=bindparam("me"))
 )
-
-
-async def clock(connection: AsyncConnection) -> int:
-    """Milliseconds since the epoch, as every process on this database counts them."""
-    if connection.dialect.name == "sqlite":
-        return now_ms()
-    return int((await connection.execute(select(CLOCK))).scalar_one())
 
 
 async def register(
     connection: AsyncConnection, process_id: str, kind: str, host: str, lease_ms: int
 ) -> None:
-    """Begin a process's lease. On SQLite nobody else can be alive, as the home's lock proves."""
+    """Begin a process's lease. On SQLite the home's lock proves that no other process lives."""
     now = await clock(connection)
     if connection.dialect.name == "sqlite":
         await connection.execute(delete(processes))
     else:
-        # Long gone; kept for a day for whoever looks at what happened.
+        # Dead processes stay listed for a day, for diagnosis.
         await connection.execute(delete(processes).where(processes.c.lease_until_ms < now - DAY_MS))
     await connection.execute(
         insert(processes).values(
@@ -74,15 +63,13 @@ async def register(
 async def renew(
     connection: AsyncConnection, process_id: str, kind: str, host: str, lease_ms: int
 ) -> None:
-    """Lengthen a lease. One that ran out may go on: what was taken meanwhile stays taken."""
+    """Extend a lease, also one that ran out: what was taken over meanwhile stays taken over."""
     now = await clock(connection)
     statement = postgresql.insert(processes).values(
         id=process_id, kind=kind, host=host, started_ms=now, lease_until_ms=now + lease_ms
     )
-    lengthened = {"lease_until_ms": statement.excluded.lease_until_ms}
-    await connection.execute(
-        statement.on_conflict_do_update(index_elements=["id"], set_=lengthened)
-    )
+    extended = {"lease_until_ms": statement.excluded.lease_until_ms}
+    await connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=extended))
 
 
 async def remove(connection: AsyncConnection, process_id: str) -> None:
@@ -112,7 +99,7 @@ async def living(connection: AsyncConnection) -> list[str]:
 async def count_by_kind(connection: AsyncConnection) -> dict[str, int]:
     """How many processes of each kind have a lease that has not run out.
 
-    On SQLite the one that runs has no need to renew its own.
+    On SQLite the one process does not renew its lease, so it always counts.
     """
     statement = select(processes.c.kind, func.count()).group_by(processes.c.kind)
     if connection.dialect.name != "sqlite":
@@ -121,12 +108,15 @@ async def count_by_kind(connection: AsyncConnection) -> dict[str, int]:
 
 
 async def take_over(connection: AsyncConnection, me: str, most: int) -> list[int]:
-    """Make up to `most` pending transactions of dead processes mine; their `seq`, oldest first.
+    """Make `me` the owner of up to `most` pending transactions of dead processes.
 
-    Two that do this at the same time never get the same one.
+    Concurrent callers never get the same one.
+
+    Returns:
+        Their `seq`, oldest first.
     """
-    asked = {"me": me, "now": await clock(connection), "at_most": most}
-    taken = list((await connection.execute(_ORPHANED, asked)).scalars())
-    if taken:
-        await connection.execute(_TAKE, {"me": me, "taken": taken})
-    return taken
+    parameters = {"me": me, "now": await clock(connection), "at_most": most}
+    seqs = list((await connection.execute(_ORPHANED, parameters)).scalars())
+    if seqs:
+        await connection.execute(_TAKE, {"me": me, "seqs": seqs})
+    return seqs

@@ -1,4 +1,4 @@
-"""Brings a database to the schema of this version, by the migrations shipped with it."""
+"""Upgrades a database to this version's schema with the shipped migrations."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.errors import StoreError
 
-# The newest revision in migrations/versions (tested): a database that is there already is not
-# worth importing alembic for at every start.
+# The newest revision in migrations/versions (tested): with it, a start on an up-to-date database
+# does not import alembic.
 HEAD = "0003"
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 
-# Events are numbered by transaction ids, which begin low again where a dump is restored into
-# another cluster; what is added to them then makes up for it.
+# Events are numbered by transaction ids, which are low again after a dump was restored into another
+# cluster; the offset that is added makes up for it.
 _NEVER_BACK = text(
     "UPDATE audit_offset SET value = value + last.seq + 1 - (value + (last.xid << 16)) "
     "FROM (SELECT max(seq) AS seq, pg_current_xact_id()::text::bigint AS xid FROM audit) AS last "

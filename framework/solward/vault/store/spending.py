@@ -1,23 +1,23 @@
-"""What counts against the limits: usage read and reserved inside one write transaction."""
+"""What may be spent: usage and reservations of scopes, and the freeze switch."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, case, column, func, insert, select, table
+from sqlalchemy import bindparam, case, column, delete, func, insert, select, table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.clock import DAY_MS, MINUTE_MS
+from solward.clock import DAY_MS, MINUTE_MS, now_ms
 from solward.errors import TakenOver
-from solward.vault.store import locks
+from solward.vault.store.database import lock_exclusive, lock_shared
 from solward.vault.store.tables import reservations, switches, transactions, wallets
 from solward.vault.store.transactions import UNFINISHED
 
 SOL_ASSET = "SOL"
-# The freeze of everything, and the lock that every reservation shares against it.
+# The switch that freezes everything, and the lock that every reservation shares against it.
 SERVICE_SCOPE = "service"
-# Columns are signed 64-bit while a mint's units are unsigned; no limit reaches this far.
+# Columns are signed 64-bit, a mint's units unsigned; no limit is as high.
 _MAX_UNITS = 2**63 - 1
 
 
@@ -39,7 +39,7 @@ _LOCK_WALLET = (
     .where(wallets.c.id == bindparam("wallet_id"))
     .with_for_update(key_share=True)
 )
-# Of the agents' table the vault knows the fence alone: who may spend for an agent now.
+# Of the agents' table the vault reads the fencing token alone: the run that may spend.
 _AGENTS = table("agents", column("id"), column("cycle_no"), column("fence"))
 _LOCK_AGENT = (
     select(_AGENTS.c.cycle_no, _AGENTS.c.fence)
@@ -54,21 +54,21 @@ async def lock(
     keys: Sequence[str] = (),
     run: tuple[str, int, int] | None = None,
 ) -> None:
-    """Let nobody else reserve in these scopes until the transaction ends.
+    """Lock scopes against other reservations until the transaction ends.
 
-    On PostgreSQL in the order service (shared, against a freeze), keys, agent, wallet, which every
-    caller keeps to, so that none waits for ever; on SQLite the one writer holds all of them.
+    On PostgreSQL in the order service (shared, against a freeze), keys, agent, wallet, the same for
+    every caller, so that none deadlocks; on SQLite the one writer has every lock.
 
     Args:
         keys: scopes of API keys.
-        run: agent, cycle and fence of the cycle that asks.
+        run: agent, cycle and fencing token of the run that reserves.
 
     Raises:
-        TakenOver: another run took the agent's fence, or the agent is gone.
+        TakenOver: another run has the agent's fencing token, or the agent is gone.
     """
-    await locks.shared(connection, SERVICE_SCOPE)
+    await lock_shared(connection, SERVICE_SCOPE)
     for scope in sorted(keys):
-        await locks.exclusive(connection, scope)
+        await lock_exclusive(connection, scope)
     if run is not None:
         agent_id, cycle, fence = run
         row = (await connection.execute(_LOCK_AGENT, {"agent_id": agent_id})).first()
@@ -86,11 +86,40 @@ async def lock_wallet(connection: AsyncConnection, wallet_id: str) -> None:
 async def freeze_reason(connection: AsyncConnection, wallet_id: str) -> str | None:
     """Why a wallet's transactions are frozen, "" without a reason; None where they are not.
 
-    Ask after `lock`, where it must still hold when the transaction ends.
+    Read it after `lock` if it must still hold when the transaction ends.
     """
-    asked = {"switches": [SERVICE_SCOPE, f"wallet:{wallet_id}"]}
-    found = (await connection.execute(_FREEZE_REASON, asked)).scalar_one_or_none()
+    scopes = {"switches": [SERVICE_SCOPE, f"wallet:{wallet_id}"]}
+    found = (await connection.execute(_FREEZE_REASON, scopes)).scalar_one_or_none()
     return None if found is None else str(found)
+
+
+async def is_frozen(connection: AsyncConnection, scopes: Collection[str]) -> bool:
+    """Whether any of the scopes is frozen."""
+    statement = (
+        select(switches.c.scope)
+        .where(switches.c.scope.in_(scopes), switches.c.frozen.is_(True))
+        .limit(1)
+    )
+    return (await connection.execute(statement)).first() is not None
+
+
+async def set_frozen(
+    connection: AsyncConnection, scope: str, frozen: bool, reason: str | None = None
+) -> None:
+    """Set the freeze switch of `service` or `wallet:<id>`; refusals show `reason`.
+
+    Waits for reservations that were judged without it; every reservation after this commit is
+    judged by it.
+    """
+    if scope == SERVICE_SCOPE:
+        await lock_exclusive(connection, scope)
+    else:
+        await lock_shared(connection, SERVICE_SCOPE)
+        await lock_wallet(connection, scope.removeprefix("wallet:"))
+    await connection.execute(delete(switches).where(switches.c.scope == scope))
+    await connection.execute(
+        insert(switches).values(scope=scope, frozen=frozen, reason=reason, changed_ms=now_ms())
+    )
 
 
 _USAGE = (
@@ -115,7 +144,7 @@ async def usage(
     connection: AsyncConnection, scopes: Collection[str], assets: Collection[str], now_ms: int
 ) -> dict[str, Spent]:
     """What each scope has used: transactions in the last minute, units in the last 24 hours."""
-    asked = {
+    parameters = {
         "scopes": list(scopes),
         "assets": [SOL_ASSET, *assets],
         "minute": now_ms - MINUTE_MS,
@@ -123,7 +152,7 @@ async def usage(
     }
     recent: dict[str, int] = {}
     units: dict[str, dict[str, int]] = {}
-    for row in await connection.execute(_USAGE, asked):
+    for row in await connection.execute(_USAGE, parameters):
         units.setdefault(row.scope, {})[row.asset] = int(row.units)
         if row.asset == SOL_ASSET:
             recent[row.scope] = int(row.recent)
@@ -146,12 +175,12 @@ _NTH_RECENT = (
 async def next_tx_ms(connection: AsyncConnection, scope: str, most: int, now_ms: int) -> int | None:
     """Milliseconds until fewer than `most` transactions of a scope are in the last minute.
 
-    None where that is so now, and where `most` is 0 and it will never be.
+    None where there are fewer now, and where `most` is 0.
     """
     if most < 1:
         return None
-    asked = {"scope": scope, "minute": now_ms - MINUTE_MS, "older": most - 1}
-    found = (await connection.execute(_NTH_RECENT, asked)).scalar_one_or_none()
+    parameters = {"scope": scope, "minute": now_ms - MINUTE_MS, "older": most - 1}
+    found = (await connection.execute(_NTH_RECENT, parameters)).scalar_one_or_none()
     return None if found is None else int(found) + MINUTE_MS - now_ms
 
 

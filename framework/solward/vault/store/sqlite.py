@@ -1,8 +1,8 @@
 """SQLite for asyncio without a thread hop for every statement.
 
-A statement on a local WAL database takes tens of microseconds, less than handing it to a thread
-and back; what waits for the disk is the commit, and only that leaves the event loop. Statements
-must therefore stay short: keyed reads and bounded pages, as everything in `solward.store` is.
+A statement on a local WAL database takes tens of microseconds, less than a hop to a thread and
+back; only the commit waits for the disk, so only it leaves the event loop. Statements must stay
+short: keyed reads and bounded pages, as all in `solward.store` are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BUSY_POLL_S = 0.005
 
 
 class _Nothing:
-    """Awaiting it takes no time; SQLAlchemy insists that an asynchronous driver awaits."""
+    """Awaiting it takes no time; SQLAlchemy requires that an asynchronous driver awaits."""
 
     def __await__(self) -> Generator[None, None, None]:
         return
@@ -39,14 +39,14 @@ _NOTHING = _Nothing()
 
 
 class _Cursor(sqlite3.Cursor):
-    """What SQLAlchemy's asyncio layer asks of a cursor; rows are fetched as they are read."""
+    """What SQLAlchemy's asyncio layer requires of a cursor; rows are fetched as they are read."""
 
     async def _async_soft_close(self) -> None:
         return
 
 
 class InlineConnection(sqlite3.Connection):
-    """A connection of the standard library with such cursors."""
+    """A connection of the standard library with these cursors."""
 
     def cursor(self, factory: Any = _Cursor) -> Any:
         """A new cursor."""
@@ -60,11 +60,11 @@ class InlineSQLite(SQLiteDialect_pysqlite):
     supports_statement_cache = True
     is_async = True
 
-    # DEFERRED readers never wait; one writer at a time takes the lock before it reads, so that a
-    # transaction never has to be tried again halfway through.
+    # DEFERRED readers never wait; a writer takes the lock before it reads (IMMEDIATE), so that no
+    # transaction must be retried halfway through.
     immediate = False
     committer: ThreadPoolExecutor | None = None
-    # Whether somebody was cancelled while the last commit ran.
+    # Whether a caller was cancelled during the last commit.
     cancelled = False
 
     @classmethod
@@ -78,24 +78,24 @@ class InlineSQLite(SQLiteDialect_pysqlite):
         return AsyncAdaptedQueuePool
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
-        """Run it here and now."""
+        """Run in the caller's thread."""
         cursor.execute(statement, parameters)
         await_only(_NOTHING)
 
     def do_executemany(
         self, cursor: Any, statement: str, parameters: Any, context: Any = None
     ) -> None:
-        """Run it here and now."""
+        """Run in the caller's thread."""
         cursor.executemany(statement, parameters)
         await_only(_NOTHING)
 
     def do_execute_no_params(self, cursor: Any, statement: str, context: Any = None) -> None:
-        """Run it here and now."""
+        """Run in the caller's thread."""
         cursor.execute(statement)
         await_only(_NOTHING)
 
     def do_begin(self, dbapi_connection: Any) -> None:
-        """Open the transaction the driver would otherwise only open before a write."""
+        """Begin the transaction, which the driver would begin only before a write."""
         if not self.immediate:
             dbapi_connection.execute("BEGIN")
             return
@@ -104,7 +104,7 @@ class InlineSQLite(SQLiteDialect_pysqlite):
             try:
                 dbapi_connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
-                # Only another process can hold the lock here; the loop must not wait for it.
+                # Another process has the lock; the event loop must not block on it.
                 busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
                 if not busy or time.monotonic() > deadline:
                     raise
@@ -113,7 +113,7 @@ class InlineSQLite(SQLiteDialect_pysqlite):
                 return
 
     def do_commit(self, dbapi_connection: DBAPIConnection) -> None:
-        """Wait for the disk off the event loop; nothing to wait for on a reader."""
+        """Commit in the committing thread; a reader has nothing to wait for."""
         if not self.immediate:
             dbapi_connection.commit()
             return
@@ -121,8 +121,8 @@ class InlineSQLite(SQLiteDialect_pysqlite):
         await_only(self._wait_out(loop.run_in_executor(self.committer, dbapi_connection.commit)))
 
     async def _wait_out(self, commit: asyncio.Future[None]) -> None:
-        # A cancellation is kept for whoever asked for the commit: raised in here, SQLAlchemy would
-        # take the commit for failed.
+        # `Database.write` raises the cancellation later: raised here, SQLAlchemy would take the
+        # commit for failed.
         cancelled = False
         while True:
             try:

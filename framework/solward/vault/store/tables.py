@@ -28,12 +28,12 @@ Sequence = BigInteger().with_variant(Integer, "sqlite")
 # Ordered by its bytes in every database: cycles find their actions by a range of the prefix.
 _Bytewise = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 
-# Who works on this database. On SQLite there is one at a time, as the home's lock proves; on
-# PostgreSQL each says every few seconds that it lives, by the database's clock.
+# Processes on this database. On SQLite there is one at a time, by the home's lock; on PostgreSQL
+# each renews its lease every few seconds, by the database's clock.
 processes = Table(
     "processes",
     metadata,
-    Column("id", Text, primary_key=True),  # new at each start: a process is never taken for another
+    Column("id", Text, primary_key=True),  # new at each start
     Column("kind", Text, nullable=False),  # api, worker
     Column("host", Text, nullable=False),
     Column("started_ms", BigInteger, nullable=False),
@@ -92,7 +92,7 @@ transactions = Table(
     Column("held_lamports", BigInteger, nullable=False),  # amount + fees + rent, then the debit
     Column("created_ms", BigInteger, nullable=False),
     Column("owner", Text),  # the process that drives it while it is pending
-    Column("trace", Text),  # what asked for it: a request's id, or `agent:<id>:<cycle>`
+    Column("trace", Text),  # what requested it: a request's id, or `agent:<id>:<cycle>`
     Index(None, "wallet_id", "seq"),
     # Reconciliation reads the unfinished only, however long the history is.
     Index(

@@ -20,12 +20,12 @@ from solward.vault.store.tables import transactions, wallets
 
 _NEWEST = 2**62
 
-# Worded as the partial index is, so that both databases see that it serves.
+# The text of the partial index, so that both databases use it.
 UNFINISHED = text("transactions.status = 'pending'")
 
 
-# What a record is made of. Read by position: looking columns up by name costs a page of history
-# more than reading it from the database.
+# A record's columns, read by position: for a page of history, lookups by name cost more than the
+# query.
 RECORD = (
     transactions.c.id,
     transactions.c.wallet_id,
@@ -53,12 +53,12 @@ async def insert_record(
     owner: str | None = None,
     trace: str | None = None,
 ) -> None:
-    """Store a new record and tell of it.
+    """Store a new record and record its event.
 
     Args:
-        held_lamports: what a pending one holds (amount + fees + rent).
+        held_lamports: what a pending one reserves (amount + fees + rent).
         owner: the process that drives a pending one.
-        trace: what asked for it, to follow it through the logs.
+        trace: what requested it, to follow it through the logs.
     """
     await connection.execute(
         _INSERT,
@@ -81,23 +81,25 @@ async def insert_record(
             "trace": trace,
         },
     )
-    tell(connection, record, trace)
+    record_event(connection, record, trace)
     if record.status is TransactionStatus.BLOCKED:
         await alerts.blocked(connection, record, trace)
 
 
-def tell(connection: AsyncConnection, record: TransactionRecord, trace: str | None = None) -> None:
-    """Record the event of a transaction that just got its status."""
+def record_event(
+    connection: AsyncConnection, record: TransactionRecord, trace: str | None = None
+) -> None:
+    """Record the event of a transaction's new status."""
     outbox.record(connection, f"transaction:{record.status.value}", record.to_json(), trace)
 
 
 async def set_signature(
     connection: AsyncConnection, transaction_id: str, signature: str, *, owner: str | None = None
 ) -> bool:
-    """Note a signature of a transaction this service did not sign (the faucet's).
+    """Store the signature of a transaction this service did not sign (the faucet's).
 
     Returns:
-        Whether the transaction was still `owner`'s; nothing is noted otherwise.
+        Whether the transaction was still `owner`'s; nothing is stored otherwise.
     """
     statement = (
         update(transactions)
@@ -117,13 +119,13 @@ async def get(connection: AsyncConnection, transaction_id: str) -> TransactionRe
 
 
 async def traces(connection: AsyncConnection, seqs: Sequence[int]) -> dict[str, str | None]:
-    """What asked for these transactions, by their ids."""
+    """transaction id -> what requested it."""
     wanted = select(transactions.c.id, transactions.c.trace).where(transactions.c.seq.in_(seqs))
     return {row.id: row.trace for row in await connection.execute(wanted)}
 
 
 async def by_action_key(connection: AsyncConnection, action_key: str) -> TransactionRecord | None:
-    """The record of a logical action, None when it was never asked for."""
+    """The record of a logical action, None when it was never requested."""
     return await _first(connection, select(*RECORD).where(transactions.c.action_key == action_key))
 
 
@@ -148,7 +150,7 @@ async def history(
     return [record_of(row) for row in rows]
 
 
-# The newest few of each wallet: the inner statement finds where they begin, on the same index.
+# The newest few of each wallet: the inner statement finds the oldest of them on the same index.
 _OLDER = transactions.alias("older")
 _RECENT = select(transactions.c.seq, *RECORD).where(
     wallets.c.id.in_(bindparam("of_wallets", expanding=True)),
@@ -170,9 +172,9 @@ async def recent(
     connection: AsyncConnection, wallet_ids: Sequence[str], limit: int
 ) -> dict[str, list[TransactionRecord]]:
     """Up to `limit` newest records of each wallet, newest first; wallets without any left out."""
-    asked = {"of_wallets": list(wallet_ids), "but": limit - 1}
+    parameters = {"of_wallets": list(wallet_ids), "but": limit - 1}
     found: dict[str, list[TransactionRecord]] = {}
-    rows = [tuple(row) for row in await connection.execute(_RECENT, asked)]
+    rows = [tuple(row) for row in await connection.execute(_RECENT, parameters)]
     for _seq, *values in sorted(rows, key=itemgetter(0), reverse=True):
         record = record_of(values)
         found.setdefault(record.wallet_id, []).append(record)

@@ -23,15 +23,15 @@ _REWRAP = (
 
 
 async def insert_wallets(connection: AsyncConnection, rows: Sequence[Fields]) -> None:
-    """Store wallets, and tell of each; `rows` are columns of the table.
+    """Store wallets and record an event for each; `rows` are columns of the table.
 
     Raises:
         sqlalchemy.exc.IntegrityError: a public key is stored already.
     """
     await connection.execute(insert(wallets), rows)
     for row in rows:
-        told = {"walletId": row["id"], "name": row["name"], "address": row["public_key"]}
-        outbox.record(connection, EventKind.WALLET_CREATED, told)
+        data = {"walletId": row["id"], "name": row["name"], "address": row["public_key"]}
+        outbox.record(connection, EventKind.WALLET_CREATED, data)
 
 
 async def get_wallet(connection: AsyncConnection, wallet_id: str) -> Fields | None:
@@ -77,7 +77,7 @@ async def wallets_under(
 async def rewrap(
     connection: AsyncConnection, old: int, new: int, wrapped: Sequence[tuple[str, bytes]]
 ) -> None:
-    """Put (wallet id, newly wrapped data key) in place, where it is still under `old`."""
+    """Store (wallet id, newly wrapped data key) for wallets that are still under `old`."""
     await connection.execute(
         _REWRAP,
         [
@@ -99,6 +99,6 @@ async def insert_keystore(connection: AsyncConnection, fields: Fields) -> None:
 
 
 async def leave_version(connection: AsyncConnection, old: int, new: int, kdf: Fields) -> None:
-    """End a rotation: forget version `old`, and what `new` carried of it."""
+    """End a rotation: delete version `old`, and its KEK from the `kdf` of `new`."""
     await connection.execute(delete(keystore).where(keystore.c.kek_version == old))
     await connection.execute(update(keystore).where(keystore.c.kek_version == new).values(kdf=kdf))

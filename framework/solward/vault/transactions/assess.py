@@ -1,31 +1,103 @@
-"""Simulate the exact message that would be signed, and compute what it does to the wallet."""
+"""Build the exact message that would be signed, simulate it, and compute what it does."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from solders.hash import Hash
+from solders.instruction import AccountMeta, Instruction
+from solders.message import MessageV0, to_bytes_versioned
+from solders.pubkey import Pubkey
+from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
+from solward.errors import InvalidRequest, LedgerError, LedgerUnavailable
 from solward.guardrail import TransactionEffects
-from solward.solana.accounts import Account
-from solward.solana.accounts import Account as AccountState
-from solward.solana.message import MalformedTransaction, lookup_tables, resolve
+from solward.solana.message import MalformedTransaction, decode_transaction, lookup_tables, resolve
+from solward.solana.programs import MEMO_PROGRAM
 from solward.vault.guardrails import Simulation, analyse, counted_lamports, inner_from_json
-from solward.vault.ledger.protocol import Blockhash, Ledger, SimulationResult
-from solward.vault.transactions.blockhashes import BlockhashSource, trusted
-from solward.vault.transactions.build import compile_instructions, message_bytes, parse_wire
-from solward.vault.transactions.explain import explain
+from solward.vault.ledger.protocol import Blockhash, Ledger
+from solward.vault.transactions.failures import explain
 from solward.vault.transactions.request import Draft
 from solward.vault.transactions.steps import Step, StepHook, no_hook
 
-# Reading the state before and simulating are two calls; when other transactions of the wallet
-# land between them the difference shows theirs too. Asking again tells the two cases apart.
+# A blockhash lives 150 slots (about a minute); ten seconds of age leave most of it for landing.
+MAX_AGE_S = 10.0
+# Agave's MAX_PROCESSING_AGE is 150 blocks. A node that claims more would keep a reservation held
+# for ever.
+MAX_VALID_BLOCKS = 151
+
+# The state before is read in one call and simulated in another; transactions of the wallet that
+# land in between show in the difference. Another try tells the two cases apart.
 _TRIES = 4
 
-# Says something about the bytes, not about what they would do: others are built instead.
+# Errors of the bytes' age, not of what they do: others are built instead.
 _STALE = ("BlockhashNotFound", "AlreadyProcessed")
+
+_MEMO = Pubkey.from_string(MEMO_PROGRAM)
+
+
+async def no_verification() -> None:
+    """For the embedded ledger, which needs no check of which cluster it is."""
+
+
+class BlockhashSource:
+    """Hands out the cached blockhash; concurrent callers share one refresh.
+
+    `verify` raises while the cluster is not known to be the configured one; no transaction is built
+    before it passed once.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        verify: Callable[[], Awaitable[None]] = no_verification,
+        max_age_s: float = MAX_AGE_S,
+    ) -> None:
+        self._ledger = ledger
+        self._verify = verify
+        self._verified = False
+        self._max_age_s = max_age_s
+        self._cached: tuple[float, Blockhash] | None = None
+        self._refreshing = asyncio.Lock()
+
+    async def get(self) -> Blockhash:
+        """A blockhash at most `max_age_s` old.
+
+        Raises:
+            LedgerError: the ledger did not answer, or its expiry height is impossible.
+        """
+        async with self._refreshing:
+            if self._cached is not None:
+                fetched, blockhash = self._cached
+                if time.monotonic() - fetched <= self._max_age_s:
+                    return blockhash
+            if not self._verified:
+                await self._verify()
+                self._verified = True
+            blockhash, height = await self._from_one_node()
+            if blockhash.last_valid_block_height > height + MAX_VALID_BLOCKS:
+                raise LedgerUnavailable("The ledger gave an impossible last valid block height")
+            self._cached = (time.monotonic(), blockhash)
+            return blockhash
+
+    async def _from_one_node(self) -> tuple[Blockhash, int]:
+        # Hash and height of different nodes do not compare: a node that lags makes an honest expiry
+        # look impossible.
+        unanswered: LedgerError = LedgerUnavailable("The ledger has no node to ask")
+        for node in self._ledger.nodes():
+            try:
+                return await asyncio.gather(node.latest_blockhash(), node.block_height())
+            except LedgerError as error:
+                unanswered = error
+        raise unanswered
+
+    def forget(self) -> None:
+        """Drop the cached blockhash: the ledger does not know it any more."""
+        self._cached = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +120,13 @@ class Assessor:
     def __init__(
         self,
         ledger: Ledger,
-        verify: Callable[[], Awaitable[None]] = trusted,
+        verify: Callable[[], Awaitable[None]] = no_verification,
         hook: StepHook = no_hook,
     ) -> None:
         self._ledger = ledger
         self._hook = hook
         self._blockhashes = BlockhashSource(ledger, verify)
-        # Messages already built on a blockhash: an equal one would get an equal signature.
+        # Messages built on the current blockhash: an equal one would have an equal signature.
         self._built: dict[str, set[bytes]] = {}
 
     async def assess(self, draft: Draft, nonce: str, *, trial: bool = False) -> Assessment:
@@ -69,8 +141,8 @@ class Assessor:
             LedgerError: the ledger did not answer.
         """
         if draft.wire is not None:
-            # Fetched after somebody else's bytes were made, so it expires no earlier than theirs:
-            # what they claim themselves could make live bytes look dead.
+            # A blockhash fetched after these bytes were made expires no earlier than theirs; their
+            # own claim could make live bytes look dead.
             self._blockhashes.forget()
         for attempt in range(_TRIES):
             blockhash = await self._blockhashes.get()
@@ -88,7 +160,7 @@ class Assessor:
         raise AssertionError("unreachable: the last try returns")
 
     async def rebuild(self, draft: Draft, nonce: str) -> Assessment:
-        """Assess again with a message nobody built before, after a signature collision."""
+        """Assess again with a message that was never built, after a signature collision."""
         self._blockhashes.forget()
         blockhash = await self._blockhashes.get()
         transaction = compile_instructions(draft, blockhash.blockhash, nonce)
@@ -100,7 +172,7 @@ class Assessor:
         if blockhash not in self._built:
             self._built = {blockhash: set()}
         transaction = compile_instructions(draft, blockhash, None)
-        message = message_bytes(transaction.message)
+        message = bytes(to_bytes_versioned(transaction.message))
         if message in self._built[blockhash]:
             return compile_instructions(draft, blockhash, nonce)
         if not trial:
@@ -118,7 +190,7 @@ class Assessor:
             contents = {a: account.data for a, account in found.items() if account is not None}
         keys = resolve(message, contents)
         addresses = list(dict.fromkeys(key.address for key in keys))
-        # Issued together: in process they run back to back with nothing in between.
+        # Requested together: on the embedded ledger nothing runs between the two.
         before, result = await asyncio.gather(
             self._ledger.accounts(addresses), self._ledger.simulate(bytes(transaction), addresses)
         )
@@ -127,7 +199,9 @@ class Assessor:
             failure = result.err if stale else explain(result.err, result.logs)
             return Assessment(transaction, blockhash, None, failure)
         inner = inner_from_json(result.inner_instructions, keys)
-        simulation = Simulation(_states(before), _states(_after(before, result)), inner)
+        if set(before) - set(result.accounts):
+            raise MalformedTransaction("The simulation did not report every account")
+        simulation = Simulation(before, result.accounts, inner)
         effects = analyse(message, keys, simulation, draft.intent.wallet)
         return Assessment(transaction, blockhash, effects, None)
 
@@ -144,16 +218,42 @@ def _may_be_others(draft: Draft, assessment: Assessment) -> bool:
     return any(effects.tokens_in.get(mint, 0) < least for mint, least in intent.tokens_in.items())
 
 
-def _after(
-    before: Mapping[str, Account | None], result: SimulationResult
-) -> Mapping[str, Account | None]:
-    if set(before) - set(result.accounts):
-        raise MalformedTransaction("The simulation did not report every account")
-    return result.accounts
+def compile_instructions(draft: Draft, blockhash: str, memo: str | None) -> VersionedTransaction:
+    """Compile a draft's instructions with the wallet as fee payer and only signer; pure.
+
+    `memo` makes the message differ from an otherwise equal one on the same blockhash, which
+    would have the same signature.
+
+    Raises:
+        InvalidRequest: the instructions need another signature, or cannot be compiled.
+    """
+    wallet = Pubkey.from_string(draft.intent.wallet)
+    instructions = list(draft.instructions)
+    if not instructions:
+        raise InvalidRequest("instructions must not be empty")
+    if memo is not None:
+        instructions.append(Instruction(_MEMO, memo.encode(), [AccountMeta(wallet, True, False)]))
+    try:
+        message = MessageV0.try_compile(wallet, instructions, [], Hash.from_string(blockhash))
+    except ValueError as error:
+        raise InvalidRequest(f"The instructions do not make a transaction: {error}") from None
+    if message.header.num_required_signatures != 1:
+        raise InvalidRequest("The instructions need a signature besides the wallet's")
+    return VersionedTransaction.populate(message, [Signature.default()])
 
 
-def _states(accounts: Mapping[str, Account | None]) -> dict[str, AccountState | None]:
-    return {
-        address: None if a is None else AccountState(a.lamports, a.owner, a.data)
-        for address, a in accounts.items()
-    }
+def parse_wire(wire: bytes, wallet: str) -> VersionedTransaction:
+    """A transaction made elsewhere: only the wallet's signature may be missing, and it pays.
+
+    Raises:
+        MalformedTransaction: no transaction this service signs.
+        InvalidRequest: paid by someone else, or another signature is missing or wrong.
+    """
+    transaction = decode_transaction(wire)
+    verified = transaction.verify_with_results()
+    message = transaction.message
+    if str(message.account_keys[0]) != wallet:
+        raise InvalidRequest("The transaction's fee payer is not the wallet")
+    if not all(verified[1:]):
+        raise InvalidRequest("A signature other than the wallet's is missing or wrong")
+    return transaction

@@ -18,15 +18,12 @@ from solward.errors import LedgerError, TransactionError, TransactionFailed
 from solward.guardrail import Intent, TransactionEffects
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import tracing
-from solward.vault.guardrails import ExtraRule, Policy, ScopeLimits
+from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import transactions as store
-from solward.vault.store.attempts import Settlement
 from solward.vault.store.database import Database
-from solward.vault.transactions import trail
-from solward.vault.transactions.assess import Assessor
-from solward.vault.transactions.blockhashes import trusted
-from solward.vault.transactions.outcome import refusal
+from solward.vault.transactions.assess import Assessor, no_verification
+from solward.vault.transactions.failures import refusal, would_fail
 from solward.vault.transactions.process import Process
 from solward.vault.transactions.reconcile import (
     Reconciliation,
@@ -38,30 +35,36 @@ from solward.vault.transactions.request import Actor, Draft
 from solward.vault.transactions.reservation import Reservation, Reserver
 from solward.vault.transactions.sender import InFlight, Sender
 from solward.vault.transactions.signing import Signing
-from solward.vault.transactions.steps import Step, StepHook, no_hook
-from solward.vault.transactions.trail import following
-from solward.vault.transactions.trial import Trial, TrialEnded, Trials, would_fail
+from solward.vault.transactions.steps import (
+    Step,
+    StepHook,
+    log_sent,
+    log_signed,
+    no_hook,
+    traced,
+)
+from solward.vault.transactions.trial import Trial, TrialEnded
 from solward.vault.wallets import Wallet, Wallets
 
-# A caller waits this long for a terminal state, then is told `pending`; watching goes on.
+# A caller waits this long for the end, then gets a `pending` record; watching continues.
 CONFIRM_WAIT_S = 45.0
-# A stop waits this long for transactions on their way; an answering ledger needs a second or two.
+# A stop waits this long for running transactions; an answering ledger needs a second or two.
 CLOSE_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What the engine enforces beside a caller's own limits.
+    """What the engine enforces in addition to a caller's limits.
 
     Attributes:
         policy: program allowlist, blocked addresses, fee limits.
         wallet_limits: the service's limits, which hold for each wallet.
-        extra_rules: rules of plugins; they can only refuse.
+        plugin_guardrails: rules of plugins; they can only refuse.
     """
 
     policy: Policy
     wallet_limits: ScopeLimits
-    extra_rules: Sequence[ExtraRule] = ()
+    plugin_guardrails: Sequence[PluginGuardrail] = ()
     confirm_wait_s: float = CONFIRM_WAIT_S
     close_wait_s: float = CLOSE_WAIT_S
 
@@ -76,7 +79,7 @@ class Engine:
         wallets: Wallets,
         options: EngineOptions,
         *,
-        verify_cluster: Callable[[], Awaitable[None]] = trusted,
+        verify_cluster: Callable[[], Awaitable[None]] = no_verification,
         hook: StepHook = no_hook,
         process: Process | None = None,
     ) -> None:
@@ -89,10 +92,9 @@ class Engine:
         self._hook = hook
         self._assessor = Assessor(ledger, verify_cluster, hook)
         self._reserver = Reserver(
-            database, options.policy, options.wallet_limits, options.extra_rules, owner
+            database, options.policy, options.wallet_limits, options.plugin_guardrails, owner
         )
         self._signing = Signing(database, wallets, self._assessor, self._reserver, hook, owner)
-        self._trials = Trials(self._assessor, self._reserver)
         self.sender = Sender(ledger, database, hook=hook)
         self._running: set[asyncio.Task[TransactionRecord]] = set()
 
@@ -124,41 +126,51 @@ class Engine:
             WalletNotFound: no such wallet.
             InvalidRequest: the draft makes no transaction this wallet alone can sign.
         """
-        wallet = await self._wallets.get(wallet_id)
-        return await self._trials.draft(wallet.id, actor, draft)
+        await self._wallets.get(wallet_id)
+        effects, failure = None, None
+        try:
+            assessment = await self._assessor.assess(draft, str(uuid.uuid4()), trial=True)
+        except LedgerError as error:
+            failure = str(error)
+        else:
+            effects = assessment.effects
+            failure = would_fail(assessment.failure) if effects is None else None
+        verdict = await self._reserver.trial(wallet_id, actor, draft.intent, effects)
+        return Trial(verdict, effects, failure)
 
     async def airdrop(
         self, wallet_id: str, actor: Actor, intent: Intent, lamports: int
     ) -> TransactionRecord:
-        """Ask the faucet, with the rules, the record and the waiting of any transaction."""
+        """Request SOL of the faucet, with the rules, the record and the wait of any transaction."""
         wallet = await self._wallets.get(wallet_id)
         if actor.dry_run:
-            nothing = faucet_effects(wallet.address)
-            raise TrialEnded(await self._trials.intent(wallet_id, actor, intent, nothing))
+            effects = faucet_effects(wallet.address)
+            verdict = await self._reserver.trial(wallet_id, actor, intent, effects)
+            raise TrialEnded(Trial(verdict, effects))
         return await self._shielded(self._airdrop(wallet, actor, intent, lamports))
 
     async def refuse(
         self, wallet_id: str, actor: Actor, intent: Intent, error: str
     ) -> TransactionError | TrialEnded:
-        """Record an intent that could not even be drafted; returns the error to raise."""
+        """Store an intent that could not be drafted; returns the error to raise."""
         wallet = await self._wallets.get(wallet_id)
         if actor.dry_run:
-            return TrialEnded(await self._trials.intent(wallet_id, actor, intent, failure=error))
+            verdict = await self._reserver.trial(wallet_id, actor, intent, None)
+            return TrialEnded(Trial(verdict, None, error))
         record = self._record(wallet, actor, intent)
         stored = await self._reserver.fail(record, actor, intent, None, error)
         return refusal(stored)
 
     async def reconcile(self, wait_s: float = 0) -> Reconciliation:
-        """Take over what processes that are gone left open; see `reconcile`."""
+        """Take over what dead processes left open; see `reconcile`."""
         return await reconcile(
             self._ledger, self._database, self.sender, self.process.id, wait_s=wait_s
         )
 
     async def close(self) -> None:
-        """Let running transactions reach their end for a while, then stop watching.
+        """Wait a while for running transactions, then stop watching.
 
-        What is cut off then is where a crash at that point would have left it: the next start
-        reconciles it.
+        The next start reconciles what is cut off, as after a crash at that point.
         """
         if self._running:
             _done, late = await asyncio.wait(self._running, timeout=self._options.close_wait_s)
@@ -176,7 +188,7 @@ class Engine:
 
     async def _execute(self, wallet: Wallet, actor: Actor, draft: Draft) -> TransactionRecord:
         record = self._record(wallet, actor, draft.intent)
-        return await self._once(record, actor, lambda: self._carry_out(record, actor, draft))
+        return await self._once(record, actor, lambda: self._pay(record, actor, draft))
 
     async def _once(
         self,
@@ -188,16 +200,16 @@ class Engine:
         if known is not None:
             return known
         try:
-            with following(record, actor):
+            with traced(record, actor.trace):
                 return await work()
         except IntegrityError:
-            # Another process stored the same action a moment earlier.
+            # Another process stored the same action first.
             known = await self.known_action(actor)
             if known is None:
                 raise
             return known
 
-    async def _carry_out(
+    async def _pay(
         self, record: TransactionRecord, actor: Actor, draft: Draft
     ) -> TransactionRecord:
         try:
@@ -217,10 +229,10 @@ class Engine:
             item = await self._signing.sign_and_write(
                 record.wallet_id, draft, assessment, reservation
             )
-        trail.signed(item.signature)
+        log_signed(item.signature)
         with tracing.span("transaction.send"):
             await self.sender.send(item)
-        trail.sent(item.signature)
+        log_sent(item.signature)
         return await self._outcome(reservation.record, item)
 
     async def _reserve(
@@ -239,10 +251,10 @@ class Engine:
         return await self._once(
             record,
             actor,
-            lambda: self._ask_faucet(record, wallet.address, actor, intent, lamports),
+            lambda: self._request_airdrop(record, wallet.address, actor, intent, lamports),
         )
 
-    async def _ask_faucet(
+    async def _request_airdrop(
         self, record: TransactionRecord, address: str, actor: Actor, intent: Intent, lamports: int
     ) -> TransactionRecord:
         reservation = await self._reserve(record, actor, intent, faucet_effects(address))
@@ -263,7 +275,7 @@ class Engine:
         if not ours:
             text = "Another process has taken this over; the faucet may have paid all the same"
             raise TransactionFailed(text, await self._reserver.release(reservation.record, text))
-        trail.sent(signature)
+        log_sent(signature)
         item = faucet_in_flight(record.id, signature, height)
         self.sender.watch(item)
         return await self._outcome(reservation.record, item)
@@ -277,13 +289,25 @@ class Engine:
                 )
         except TimeoutError:
             return record
-        return _ended(record, settlement)
+        record = replace(
+            record,
+            status=settlement.status,
+            error=settlement.error,
+            fee_lamports=settlement.fee_lamports,
+            details=record.details if settlement.details is None else settlement.details,
+        )
+        if settlement.status is TransactionStatus.FAILED:
+            raise refusal(record)
+        return record
 
     async def known_action(self, actor: Actor) -> TransactionRecord | None:
-        """The record of an action asked for before; its own end if it failed, as at first.
+        """The record of an action that was requested before, None for a new one.
 
-        Ask before drafting what the ledger's state decides: an action that was taken may leave
-        a state in which it could not be drafted again.
+        Call it before drafting from the ledger's state: an action that was executed may leave a
+        state in which it cannot be drafted again.
+
+        Raises:
+            TransactionError: it was blocked or failed.
         """
         if actor.action_key is None:
             return None
@@ -308,16 +332,3 @@ class Engine:
             guardrails_applied=(),
             created_ms=now_ms(),
         )
-
-
-def _ended(record: TransactionRecord, settlement: Settlement) -> TransactionRecord:
-    ended = replace(
-        record,
-        status=settlement.status,
-        error=settlement.error,
-        fee_lamports=settlement.fee_lamports,
-        details=record.details if settlement.details is None else settlement.details,
-    )
-    if settlement.status is TransactionStatus.FAILED:
-        raise refusal(ended)
-    return ended

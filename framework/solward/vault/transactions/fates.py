@@ -1,9 +1,9 @@
-"""What became of transactions whose last valid block height has passed.
+"""The fate of transactions whose last valid block height has passed.
 
-One is dead only where a single node says all of this: its block height is past the last valid one;
-*afterwards*, at a slot no earlier, its whole history has no status; and that history reaches back
-to when the bytes were signed. Answers of different nodes are never
-combined: one that lags has not seen yet what another one's height says is over.
+A transaction is dead only where a single node proves it: its block height is past the last valid
+one; *afterwards*, at a slot no earlier, its whole history has no status; and that history reaches
+back to when the bytes were signed. Answers of different nodes are never combined: a node that lags
+has not seen yet what another one's height says is over.
 """
 
 from __future__ import annotations
@@ -29,50 +29,50 @@ class Expired(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """By signature: what landed, what never can any more, and what no node that was asked can
-    tell. What is in none of them has not expired yet, or was not answered for."""
+    """By signature: what landed, what never can any more, and what no node can decide. A signature
+    in none of them has not expired yet, or no node answered for it."""
 
     landed: Mapping[str, SignatureStatus]
     dead: frozenset[str]
     unknown: frozenset[str]
 
 
-async def tell_fates(ledger: Ledger, items: Sequence[Expired]) -> Fates:
-    """Ask every usable node: a status of one counts more than another's having none.
+async def find_fates(ledger: Ledger, items: Sequence[Expired]) -> Fates:
+    """Query every usable node: one node's status outweighs another's lack of one.
 
     Raises:
         LedgerError: no node answered.
     """
     landed: dict[str, SignatureStatus] = {}
     dead: set[str] = set()
-    untold: set[str] = set()
+    unknown: set[str] = set()
     unanswered: LedgerError | None = None
     answered = False
     for node in ledger.nodes():
         open_items = [item for item in items if item.signature not in landed]
         try:
-            fates = await _as_told_by(node, open_items)
+            fates = await _fates_of_node(node, open_items)
         except LedgerError as error:
             unanswered = error
             continue
         answered = True
         landed |= fates.landed
         dead |= fates.dead
-        untold |= fates.unknown
+        unknown |= fates.unknown
     if not answered and unanswered is not None:
         raise unanswered
     dead -= landed.keys()
-    return Fates(landed, frozenset(dead), frozenset(untold - dead - landed.keys()))
+    return Fates(landed, frozenset(dead), frozenset(unknown - dead - landed.keys()))
 
 
-async def _as_told_by(node: Ledger, items: Sequence[Expired]) -> Fates:
+async def _fates_of_node(node: Ledger, items: Sequence[Expired]) -> Fates:
     expired = list(items)
     try:
         tip = await node.tip()
         expired = [item for item in items if tip.block_height > item.last_valid_block_height]
         signatures = [item.signature for item in expired]
         found = await node.statuses(signatures, search_history=True, min_slot=tip.slot)
-        # Asked last: a node throws its oldest blocks away as it goes on.
+        # Last, because a node drops its oldest blocks as it goes on.
         first_slot = await node.first_slot()
     except LedgerRejected:
         return Fates({}, frozenset(), frozenset(item.signature for item in expired))

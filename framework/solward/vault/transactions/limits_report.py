@@ -1,4 +1,4 @@
-"""What a limit allows, what is spent of it and what is reserved, for people and dashboards."""
+"""A scope's limits as JSON: allowed, spent, reserved and left."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from solward.money import lamports_to_sol
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.store import processes, spending
-from solward.vault.store.database import Database
+from solward.vault.store import spending
+from solward.vault.store.database import Database, clock
 
 
 async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> dict[str, Any]:
@@ -17,12 +17,12 @@ async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> 
     `left` what another transaction may take.
     """
     async with database.read() as connection:
-        now = await processes.clock(connection)
-        used = await spending.usage(connection, [scope], limits.daily_tokens, now)
-        held = await spending.reserved(connection, scope)
-    spent = used[scope]
+        now = await clock(connection)
+        usage = await spending.usage(connection, [scope], limits.daily_tokens, now)
+        held_units = await spending.reserved(connection, scope)
+    spent = usage[scope]
     counted = spent.units_last_day.get(spending.SOL_ASSET, 0)
-    reserved = held.get(spending.SOL_ASSET, 0)
+    reserved = held_units.get(spending.SOL_ASSET, 0)
     return {
         "maxSolPerTransaction": {"limit": _sol(limits.max_lamports_per_tx)},
         "maxTransactionsPerMinute": {
@@ -37,7 +37,7 @@ async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> 
             "left": _sol(_left(limits.daily_lamports, counted)),
         },
         "dailyTokens": {
-            mint: _tokens(limit, spent.units_last_day.get(mint, 0), held.get(mint, 0))
+            mint: _tokens(limit, spent.units_last_day.get(mint, 0), held_units.get(mint, 0))
             for mint, limit in limits.daily_tokens.items()
         },
     }

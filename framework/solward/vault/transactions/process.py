@@ -1,4 +1,4 @@
-"""Who a process is among those on one database, and how it shows that it lives."""
+"""The identity of a process among those on one database, and its lease."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from solward.errors import SolwardError
 from solward.vault.store import processes as store
 from solward.vault.store.database import Database
 
-# Takeover begins when a lease has run out: the longest a killed process's payments wait. Five
-# renewals fit in, so that a slow disk or a stalled loop costs nobody its work.
+# A takeover starts when the lease has run out: the longest a killed process's payments wait. Five
+# renewals fit in, so that a slow disk or a stalled loop does not lose a living process its work.
 LEASE_S = 10.0
 RENEW_S = 2.0
 
@@ -38,7 +38,7 @@ class Process:
 
     @classmethod
     def new(cls, kind: str = "api") -> Process:
-        """This process, with an id that nobody had before."""
+        """This process, with an id of its own."""
         return cls(str(uuid.uuid4()), kind, socket.gethostname())
 
 
@@ -51,11 +51,10 @@ async def registered(
     lease_s: float = LEASE_S,
     renew_s: float = RENEW_S,
 ) -> AsyncIterator[None]:
-    """Hold a lease until the block ends, and give it back then.
+    """Hold a lease until the block ends, and end it then.
 
     Args:
-        on_renewed: what to do at each renewal on a database that others share: look after what
-            the dead left behind.
+        on_renewed: called at each renewal on a shared database: takes over from dead processes.
 
     Raises:
         StoreError: the lease could not be taken.
@@ -75,7 +74,7 @@ async def registered(
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        # Should the database be away, the lease runs out by itself.
+        # If the database is away, the lease runs out by itself.
         with contextlib.suppress(SolwardError):
             async with database.write() as connection:
                 await store.remove(connection, process.id)
@@ -97,5 +96,5 @@ async def _renew(
         except SolwardError as error:
             _log.warning("lease_not_renewed", error=str(error))
         except Exception:
-            # Whoever cannot look after the dead must still show that it lives itself.
+            # A failed takeover must not end the renewal of this process's own lease.
             _log.exception("takeover_failed")

@@ -1,6 +1,6 @@
-"""Finishing what processes that are gone left open: before a service serves, and while it does.
+"""Finish what dead processes left open: before a service serves, and while it does.
 
-Each unfinished transaction has an owner; whoever finds its owner gone takes it over
+Each unfinished transaction has an owner. A process that finds the owner dead takes it over
 (`solward.vault.store.processes`), so that one process finishes it and no two do.
 """
 
@@ -22,23 +22,23 @@ from solward.vault.store import processes
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.attempts import Attempt, Settlement
 from solward.vault.store.database import Database
-from solward.vault.transactions.blockhashes import MAX_VALID_BLOCKS
+from solward.vault.transactions.assess import MAX_VALID_BLOCKS
 from solward.vault.transactions.sender import InFlight, Sender
-from solward.vault.transactions.trail import taken_over
+from solward.vault.transactions.steps import log_taken_over
 
 _log = structlog.get_logger(__name__)
 
-# Bounds how long one transaction holds rows of the store.
+# Bounds how long one database transaction locks rows.
 _BATCH = 200
 
 _RELEASED = "The service stopped before this was signed; nothing was sent"
-# Whether the faucet got the request is not known; its coins show in the balance if it did.
+# Whether the faucet received the request is not known; if it did, the balance shows it.
 _RELEASED_AIRDROP = "The service stopped before the faucet answered; see the wallet's balance"
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What was found: reservations given back, and transactions taken up again."""
+    """How many reservations were released, and how many transactions resumed."""
 
     released: int
     resumed: int
@@ -47,17 +47,17 @@ class Reconciliation:
 async def reconcile(
     ledger: Ledger, database: Database, sender: Sender, me: str, *, wait_s: float
 ) -> Reconciliation:
-    """Take over what the dead left: release what was never signed, resume what was, and wait up
-    to `wait_s` for its end.
+    """Take over what dead processes left: release what was never signed, resume what was, and
+    wait up to `wait_s` for its end.
 
-    A reservation without an attempt row had no signed bytes, so it can be given back. Anything
-    else may have landed: its stored bytes are watched and sent again until the ledger decides;
-    what is still open after `wait_s` stays reserved and watched while the service serves.
+    A reservation without an attempt row had no signed bytes, so it is released. Anything else may
+    have landed: its stored bytes are watched and sent again until the ledger decides; what is
+    still open after `wait_s` stays reserved and watched while the service serves.
 
     Args:
         me: the id of the process that takes over.
     """
-    open_items = await _taken_over(database, me)
+    open_items = await _take_over(database, me)
     if not open_items:
         return Reconciliation(0, 0)
     resumed = []
@@ -75,28 +75,27 @@ async def reconcile(
     return found
 
 
-async def _taken_over(
+async def _take_over(
     database: Database, me: str
 ) -> list[tuple[TransactionRecord, int, Attempt | None]]:
-    taken: list[tuple[TransactionRecord, int, Attempt | None]] = []
+    all_items: list[tuple[TransactionRecord, int, Attempt | None]] = []
     while True:
         async with database.write() as connection:
             seqs = await processes.take_over(connection, me, _BATCH)
             items = await store.pending(connection, seqs)
             traces = await transaction_store.traces(connection, seqs) if seqs else {}
-            released = [_released(record, me) for record, _, each in items
-                        if _untouched(record, each)]  # fmt: skip
+            released = [
+                _released(record, me)
+                for record, _, attempt in items
+                if attempt is None and record.signature is None
+            ]
             if released:
                 await store.settle(connection, released)
         for record, _, _ in items:
-            taken_over(record, traces[record.id], me)
-        taken += items
+            log_taken_over(record, traces[record.id], me)
+        all_items += items
         if len(seqs) < _BATCH:
-            return taken
-
-
-def _untouched(record: TransactionRecord, attempt: Attempt | None) -> bool:
-    return attempt is None and record.signature is None
+            return all_items
 
 
 def _released(record: TransactionRecord, me: str) -> Settlement:
@@ -122,18 +121,18 @@ async def _faucet(ledger: Ledger, record: TransactionRecord) -> InFlight:
     try:
         height = await ledger.block_height()
     except LedgerError:
-        # Far enough ahead that only a ledger that answers again can call it expired.
+        # So far ahead that only a ledger that answers again can call it expired.
         height = 2**62
     return faucet_in_flight(record.id, record.signature, height)
 
 
 def faucet_effects(wallet: str) -> TransactionEffects:
-    """What of an airdrop can be judged: it takes nothing from the wallet."""
+    """The effects by which an airdrop is judged: it takes nothing from the wallet."""
     return TransactionEffects(lamports_out=0, fee_lamports=0, addresses=frozenset({wallet}))
 
 
 def faucet_in_flight(transaction_id: str, signature: str, height: int) -> InFlight:
-    """A faucet's transaction to watch: not ours to resend, and it costs the wallet nothing."""
+    """A faucet's transaction to watch: never resent here, and it costs the wallet nothing."""
     return InFlight(
         transaction_id, signature, None, height + MAX_VALID_BLOCKS, fee_lamports=0, held_lamports=0
     )

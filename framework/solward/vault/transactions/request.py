@@ -1,9 +1,9 @@
-"""What a caller hands the engine: who asks, what is declared, and the instructions or bytes."""
+"""A caller's request to the engine: principal and limits, declaration, instructions or bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from solders.instruction import Instruction
@@ -27,7 +27,7 @@ class IdempotencyKey:
 
 @dataclass(frozen=True, slots=True)
 class AgentRun:
-    """The run of an agent's cycle that spends, while nobody else has taken the agent's fence."""
+    """One run of an agent's cycle; it may spend while `fence` is the agent's fencing token."""
 
     agent_id: str
     cycle: int
@@ -36,20 +36,20 @@ class AgentRun:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks for a transaction, and the limits that come with them.
+    """Who requests a transaction, and the limits that come with them.
 
     Attributes:
         principal: `admin`, `key:<id>` or `agent:<id>`.
         agent_id: recorded as the transaction's `agentId`.
         limits: limit scopes beside the wallet's own, such as `("key:<id>", ScopeLimits(...))`.
-        action_key: names one logical action for ever; a second request with it returns the
+        action_key: names one logical action for good; a second request with it returns the
             first one's record and sends nothing.
         idempotency: the HTTP caller's Idempotency-Key, when given.
-        run: the agent's cycle that asks; a run that lost its fence is refused.
-        trace: what asked, for the logs of every process that works on the transaction: a request's
-            id, or `agent:<id>:<cycle>`.
+        run: the agent's run that requests it; one whose fencing token was replaced is refused.
+        trace: where the request came from, in the logs of every process that works on the
+            transaction: a request's id, or `agent:<id>:<cycle>`.
         dry_run: everything is judged and nothing is sent: the engine raises `TrialEnded` where it
-            would answer with a record.
+            would return a record.
     """
 
     principal: str
@@ -80,6 +80,4 @@ class Draft:
     intent: Intent
     instructions: tuple[Instruction, ...] = ()
     wire: bytes | None = None
-    settled_details: Callable[[TransactionEffects], Mapping[str, Any]] = field(
-        default=lambda _effects: {}
-    )
+    settled_details: Callable[[TransactionEffects], Mapping[str, Any]] | None = None

@@ -1,4 +1,4 @@
-"""The one write transaction that judges and reserves, and the ways a reservation is undone."""
+"""Judge and reserve in one database transaction; release what was never signed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from solward.guardrail import Intent, TransactionEffects
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
 from solward.vault.guardrails import (
-    ExtraRule,
+    PluginGuardrail,
     Policy,
     ScopeLimits,
     ScopeUsage,
@@ -23,19 +23,19 @@ from solward.vault.guardrails import (
     max_debit,
 )
 from solward.vault.store import attempts as attempt_store
-from solward.vault.store import idempotency, processes, spending
+from solward.vault.store import idempotency, spending
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import Settlement
-from solward.vault.store.database import Database
+from solward.vault.store.database import Database, clock
 from solward.vault.transactions.request import Actor
 
-# What a record's guardrailsApplied names when the freeze switch stopped it.
+# In a record's `guardrailsApplied` where the freeze switch refused it.
 FREEZE_RULE = "freeze"
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A judged record, and the limits it was judged by."""
+    """A judged record, the limits it was judged by, and the debit it reserves."""
 
     record: TransactionRecord
     scopes: tuple[tuple[str, ScopeLimits], ...]
@@ -43,21 +43,21 @@ class Reservation:
 
 
 class Reserver:
-    """Judges intents against what is spent, and stores verdict and reservation together."""
+    """Judges intents against usage, and stores verdict and reservation together."""
 
     def __init__(
         self,
         database: Database,
         policy: Policy,
         wallet_limits: ScopeLimits,
-        extra_rules: Sequence[ExtraRule] = (),
+        plugin_guardrails: Sequence[PluginGuardrail] = (),
         owner: str | None = None,
     ) -> None:
         self._database = database
         self._owner = owner
         self._policy = policy
         self._wallet_limits = wallet_limits
-        self._extra_rules = tuple(extra_rules)
+        self._plugin_guardrails = tuple(plugin_guardrails)
 
     async def reserve(
         self, record: TransactionRecord, actor: Actor, intent: Intent, effects: TransactionEffects
@@ -66,30 +66,21 @@ class Reserver:
 
         Raises:
             IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
-            TakenOver: another run of the agent's cycle took its fence.
+            TakenOver: another run of the agent's cycle has the fencing token.
         """
         scopes = self._scopes(record.wallet_id, actor)
-        held = max_debit(intent, effects)
         async with self._database.write() as connection:
             judged = await self._judge(connection, record, actor, scopes, intent, effects)
-            await self._claim(connection, actor, judged)
             allowed = judged.status is TransactionStatus.PENDING
-            await store.insert_record(
-                connection,
-                judged,
-                principal=actor.principal,
-                action_key=actor.action_key,
-                held_lamports=held if allowed else 0,
-                owner=self._owner if allowed else None,
-                trace=actor.trace,
-            )
+            debit = max_debit(intent, effects) if allowed else 0
+            await self._insert(connection, judged, actor, debit)
             if allowed:
                 units = {spending.SOL_ASSET: counted_lamports(intent, effects)}
                 units |= counted_tokens(intent, effects)
                 await spending.reserve(
                     connection, record.id, [scope for scope, _ in scopes], units, judged.created_ms
                 )
-        return Reservation(judged, scopes, held if allowed else 0)
+        return Reservation(judged, scopes, debit)
 
     async def fail(
         self,
@@ -106,31 +97,24 @@ class Reserver:
             judged = await self._judge(connection, record, actor, scopes, intent, effects)
             if judged.status is TransactionStatus.PENDING:
                 judged = replace(judged, status=TransactionStatus.FAILED, error=error)
-            await self._claim(connection, actor, judged)
-            await store.insert_record(
-                connection,
-                judged,
-                principal=actor.principal,
-                action_key=actor.action_key,
-                trace=actor.trace,
-            )
+            await self._insert(connection, judged, actor)
         return judged
 
     async def trial(
         self, wallet_id: str, actor: Actor, intent: Intent, effects: TransactionEffects | None
     ) -> Verdict:
-        """Judge as `reserve` would at this moment, and change nothing."""
+        """Judge as `reserve` would now, and change nothing."""
         async with self._database.read() as connection:
             frozen = await spending.freeze_reason(connection, wallet_id)
             scopes = self._scopes(wallet_id, actor)
-            now = await processes.clock(connection)
+            now = await clock(connection)
             return await self._verdict(connection, frozen, scopes, intent, effects, now)
 
     async def release(self, record: TransactionRecord, error: str) -> TransactionRecord:
-        """Give a reservation back: no bytes were ever written ahead.
+        """Release a reservation without signed bytes.
 
         Returns:
-            The record as it is then; where another process took it over, what that one made of it.
+            The record as stored then; another process that took it over may have ended it.
         """
         settlement = Settlement(
             record.id, TransactionStatus.FAILED, None, 0, 0, error=error, owner=self._owner
@@ -145,14 +129,14 @@ class Reserver:
         """Judge rebuilt bytes of an intent whose limits are reserved already.
 
         Raises:
-            PermissionError: they do more than what was reserved, or break a rule.
+            PermissionError: they cost more than was reserved, or break a rule.
         """
         limits = [(scope, ScopeLimits(), ScopeUsage()) for scope, _ in reservation.scopes]
-        verdict = judge(intent, effects, limits, self._policy, self._extra_rules)
+        verdict = judge(intent, effects, limits, self._policy, self._plugin_guardrails)
         if effects is None or not verdict.allowed:
             raise PermissionError(verdict.reason or "the rebuilt transaction would fail")
         if max_debit(intent, effects) > reservation.held_lamports:
-            # A memo costs no lamports, so more debit means the ledger changed its mind.
+            # The added memo costs no lamports, so the ledger's answers changed.
             raise PermissionError("the rebuilt transaction costs more than was reserved")
 
     def _scopes(self, wallet_id: str, actor: Actor) -> tuple[tuple[str, ScopeLimits], ...]:
@@ -180,10 +164,14 @@ class Reserver:
             raise
         frozen = await spending.freeze_reason(connection, record.wallet_id)
         # Read under the lock, so that records and rate windows follow the order of judgement.
-        now = await processes.clock(connection)
-        record = replace(record, created_ms=now)
-        return _judged(
-            record, await self._verdict(connection, frozen, scopes, intent, effects, now)
+        now = await clock(connection)
+        verdict = await self._verdict(connection, frozen, scopes, intent, effects, now)
+        return replace(
+            record,
+            created_ms=now,
+            status=TransactionStatus.PENDING if verdict.allowed else TransactionStatus.BLOCKED,
+            guardrails_applied=verdict.applied,
+            error=verdict.reason,
         )
 
     async def _verdict(
@@ -199,37 +187,35 @@ class Reserver:
             reason = "transactions are frozen" + (f": {frozen}" if frozen else "")
             return Verdict((FREEZE_RULE,), FREEZE_RULE, reason)
         assets = {mint for _, limits in scopes for mint in limits.daily_tokens}
-        spent = await spending.usage(connection, [scope for scope, _ in scopes], assets, now)
-        limits = [
-            (scope, limit, await _usage(connection, scope, limit, spent[scope], now))
-            for scope, limit in scopes
-        ]
-        return judge(intent, effects, limits, self._policy, self._extra_rules)
+        used = await spending.usage(connection, [scope for scope, _ in scopes], assets, now)
+        judged: list[tuple[str, ScopeLimits, ScopeUsage]] = []
+        for scope, limits in scopes:
+            spent, most, next_tx_ms = used[scope], limits.max_tx_per_minute, None
+            if most and spent.tx_last_minute >= most:
+                next_tx_ms = await spending.next_tx_ms(connection, scope, most, now)
+            lamports = spent.units_last_day.get(spending.SOL_ASSET, 0)
+            usage = ScopeUsage(spent.tx_last_minute, lamports, spent.units_last_day, next_tx_ms)
+            judged.append((scope, limits, usage))
+        return judge(intent, effects, judged, self._policy, self._plugin_guardrails)
 
-    async def _claim(
-        self, connection: AsyncConnection, actor: Actor, record: TransactionRecord
+    async def _insert(
+        self,
+        connection: AsyncConnection,
+        record: TransactionRecord,
+        actor: Actor,
+        held_lamports: int = 0,
     ) -> None:
         key = actor.idempotency
-        if key is None:
-            return
-        await idempotency.claim(
-            connection, key.scope, key.fingerprint, record.id, record.created_ms
+        if key is not None:
+            await idempotency.claim(
+                connection, key.scope, key.fingerprint, record.id, record.created_ms
+            )
+        await store.insert_record(
+            connection,
+            record,
+            principal=actor.principal,
+            action_key=actor.action_key,
+            held_lamports=held_lamports,
+            owner=self._owner if record.status is TransactionStatus.PENDING else None,
+            trace=actor.trace,
         )
-
-
-async def _usage(
-    connection: AsyncConnection, scope: str, limits: ScopeLimits, spent: spending.Spent, now: int
-) -> ScopeUsage:
-    most = limits.max_tx_per_minute
-    full = most is not None and spent.tx_last_minute >= most
-    return ScopeUsage(
-        spent.tx_last_minute,
-        spent.units_last_day.get(spending.SOL_ASSET, 0),
-        spent.units_last_day,
-        await spending.next_tx_ms(connection, scope, most, now) if full and most else None,
-    )
-
-
-def _judged(record: TransactionRecord, verdict: Verdict) -> TransactionRecord:
-    status = TransactionStatus.PENDING if verdict.allowed else TransactionStatus.BLOCKED
-    return replace(record, status=status, guardrails_applied=verdict.applied, error=verdict.reason)

@@ -1,4 +1,4 @@
-"""Watches what was sent until its fate is known: polls in batches, resends, settles.
+"""Watch what was sent until its fate is known: poll in batches, resend, settle.
 
 The only terminal facts are the ledger's: a status, or what `fates` counts as a proof that there
 never will be one. The wall clock never decides.
@@ -22,8 +22,8 @@ from solward.vault.ledger.protocol import Ledger, SignatureStatus
 from solward.vault.store import attempts as store
 from solward.vault.store.attempts import AttemptState, Settlement
 from solward.vault.store.database import Database
-from solward.vault.transactions.explain import explain
-from solward.vault.transactions.fates import tell_fates
+from solward.vault.transactions.failures import explain
+from solward.vault.transactions.fates import find_fates
 from solward.vault.transactions.steps import Step, StepHook, no_hook
 
 # Statuses at the pace of slots (0.4 s); the same bytes again once five slots took none of them.
@@ -44,9 +44,9 @@ class InFlight:
         details: the record's full details if it lands, None to leave them.
         context_slot: the slot its blockhash was read at, before which it cannot have landed; None
             where that is not known.
-        unknown: whether it was told that nobody knows its fate.
+        unknown: whether its state `unknown` is stored already.
         first_sent: when this process sent it first, in monotonic seconds; None where another did.
-        done: the settled status and error, once stored.
+        done: the settlement, once stored.
     """
 
     transaction_id: str
@@ -90,11 +90,11 @@ class Sender:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin watching."""
+        """Start watching."""
         self._task = asyncio.create_task(self._run(), name="solward-sender")
 
     async def close(self) -> None:
-        """Stop watching; what is in flight is taken up by the next start."""
+        """Stop watching; the next start resumes what is in flight."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -103,12 +103,12 @@ class Sender:
     async def send(self, item: InFlight) -> None:
         """Send the written-ahead bytes once and watch them; never raises for the ledger."""
         item.first_sent = time.monotonic()
-        await self._hand_over(item)
+        await self._send(item)
         self._hook(Step.SENT)
         self.watch(item)
 
     def watch(self, item: InFlight) -> None:
-        """Take up something that may have been sent already."""
+        """Watch something that may have been sent already."""
         self._open[item.signature] = item
         metrics.IN_FLIGHT.set(len(self._open))
         self._wake.set()
@@ -124,7 +124,7 @@ class Sender:
             except LedgerError as error:
                 _log.warning("ledger_unavailable", error=str(error), in_flight=len(self._open))
             except Exception:
-                # The watcher must outlive any one failure: what it holds is other people's money.
+                # Every transaction in flight depends on this task, so no failure may end it.
                 _log.exception("confirmation_failed", in_flight=len(self._open))
             if self._open and all(item.polled for item in self._open.values()):
                 with contextlib.suppress(TimeoutError):
@@ -152,9 +152,9 @@ class Sender:
             if status is None and now - item.sent_at >= self._resend_s
         ]
         if late:
-            await self._pursue(late)
+            await self._resend_or_end(late)
 
-    async def _pursue(self, late: Sequence[InFlight]) -> None:
+    async def _resend_or_end(self, late: Sequence[InFlight]) -> None:
         """Resend what may still land; end what never can."""
         height = await self._ledger.block_height()
         expired = [item for item in late if height > item.last_valid_block_height]
@@ -162,25 +162,25 @@ class Sender:
         if alive:
             async with self._database.write() as connection:
                 await store.mark_sent(connection, [item.signature for item in alive])
-            await asyncio.gather(*(self._hand_over(item) for item in alive))
+            await asyncio.gather(*(self._send(item) for item in alive))
             metrics.RESENDS.inc(sum(item.wire is not None for item in alive))
         if expired:
-            await self._end(expired)
+            await self._end_expired(expired)
 
-    async def _end(self, expired: Sequence[InFlight]) -> None:
+    async def _end_expired(self, expired: Sequence[InFlight]) -> None:
         now = time.monotonic()
         for item in expired:
             item.sent_at = now
-        told = await tell_fates(self._ledger, expired)
-        ended = [_landed(item, told.landed[item.signature]) for item in expired
-                 if item.signature in told.landed]  # fmt: skip
-        ended += [_dead(item) for item in expired if item.signature in told.dead]
+        fates = await find_fates(self._ledger, expired)
+        ended = [_landed(item, fates.landed[item.signature]) for item in expired
+                 if item.signature in fates.landed]  # fmt: skip
+        ended += [_dead(item) for item in expired if item.signature in fates.dead]
         if ended:
             await self._settle(ended)
-        await self._hold([item for item in expired if item.signature in told.unknown])
+        await self._mark_unknown([item for item in expired if item.signature in fates.unknown])
 
-    async def _hold(self, untold: Sequence[InFlight]) -> None:
-        new = [item for item in untold if not item.unknown]
+    async def _mark_unknown(self, items: Sequence[InFlight]) -> None:
+        new = [item for item in items if not item.unknown]
         if not new:
             return
         async with self._database.write() as connection:
@@ -191,12 +191,12 @@ class Sender:
                 "attempt_unknown", signature=item.signature, transaction_id=item.transaction_id
             )
 
-    async def _hand_over(self, item: InFlight) -> None:
+    async def _send(self, item: InFlight) -> None:
         if item.wire is not None:
             try:
                 await self._ledger.send(item.wire)
             except LedgerError as error:
-                # No answer to a send is an answer about its fate.
+                # Whatever a send answers says nothing about the fate of its bytes.
                 _log.info("send_unanswered", signature=item.signature, error=str(error))
         item.sent_at = time.monotonic()
 
@@ -221,7 +221,7 @@ class Sender:
 
 
 def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
-    """What callers are told: another process may have ended it first, and that is on record."""
+    """The settlement as on record: another process may have ended the transaction first."""
     return replace(
         settlement,
         status=record.status,

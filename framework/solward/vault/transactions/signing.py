@@ -1,7 +1,10 @@
-"""Signing what was judged, and writing it ahead: no signed bytes leave before they are durable."""
+"""Sign what was judged and write it ahead: no signed bytes leave before they are durable."""
 
 from __future__ import annotations
 
+from solders.message import to_bytes_versioned
+from solders.signature import Signature
+from solders.transaction import VersionedTransaction
 from sqlalchemy.exc import IntegrityError
 
 from solward.clock import now_ms
@@ -12,7 +15,6 @@ from solward.vault.store import attempts as store
 from solward.vault.store.attempts import Attempt
 from solward.vault.store.database import Database
 from solward.vault.transactions.assess import Assessment, Assessor
-from solward.vault.transactions.build import message_bytes, with_signature
 from solward.vault.transactions.request import Draft
 from solward.vault.transactions.reservation import Reservation, Reserver
 from solward.vault.transactions.sender import InFlight
@@ -21,7 +23,7 @@ from solward.vault.wallets import Wallets
 
 
 class Signing:
-    """Turns a reservation into signed bytes that are on disk."""
+    """Turns a reservation into durable signed bytes."""
 
     def __init__(
         self,
@@ -74,14 +76,16 @@ class Signing:
         record, effects = reservation.record, assessment.effects
         signer = await self._wallets.signer(wallet_id)
         message = assessment.transaction.message
-        signed = with_signature(assessment.transaction, await signer.sign(message_bytes(message)))
+        signature = Signature.from_bytes(await signer.sign(bytes(to_bytes_versioned(message))))
+        signed = VersionedTransaction.populate(
+            message, [signature, *assessment.transaction.signatures[1:]]
+        )
         self._hook(Step.SIGNED)
-        signature = str(signed.signatures[0])
         debit = max_debit(draft.intent, effects)
         attempt = Attempt(
             transaction_id=record.id,
             attempt_no=1,
-            signature=signature,
+            signature=str(signature),
             wire=bytes(signed),
             blockhash=str(message.recent_blockhash),
             last_valid_block_height=assessment.blockhash.last_valid_block_height,
@@ -91,10 +95,10 @@ class Signing:
         async with self._database.write() as connection:
             await store.write_ahead(connection, attempt, now_ms(), owner=self._owner)
         self._hook(Step.WRITTEN_AHEAD)
-        settled = draft.settled_details(effects)
+        settled = {} if draft.settled_details is None else draft.settled_details(effects)
         return InFlight(
             record.id,
-            signature,
+            attempt.signature,
             attempt.wire,
             attempt.last_valid_block_height,
             fee_lamports=effects.fee_lamports,

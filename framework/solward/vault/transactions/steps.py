@@ -1,12 +1,23 @@
-"""The named points of the money path, in the order a transaction passes them.
+"""The steps of the money path, in the order a transaction passes them, and their log lines.
 
-A process may die at any of them; what holds afterwards is tested by killing it there.
+A process may die at any of them; tests kill it there and check what holds afterwards. Reservation,
+refusal and end are audit events, logged when they are committed (`solward.audit.outbox`); the lines
+of the other steps have the same fields, so that one transaction can be followed over processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
+
+import structlog
+from structlog.contextvars import bound_contextvars
+
+from solward.record import TransactionRecord
+from solward.telemetry import metrics, tracing
+
+_log = structlog.get_logger(__name__)
 
 
 class Step(StrEnum):
@@ -34,4 +45,40 @@ StepHook = Callable[[Step], None]
 
 
 def no_hook(_step: Step) -> None:
-    """The hook of a service nobody watches."""
+    """The hook outside of tests."""
+
+
+@contextmanager
+def traced(record: TransactionRecord, trace: str | None) -> Iterator[None]:
+    """Every log line in the block names the transaction and what requested it; one span."""
+    fields = _fields(record, trace)
+    with bound_contextvars(**fields), tracing.span("transaction", **fields):
+        yield
+
+
+def log_signed(signature: str) -> None:
+    """The bytes are signed and durable; call inside `traced`."""
+    _log.info("transaction_signed", signature=signature)
+
+
+def log_sent(signature: str) -> None:
+    """The bytes were handed to the ledger for the first time; call inside `traced`."""
+    _log.info("transaction_sent", signature=signature)
+
+
+def log_taken_over(record: TransactionRecord, trace: str | None, process_id: str) -> None:
+    """This process continues what another one left open."""
+    metrics.TAKEOVERS.inc()
+    fields = _fields(record, trace)
+    if record.signature is not None:
+        fields["signature"] = record.signature
+    _log.info("transaction_taken_over", **fields, by=process_id)
+
+
+def _fields(record: TransactionRecord, trace: str | None) -> dict[str, str]:
+    fields = {"transaction_id": record.id, "wallet_id": record.wallet_id, "type": record.type}
+    if record.agent_id is not None:
+        fields["agent_id"] = record.agent_id
+    if trace is not None:
+        fields["trace"] = trace
+    return fields

@@ -2,7 +2,6 @@
 
 from solward.vault.wallets.keyring import KeySource
 from solward.vault.wallets.model import Wallet
-from solward.vault.wallets.service import Wallets
-from solward.vault.wallets.signer import Signer
+from solward.vault.wallets.service import Signer, Wallets
 
 __all__ = ["KeySource", "Signer", "Wallet", "Wallets"]

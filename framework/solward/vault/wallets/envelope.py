@@ -2,13 +2,14 @@
 
 A wallet's seed is sealed under a random data key of its own, the data key under the key-encryption
 key (KEK). Both with AES-256-GCM and a random 96-bit nonce, bound to format, wallet, public key and
-key version, so that no row can be put in another's place.
+key version, so that no row can replace another.
 """
 
 from __future__ import annotations
 
 import hmac
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidTag
@@ -23,6 +24,34 @@ _TAG_BYTES = 16
 
 # The data key seals one seed and is never replaced; rotating the KEK only wraps it anew.
 _DATA_KEY_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """The KEKs in memory by version: one, or two while a rotation is unfinished."""
+
+    version: int
+    _keks: Mapping[int, bytes] = field(repr=False)
+
+    def kek(self, version: int) -> bytes:
+        """The KEK of a version; raises `KeystoreError` when it is not in memory."""
+        try:
+            return self._keks[version]
+        except KeyError:
+            raise KeystoreError(
+                f"Version {version} of the key-encryption key is not at hand; where the keystore"
+                " was rotated since this process started, start it again with the new secret"
+            ) from None
+
+    @property
+    def current(self) -> bytes:
+        """The KEK that seals new wallets."""
+        return self._keks[self.version]
+
+    @property
+    def previous(self) -> int | None:
+        """The version a rotation replaces, None when there is none."""
+        return min(self._keks) if len(self._keks) > 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +89,11 @@ def seal(kek: bytes, kek_version: int, wallet_id: str, keypair: Keypair) -> Enve
 
 
 def open_envelope(kek: bytes, envelope: Envelope) -> Keypair:
-    """The keypair inside; keep it no longer than one signature.
+    """The keypair inside; drop it after one signature.
 
     Raises:
-        KeystoreError: the KEK is another, a byte is changed, a row is in another's place, or the
-            key does not belong to the stored public key.
+        KeystoreError: another KEK, a changed byte, another wallet's row, or a key that does not
+            belong to the stored public key.
     """
     seed = decrypt(
         _data_key(kek, envelope),

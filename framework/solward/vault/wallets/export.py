@@ -1,7 +1,7 @@
-"""Taking a wallet's key out of the keystore: once proved who asks, never silently.
+"""Export a wallet's key from the keystore, with the keystore's secret and an audit event.
 
-For the offline command alone: no route, skill or plugin reaches this module, and the event is
-recorded in the transaction in which the file comes to be.
+For the offline command alone: no route, skill or plugin reaches this module. The event is recorded
+in the transaction in which the file is written.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ async def export_wallet(
     written = False
     try:
         async with database.write() as connection:
-            told = {"walletId": wallet.id, "name": wallet.name, "address": wallet.address}
-            outbox.record(connection, EventKind.WALLET_EXPORTED, told)
+            data = {"walletId": wallet.id, "name": wallet.name, "address": wallet.address}
+            outbox.record(connection, EventKind.WALLET_EXPORTED, data)
             _write(file, keypair)
             written = True
     except BaseException:
@@ -79,7 +79,7 @@ async def export_wallet(
 def _write(file: Path, keypair: Keypair) -> None:
     text = json.dumps(list(bytes(keypair)))
     try:
-        # Exclusive: never over a file or through a link, so never onto a terminal or a pipe.
+        # O_EXCL: never over a file or through a link, so never onto a terminal or a pipe.
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         raise InvalidRequest(f"{file} exists already; choose another name") from None

@@ -1,4 +1,4 @@
-"""What a process that holds keys does once, at its entry point."""
+"""Hardening of a process that holds keys, at its entry point."""
 
 from __future__ import annotations
 

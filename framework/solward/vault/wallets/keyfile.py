@@ -47,7 +47,7 @@ def create_key(path: Path) -> bytes:
         KeystoreError: it exists already or cannot be written.
     """
     key = os.urandom(KEY_BYTES)
-    # Processes of several machines that share the folder may have one number.
+    # Random: processes of machines that share the folder may have the same process id.
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.new")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -56,7 +56,7 @@ def create_key(path: Path) -> bytes:
             file.flush()
             os.fsync(descriptor)
         try:
-            # A link fails where rename would replace: a key that exists opens somebody's wallets.
+            # link() fails where rename() would replace an existing key, which opens wallets.
             os.link(temporary, path)
         finally:
             temporary.unlink()
@@ -69,7 +69,7 @@ def create_key(path: Path) -> bytes:
 
 
 def replace_key(new: Path, path: Path) -> None:
-    """Put the key file `new` in the place of `path`, durably."""
+    """Move the key file `new` over `path`, durably."""
     new.replace(path)
     sync_folder(path.parent)
 

@@ -1,8 +1,8 @@
-"""The key-encryption key (KEK) of a process: where it comes from, and that it is the right one.
+"""The key-encryption key (KEK): derived from a passphrase or read from a file, and verified.
 
-The store keeps one row a KEK version with its derivation parameters and a verifier. While a
-rotation runs there are two, and the newer one carries the older KEK wrapped under itself, so that
-the new secret alone is enough to finish.
+The store has one row for each KEK version, with its derivation parameters and a verifier. While a
+rotation runs there are two, and the newer one carries the older KEK wrapped under itself: the new
+secret alone is enough to finish.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from argon2.low_level import Type, hash_secret_raw
 from solward import jsontext
 from solward.errors import KeystoreError
 from solward.vault.wallets import keyfile
-from solward.vault.wallets.envelope import KEY_BYTES, decrypt, encrypt
+from solward.vault.wallets.envelope import KEY_BYTES, Keyring, decrypt, encrypt
 
 _KNOWN = b"solward keystore"
 _PREVIOUS = "previous"
 
-# argon2id 64 MiB, t=3, p=4: 0.35 s on two cores. The stored values are used, within bounds:
-# less would be a downgrade by whoever can write the database, more would stop the start.
+# argon2id 64 MiB, t=3, p=4: 0.35 s on two cores. Stored values are used within bounds: with less,
+# whoever can write the database could weaken the key, with more, stop the start.
 _ARGON2 = {"memory_kib": 65_536, "time_cost": 3, "parallelism": 4}
 _CEILING = {"memory_kib": 1_048_576, "time_cost": 16, "parallelism": 16}
 _SALT_BYTES = 16
@@ -49,39 +49,11 @@ class KeySource:
 
 @dataclass(frozen=True, slots=True)
 class KeystoreRow:
-    """A KEK version as stored; `kdf` says how to derive it, `verifier` whether that was right."""
+    """A KEK version as stored: how to derive it, and a verifier of the result."""
 
     kek_version: int
     kdf: Mapping[str, Any]
     verifier: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Keyring:
-    """The KEKs in use by version: one, or two while a rotation is unfinished."""
-
-    version: int
-    _keks: Mapping[int, bytes] = field(repr=False)
-
-    def kek(self, version: int) -> bytes:
-        """The KEK of a version; raises `KeystoreError` when it is not at hand."""
-        try:
-            return self._keks[version]
-        except KeyError:
-            raise KeystoreError(
-                f"Version {version} of the key-encryption key is not at hand; where the keystore"
-                " was rotated since this process started, start it again with the new secret"
-            ) from None
-
-    @property
-    def current(self) -> bytes:
-        """The KEK that seals new wallets."""
-        return self._keks[self.version]
-
-    @property
-    def previous(self) -> int | None:
-        """The version a rotation is leaving, None when there is none."""
-        return min(self._keks) if len(self._keks) > 1 else None
 
 
 async def create(
@@ -140,7 +112,7 @@ def finished(row_kdf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def next_file(path: Path) -> Path:
-    """Where a rotation writes the new key file, until the store knows of it."""
+    """Where a rotation writes the new key file until its version is stored."""
     return path.with_name(f"{path.name}.next")
 
 
@@ -157,16 +129,16 @@ async def _obtain(source: KeySource, row: KeystoreRow) -> bytes:
         raise KeystoreError(f"The keystore was made in a way this version does not know: {kind}")
     if source.file is None:
         raise KeystoreError("This keystore has a key file: unset KEYSTORE_PASSPHRASE")
-    # Of processes that start together after an interrupted rotation one puts the new file in its
-    # place, perhaps between this one's look there and its look beside it; then it is there now.
+    # Of processes that start together after an interrupted rotation one moves the new file into
+    # place, perhaps between this one's two reads; a second look then finds it.
     for _ in range(2):
-        found = _of_file(source.file, row)
+        found = _read_matching(source.file, row)
         if found is not None:
             return found
     raise KeystoreError(f"The key file {source.file} is not this keystore's key")
 
 
-def _of_file(path: Path, row: KeystoreRow) -> bytes | None:
+def _read_matching(path: Path, row: KeystoreRow) -> bytes | None:
     following = next_file(path)
     if path.exists() or not following.exists():
         kek = keyfile.read_key(path)
@@ -174,7 +146,7 @@ def _of_file(path: Path, row: KeystoreRow) -> bytes | None:
             return kek
     if not following.exists():
         return None
-    # A rotation may have ended between storing the new version and putting its file in place.
+    # A rotation may have been killed after storing the new version, before moving its file.
     try:
         kek = keyfile.read_key(following)
         if _verifies(kek, row):

@@ -1,4 +1,4 @@
-"""The keystore in the store: opened at start, rotated in batches that survive being killed."""
+"""The keystore in the database: opened at start, rotated in batches that survive a kill."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import now_ms
 from solward.errors import KeystoreError
-from solward.vault.store import locks
 from solward.vault.store import wallets as store
-from solward.vault.store.database import Database
+from solward.vault.store.database import Database, lock_exclusive, lock_shared
 from solward.vault.wallets import keyfile, keyring
-from solward.vault.wallets.envelope import Envelope, rewrap
-from solward.vault.wallets.keyring import Keyring, KeySource, KeystoreRow
+from solward.vault.wallets.envelope import Envelope, Keyring, rewrap
+from solward.vault.wallets.keyring import KeySource, KeystoreRow
 
 _BATCH = 500
 
-# On a database of several processes: held shared by whoever seals a key under the newest version,
-# alone by whoever makes one.
+# Lock on a shared database: shared while a key is sealed under the newest version, exclusive while
+# a version is made.
 _VERSIONS = "keystore"
-# Held by a rotation from its beginning to its end.
+# Lock of a rotation from beginning to end.
 _ROTATION = "keystore-rotation"
 
 _log = structlog.get_logger(__name__)
@@ -40,7 +39,7 @@ class Keystore:
     async def open(cls, database: Database, source: KeySource) -> Keystore:
         """Unlock it, or make it in an empty store; finish a rotation that was interrupted.
 
-        A wallet that was tampered with keeps the rotation unfinished, not the others from working.
+        A wallet that was tampered with leaves the rotation unfinished; the other wallets work.
 
         Raises:
             KeystoreError: the secret is not this keystore's, is missing, or is open to others.
@@ -49,8 +48,8 @@ class Keystore:
             rows = await store.keystore_rows(connection)
         if not rows:
             async with database.write() as connection:
-                # Of processes that start together one makes it.
-                await locks.exclusive(connection, _VERSIONS)
+                # Of processes that start together one makes the keystore.
+                await lock_exclusive(connection, _VERSIONS)
                 rows = await store.keystore_rows(connection)
                 if not rows:
                     ring, row = await keyring.create(source)
@@ -67,11 +66,11 @@ class Keystore:
         """The keyring to seal a new key with, which stays the newest until the transaction ends.
 
         Raises:
-            KeystoreError: another process rotated the keystore; a key sealed under the version
-                that was left could never be opened.
+            KeystoreError: another process rotated the keystore; a key sealed under the old version
+                could never be opened.
         """
         if self._database.shared:
-            await locks.shared(connection, _VERSIONS)
+            await lock_shared(connection, _VERSIONS)
             rows = await store.keystore_rows(connection)
             if rows[0]["kek_version"] != self.keyring.version:
                 raise KeystoreError(
@@ -88,22 +87,22 @@ class Keystore:
         """
         async with self._database.write() if self._database.shared else nullcontext() as alone:
             if alone is not None:
-                # Two at once would put one's file in the place of the other's.
-                await locks.kept(alone, _ROTATION)
+                # Two at once would overwrite each other's key file.
+                await lock_exclusive(alone, _ROTATION, may_idle=True)
             return await self._rotate(new)
 
     async def _rotate(self, new: KeySource) -> int:
-        # One that a tampered wallet left unfinished still needs the KEK that this one would drop.
+        # A rotation that a tampered wallet left unfinished needs the KEK that this one would drop.
         await self._finish_rotation()
         version = self.keyring.version + 1
         staged = new
         if new.file is not None:
-            # The new file takes the old one's place only once the store knows its version.
+            # The new file replaces the old one only after its version is stored.
             staged = KeySource(file=keyring.next_file(new.file))
             keyring.next_file(new.file).unlink(missing_ok=True)
         ring, row = await keyring.create(staged, version, self.keyring)
         async with self._database.write() as connection:
-            await locks.exclusive(connection, _VERSIONS)
+            await lock_exclusive(connection, _VERSIONS)
             if (await store.keystore_rows(connection))[0]["kek_version"] != self.keyring.version:
                 raise KeystoreError("Another process rotated the keystore meanwhile")
             await store.insert_keystore(connection, _fields(row))
@@ -121,7 +120,7 @@ class Keystore:
             async with self._database.write() as connection:
                 rows = await store.wallets_under(connection, old, after, _BATCH)
                 if not rows and after:
-                    # New wallets may have come in, under the old version, before where this is.
+                    # Wallets may have been added under the old version, before this position.
                     rows = await store.wallets_under(connection, old, "", _BATCH)
                 if not rows:
                     kdf = (await store.keystore_rows(connection))[0]["kdf"]
@@ -129,7 +128,7 @@ class Keystore:
                     break
                 await store.rewrap(connection, old, new, [self._rewrapped(row) for row in rows])
             moved, after = moved + len(rows), rows[-1]["id"]
-        # The old KEK stays at hand for what was read before; it goes with the process.
+        # The old KEK stays in memory for envelopes that were read before.
         return moved
 
     def _rewrapped(self, row: Mapping[str, Any]) -> tuple[str, bytes]:

@@ -1,4 +1,4 @@
-"""A wallet as everybody may see it, and what its fields may hold."""
+"""A wallet without its key, and what its fields may hold."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Wallets: creation, import, listing, and the signer the transaction engine asks for."""
+"""Wallets: creation, import, listing, and the signer for the transaction engine."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from solders.keypair import Keypair
 from sqlalchemy.exc import IntegrityError
@@ -28,14 +28,52 @@ from solward.vault.wallets.model import (
     parse_keypair_file,
     wallet_of,
 )
-from solward.vault.wallets.signer import InProcessSigner, Signer
 
 KEY_FILE = "keystore.key"
 
 
+class Signer(Protocol):
+    """Signs transactions of one wallet.
+
+    Only `solward.vault.transactions` gets one, and signs only bytes that guardrails have judged.
+    Nothing signs raw messages: a signature over bytes that happen to be a transaction *is* that
+    transaction's signature.
+    """
+
+    @property
+    def address(self) -> str:
+        """The wallet's base58 public key."""
+        ...
+
+    async def sign(self, message: bytes) -> bytes:
+        """The 64-byte ed25519 signature over a serialised transaction message.
+
+        Raises:
+            KeystoreError: the key cannot be opened.
+        """
+        ...
+
+
+class InProcessSigner:
+    """Opens the sealed key for each signature and drops it at once."""
+
+    __slots__ = ("_open", "address")
+
+    def __init__(self, address: str, open_key: Callable[[], Keypair]) -> None:
+        self.address = address
+        self._open = open_key
+
+    async def sign(self, message: bytes) -> bytes:
+        """See `Signer.sign`."""
+        return bytes(self._open().sign_message(message))
+
+    def __repr__(self) -> str:
+        return f"InProcessSigner({self.address})"
+
+
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """What is kept in memory of a wallet; its key only as it is stored, sealed."""
+class _CachedWallet:
+    """A wallet in memory; its key only as it is stored, sealed."""
 
     wallet: Wallet
     envelope: Envelope
@@ -56,7 +94,7 @@ class Wallets:
     def __init__(self, database: Database, keystore: Keystore) -> None:
         self._database = database
         self._keystore = keystore
-        self._held: dict[str, _Held] = {}
+        self._cache: dict[str, _CachedWallet] = {}
         self._waiting: list[_Creation] = []
         self._writer: asyncio.Task[None] | None = None
 
@@ -79,7 +117,7 @@ class Wallets:
         keypair = Keypair()
         wallet = _new_wallet(keypair, name, tags)
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Wallets asked for at the same time share a commit.
+        # Wallets requested at the same time share a commit.
         self._waiting.append(_Creation(wallet, keypair, stored))
         if self._writer is None:
             self._writer = asyncio.create_task(self._store_waiting())
@@ -89,10 +127,10 @@ class Wallets:
     async def import_keypair(
         self, keypair_file_text: str, name: str = DEFAULT_NAME, tags: Sequence[str] = ()
     ) -> Wallet:
-        """A wallet on an existing key, given as the text of a Solana CLI keypair file.
+        """A wallet on an existing key: the text of a Solana CLI keypair file.
 
         Raises:
-            InvalidRequest: it is no such file, or the key is managed already. Never shows it.
+            InvalidRequest: it is no such file, or the key is managed already; never shows it.
         """
         keypair = parse_keypair_file(keypair_file_text)
         wallet = _new_wallet(keypair, name, tags)
@@ -105,14 +143,14 @@ class Wallets:
     async def get(self, wallet_id: str) -> Wallet:
         """One wallet; raises `WalletNotFound`.
 
-        Its tags may be older than what another process set: see `shown`.
+        Its tags may be older than what another process set: see `get_fresh`.
         """
-        return (await self._hold(wallet_id)).wallet
+        return (await self._load(wallet_id)).wallet
 
-    async def shown(self, wallet_id: str) -> Wallet:
+    async def get_fresh(self, wallet_id: str) -> Wallet:
         """One wallet with its tags as they are now; raises `WalletNotFound`."""
         if self._database.shared:
-            self._held.pop(wallet_id, None)
+            self._cache.pop(wallet_id, None)
         return await self.get(wallet_id)
 
     async def list(self) -> list[Wallet]:
@@ -128,12 +166,12 @@ class Wallets:
             InvalidRequest: more than 20 tags, or one that is not 1 to 64 printable characters.
         """
         checked = check_tags(tags)
-        held = await self._hold(wallet_id)
+        cached = await self._load(wallet_id)
         async with self._database.write() as connection:
             await store.set_tags(connection, wallet_id, checked)
-        held = replace(held, wallet=replace(held.wallet, tags=checked))
-        self._held[wallet_id] = held
-        return held.wallet
+        cached = replace(cached, wallet=replace(cached.wallet, tags=checked))
+        self._cache[wallet_id] = cached
+        return cached.wallet
 
     async def signer(self, wallet_id: str) -> Signer:
         """Signs this wallet's transactions; for `solward.vault.transactions` alone.
@@ -141,49 +179,49 @@ class Wallets:
         Raises:
             WalletNotFound: no such wallet.
         """
-        held = await self._hold(wallet_id)
-        return InProcessSigner(held.wallet.address, lambda: self._open(held.envelope))
+        cached = await self._load(wallet_id)
+        return InProcessSigner(cached.wallet.address, lambda: self._open(cached.envelope))
 
     async def rotate(self, new: KeySource) -> int:
-        """Put every key under a new key-encryption key; returns how many were.
+        """Put every key under a new key-encryption key; returns how many moved.
 
-        Killed halfway, the next `open` with the new secret finishes it.
+        If killed halfway, the next `open` with the new secret finishes it.
 
         Raises:
             KeystoreError: the new key file cannot be made, or a stored key was tampered with.
         """
         changed = await self._keystore.rotate(new)
-        self._held.clear()
+        self._cache.clear()
         return changed
 
     def _open(self, envelope: Envelope) -> Keypair:
         return open_envelope(self._keystore.keyring.kek(envelope.kek_version), envelope)
 
-    async def _hold(self, wallet_id: str) -> _Held:
-        held = self._held.get(wallet_id)
-        if held is not None:
-            return held
+    async def _load(self, wallet_id: str) -> _CachedWallet:
+        cached = self._cache.get(wallet_id)
+        if cached is not None:
+            return cached
         async with self._database.read() as connection:
             row = await store.get_wallet(connection, wallet_id)
         if row is None:
             raise WalletNotFound
-        held = self._held[wallet_id] = _Held(wallet_of(row), envelope_of(row))
-        return held
+        cached = self._cache[wallet_id] = _CachedWallet(wallet_of(row), envelope_of(row))
+        return cached
 
     async def _store(self, created: Sequence[tuple[Wallet, Keypair]]) -> None:
         async with self._database.write() as connection:
-            # Sealed inside the transaction: a rotation ends only after every key sealed under
-            # the version it leaves.
+            # Sealed inside the transaction: a rotation ends after every key that is sealed under
+            # the old version.
             ring = await self._keystore.newest(connection)
-            held = [
-                _Held(wallet, seal(ring.current, ring.version, wallet.id, keypair))
+            cached = [
+                _CachedWallet(wallet, seal(ring.current, ring.version, wallet.id, keypair))
                 for wallet, keypair in created
             ]
-            await store.insert_wallets(connection, [_row_of(item) for item in held])
-        self._held.update((item.wallet.id, item) for item in held)
+            await store.insert_wallets(connection, [_row_of(item) for item in cached])
+        self._cache.update((item.wallet.id, item) for item in cached)
 
     async def _store_waiting(self) -> None:
-        # One turn of the loop lets everybody who is about to ask do so.
+        # One turn of the loop, so that concurrent requests join the batch.
         await asyncio.sleep(0)
         try:
             while self._waiting:
@@ -214,8 +252,8 @@ def _new_wallet(keypair: Keypair, name: str, tags: Sequence[str]) -> Wallet:
     )
 
 
-def _row_of(held: _Held) -> dict[str, Any]:
-    wallet, envelope = held.wallet, held.envelope
+def _row_of(cached: _CachedWallet) -> dict[str, Any]:
+    wallet, envelope = cached.wallet, cached.envelope
     return {
         "id": wallet.id,
         "name": wallet.name,

@@ -1,15 +1,22 @@
-"""What changed between before and after on accounts the wallet controls."""
+"""Accounts before against after: control that changed, and how much left and arrived."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from solward.solana.accounts import nonce_authority
+from solward.solana.accounts import nonce_authority, rent_exempt_minimum
 from solward.solana.message import ResolvedKey
-from solward.solana.programs import SYSTEM_PROGRAM, TOKEN_2022_PROGRAM
+from solward.solana.programs import SYSTEM_PROGRAM, TOKEN_2022_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.stakes import stake_account
-from solward.solana.tokens import mint_account, token_account
-from solward.vault.guardrails.view import View
+from solward.solana.tokens import (
+    TOKEN_2022_ACCOUNT_RENT,
+    TOKEN_ACCOUNT_RENT,
+    mint_account,
+    token_account,
+)
+from solward.vault.guardrails.simulation import View
 
 # Token-2022 mint extensions that cannot take, stop or tax a holding: close authority,
 # confidential transfer, interest-bearing and scaled display, metadata, groups. Anything else,
@@ -27,7 +34,10 @@ _EXTENSION_NAMES = {
 
 
 def compare(view: View, keys: Sequence[ResolvedKey]) -> None:
-    """File authority changes and closes seen in the account data, whatever caused them."""
+    """Add authority changes and closes seen in the account data, whatever caused them.
+
+    Tokens that move must be of a mint that lets nobody take, stop or tax them.
+    """
     for key in keys:
         if not key.writable:
             continue
@@ -41,10 +51,10 @@ def compare(view: View, keys: Sequence[ResolvedKey]) -> None:
         before = nonce_authority(view.pre(key.address))
         if before == view.wallet and view.post(key.address) is not None:
             view.change("nonce_authority", key.address, nonce_authority(view.post(key.address)))
+    _check_mints(view)
 
 
-def check_mints(view: View) -> None:
-    """Refuse moving tokens whose mint lets others take, stop or tax them."""
+def _check_mints(view: View) -> None:
     for address in sorted(view.moved):
         state = view.pre(address) or view.post(address)
         if state is None:
@@ -132,3 +142,95 @@ def _stake(view: View, address: str) -> None:
         view.change("withdrawer", address, after.withdrawer)
     if before is not None and before.lockup != after.lockup:
         view.change("lockup", address, None)
+
+
+@dataclass(slots=True)
+class Flows:
+    """Gross amounts of one transaction; see `TransactionEffects`."""
+
+    lamports_out: int = 0
+    rent_lamports: int = 0
+    accounts_created: int = 0
+    tokens_out: dict[str, int] = field(default_factory=dict)
+    tokens_in: dict[str, int] = field(default_factory=dict)
+    created: dict[str, str] = field(default_factory=dict)
+
+
+def measure(view: View, keys: Sequence[ResolvedKey], fee: int) -> Flows:
+    """Sum what the decoded instructions move, and raise it to what the balances show."""
+    flows = Flows(lamports_out=view.lamports_out)
+    foreign_rent = 0
+    wrapped = 0
+    for receiver, lamports in view.paid.items():
+        rent = min(lamports, _rent_room(view, receiver, flows))
+        flows.rent_lamports += rent
+        flows.lamports_out += lamports - rent
+        if view.keeps_token(receiver):
+            entry = view.token(receiver)
+            wrapped += lamports - rent if entry and entry[0] == WRAPPED_SOL_MINT else 0
+        else:
+            foreign_rent += rent
+    flows.accounts_created = sum(
+        view.pre(key.address) is None
+        and (key.address in view.initialised or view.post(key.address) is not None)
+        for key in keys
+    )
+
+    lamports_gone, tokens_gone = _balances(view, keys)
+    tokens_out = Counter(view.tokens_out)
+    for mint, units in tokens_gone.items():
+        # Unwrapping turns wrapped SOL into the wallet's own lamports, which are counted as such.
+        if units > tokens_out[mint] and mint != WRAPPED_SOL_MINT:
+            tokens_out[mint] = units
+        if units < 0 and mint != WRAPPED_SOL_MINT:
+            flows.tokens_in[mint] = -units
+    # What was wrapped in this transaction is in `lamports_out` already.
+    tokens_out[WRAPPED_SOL_MINT] = max(0, tokens_out[WRAPPED_SOL_MINT] - wrapped)
+    flows.tokens_out = {mint: units for mint, units in sorted(tokens_out.items()) if units > 0}
+
+    own_fee = fee if keys and keys[0].address == view.wallet else 0
+    if own_fee - lamports_gone > 0:
+        flows.tokens_in[WRAPPED_SOL_MINT] = own_fee - lamports_gone
+    unexplained = lamports_gone - own_fee - foreign_rent - tokens_out[WRAPPED_SOL_MINT]
+    flows.lamports_out = max(flows.lamports_out, unexplained)
+    return flows
+
+
+def _rent_room(view: View, address: str, flows: Flows) -> int:
+    """Lamports of a payment to `address` that are rent; registers the account as created."""
+    before, after = view.pre(address), view.post(address)
+    if before is not None and (before.owner != SYSTEM_PROGRAM or before.data):
+        return 0
+    balance = before.lamports if before else 0
+    token, mint = token_account(after), mint_account(address, after)
+    if after is not None and token is not None:
+        flows.created[address] = token.owner
+        return max(0, rent_exempt_minimum(len(after.data)) - balance)
+    if after is not None and mint is not None:
+        flows.created[address] = mint.mint_authority or view.wallet
+        return max(0, rent_exempt_minimum(len(after.data)) - balance)
+    entry = view.initialised.get(address)
+    if after is None and entry is not None and entry[1] == view.wallet:
+        # Created and closed again; `closed` refuses closing it to a stranger.
+        classic = entry[0] == WRAPPED_SOL_MINT
+        return max(0, (TOKEN_ACCOUNT_RENT if classic else TOKEN_2022_ACCOUNT_RENT) - balance)
+    return 0
+
+
+def _balances(view: View, keys: Sequence[ResolvedKey]) -> tuple[int, Counter[str]]:
+    """(lamports, mint -> units) by which what the wallet controls shrinks; negative: grows."""
+    lamports = 0
+    tokens: Counter[str] = Counter()
+    for key in keys:
+        if not key.writable:
+            continue
+        before, after = view.pre(key.address), view.post(key.address)
+        ours = view.controls(before, key.address)
+        # The account counts even if control passes to someone else, which is refused elsewhere.
+        for sign, state in ((1, before if ours else None), (-1, after)):
+            if state is not None and (ours or view.controls(state, key.address)):
+                lamports += sign * state.lamports
+                token = token_account(state)
+                if token is not None:
+                    tokens[token.mint] += sign * token.amount
+    return lamports, tokens

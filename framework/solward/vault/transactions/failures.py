@@ -1,4 +1,4 @@
-"""A ledger's transaction error in words a person or a model can act on."""
+"""How a transaction that does not succeed is worded, and the error its caller gets."""
 
 from __future__ import annotations
 
@@ -6,15 +6,31 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-# System program error 1 and token program error 1 both mean it (their source's error enums).
+from solward.errors import GuardrailBlocked, TransactionError, TransactionFailed
+from solward.record import TransactionRecord, TransactionStatus
+
+# System program error 1 and token program error 1 both mean it.
 _INSUFFICIENT = re.compile(
     r"insufficient (?:lamports|funds)(?: (?P<have>\d+), need (?P<need>\d+))?", re.IGNORECASE
 )
 _NO_ACCOUNT = {"AccountNotFound", "InsufficientFundsForFee"}
 
 
+def refusal(record: TransactionRecord) -> TransactionError:
+    """The error of a blocked or failed record."""
+    if record.status is TransactionStatus.BLOCKED:
+        rule = record.guardrails_applied[-1]
+        return GuardrailBlocked(rule, record.error or "", record)
+    return TransactionFailed(record.error or "The transaction failed", record)
+
+
+def would_fail(failure: str | None) -> str:
+    """The error of a transaction whose simulation failed."""
+    return f"The transaction would fail: {failure}"
+
+
 def explain(err: Any, logs: Sequence[str]) -> str:
-    """One line: the cause in plain words where it is known, and the ledger's own name for it."""
+    """One line for a ledger's transaction error: the cause in plain words, or its own name."""
     if isinstance(err, str) and err in _NO_ACCOUNT:
         return "the wallet has too little SOL to pay the network fee"
     for line in logs:
@@ -36,6 +52,8 @@ def explain(err: Any, logs: Sequence[str]) -> str:
 
 
 def _last_log(logs: Sequence[str]) -> str:
-    said = [line.removeprefix("Program log: ") for line in logs if line.startswith("Program log: ")]
-    errors = [line for line in said if "error" in line.lower()]
+    lines = [
+        line.removeprefix("Program log: ") for line in logs if line.startswith("Program log: ")
+    ]
+    errors = [line for line in lines if "error" in line.lower()]
     return f" ({errors[-1][:200]})" if errors else ""

@@ -1,0 +1,345 @@
+"""A simulated transaction: its inner instructions read from JSON, and one wallet's view of it.
+
+RPC nodes answer inner instructions compiled, partially decoded or parsed; all become invocations
+with the raw data.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from solders.pubkey import Pubkey
+
+from solward.errors import LedgerError
+from solward.guardrail import AuthorityChange
+from solward.solana.accounts import Account, nonce_authority
+from solward.solana.base58 import b58decode
+from solward.solana.message import ResolvedKey
+from solward.solana.programs import (
+    ASSOCIATED_TOKEN_PROGRAM,
+    MEMO_PROGRAMS,
+    RENT_SYSVAR,
+    SYSTEM_PROGRAM,
+    TOKEN_PROGRAMS,
+)
+from solward.solana.stakes import stake_account
+from solward.solana.tokens import mint_account, token_account
+
+_AUTHORITY_TYPES: Final = ("mintTokens", "freezeAccount", "accountOwner", "closeAccount")
+
+
+class UntrustedSimulation(LedgerError):
+    """The ledger's simulation lacks what judging needs, or has a form that is not understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One instruction as executed, top level or inner, with its accounts resolved.
+
+    Attributes:
+        program: base58 id of the program called.
+        accounts: base58 addresses, in the instruction's order.
+        data: the raw instruction data.
+        top: index of the top-level instruction it is, or runs inside.
+    """
+
+    program: str
+    accounts: tuple[str, ...]
+    data: bytes
+    top: int
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """The accounts before and after a simulated transaction, and what it called inside.
+
+    An account that does not exist (or has 0 lamports) is None; one that was not requested is
+    absent, which `analyse` refuses for every writable key of the transaction.
+
+    Attributes:
+        pre: address -> state before. Give every key of the transaction, readonly ones too.
+        post: address -> state after; at least every writable key.
+        inner: all inner instructions, in order (see `inner_from_json`).
+    """
+
+    pre: Mapping[str, Account | None]
+    post: Mapping[str, Account | None]
+    inner: tuple[Invocation, ...] = ()
+
+
+@dataclass(slots=True)
+class View:
+    """One wallet's view of a simulated transaction: who owns what, and the findings so far.
+
+    Attributes:
+        initialised: token accounts initialised by the transaction -> (mint, owner).
+        paid: receiver -> lamports the wallet pays it, gross.
+        lamports_out: lamports leaving other accounts the wallet controls.
+        tokens_out: mint -> units leaving by instruction, gross.
+        moved: mints transferred from or to the wallet.
+        closed: the wallet's accounts that are closed -> who gets their lamports.
+        violations: (rule, reason) of what no declaration can allow.
+    """
+
+    wallet: str
+    simulation: Simulation
+    initialised: dict[str, tuple[str, str]] = field(default_factory=dict)
+    paid: Counter[str] = field(default_factory=Counter)
+    lamports_out: int = 0
+    tokens_out: Counter[str] = field(default_factory=Counter)
+    moved: set[str] = field(default_factory=set)
+    closed: dict[str, str] = field(default_factory=dict)
+    changes: dict[AuthorityChange, None] = field(default_factory=dict)
+    violations: list[tuple[str, str]] = field(default_factory=list)
+
+    def pre(self, address: str) -> Account | None:
+        """The account before; None when it did not exist (0 lamports is nothing)."""
+        state = self.simulation.pre.get(address)
+        return state if state is not None and state.lamports > 0 else None
+
+    def post(self, address: str) -> Account | None:
+        """The account after; None when it does not exist any more."""
+        state = self.simulation.post.get(address)
+        return state if state is not None and state.lamports > 0 else None
+
+    def violate(self, rule: str, reason: str) -> None:
+        """Add something that no declaration can allow."""
+        self.violations.append((rule, reason))
+
+    def change(self, kind: str, account: str, to: str | None) -> None:
+        """Add control passing to `to`, unless that is the wallet itself."""
+        if to != self.wallet:
+            self.changes[AuthorityChange(kind, account, to)] = None
+
+    def pay(self, receiver: str, lamports: int) -> None:
+        """Add lamports moving from the wallet; to itself nothing moves."""
+        if receiver != self.wallet:
+            self.paid[receiver] += lamports
+
+    def close(self, account: str, receiver: str) -> None:
+        """Add one of the wallet's accounts closing; a stranger as receiver outweighs any other."""
+        if self.closed.get(account, self.wallet) == self.wallet:
+            self.closed[account] = receiver
+
+    def token(self, address: str) -> tuple[str, str] | None:
+        """(mint, owner) of a token account; the wallet as owner wins where it changes hands."""
+        entries = [self.initialised[address]] if address in self.initialised else []
+        for state in (self.pre(address), self.post(address)):
+            account = token_account(state)
+            if account is not None:
+                entries.append((account.mint, account.owner))
+        for entry in entries:
+            if entry[1] == self.wallet:
+                return entry
+        return entries[0] if entries else None
+
+    def owns_token(self, address: str) -> bool:
+        """Whether `address` is, was or becomes a token account of the wallet."""
+        entry = self.token(address)
+        return entry is not None and entry[1] == self.wallet
+
+    def keeps_token(self, address: str) -> bool:
+        """Whether the token account `address` is the wallet's after the transaction."""
+        after = token_account(self.post(address))
+        return after.owner == self.wallet if after else self.owns_token(address)
+
+    def controls(self, state: Account | None, address: str) -> bool:
+        """Whether `state` of `address` is the wallet's: its key, tokens, stake or nonce."""
+        if state is None:
+            return False
+        token = token_account(state)
+        stake = stake_account(state)
+        return (
+            address == self.wallet
+            or (token is not None and token.owner == self.wallet)
+            or (stake is not None and self.wallet in (stake.staker, stake.withdrawer))
+            or nonce_authority(state) == self.wallet
+        )
+
+    def controls_mint(self, address: str) -> bool:
+        """Whether the wallet may mint or freeze `address`, before or after."""
+        for state in (self.pre(address), self.post(address)):
+            mint = mint_account(address, state)
+            if mint and self.wallet in (mint.mint_authority, mint.freeze_authority):
+                return True
+        return False
+
+
+def inner_from_json(value: object, keys: Sequence[ResolvedKey]) -> tuple[Invocation, ...]:
+    """`innerInstructions` of `simulateTransaction` -> calls, accounts resolved.
+
+    Reads the compiled form (indexes into `keys`), the partially decoded form (addresses) and
+    the parsed form of the System, Token, Associated Token and Memo programs. The simulation must
+    request inner instructions, so null is no answer.
+
+    Raises:
+        UntrustedSimulation: null, or anything that is not fully understood.
+    """
+    if not isinstance(value, list):
+        raise UntrustedSimulation("the simulation shows no inner instructions")
+    calls: list[Invocation] = []
+    for group in value:
+        if not isinstance(group, Mapping) or not isinstance(group.get("instructions"), list):
+            raise UntrustedSimulation("inner instructions have an unknown form")
+        top = _index(group.get("index"), 256)
+        calls.extend(_call(item, keys, top) for item in group["instructions"])
+    return tuple(calls)
+
+
+def _call(item: object, keys: Sequence[ResolvedKey], top: int) -> Invocation:
+    if not isinstance(item, Mapping):
+        raise UntrustedSimulation("an inner instruction has an unknown form")
+    if "parsed" in item:
+        return _parsed_call(item, top)
+    accounts, data = item.get("accounts"), item.get("data")
+    if not isinstance(accounts, list) or not isinstance(data, str):
+        raise UntrustedSimulation("an inner instruction has an unknown form")
+    try:
+        raw = b58decode(data)
+    except ValueError:
+        raise UntrustedSimulation("an inner instruction's data is not base58") from None
+    if "programIdIndex" in item:
+        program = keys[_index(item["programIdIndex"], len(keys))].address
+        names = tuple(keys[_index(index, len(keys))].address for index in accounts)
+        return Invocation(program, names, raw, top)
+    return Invocation(
+        _address(item.get("programId")), tuple(_address(account) for account in accounts), raw, top
+    )
+
+
+def _index(value: object, end: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < end:
+        raise UntrustedSimulation("an inner instruction's index is out of range")
+    return value
+
+
+def _address(value: object) -> str:
+    try:
+        return str(Pubkey.from_string(str(value)))
+    except ValueError:
+        raise UntrustedSimulation("an inner instruction names no valid address") from None
+
+
+def _parsed_call(item: Mapping[Any, Any], top: int) -> Invocation:
+    # `{"program", "programId", "parsed": {"type", "info"}}`, as Agave answers for the programs it
+    # knows. Kinds that are not listed here are refused, so nothing is judged half read.
+    program, parsed = item.get("programId"), item.get("parsed")
+    if isinstance(program, str) and program in MEMO_PROGRAMS and isinstance(parsed, str):
+        return Invocation(program, (), parsed.encode(), top)
+    if isinstance(program, str) and isinstance(parsed, Mapping):
+        kind, info = parsed.get("type"), parsed.get("info")
+        if isinstance(kind, str) and isinstance(info, Mapping):
+            try:
+                accounts, data = _rebuild(program, kind, info)
+            except (KeyError, ValueError, TypeError, OverflowError):
+                accounts, data = (), None
+            if data is not None:
+                return Invocation(program, accounts, data, top)
+        raise UntrustedSimulation(f"an inner {kind!r} instruction of {program} is not understood")
+    raise UntrustedSimulation("a parsed inner instruction has an unknown form")
+
+
+def _rebuild(
+    program: str, kind: str, info: Mapping[Any, Any]
+) -> tuple[tuple[str, ...], bytes | None]:
+    if program == SYSTEM_PROGRAM:
+        return _system(kind, info)
+    if program in TOKEN_PROGRAMS:
+        return _token(kind, info)
+    if program == ASSOCIATED_TOKEN_PROGRAM and kind in ("create", "createIdempotent"):
+        names = ("source", "account", "wallet", "mint", "systemProgram", "tokenProgram")
+        return _names(info, *names), bytes([kind == "createIdempotent"])
+    return (), None
+
+
+def _system(kind: str, info: Mapping[Any, Any]) -> tuple[tuple[str, ...], bytes | None]:
+    if kind == "transfer":
+        return _names(info, "source", "destination"), _u32(2) + _u64(info["lamports"])
+    if kind == "createAccount":
+        data = _u32(0) + _u64(info["lamports"]) + _u64(info["space"]) + _key(info["owner"])
+        return _names(info, "source", "newAccount"), data
+    if kind == "createAccountAllowPrefund":
+        data = _u32(13) + _u64(info.get("lamports", 0)) + _u64(info["space"]) + _key(info["owner"])
+        return _names(info, *(name for name in ("newAccount", "source") if name in info)), data
+    if kind == "createAccountWithSeed":
+        seed = str(info["seed"]).encode()
+        data = _u32(3) + _key(info["base"]) + _u64(len(seed)) + seed
+        data += _u64(info["lamports"]) + _u64(info["space"]) + _key(info["owner"])
+        return _names(info, "source", "newAccount"), data
+    if kind == "transferWithSeed":
+        seed = str(info["sourceSeed"]).encode()
+        data = _u32(11) + _u64(info["lamports"]) + _u64(len(seed)) + seed
+        data += _key(info["sourceOwner"])
+        return _names(info, "source", "sourceBase", "destination"), data
+    if kind == "assign":
+        return _names(info, "account"), _u32(1) + _key(info["owner"])
+    if kind == "allocate":
+        return _names(info, "account"), _u32(8) + _u64(info["space"])
+    return (), None
+
+
+def _token(kind: str, info: Mapping[Any, Any]) -> tuple[tuple[str, ...], bytes | None]:
+    if "signers" in info:
+        return (), None
+    simple = {
+        "closeAccount": (9, ("account", "destination", "owner")),
+        "syncNative": (17, ("account",)),
+        "initializeImmutableOwner": (22, ("account",)),
+        "revoke": (5, ("source", "owner")),
+    }
+    amounts = {
+        "transfer": (3, ("source", "destination", "authority")),
+        "approve": (4, ("source", "delegate", "owner")),
+        "mintTo": (7, ("mint", "account", "mintAuthority")),
+        "burn": (8, ("account", "mint", "authority")),
+    }
+    checked = {
+        "transferChecked": (12, ("source", "mint", "destination", "authority")),
+        "approveChecked": (13, ("source", "mint", "delegate", "owner")),
+        "mintToChecked": (14, ("mint", "account", "mintAuthority")),
+        "burnChecked": (15, ("account", "mint", "authority")),
+    }
+    if kind in simple:
+        number, names = simple[kind]
+        return _names(info, *names), bytes([number])
+    if kind in amounts:
+        number, names = amounts[kind]
+        return _names(info, *names), bytes([number]) + _u64(info["amount"])
+    if kind in checked:
+        number, names = checked[kind]
+        amount = info["tokenAmount"]
+        data = bytes([number]) + _u64(amount["amount"]) + bytes([int(amount["decimals"])])
+        return _names(info, *names), data
+    if kind in ("initializeAccount2", "initializeAccount3"):
+        number = 16 if kind == "initializeAccount2" else 18
+        return _names(info, "account", "mint"), bytes([number]) + _key(info["owner"])
+    if kind == "initializeAccount":
+        return (*_names(info, "account", "mint", "owner"), RENT_SYSVAR), b"\x01"
+    if kind == "setAuthority":
+        target = "account" if "account" in info else "mint"
+        new = info["newAuthority"]
+        option = b"\x00" if new is None else b"\x01" + _key(new)
+        data = bytes([6, _AUTHORITY_TYPES.index(info["authorityType"])]) + option
+        return _names(info, target, "authority"), data
+    if kind == "getAccountDataSize":
+        return _names(info, "mint"), b"\x15"
+    return (), None
+
+
+def _names(info: Mapping[Any, Any], *names: str) -> tuple[str, ...]:
+    return tuple(str(Pubkey.from_string(info[name])) for name in names)
+
+
+def _key(value: str) -> bytes:
+    return bytes(Pubkey.from_string(value))
+
+
+def _u32(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
+
+def _u64(value: int | str) -> bytes:
+    return int(value).to_bytes(8, "little")
