@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from importlib import metadata
+from pathlib import Path
 from unittest import mock
 
 import pytest
 from hypothesis import settings
 from tests.support import databases
 from tests.support import postgres_server as servers
+
+from solward.vault.store.database import Database
 
 # A busy machine is no failure; pytest-timeout ends what hangs.
 settings.register_profile("solward", deadline=None)
@@ -47,6 +50,22 @@ def postgres_url(postgres: servers.Postgres) -> Iterator[str]:
     url = postgres.fresh()
     yield url
     postgres.drop(url)
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    """An empty database in the test's folder."""
+    opened = await Database.open(None, tmp_path)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def postgres_database(postgres_url: str, tmp_path: Path) -> AsyncIterator[Database]:
+    """An empty database on PostgreSQL."""
+    opened = await Database.open(postgres_url, tmp_path)
+    yield opened
+    await opened.close()
 
 
 def pytest_report_header() -> str:

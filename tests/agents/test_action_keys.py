@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
+from tests.support.agents import hire
 from tests.support.plugin_distributions import skill_source
 from tests.support.scripted_provider import installed
 
@@ -24,7 +25,6 @@ from solward.service import Solward
 from solward.settings import Settings
 from solward.store import agents as agent_store
 from solward.vault.store.tables import transactions
-from solward.vault.transactions.request import ADMIN
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 SOL = 10**9
@@ -55,21 +55,6 @@ async def service(tmp_path: Path) -> AsyncIterator[Solward]:
             yield opened
 
 
-async def agent_in(service: Solward) -> Agent:
-    """An agent whose wallet holds 2 SOL."""
-    wallet = await service.wallets.create("agents")
-    await service.operations.perform("airdrop", wallet.id, ADMIN, {"amount": 2})
-    body = {
-        "name": "Ada",
-        "walletId": wallet.id,
-        "llmProvider": "scripted",
-        "llmModel": "model-1",
-        "strategy": "As the script says.",
-        "loopIntervalMs": 3_600_000,
-    }
-    return await service.agents.create(body)
-
-
 async def run(
     service: Solward, agent: Agent, cycle: int, skill: str, params: Mapping[str, Any]
 ) -> str:
@@ -92,7 +77,7 @@ def transfer(amount: str) -> dict[str, Any]:
 
 
 async def test_each_payment_of_a_cycle_has_its_own_number(service: Solward) -> None:
-    agent = await agent_in(service)
+    agent = await hire(service, "scripted")
     async with service.database.write() as connection:
         await agent_store.update_agent(connection, agent.id, {"desired_state": "running"})
 
@@ -111,7 +96,7 @@ async def test_each_payment_of_a_cycle_has_its_own_number(service: Solward) -> N
 async def test_a_skill_run_again_after_half_of_it_pays_the_other_half_only(
     service: Solward,
 ) -> None:
-    agent = await agent_in(service)
+    agent = await hire(service, "scripted")
     with pytest.raises(SkillError, match="Stumbled"):
         await run(service, agent, 1, "pay_twice", {"stumbles": True})
     assert await service.ledger.balance(RECIPIENT) == SOL // 10
@@ -128,7 +113,7 @@ async def test_a_skill_run_again_after_half_of_it_pays_the_other_half_only(
 async def test_another_amount_in_the_same_cycle_gets_the_first_ones_record(
     service: Solward,
 ) -> None:
-    agent = await agent_in(service)
+    agent = await hire(service, "scripted")
     told = await run(service, agent, 1, "transfer", transfer("0.25"))
     again = await run(service, agent, 1, "transfer", transfer("0.5"))
 
@@ -140,7 +125,7 @@ async def test_another_amount_in_the_same_cycle_gets_the_first_ones_record(
 
 
 async def test_the_next_cycle_pays_anew(service: Solward) -> None:
-    agent = await agent_in(service)
+    agent = await hire(service, "scripted")
     for cycle in (1, 2):
         await run(service, agent, cycle, "transfer", transfer("0.25"))
     assert await service.ledger.balance(RECIPIENT) == SOL // 2
@@ -148,12 +133,12 @@ async def test_the_next_cycle_pays_anew(service: Solward) -> None:
 
 async def test_two_agents_in_the_same_cycle_pay_each_for_itself(service: Solward) -> None:
     for _ in range(2):
-        await run(service, await agent_in(service), 1, "transfer", transfer("0.25"))
+        await run(service, await hire(service, "scripted"), 1, "transfer", transfer("0.25"))
     assert await service.ledger.balance(RECIPIENT) == SOL // 2
 
 
 async def test_what_was_refused_stays_refused_for_a_smaller_amount(service: Solward) -> None:
-    agent = await agent_in(service)
+    agent = await hire(service, "scripted")
     with pytest.raises(GuardrailBlocked) as refused:
         await run(service, agent, 1, "transfer", transfer("2.5"))
     with pytest.raises(GuardrailBlocked) as again:

@@ -224,14 +224,7 @@ async def test_each_change_of_status_is_told_once(host: Host, service: AgentServ
 async def test_stop_waits_for_the_payment_and_no_cycle_follows(
     host: Host, service: AgentService
 ) -> None:
-    paying, go = asyncio.Event(), asyncio.Event()
-
-    async def pay() -> str:
-        paying.set()
-        await go.wait()
-        return "Paid."
-
-    host.pay = pay
+    paying, go = host.hold_payment()
     host.answer = lambda: Completion(None, (ToolCall("pay", {}),))
     agent = await service.create(BODY)
     await service.start(agent.id)
@@ -255,14 +248,7 @@ async def test_stop_waits_for_the_payment_and_no_cycle_follows(
 async def test_stop_abandons_thinking_and_the_cycle_is_run_again_later(
     host: Host, service: AgentService
 ) -> None:
-    thinking = asyncio.Event()
-
-    async def think() -> Completion:
-        thinking.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    host.answer = think
+    thinking = host.think_for_ever()
     agent = await service.create(BODY)
     await service.start(agent.id)
     await thinking.wait()

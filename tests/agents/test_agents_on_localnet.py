@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.support.agents import hire
 
 from solward.agents.cycle import CycleJournal, CycleResult, EnteredCycle, run_cycle
 from solward.agents.cycle_parts import parts_of
@@ -21,7 +21,6 @@ from solward.record import TransactionStatus
 from solward.service import Solward
 from solward.settings import Settings
 from solward.store import agents as store
-from solward.vault.transactions.request import ADMIN
 from solward_cli.up.demo import DemoSeed, seed_demo
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
@@ -42,21 +41,6 @@ async def opened(home: Path) -> AsyncIterator[Solward]:
 async def service(tmp_path: Path) -> AsyncIterator[Solward]:
     async with opened(tmp_path) as service:
         yield service
-
-
-async def agent_with(service: Solward, strategy: str, **changes: Any) -> Agent:
-    """An agent whose wallet holds 2 SOL."""
-    wallet = await service.wallets.create("agents")
-    await service.operations.perform("airdrop", wallet.id, ADMIN, {"amount": 2})
-    body = {
-        "name": "Ada",
-        "walletId": wallet.id,
-        "llmProvider": "rules",
-        "llmModel": "rules",
-        "strategy": strategy,
-        "loopIntervalMs": 3_600_000,
-    }
-    return await service.agents.create(body | changes)
 
 
 async def decided(service: Solward, agent: Agent, *, start: bool = True) -> Decision:
@@ -117,7 +101,7 @@ async def test_a_demo_agent_that_was_stopped_stays_stopped(tmp_path: Path) -> No
 
 
 async def test_an_agents_transfer_lands_and_is_its_own(service: Solward) -> None:
-    agent = await agent_with(service, f"always do transfer to={RECIPIENT} amount=0.25")
+    agent = await hire(service, strategy=f"always do transfer to={RECIPIENT} amount=0.25")
 
     decision = await decided(service, agent)
 
@@ -130,9 +114,9 @@ async def test_an_agents_transfer_lands_and_is_its_own(service: Solward) -> None
 
 
 async def test_an_agents_own_limit_blocks_and_the_refusal_is_the_outcome(service: Solward) -> None:
-    agent = await agent_with(
+    agent = await hire(
         service,
-        f"always do transfer to={RECIPIENT} amount=0.25",
+        strategy=f"always do transfer to={RECIPIENT} amount=0.25",
         guardrails={"maxSolPerTransaction": Decimal("0.1")},
     )
 
@@ -146,14 +130,14 @@ async def test_an_agents_own_limit_blocks_and_the_refusal_is_the_outcome(service
 
 
 async def test_invalid_parameters_are_the_outcome(service: Solward) -> None:
-    agent = await agent_with(service, f"always do transfer to={RECIPIENT} amount=-1")
+    agent = await hire(service, strategy=f"always do transfer to={RECIPIENT} amount=-1")
     decision = await decided(service, agent)
     assert decision.outcome.startswith("amount")
     assert (await service.agents.get(agent.id)).failures == 0
 
 
 async def test_prose_is_refused_by_the_rules_provider_and_shown(service: Solward) -> None:
-    agent = await agent_with(service, "Buy low and sell high.")
+    agent = await hire(service, strategy="Buy low and sell high.")
     decision = await decided(service, agent)
     assert decision.action is None
     assert "'Buy low and sell high.' is not a rule" in decision.outcome
@@ -184,7 +168,7 @@ class Dying:
 async def test_a_cycle_that_died_after_paying_pays_once(
     service: Solward, second_thought: str
 ) -> None:
-    agent = await agent_with(service, f"always do transfer to={RECIPIENT} amount=0.25")
+    agent = await hire(service, strategy=f"always do transfer to={RECIPIENT} amount=0.25")
     async with service.database.write() as connection:
         await store.update_agent(connection, agent.id, {"desired_state": "running"})
     ready = parts_of(service)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,11 @@ NOW = 1_000_000
 
 
 @pytest.fixture
-async def database(postgres_url: str, tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(postgres_url, tmp_path)
-    async with opened.write() as connection:
+async def database(postgres_database: Database) -> Database:
+    async with postgres_database.write() as connection:
         await store.prepare(connection)
         await connection.execute(insert(wallets).values(WALLET))
-    yield opened
-    await opened.close()
+    return postgres_database
 
 
 async def made(database: Database, *rows: dict[str, Any]) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import func, select
+from tests.support.agents import hire
 from tests.support.scripted_provider import installed
 
 from solward.agents.cycle import Phase
@@ -24,7 +24,6 @@ from solward.service import Solward
 from solward.settings import Settings
 from solward.store.tables import agent_usage, agents, decisions, memory
 from solward.testing import ScriptedProvider
-from solward.vault.transactions.request import ADMIN
 from solward.vault.transactions.steps import Step
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
@@ -81,21 +80,6 @@ async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
         yield Stand(tmp_path / "home", model)
 
 
-async def hired(service: Solward, **changes: Any) -> Agent:
-    """An agent whose wallet holds 2 SOL."""
-    wallet = await service.wallets.create("agents")
-    await service.operations.perform("airdrop", wallet.id, ADMIN, {"amount": 2})
-    body = {
-        "name": "Ada",
-        "walletId": wallet.id,
-        "llmProvider": "scripted",
-        "llmModel": "model-1",
-        "strategy": "As the script says.",
-        "loopIntervalMs": 3_600_000,
-    }
-    return await service.agents.create(body | changes)
-
-
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(30):
         while not await holds():
@@ -131,7 +115,7 @@ async def test_a_stop_while_paying_answers_when_the_payment_is_recorded(
     stand: Stand, point: Step
 ) -> None:
     async with stand.opened() as service:
-        agent = await hired(service)
+        agent = await hire(service, "scripted")
         stand.watch.point, stand.watch.act = point, lambda: service.agents.stop(agent.id)
         await service.agents.start(agent.id)
         await stand.watch.acted()
@@ -153,7 +137,7 @@ async def test_an_agent_deleted_in_its_cycle_leaves_its_transactions_and_nothing
     stand: Stand, point: StrEnum
 ) -> None:
     async with stand.opened() as service:
-        agent = await hired(service)
+        agent = await hire(service, "scripted")
         stand.watch.point, stand.watch.act = point, lambda: service.agents.delete(agent.id)
         await service.agents.start(agent.id)
         await stand.watch.acted()
@@ -178,7 +162,8 @@ async def test_set_aside_it_stays_so_over_restarts_until_it_is_started(
     stand: Stand, wish: DesiredState
 ) -> None:
     async with stand.opened() as service:
-        agent, other = await hired(service), await hired(service, loopIntervalMs=1000)
+        agent = await hire(service, "scripted")
+        other = await hire(service, "scripted", loopIntervalMs=1000)
         await service.agents.start(agent.id)
         await service.agents.start(other.id)
         await decided(service, agent, 1)
@@ -206,7 +191,7 @@ async def test_error_is_durable_and_one_good_cycle_ends_it_for_good(
     monkeypatch.setattr("solward.agents.cycle.backoff_ms", lambda interval, failures: 20)
     stand.model.answer = lambda request: ProviderError("The model is away")
     async with stand.opened() as service:
-        agent = await hired(service)
+        agent = await hire(service, "scripted")
         await service.agents.start(agent.id)
         await decided(service, agent, 2)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,15 +26,13 @@ GUARDRAILS = (
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(None, tmp_path)
-    async with opened.write() as connection:
+async def database(database: Database) -> Database:
+    async with database.write() as connection:
         await connection.execute(insert(wallets).values(WALLET))
         await store.insert_agent(
             connection, fields(guardrails=GUARDRAILS, llm_options="{}", llm_budget="{}")
         )
-    yield opened
-    await opened.close()
+    return database
 
 
 async def cycle(journal: Journal, number: int, outcome: str) -> EnteredCycle:

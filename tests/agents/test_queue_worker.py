@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 
 import pytest
 from procrastinate import PsycopgConnector
@@ -22,17 +21,15 @@ NOW = 1_000_000
 
 
 @pytest.fixture
-async def database(postgres_url: str, tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(postgres_url, tmp_path)
-    async with opened.write() as connection:
+async def database(postgres_database: Database) -> Database:
+    async with postgres_database.write() as connection:
         await store.prepare(connection)
         await connection.execute(insert(wallets).values(WALLET))
         for number in range(6):
             row = fields(f"a{number}", next_run_ms=NOW - number)
             await agent_store.insert_agent(connection, row)
         assert await store.defer_due(connection, NOW) == 6
-    yield opened
-    await opened.close()
+    return postgres_database
 
 
 @pytest.fixture

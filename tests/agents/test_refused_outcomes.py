@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.support.agents import hire
 
 from solward.agents.act import resumed
 from solward.agents.prompt import memory_text
@@ -26,19 +27,12 @@ SPENT = (
 async def test_the_next_prompt_holds_the_whole_refusal(tmp_path: Path) -> None:
     settings = Settings(_env_file=None, solward_home=tmp_path)
     async with Solward.open(settings, demo=True) as service:
-        wallet = await service.wallets.create("agents")
-        await service.operations.perform("airdrop", wallet.id, ADMIN, {"amount": 2})
-        agent = await service.agents.create(
-            {
-                "name": "Ada",
-                "walletId": wallet.id,
-                "llmProvider": "rules",
-                "llmModel": "rules",
-                "strategy": f"when cycle == 1 do transfer to={RECIPIENT} amount=0.1\n"
-                f"always do transfer to={RECIPIENT} amount=0.5",
-                "loopIntervalMs": 1_000,
-                "guardrails": {"dailySpendingLimitSol": Decimal("0.5")},
-            }
+        agent = await hire(
+            service,
+            strategy=f"when cycle == 1 do transfer to={RECIPIENT} amount=0.1\n"
+            f"always do transfer to={RECIPIENT} amount=0.5",
+            loopIntervalMs=1_000,
+            guardrails={"dailySpendingLimitSol": Decimal("0.5")},
         )
         with service.events.subscribe() as events:
             await service.agents.start(agent.id)

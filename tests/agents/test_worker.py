@@ -113,14 +113,8 @@ async def test_a_stop_while_it_pays_answers_when_the_payment_is_recorded(
     host: Host, service: AgentService
 ) -> None:
     agent = await service.create(BODY)
-    paying, goes_through = asyncio.Event(), asyncio.Event()
-
-    async def pay() -> str:
-        paying.set()
-        await goes_through.wait()
-        return "Paid."
-
-    host.answer, host.pay = (lambda: PAYING), pay
+    host.answer = lambda: PAYING
+    paying, goes_through = host.hold_payment()
     other = await service_of(host)
     async with working(service, host):
         await service.start(agent.id)
@@ -142,14 +136,7 @@ async def test_a_stop_while_it_thinks_cuts_the_cycle_off_without_a_trace(
     host: Host, service: AgentService
 ) -> None:
     agent = await service.create(BODY)
-    thinking = asyncio.Event()
-
-    async def think() -> Completion:
-        thinking.set()
-        await asyncio.Event().wait()
-        return PAYING
-
-    host.answer = think
+    thinking = host.think_for_ever()
     async with working(service, host):
         await service.start(agent.id)
         await thinking.wait()
@@ -166,14 +153,7 @@ async def test_what_a_stopping_worker_cuts_off_another_runs_at_once(
     host: Host, service: AgentService
 ) -> None:
     agent = await service.create(BODY)
-    thinking = asyncio.Event()
-
-    async def think() -> Completion:
-        thinking.set()
-        await asyncio.Event().wait()
-        return PAYING
-
-    host.answer = think
+    thinking = host.think_for_ever()
     async with working(service, host):
         await service.start(agent.id)
         await thinking.wait()
@@ -292,14 +272,7 @@ async def test_an_agent_deleted_in_its_cycle_is_gone_and_disturbs_nobody(
     host: Host, service: AgentService
 ) -> None:
     agent, other = await service.create(BODY), await service.create(BODY | {"name": "other"})
-    thinking = asyncio.Event()
-
-    async def think() -> Completion:
-        thinking.set()
-        await asyncio.Event().wait()
-        return PAYING
-
-    host.answer = think
+    thinking = host.think_for_ever()
     async with working(service, host):
         await service.start(agent.id)
         await thinking.wait()

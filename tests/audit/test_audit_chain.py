@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -31,12 +30,10 @@ async def append(database: Database, *chains: str, ms: int = 1000) -> list[int]:
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(None, tmp_path)
+async def database(database: Database) -> Database:
     for number in range(ENTRIES):
-        await append(opened, *CHAINS, ms=1000 + number)
-    yield opened
-    await opened.close()
+        await append(database, *CHAINS, ms=1000 + number)
+    return database
 
 
 async def verify(database: Database) -> Log:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,6 @@ from solward.errors import AuditBroken, StoreError
 from solward.events import EventBus
 from solward.vault.store import sqlite
 from solward.vault.store.database import Database
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(None, tmp_path)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -24,10 +23,8 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 
 @pytest.fixture
-async def database(postgres_url: str, tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(postgres_url, tmp_path)
-    yield opened
-    await opened.close()
+def database(postgres_database: Database) -> Database:
+    return postgres_database
 
 
 async def append(database: Database, chain: str, data: object = None) -> int:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from tests.support.agents import agent_body
 from tests.support.api import SECRET, STRANGER, Api, serving_api
 from tests.support.repository import DOCS
 
@@ -52,8 +53,7 @@ async def everything(api: Api) -> None:
         await api.post(f"/{path}", {"walletId": wallet})
     _, key = await api.key()
     await api.call("DELETE", f"/keys/{key}")
-    body = {"name": "Ada", "walletId": wallet, "llmProvider": "rules", "llmModel": "rules",
-            "strategy": "always do wait"}  # fmt: skip
+    body = agent_body(wallet)
     agent = (await api.post("/agents", body)).json["id"]
     with api.service.events.subscribe() as events:
         await api.post(f"/agents/{agent}/start")

@@ -29,50 +29,45 @@ async def launch(tokens: TokenBench, **asked: Any) -> TransactionRecord:
     )
 
 
-async def test_a_launched_token_says_its_name_and_belongs_to_the_wallet(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        before = await tokens.lamports()
-        record = await launch(tokens, decimals=6, initial_supply=Decimal("1000.5"))
-        assert (record.type, record.status) == ("token_launch", TransactionStatus.CONFIRMED)
-        address = record.details["mint"]
-        mint = await tokens.read(address)
-        assert (mint.program, mint.decimals, mint.supply) == (str(TOKEN_2022), 6, 1_000_500_000)
-        assert (mint.name, mint.symbol) == ("Demo Coin", "DEMO")
-        assert mint.mint_authority == mint.freeze_authority == tokens.address
-        assert record.details == {
-            "mint": address,
-            "name": "Demo Coin",
-            "symbol": "DEMO",
-            "decimals": 6,
-            "supply": Decimal("1000.5"),
-            "account": tokens.account(address, TOKEN_2022),
-        }
-        assert await tokens.units(address) == 1_000_500_000
-        mint_rent = await tokens.bench.lamports(address)
-        state = await tokens.bench.ledger.account(address)
-        assert state is not None
-        assert mint_rent == await tokens.bench.ledger.rent_exempt_minimum(len(state.data))
-        assert before - await tokens.lamports() == mint_rent + RENT_2022 + FEE
+async def test_a_launched_token_says_its_name_and_belongs_to_the_wallet(tokens: TokenBench) -> None:
+    before = await tokens.lamports()
+    record = await launch(tokens, decimals=6, initial_supply=Decimal("1000.5"))
+    assert (record.type, record.status) == ("token_launch", TransactionStatus.CONFIRMED)
+    address = record.details["mint"]
+    mint = await tokens.read(address)
+    assert (mint.program, mint.decimals, mint.supply) == (str(TOKEN_2022), 6, 1_000_500_000)
+    assert (mint.name, mint.symbol) == ("Demo Coin", "DEMO")
+    assert mint.mint_authority == mint.freeze_authority == tokens.address
+    assert record.details == {
+        "mint": address,
+        "name": "Demo Coin",
+        "symbol": "DEMO",
+        "decimals": 6,
+        "supply": Decimal("1000.5"),
+        "account": tokens.account(address, TOKEN_2022),
+    }
+    assert await tokens.units(address) == 1_000_500_000
+    mint_rent = await tokens.bench.lamports(address)
+    state = await tokens.bench.ledger.account(address)
+    assert state is not None
+    assert mint_rent == await tokens.bench.ledger.rent_exempt_minimum(len(state.data))
+    assert before - await tokens.lamports() == mint_rent + RENT_2022 + FEE
 
 
-async def test_only_the_wallet_may_change_the_metadata_and_where_it_is(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        address = (await launch(tokens)).details["mint"]
-        answer = await tokens.bench.wire.direct(
-            "getAccountInfo", [address, {"encoding": "jsonParsed"}]
-        )
-        found = answer["value"]["data"]["parsed"]["info"]["extensions"]
-        pointer, metadata = (each["state"] for each in found)
-        assert pointer == {"authority": tokens.address, "metadataAddress": address}
-        assert (metadata["updateAuthority"], metadata["mint"]) == (tokens.address, address)
-        assert (metadata["uri"], metadata["additionalMetadata"]) == ("", [])
+async def test_only_the_wallet_may_change_the_metadata_and_where_it_is(tokens: TokenBench) -> None:
+    address = (await launch(tokens)).details["mint"]
+    answer = await tokens.bench.wire.direct("getAccountInfo", [address, {"encoding": "jsonParsed"}])
+    found = answer["value"]["data"]["parsed"]["info"]["extensions"]
+    pointer, metadata = (each["state"] for each in found)
+    assert pointer == {"authority": tokens.address, "metadataAddress": address}
+    assert (metadata["updateAuthority"], metadata["mint"]) == (tokens.address, address)
+    assert (metadata["uri"], metadata["additionalMetadata"]) == ("", [])
 
 
-async def test_the_defaults_are_nine_decimals_and_a_million(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        record = await launch(tokens)
-        mint = await tokens.read(record.details["mint"])
-        assert (mint.decimals, mint.supply) == (9, 10**15)
+async def test_the_defaults_are_nine_decimals_and_a_million(tokens: TokenBench) -> None:
+    record = await launch(tokens)
+    mint = await tokens.read(record.details["mint"])
+    assert (mint.decimals, mint.supply) == (9, 10**15)
 
 
 @pytest.mark.parametrize(
@@ -85,20 +80,18 @@ async def test_the_defaults_are_nine_decimals_and_a_million(tmp_path: Path) -> N
     ],
 )  # fmt: skip
 async def test_the_largest_and_the_smallest_token_fit_a_transaction(
-    tmp_path: Path, asked: dict[str, Any], units: int
+    tokens: TokenBench, asked: dict[str, Any], units: int
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        record = await launch(tokens, **asked)
-        mint = await tokens.read(record.details["mint"])
-        assert (mint.name, mint.symbol, mint.supply) == (asked["name"], asked["symbol"], units)
+    record = await launch(tokens, **asked)
+    mint = await tokens.read(record.details["mint"])
+    assert (mint.name, mint.symbol, mint.supply) == (asked["name"], asked["symbol"], units)
 
 
-async def test_equal_launches_at_once_make_two_tokens(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        records = await asyncio.gather(launch(tokens), launch(tokens))
-        mints = {record.details["mint"] for record in records}
-        assert len(mints) == 2
-        assert [await tokens.units(mint) for mint in mints] == [10**15, 10**15]
+async def test_equal_launches_at_once_make_two_tokens(tokens: TokenBench) -> None:
+    records = await asyncio.gather(launch(tokens), launch(tokens))
+    mints = {record.details["mint"] for record in records}
+    assert len(mints) == 2
+    assert [await tokens.units(mint) for mint in mints] == [10**15, 10**15]
 
 
 @pytest.mark.parametrize(
@@ -114,27 +107,25 @@ async def test_equal_launches_at_once_make_two_tokens(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 async def test_what_cannot_be_launched_is_refused_by_its_field_and_not_stored(
-    tmp_path: Path, field: str, value: Any
+    tokens: TokenBench, field: str, value: Any
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        named = "initialSupply" if field == "initial_supply" else field
-        with pytest.raises(InvalidRequest, match=f"^{named} "):
-            await launch(tokens, **{field: value})
-        assert await tokens.bench.history() == []
-        assert tokens.sent() == 0
+    named = "initialSupply" if field == "initial_supply" else field
+    with pytest.raises(InvalidRequest, match=f"^{named} "):
+        await launch(tokens, **{field: value})
+    assert await tokens.bench.history() == []
+    assert tokens.sent() == 0
 
 
-async def test_a_launch_that_pays_more_rent_than_declared_is_blocked(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        values = LAUNCH_TOKEN.read({"name": "Demo", "symbol": "DEMO"})
-        draft = await plan_launch_token(tokens.address, ledger=tokens.bench.ledger, **values)
-        short = replace(draft.intent, rent_lamports=draft.intent.rent_lamports - 1)
-        with pytest.raises(GuardrailBlocked, match="fee_limit"):
-            await tokens.bench.engine.execute(tokens.wallet, ADMIN, replace(draft, intent=short))
-        more = replace(draft.intent, tokens_in={draft.intent.details["mint"]: 10**15 + 1})
-        with pytest.raises(GuardrailBlocked, match="simulated_effects"):
-            await tokens.bench.engine.execute(tokens.wallet, ADMIN, replace(draft, intent=more))
-        assert tokens.sent() == 0
+async def test_a_launch_that_pays_more_rent_than_declared_is_blocked(tokens: TokenBench) -> None:
+    values = LAUNCH_TOKEN.read({"name": "Demo", "symbol": "DEMO"})
+    draft = await plan_launch_token(tokens.address, ledger=tokens.bench.ledger, **values)
+    short = replace(draft.intent, rent_lamports=draft.intent.rent_lamports - 1)
+    with pytest.raises(GuardrailBlocked, match="fee_limit"):
+        await tokens.bench.engine.execute(tokens.wallet, ADMIN, replace(draft, intent=short))
+    more = replace(draft.intent, tokens_in={draft.intent.details["mint"]: 10**15 + 1})
+    with pytest.raises(GuardrailBlocked, match="simulated_effects"):
+        await tokens.bench.engine.execute(tokens.wallet, ADMIN, replace(draft, intent=more))
+    assert tokens.sent() == 0
 
 
 def by_update_authority(draft: Draft, stranger: Pubkey) -> Draft:
@@ -159,17 +150,14 @@ def by_pointer(draft: Draft, stranger: Pubkey) -> Draft:
     [(by_update_authority, "update_authority"), (by_pointer, "metadata_pointer_authority")],
 )
 async def test_a_launch_whose_metadata_a_stranger_could_change_is_blocked(
-    tmp_path: Path, give: Callable[[Draft, Pubkey], Draft], what: str
+    tokens: TokenBench, give: Callable[[Draft, Pubkey], Draft], what: str
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        values = LAUNCH_TOKEN.read({"name": "Demo", "symbol": "DEMO"})
-        draft = await plan_launch_token(tokens.address, ledger=tokens.bench.ledger, **values)
-        stranger = Pubkey.new_unique()
-        text = (
-            f"authority_change: {what} of {draft.intent.details['mint']} would pass to {stranger}"
-        )
-        with pytest.raises(GuardrailBlocked, match=text):
-            await tokens.bench.engine.execute(tokens.wallet, ADMIN, give(draft, stranger))
+    values = LAUNCH_TOKEN.read({"name": "Demo", "symbol": "DEMO"})
+    draft = await plan_launch_token(tokens.address, ledger=tokens.bench.ledger, **values)
+    stranger = Pubkey.new_unique()
+    text = f"authority_change: {what} of {draft.intent.details['mint']} would pass to {stranger}"
+    with pytest.raises(GuardrailBlocked, match=text):
+        await tokens.bench.engine.execute(tokens.wallet, ADMIN, give(draft, stranger))
 
 
 async def test_a_wallet_that_cannot_pay_the_rent_launches_nothing(tmp_path: Path) -> None:
@@ -180,15 +168,16 @@ async def test_a_wallet_that_cannot_pay_the_rent_launches_nothing(tmp_path: Path
         assert await tokens.lamports() == SOL // 1000
 
 
-async def test_a_launch_without_a_ledger_is_recorded_as_it_was_asked_for(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        tokens.bench.wire.away("getMinimumBalanceForRentExemption")
-        with pytest.raises(TransactionFailed, match="did not answer"):
-            await launch(tokens, decimals=2, initial_supply=7)
-        (failed,) = await tokens.bench.history()
-        assert (failed.type, failed.status) == ("token_launch", TransactionStatus.FAILED)
-        asked = {"name": "Demo Coin", "symbol": "DEMO", "decimals": 2, "supply": 7}
-        assert failed.details == asked
+async def test_a_launch_without_a_ledger_is_recorded_as_it_was_asked_for(
+    tokens: TokenBench,
+) -> None:
+    tokens.bench.wire.away("getMinimumBalanceForRentExemption")
+    with pytest.raises(TransactionFailed, match="did not answer"):
+        await launch(tokens, decimals=2, initial_supply=7)
+    (failed,) = await tokens.bench.history()
+    assert (failed.type, failed.status) == ("token_launch", TransactionStatus.FAILED)
+    asked = {"name": "Demo Coin", "symbol": "DEMO", "decimals": 2, "supply": 7}
+    assert failed.details == asked
 
 
 async def test_a_blocked_launch_is_recorded_and_sends_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from solders.keypair import Keypair
 from tests.support.staking import authorize, by_hand, locked_stake
 from tests.support.tokens import FEE, SOL, TokenBench, open_tokens
 
-from solward.errors import GuardrailBlocked, InvalidRequest, LedgerUnavailable, TransactionFailed
+from solward.errors import GuardrailBlocked, LedgerUnavailable, TransactionFailed
 from solward.guardrail import Intent
 from solward.operations.staking import plan_stake, plan_withdraw_stake
 from solward.record import TransactionRecord, TransactionStatus
@@ -59,69 +59,62 @@ async def validator(tokens: TokenBench) -> str:
     return only.address
 
 
-async def refused(tokens: TokenBench, call: Any, text: str) -> None:
-    """It is bad input: told before anything is stored or paid."""
-    before, stored = await tokens.lamports(), await tokens.bench.history()
-    with pytest.raises(InvalidRequest, match=text):
-        await call
-    assert await tokens.bench.history() == stored
-    assert await tokens.lamports() == before
+async def test_a_stake_lives_from_delegation_to_withdrawal_over_real_epochs(
+    tokens: TokenBench,
+) -> None:
+    start = await tokens.lamports()
+    record = await stake(tokens, Decimal("2.5"))
+    account = record.details["stakeAccount"]
+    assert (record.type, record.status) == ("stake", TransactionStatus.CONFIRMED)
+    assert record.details == {
+        "stakeAccount": account,
+        "validator": await validator(tokens),
+        "amount": Decimal("2.5"),
+    }
+    # The amount is all that leaves: the rent reserve is in it, and it is what limits count.
+    assert start - await tokens.lamports() == 2_500_000_000 + FEE
+    assert await tokens.bench.reserved_units() == 2_500_000_000
+    held = await read_stake(tokens.bench.ledger, account, "stakeAccount")
+    assert (held.lamports, held.delegated) == (2_500_000_000, 2_500_000_000 - RENT)
+    assert held.staker == held.withdrawer == tokens.address
+    assert held.state is StakeState.ACTIVATING
+
+    await tokens.bench.localnet.advance_epochs(1)
+    assert await state(tokens, account) is StakeState.ACTIVE
+    await tokens.refuses(withdraw(tokens, account), "is active; unstake it first$")
+
+    record = await unstake(tokens, account)
+    assert (record.type, record.status) == ("unstake", TransactionStatus.CONFIRMED)
+    assert record.details == {
+        "stakeAccount": account,
+        "validator": held.validator,
+        "amount": Decimal("2.49771712"),
+    }
+    assert await state(tokens, account) is StakeState.DEACTIVATING
+    await tokens.refuses(unstake(tokens, account), "is deactivating already; it can be")
+    await tokens.refuses(withdraw(tokens, account), "is deactivating; it can be withdrawn")
+
+    await tokens.bench.localnet.advance_epochs(1)
+    assert await state(tokens, account) is StakeState.INACTIVE
+    await tokens.refuses(unstake(tokens, account), "is inactive already; withdraw it instead$")
+    record = await withdraw(tokens, account)
+    assert (record.type, record.status) == ("withdraw_stake", TransactionStatus.CONFIRMED)
+    assert record.details == {"stakeAccount": account, "amount": Decimal("2.5")}
+    assert await tokens.lamports() == start - 3 * FEE
+    assert await read_stakes(tokens.bench.ledger, tokens.address) == ()
+    await tokens.refuses(withdraw(tokens, account), "must be a stake account; .* is none on")
+    assert await tokens.bench.reserved_units() == 2_500_000_000
 
 
-async def test_a_stake_lives_from_delegation_to_withdrawal_over_real_epochs(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        start = await tokens.lamports()
-        record = await stake(tokens, Decimal("2.5"))
-        account = record.details["stakeAccount"]
-        assert (record.type, record.status) == ("stake", TransactionStatus.CONFIRMED)
-        assert record.details == {
-            "stakeAccount": account,
-            "validator": await validator(tokens),
-            "amount": Decimal("2.5"),
-        }
-        # The amount is all that leaves: the rent reserve is in it, and it is what limits count.
-        assert start - await tokens.lamports() == 2_500_000_000 + FEE
-        assert await tokens.bench.reserved_units() == 2_500_000_000
-        held = await read_stake(tokens.bench.ledger, account, "stakeAccount")
-        assert (held.lamports, held.delegated) == (2_500_000_000, 2_500_000_000 - RENT)
-        assert held.staker == held.withdrawer == tokens.address
-        assert held.state is StakeState.ACTIVATING
-
-        await tokens.bench.localnet.advance_epochs(1)
-        assert await state(tokens, account) is StakeState.ACTIVE
-        await refused(tokens, withdraw(tokens, account), "is active; unstake it first$")
-
-        record = await unstake(tokens, account)
-        assert (record.type, record.status) == ("unstake", TransactionStatus.CONFIRMED)
-        assert record.details == {
-            "stakeAccount": account,
-            "validator": held.validator,
-            "amount": Decimal("2.49771712"),
-        }
-        assert await state(tokens, account) is StakeState.DEACTIVATING
-        await refused(tokens, unstake(tokens, account), "is deactivating already; it can be")
-        await refused(tokens, withdraw(tokens, account), "is deactivating; it can be withdrawn")
-
-        await tokens.bench.localnet.advance_epochs(1)
-        assert await state(tokens, account) is StakeState.INACTIVE
-        await refused(tokens, unstake(tokens, account), "is inactive already; withdraw it instead$")
-        record = await withdraw(tokens, account)
-        assert (record.type, record.status) == ("withdraw_stake", TransactionStatus.CONFIRMED)
-        assert record.details == {"stakeAccount": account, "amount": Decimal("2.5")}
-        assert await tokens.lamports() == start - 3 * FEE
-        assert await read_stakes(tokens.bench.ledger, tokens.address) == ()
-        await refused(tokens, withdraw(tokens, account), "must be a stake account; .* is none on")
-        assert await tokens.bench.reserved_units() == 2_500_000_000
-
-
-async def test_a_stake_taken_back_in_its_first_epoch_is_inactive_at_once(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        account = await staked(tokens)
-        await refused(tokens, withdraw(tokens, account), "is activating; unstake it first$")
-        await unstake(tokens, account)
-        assert await state(tokens, account) is StakeState.INACTIVE
-        await withdraw(tokens, account)
-        assert await tokens.lamports() == 10 * SOL - 3 * FEE
+async def test_a_stake_taken_back_in_its_first_epoch_is_inactive_at_once(
+    tokens: TokenBench,
+) -> None:
+    account = await staked(tokens)
+    await tokens.refuses(withdraw(tokens, account), "is activating; unstake it first$")
+    await unstake(tokens, account)
+    assert await state(tokens, account) is StakeState.INACTIVE
+    await withdraw(tokens, account)
+    assert await tokens.lamports() == 10 * SOL - 3 * FEE
 
 
 async def test_a_large_stake_takes_epochs_to_warm_up_and_to_cool_down(tmp_path: Path) -> None:
@@ -137,30 +130,28 @@ async def test_a_large_stake_takes_epochs_to_warm_up_and_to_cool_down(tmp_path: 
         assert await state(tokens, account) is StakeState.DEACTIVATING
         await tokens.bench.localnet.advance_epochs(1)
         assert await state(tokens, account) is StakeState.DEACTIVATING
-        await refused(tokens, withdraw(tokens, account), "is deactivating; it can be withdrawn")
+        await tokens.refuses(withdraw(tokens, account), "is deactivating; it can be withdrawn")
         await tokens.bench.localnet.advance_epochs(1)
         assert await state(tokens, account) is StakeState.INACTIVE
         await withdraw(tokens, account)
         assert await tokens.lamports() == 300_000 * SOL - 3 * FEE
 
 
-async def test_equal_stakes_are_accounts_of_their_own(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        accounts = {await staked(tokens, 2) for _ in range(2)}
-        stakes = await read_stakes(tokens.bench.ledger, tokens.address)
-        assert [each.address for each in stakes] == sorted(accounts)
-        assert len(accounts) == 2
+async def test_equal_stakes_are_accounts_of_their_own(tokens: TokenBench) -> None:
+    accounts = {await staked(tokens, 2) for _ in range(2)}
+    stakes = await read_stakes(tokens.bench.ledger, tokens.address)
+    assert [each.address for each in stakes] == sorted(accounts)
+    assert len(accounts) == 2
 
 
-async def test_the_least_amount_is_the_minimum_delegation_and_the_rent(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        least = Decimal(LEAST).scaleb(-9)
-        call = stake(tokens, least - Decimal("0.000000001"))
-        text = r"^amount must be at least 1\.00228288 SOL: .* of 1 SOL and 0\.00228288 SOL of rent$"
-        await refused(tokens, call, text)
-        account = await staked(tokens, least)
-        held = await read_stake(tokens.bench.ledger, account, "stakeAccount")
-        assert held.delegated == SOL
+async def test_the_least_amount_is_the_minimum_delegation_and_the_rent(tokens: TokenBench) -> None:
+    least = Decimal(LEAST).scaleb(-9)
+    call = stake(tokens, least - Decimal("0.000000001"))
+    text = r"^amount must be at least 1\.00228288 SOL: .* of 1 SOL and 0\.00228288 SOL of rent$"
+    await tokens.refuses(call, text)
+    account = await staked(tokens, least)
+    held = await read_stake(tokens.bench.ledger, account, "stakeAccount")
+    assert held.delegated == SOL
 
 
 BAD_AMOUNTS = (
@@ -170,105 +161,95 @@ BAD_AMOUNTS = (
 
 
 @pytest.mark.parametrize("amount", BAD_AMOUNTS, ids=str)
-async def test_what_is_no_amount_is_not_staked(tmp_path: Path, amount: Any) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        await refused(tokens, stake(tokens, amount), "^amount ")
-        assert (await tokens.bench.reserved_units(), tokens.sent()) == (0, 0)
+async def test_what_is_no_amount_is_not_staked(tokens: TokenBench, amount: Any) -> None:
+    await tokens.refuses(stake(tokens, amount), "^amount ")
+    assert (await tokens.bench.reserved_units(), tokens.sent()) == (0, 0)
 
 
 async def test_the_default_validator_has_the_most_stake_and_is_not_delinquent(
-    tmp_path: Path,
+    tokens: TokenBench,
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        real = await validator(tokens)
-        stakes = {"current": [(str(STRANGER), 5), (real, 7)], "delinquent": [(str(STRANGER), 9)]}
+    real = await validator(tokens)
+    stakes = {"current": [(str(STRANGER), 5), (real, 7)], "delinquent": [(str(STRANGER), 9)]}
 
-        async def several(_method: str, _params: Sequence[Any]) -> Any:
-            return {
-                kind: [{"votePubkey": key, "activatedStake": lamports} for key, lamports in each]
-                for kind, each in stakes.items()
-            }
+    async def several(_method: str, _params: Sequence[Any]) -> Any:
+        return {
+            kind: [{"votePubkey": key, "activatedStake": lamports} for key, lamports in each]
+            for kind, each in stakes.items()
+        }
 
-        tokens.bench.wire.faults["getVoteAccounts"] = several
-        draft = await plan_stake(
-            tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None
-        )
-        assert draft.intent.details["validator"] == real
-        stakes["current"] = [(str(STRANGER), 7), (real, 7)]
-        draft = await plan_stake(
-            tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None
-        )
-        assert draft.intent.details["validator"] == min(real, str(STRANGER))
-        stakes["current"] = []
-        await refused(tokens, stake(tokens), "^validator is required: the network names no")
+    tokens.bench.wire.faults["getVoteAccounts"] = several
+    draft = await plan_stake(tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None)
+    assert draft.intent.details["validator"] == real
+    stakes["current"] = [(str(STRANGER), 7), (real, 7)]
+    draft = await plan_stake(tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None)
+    assert draft.intent.details["validator"] == min(real, str(STRANGER))
+    stakes["current"] = []
+    await tokens.refuses(stake(tokens), "^validator is required: the network names no")
 
 
-async def test_a_given_validator_is_staked_with_and_must_be_a_vote_account(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        text = "^validator must be a validator's vote account; .* is none on this network$"
-        for bad in (str(STRANGER), tokens.address, STAKE_PROGRAM):
-            await refused(tokens, stake(tokens, validator=bad), text)
-        for bad in ("nobody", "", 5):
-            text = "^validator must be a (base58 Solana address|string of 1 to 200 characters)$"
-            await refused(tokens, stake(tokens, validator=bad), text)
-        tokens.bench.wire.away("getVoteAccounts")
-        (only,) = (await tokens.bench.wire.direct("getVoteAccounts", []))["current"]
-        record = await stake(tokens, validator=only["votePubkey"])
-        assert record.details["validator"] == only["votePubkey"]
+async def test_a_given_validator_is_staked_with_and_must_be_a_vote_account(
+    tokens: TokenBench,
+) -> None:
+    text = "^validator must be a validator's vote account; .* is none on this network$"
+    for bad in (str(STRANGER), tokens.address, STAKE_PROGRAM):
+        await tokens.refuses(stake(tokens, validator=bad), text)
+    for bad in ("nobody", "", 5):
+        text = "^validator must be a (base58 Solana address|string of 1 to 200 characters)$"
+        await tokens.refuses(stake(tokens, validator=bad), text)
+    tokens.bench.wire.away("getVoteAccounts")
+    (only,) = (await tokens.bench.wire.direct("getVoteAccounts", []))["current"]
+    record = await stake(tokens, validator=only["votePubkey"])
+    assert record.details["validator"] == only["votePubkey"]
 
 
 @pytest.mark.parametrize("call", [unstake, withdraw])
-async def test_what_is_no_stake_account_is_refused(tmp_path: Path, call: Any) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        for bad in ("nobody", "", None, 5):
-            text = "^stakeAccount (is required and )?must be a (base58 Solana address|string)"
-            await refused(tokens, call(tokens, bad), text)
-        for none in (str(STRANGER), tokens.address, await validator(tokens)):
-            text = f"^stakeAccount must be a stake account; {none} is none on this network$"
-            await refused(tokens, call(tokens, none), text)
+async def test_what_is_no_stake_account_is_refused(tokens: TokenBench, call: Any) -> None:
+    for bad in ("nobody", "", None, 5):
+        text = "^stakeAccount (is required and )?must be a (base58 Solana address|string)"
+        await tokens.refuses(call(tokens, bad), text)
+    for none in (str(STRANGER), tokens.address, await validator(tokens)):
+        text = f"^stakeAccount must be a stake account; {none} is none on this network$"
+        await tokens.refuses(call(tokens, none), text)
 
 
-async def test_only_who_has_the_authority_may_unstake_and_withdraw(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        account = await staked(tokens)
-        await by_hand(tokens.bench, authorize(tokens.bench, account, 0, STRANGER))
-        text = f"^stakeAccount: the staker of {account} is {STRANGER}, not this wallet$"
-        await refused(tokens, unstake(tokens, account), text)
-        # As the withdrawer it is still the wallet's stake, until that is given away too.
-        assert await state(tokens, account) is StakeState.ACTIVATING
-        await by_hand(tokens.bench, authorize(tokens.bench, account, 1, STRANGER))
-        text = f"^stakeAccount: the withdrawer of {account} is {STRANGER}, not this wallet$"
-        await refused(tokens, withdraw(tokens, account), text)
-        assert await read_stakes(tokens.bench.ledger, tokens.address) == ()
+async def test_only_who_has_the_authority_may_unstake_and_withdraw(tokens: TokenBench) -> None:
+    account = await staked(tokens)
+    await by_hand(tokens.bench, authorize(tokens.bench, account, 0, STRANGER))
+    text = f"^stakeAccount: the staker of {account} is {STRANGER}, not this wallet$"
+    await tokens.refuses(unstake(tokens, account), text)
+    # As the withdrawer it is still the wallet's stake, until that is given away too.
+    assert await state(tokens, account) is StakeState.ACTIVATING
+    await by_hand(tokens.bench, authorize(tokens.bench, account, 1, STRANGER))
+    text = f"^stakeAccount: the withdrawer of {account} is {STRANGER}, not this wallet$"
+    await tokens.refuses(withdraw(tokens, account), text)
+    assert await read_stakes(tokens.bench.ledger, tokens.address) == ()
 
 
-async def test_a_stake_that_is_not_delegated_can_only_be_withdrawn(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        account = await locked_stake(tokens.bench, epoch=0)
-        assert await state(tokens, account) is StakeState.INACTIVE
-        await refused(tokens, unstake(tokens, account), "is not delegated; withdraw it instead$")
-        await withdraw(tokens, account)
-        assert await tokens.lamports() == 10 * SOL - 2 * FEE
+async def test_a_stake_that_is_not_delegated_can_only_be_withdrawn(tokens: TokenBench) -> None:
+    account = await locked_stake(tokens.bench, epoch=0)
+    assert await state(tokens, account) is StakeState.INACTIVE
+    await tokens.refuses(unstake(tokens, account), "is not delegated; withdraw it instead$")
+    await withdraw(tokens, account)
+    assert await tokens.lamports() == 10 * SOL - 2 * FEE
 
 
-async def test_a_locked_stake_is_withdrawn_once_its_lockup_is_over(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        account = await locked_stake(tokens.bench, epoch=1)
-        text = f"^stakeAccount: the lockup of {account} is still in force$"
-        await refused(tokens, withdraw(tokens, account), text)
-        await tokens.bench.localnet.advance_epochs(1)
-        await withdraw(tokens, account)
-        assert await tokens.lamports() == 10 * SOL - 2 * FEE
+async def test_a_locked_stake_is_withdrawn_once_its_lockup_is_over(tokens: TokenBench) -> None:
+    account = await locked_stake(tokens.bench, epoch=1)
+    text = f"^stakeAccount: the lockup of {account} is still in force$"
+    await tokens.refuses(withdraw(tokens, account), text)
+    await tokens.bench.localnet.advance_epochs(1)
+    await withdraw(tokens, account)
+    assert await tokens.lamports() == 10 * SOL - 2 * FEE
 
 
-async def test_more_than_the_wallet_has_fails_before_a_fee(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        before = await tokens.lamports()
-        with pytest.raises(TransactionFailed, match="insufficient balance"):
-            await stake(tokens, 10)
-        (record,) = await tokens.bench.history()
-        assert (record.type, record.status) == ("stake", TransactionStatus.FAILED)
-        assert await tokens.lamports() == before
+async def test_more_than_the_wallet_has_fails_before_a_fee(tokens: TokenBench) -> None:
+    before = await tokens.lamports()
+    with pytest.raises(TransactionFailed, match="insufficient balance"):
+        await stake(tokens, 10)
+    (record,) = await tokens.bench.history()
+    assert (record.type, record.status) == ("stake", TransactionStatus.FAILED)
+    assert await tokens.lamports() == before
 
 
 @pytest.mark.parametrize(
@@ -312,77 +293,68 @@ async def judged(tokens: TokenBench, draft: Draft, rule: str) -> None:
     assert await tokens.lamports() == before
 
 
-async def test_a_stake_cannot_be_made_beyond_what_is_declared(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        draft = await plan_stake(
-            tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None
-        )
-        less = replace(draft.intent, lamports_out=2 * SOL - 1)
-        await judged(tokens, replace(draft, intent=less), "simulated_effects")
+async def test_a_stake_cannot_be_made_beyond_what_is_declared(tokens: TokenBench) -> None:
+    draft = await plan_stake(tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None)
+    less = replace(draft.intent, lamports_out=2 * SOL - 1)
+    await judged(tokens, replace(draft, intent=less), "simulated_effects")
 
 
 @pytest.mark.parametrize("authority", [4, 36], ids=["staker", "withdrawer"])
-async def test_a_stake_cannot_be_made_a_strangers(tmp_path: Path, authority: int) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        draft = await plan_stake(
-            tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None
-        )
-        create, initialize, _ = draft.instructions
-        data = initialize.data
-        data = data[:authority] + bytes(STRANGER) + data[authority + 32 :]
-        theirs = Instruction(initialize.program_id, data, initialize.accounts)
-        await judged(tokens, replace(draft, instructions=(create, theirs)), "authority_change")
+async def test_a_stake_cannot_be_made_a_strangers(tokens: TokenBench, authority: int) -> None:
+    draft = await plan_stake(tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None)
+    create, initialize, _ = draft.instructions
+    data = initialize.data
+    data = data[:authority] + bytes(STRANGER) + data[authority + 32 :]
+    theirs = Instruction(initialize.program_id, data, initialize.accounts)
+    await judged(tokens, replace(draft, instructions=(create, theirs)), "authority_change")
 
 
 @pytest.mark.parametrize("role", [0, 1], ids=["staker", "withdrawer"])
-async def test_a_stakes_authorities_cannot_be_given_away(tmp_path: Path, role: int) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        give = authorize(tokens.bench, await staked(tokens), role, STRANGER)
-        intent = Intent(type="unstake", wallet=tokens.address)
-        await judged(tokens, Draft(intent, (give,)), "authority_change")
+async def test_a_stakes_authorities_cannot_be_given_away(tokens: TokenBench, role: int) -> None:
+    give = authorize(tokens.bench, await staked(tokens), role, STRANGER)
+    intent = Intent(type="unstake", wallet=tokens.address)
+    await judged(tokens, Draft(intent, (give,)), "authority_change")
 
 
-async def test_a_stake_cannot_be_withdrawn_to_a_stranger(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        account = await staked(tokens)
-        await unstake(tokens, account)
-        draft = await plan_withdraw_stake(
-            tokens.address, ledger=tokens.bench.ledger, stake_account=account
-        )
-        (withdrawal,) = draft.instructions
-        metas = [*withdrawal.accounts]
-        metas[1] = AccountMeta(STRANGER, False, True)
-        theirs = Instruction(withdrawal.program_id, withdrawal.data, metas)
-        await judged(tokens, replace(draft, instructions=(theirs,)), "simulated_effects")
-        assert await state(tokens, account) is StakeState.INACTIVE
+async def test_a_stake_cannot_be_withdrawn_to_a_stranger(tokens: TokenBench) -> None:
+    account = await staked(tokens)
+    await unstake(tokens, account)
+    draft = await plan_withdraw_stake(
+        tokens.address, ledger=tokens.bench.ledger, stake_account=account
+    )
+    (withdrawal,) = draft.instructions
+    metas = [*withdrawal.accounts]
+    metas[1] = AccountMeta(STRANGER, False, True)
+    theirs = Instruction(withdrawal.program_id, withdrawal.data, metas)
+    await judged(tokens, replace(draft, instructions=(theirs,)), "simulated_effects")
+    assert await state(tokens, account) is StakeState.INACTIVE
 
 
 async def test_a_ledger_that_is_away_makes_a_failed_record_of_what_was_asked(
-    tmp_path: Path,
+    tokens: TokenBench,
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        vote, account = await validator(tokens), await staked(tokens)
-        wire = tokens.bench.wire
-        for method in ("getStakeMinimumDelegation", "getVoteAccounts", "getMultipleAccounts"):
-            wire.away(method)
-            call = unstake(tokens, account) if method == "getMultipleAccounts" else stake(tokens)
-            with pytest.raises(TransactionFailed, match=f"did not answer {method}"):
-                await call
-            if method != "getMultipleAccounts":
-                wire.faults.clear()
-        with pytest.raises(TransactionFailed, match="did not answer getMultipleAccounts"):
-            await withdraw(tokens, account)
-        wire.away("getAccountInfo")
-        with pytest.raises(TransactionFailed, match="did not answer getAccountInfo"):
-            await stake(tokens, validator=vote)
-        wire.away("getProgramAccounts")
-        with pytest.raises(LedgerUnavailable):
-            await read_stakes(tokens.bench.ledger, tokens.address)
-        told = [(each.type, each.details) for each in await tokens.bench.history()]
-        assert told[:-1] == [
-            ("stake", {"amount": 2, "validator": vote}),
-            ("withdraw_stake", {"stakeAccount": account}),
-            ("unstake", {"stakeAccount": account}),
-            ("stake", {"amount": 2}),
-            ("stake", {"amount": 2}),
-        ]
+    vote, account = await validator(tokens), await staked(tokens)
+    wire = tokens.bench.wire
+    for method in ("getStakeMinimumDelegation", "getVoteAccounts", "getMultipleAccounts"):
+        wire.away(method)
+        call = unstake(tokens, account) if method == "getMultipleAccounts" else stake(tokens)
+        with pytest.raises(TransactionFailed, match=f"did not answer {method}"):
+            await call
+        if method != "getMultipleAccounts":
+            wire.faults.clear()
+    with pytest.raises(TransactionFailed, match="did not answer getMultipleAccounts"):
+        await withdraw(tokens, account)
+    wire.away("getAccountInfo")
+    with pytest.raises(TransactionFailed, match="did not answer getAccountInfo"):
+        await stake(tokens, validator=vote)
+    wire.away("getProgramAccounts")
+    with pytest.raises(LedgerUnavailable):
+        await read_stakes(tokens.bench.ledger, tokens.address)
+    told = [(each.type, each.details) for each in await tokens.bench.history()]
+    assert told[:-1] == [
+        ("stake", {"amount": 2, "validator": vote}),
+        ("withdraw_stake", {"stakeAccount": account}),
+        ("unstake", {"stakeAccount": account}),
+        ("stake", {"amount": 2}),
+        ("stake", {"amount": 2}),
+    ]

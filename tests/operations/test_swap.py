@@ -73,59 +73,56 @@ async def only_record(swaps: SwapBench) -> TransactionRecord:
     return record
 
 
-async def test_sol_buys_tokens_in_one_transaction_with_exact_balances(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        record = await swaps.swap("SOL", "USDC", Decimal("1.5"))
-        bought = await swaps.units(USDC_POOL.mint)
-        assert record.status is TransactionStatus.CONFIRMED
-        assert record.type == TransactionType.SWAP
-        assert record.guardrails_applied == RULES
-        assert record.fee_lamports == FEE
-        assert record.details == {
-            "inputToken": WRAPPED_SOL_MINT,
-            "outputToken": USDC,
-            "inputAmount": Decimal("1.5"),
-            "outputAmount": whole(bought, 6),
-            "slippageBps": 50,
-            "priceImpact": Decimal("0.003015"),
-        }
-        assert 224_000_000 < bought < 225_000_000
-        assert await swaps.lamports() == 10 * SOL - 15 * SOL // 10 - RENT - FEE
-        assert await swaps.bench.lamports(str(MAKER.pubkey())) == USDC_POOL.sol + 15 * SOL // 10
-        assert await swaps.units(USDC_POOL.mint, MAKER.pubkey()) == USDC_POOL.units - bought
-        stored = await only_record(swaps)
-        assert stored == replace(record, created_ms=stored.created_ms)
-        # What the limits count is the amount, without the fee and the rent.
-        assert await swaps.bench.reserved_units() == 15 * SOL // 10
+async def test_sol_buys_tokens_in_one_transaction_with_exact_balances(swaps: SwapBench) -> None:
+    record = await swaps.swap("SOL", "USDC", Decimal("1.5"))
+    bought = await swaps.units(USDC_POOL.mint)
+    assert record.status is TransactionStatus.CONFIRMED
+    assert record.type == TransactionType.SWAP
+    assert record.guardrails_applied == RULES
+    assert record.fee_lamports == FEE
+    assert record.details == {
+        "inputToken": WRAPPED_SOL_MINT,
+        "outputToken": USDC,
+        "inputAmount": Decimal("1.5"),
+        "outputAmount": whole(bought, 6),
+        "slippageBps": 50,
+        "priceImpact": Decimal("0.003015"),
+    }
+    assert 224_000_000 < bought < 225_000_000
+    assert await swaps.lamports() == 10 * SOL - 15 * SOL // 10 - RENT - FEE
+    assert await swaps.bench.lamports(str(MAKER.pubkey())) == USDC_POOL.sol + 15 * SOL // 10
+    assert await swaps.units(USDC_POOL.mint, MAKER.pubkey()) == USDC_POOL.units - bought
+    stored = await only_record(swaps)
+    assert stored == replace(record, created_ms=stored.created_ms)
+    # What the limits count is the amount, without the fee and the rent.
+    assert await swaps.bench.reserved_units() == 15 * SOL // 10
 
 
-async def test_tokens_buy_sol_with_exact_balances(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        await swaps.swap("SOL", "USDC", 2)
-        held, lamports = await swaps.units(USDC_POOL.mint), await swaps.lamports()
-        record = await swaps.swap("usdc", WRAPPED_SOL_MINT, Decimal("100.25"))
-        received = await swaps.lamports() - lamports + FEE
-        assert record.details["inputToken"] == USDC
-        assert record.details["outputToken"] == WRAPPED_SOL_MINT
-        assert record.details["inputAmount"] == Decimal("100.25")
-        # What came in, before the fee.
-        assert record.details["outputAmount"] == whole(received, 9)
-        assert received > SOL * 66 // 100
-        assert await swaps.units(USDC_POOL.mint) == held - 100_250_000
-        # Tokens are not SOL: the second swap counts nothing against SOL limits.
-        assert await swaps.bench.reserved_units() == 2 * SOL
+async def test_tokens_buy_sol_with_exact_balances(swaps: SwapBench) -> None:
+    await swaps.swap("SOL", "USDC", 2)
+    held, lamports = await swaps.units(USDC_POOL.mint), await swaps.lamports()
+    record = await swaps.swap("usdc", WRAPPED_SOL_MINT, Decimal("100.25"))
+    received = await swaps.lamports() - lamports + FEE
+    assert record.details["inputToken"] == USDC
+    assert record.details["outputToken"] == WRAPPED_SOL_MINT
+    assert record.details["inputAmount"] == Decimal("100.25")
+    # What came in, before the fee.
+    assert record.details["outputAmount"] == whole(received, 9)
+    assert received > SOL * 66 // 100
+    assert await swaps.units(USDC_POOL.mint) == held - 100_250_000
+    # Tokens are not SOL: the second swap counts nothing against SOL limits.
+    assert await swaps.bench.reserved_units() == 2 * SOL
 
 
-async def test_tokens_buy_tokens_through_both_pools(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        await swaps.swap("SOL", USDC, 1)
-        lamports, held = await swaps.lamports(), await swaps.units(USDC_POOL.mint)
-        record = await swaps.swap("USDC", "BONK", 100)
-        assert await swaps.units(USDC_POOL.mint) == held - 100_000_000
-        bought = await swaps.units(BONK_POOL.mint)
-        assert record.details["outputAmount"] == whole(bought, 5)
-        # Three signatures, and the account for what was bought.
-        assert await swaps.lamports() == lamports - RENT - FEE - 5_000
+async def test_tokens_buy_tokens_through_both_pools(swaps: SwapBench) -> None:
+    await swaps.swap("SOL", USDC, 1)
+    lamports, held = await swaps.lamports(), await swaps.units(USDC_POOL.mint)
+    record = await swaps.swap("USDC", "BONK", 100)
+    assert await swaps.units(USDC_POOL.mint) == held - 100_000_000
+    bought = await swaps.units(BONK_POOL.mint)
+    assert record.details["outputAmount"] == whole(bought, 5)
+    # Three signatures, and the account for what was bought.
+    assert await swaps.lamports() == lamports - RENT - FEE - 5_000
 
 
 async def test_the_whole_balance_cannot_be_sold_since_fee_and_rent_are_due(
@@ -143,14 +140,13 @@ async def test_the_whole_balance_cannot_be_sold_since_fee_and_rent_are_due(
         assert await swaps.lamports() == 0
 
 
-async def test_more_tokens_than_held_is_a_failed_record(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        with pytest.raises(TransactionFailed, match="The transaction would fail"):
-            await swaps.swap("USDC", "SOL", 5)
-        assert (await only_record(swaps)).status is TransactionStatus.FAILED
-        await swaps.swap("SOL", "USDC", 1)
-        with pytest.raises(TransactionFailed, match="insufficient balance"):
-            await swaps.swap("USDC", "SOL", 5_000)
+async def test_more_tokens_than_held_is_a_failed_record(swaps: SwapBench) -> None:
+    with pytest.raises(TransactionFailed, match="The transaction would fail"):
+        await swaps.swap("USDC", "SOL", 5)
+    assert (await only_record(swaps)).status is TransactionStatus.FAILED
+    await swaps.swap("SOL", "USDC", 1)
+    with pytest.raises(TransactionFailed, match="insufficient balance"):
+        await swaps.swap("USDC", "SOL", 5_000)
 
 
 async def test_a_sale_of_sol_is_held_to_the_limits(tmp_path: Path) -> None:
@@ -205,63 +201,57 @@ async def test_a_blocked_pool_is_not_traded_with(tmp_path: Path) -> None:
     ],
 )
 async def test_what_cannot_be_meant_is_refused_by_field_before_the_venue_is_asked(
-    tmp_path: Path, asked: dict[str, Any], text: str
+    swaps: SwapBench, asked: dict[str, Any], text: str
 ) -> None:
-    async with open_swaps(tmp_path) as swaps:
 
-        def never(_quote: Quote) -> Quote:
-            raise AssertionError("the venue was asked")
+    def never(_quote: Quote) -> Quote:
+        raise AssertionError("the venue was asked")
 
-        swaps.plugin.requote = never
-        request = {"input_token": "SOL", "output_token": "USDC", "amount": 1, **asked}
-        with pytest.raises(InvalidRequest) as caught:
-            await swaps.swap(**request)
-        assert text in str(caught.value)
-        assert await swaps.bench.history() == []
-
-
-async def test_a_whole_slippage_may_be_written_as_a_decimal(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        assert (await plan(swaps, slippage_bps=Decimal("100.0"))).intent.details[
-            "slippageBps"
-        ] == 100
+    swaps.plugin.requote = never
+    request = {"input_token": "SOL", "output_token": "USDC", "amount": 1, **asked}
+    with pytest.raises(InvalidRequest) as caught:
+        await swaps.swap(**request)
+    assert text in str(caught.value)
+    assert await swaps.bench.history() == []
 
 
-async def test_what_the_venue_refuses_is_told_and_not_recorded(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        with pytest.raises(InvalidRequest, match="The swap venue refused: amount is too small"):
-            await swaps.swap("SOL", "USDC", Decimal("0.000000001"))
-        assert await swaps.bench.history() == []
+async def test_a_whole_slippage_may_be_written_as_a_decimal(swaps: SwapBench) -> None:
+    assert (await plan(swaps, slippage_bps=Decimal("100.0"))).intent.details["slippageBps"] == 100
+
+
+async def test_what_the_venue_refuses_is_told_and_not_recorded(swaps: SwapBench) -> None:
+    with pytest.raises(InvalidRequest, match="The swap venue refused: amount is too small"):
+        await swaps.swap("SOL", "USDC", Decimal("0.000000001"))
+    assert await swaps.bench.history() == []
 
 
 @pytest.mark.parametrize("path", ["/swap/v1/quote", "/swap/v1/swap"])
-async def test_a_venue_that_is_away_is_a_failed_record(tmp_path: Path, path: str) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        served = swaps.http
+async def test_a_venue_that_is_away_is_a_failed_record(swaps: SwapBench, path: str) -> None:
+    served = swaps.http
 
-        async def handler(request: httpx.Request) -> httpx.Response:
-            if request.url.path == path:
-                raise httpx.ConnectError("refused")
-            return await served.send(
-                served.build_request(request.method, request.url.copy_with(host="venue"))
-            )
+    async def handler(request: httpx.Request) -> httpx.Response:
+        if request.url.path == path:
+            raise httpx.ConnectError("refused")
+        return await served.send(
+            served.build_request(request.method, request.url.copy_with(host="venue"))
+        )
 
-        async with httpx.AsyncClient(
-            transport=httpx.MockTransport(handler), base_url="http://venue"
-        ) as swaps.http:
-            with pytest.raises(TransactionFailed, match="did not answer") as caught:
-                await swaps.swap("SOL", "USDC", 1, 75)
-        stored = await only_record(swaps)
-        assert caught.value.record.id == stored.id
-        assert stored.status is TransactionStatus.FAILED
-        assert stored.error == "The swap venue did not answer (ConnectError)"
-        assert stored.details == {
-            "inputToken": "SOL",
-            "outputToken": "USDC",
-            "inputAmount": 1,
-            "slippageBps": 75,
-        }
-        assert await swaps.bench.reserved_units() == 0
+    async with httpx.AsyncClient(
+        transport=httpx.MockTransport(handler), base_url="http://venue"
+    ) as swaps.http:
+        with pytest.raises(TransactionFailed, match="did not answer") as caught:
+            await swaps.swap("SOL", "USDC", 1, 75)
+    stored = await only_record(swaps)
+    assert caught.value.record.id == stored.id
+    assert stored.status is TransactionStatus.FAILED
+    assert stored.error == "The swap venue did not answer (ConnectError)"
+    assert stored.details == {
+        "inputToken": "SOL",
+        "outputToken": "USDC",
+        "inputAmount": 1,
+        "slippageBps": 75,
+    }
+    assert await swaps.bench.reserved_units() == 0
 
 
 OTHER = "The venue's quote is not for the swap that was asked for"
@@ -285,53 +275,48 @@ LESS = "The venue's quote promises less than the slippage allows"
     ],
 )
 async def test_a_quote_for_something_else_fails_before_any_bytes_are_asked_for(
-    tmp_path: Path, change: dict[str, Any], text: str
+    swaps: SwapBench, change: dict[str, Any], text: str
 ) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        swaps.plugin.requote = lambda quote: replace(quote, **change)
-        with pytest.raises(TransactionFailed) as caught:
-            await swaps.swap("SOL", "USDC", 1)
-        assert text in str(caught.value)
-        assert swaps.plugin.wallets == []
-        assert (await only_record(swaps)).status is TransactionStatus.FAILED
+    swaps.plugin.requote = lambda quote: replace(quote, **change)
+    with pytest.raises(TransactionFailed) as caught:
+        await swaps.swap("SOL", "USDC", 1)
+    assert text in str(caught.value)
+    assert swaps.plugin.wallets == []
+    assert (await only_record(swaps)).status is TransactionStatus.FAILED
 
 
 async def test_the_least_that_slippage_allows_is_enough_and_a_unit_less_is_blocked(
-    tmp_path: Path,
+    swaps: SwapBench,
 ) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        swaps.answer(lambda quote: swaps.honest(quote, given=quote.minimum_out - quote.out_amount))
-        record = await swaps.swap("SOL", "USDC", 1)
-        # The record tells what came, not what was hoped for.
-        assert record.details["outputAmount"] == Decimal("148.800767")
-        assert await swaps.units(USDC_POOL.mint) == 148_800_767
+    swaps.answer(lambda quote: swaps.honest(quote, given=quote.minimum_out - quote.out_amount))
+    record = await swaps.swap("SOL", "USDC", 1)
+    # The record tells what came, not what was hoped for.
+    assert record.details["outputAmount"] == Decimal("148.800767")
+    assert await swaps.units(USDC_POOL.mint) == 148_800_767
 
-        swaps.answer(
-            lambda quote: swaps.honest(quote, given=quote.minimum_out - quote.out_amount - 1)
-        )
-        before, sent = await swaps.lamports(), await swaps.sent()
-        with pytest.raises(GuardrailBlocked) as caught:
-            await swaps.swap("SOL", "USDC", 1)
-        assert caught.value.rule == "simulated_effects"
-        assert f"tokens of mint {USDC} would arrive, at least" in caught.value.reason
-        assert (await swaps.lamports(), await swaps.sent()) == (before, sent)
-
-
-async def test_sol_below_the_least_is_blocked_too(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
+    swaps.answer(lambda quote: swaps.honest(quote, given=quote.minimum_out - quote.out_amount - 1))
+    before, sent = await swaps.lamports(), await swaps.sent()
+    with pytest.raises(GuardrailBlocked) as caught:
         await swaps.swap("SOL", "USDC", 1)
+    assert caught.value.rule == "simulated_effects"
+    assert f"tokens of mint {USDC} would arrive, at least" in caught.value.reason
+    assert (await swaps.lamports(), await swaps.sent()) == (before, sent)
 
-        def short(quote: Quote) -> list[Instruction]:
-            return [
-                pay(USDC_POOL.mint, 6, swaps.user, MAKER.pubkey(), quote.in_amount),
-                pay_sol(MAKER.pubkey(), swaps.user, quote.minimum_out - 1),
-            ]
 
-        swaps.answer(short)
-        with pytest.raises(GuardrailBlocked) as caught:
-            await swaps.swap("USDC", "SOL", 100)
-        assert caught.value.rule == "simulated_effects"
-        assert "would arrive" in caught.value.reason
+async def test_sol_below_the_least_is_blocked_too(swaps: SwapBench) -> None:
+    await swaps.swap("SOL", "USDC", 1)
+
+    def short(quote: Quote) -> list[Instruction]:
+        return [
+            pay(USDC_POOL.mint, 6, swaps.user, MAKER.pubkey(), quote.in_amount),
+            pay_sol(MAKER.pubkey(), swaps.user, quote.minimum_out - 1),
+        ]
+
+    swaps.answer(short)
+    with pytest.raises(GuardrailBlocked) as caught:
+        await swaps.swap("USDC", "SOL", 100)
+    assert caught.value.rule == "simulated_effects"
+    assert "would arrive" in caught.value.reason
 
 
 def _more_sol(swaps: SwapBench) -> list[Instruction]:
@@ -401,22 +386,21 @@ def _close_to_itself(swaps: SwapBench) -> list[Instruction]:
     ],
 )
 async def test_a_venue_that_takes_more_than_it_quoted_is_blocked(
-    tmp_path: Path, extra: Extra, rule: str, reason: str
+    swaps: SwapBench, extra: Extra, rule: str, reason: str
 ) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        await swaps.swap("SOL", "BONK", 1)
-        await give_wrapped(swaps, 3 * SOL)
-        swaps.answer(lambda quote: [*swaps.honest(quote), *extra(swaps)])
-        before, sent = await swaps.lamports(), await swaps.sent()
-        with pytest.raises(GuardrailBlocked) as caught:
-            await swaps.swap("SOL", "USDC", 1)
-        assert caught.value.rule == rule
-        assert reason in caught.value.reason
-        record = caught.value.record
-        assert record.status is TransactionStatus.BLOCKED
-        assert record.guardrails_applied[-1] == rule
-        assert record.details["outputAmount"] > 0
-        assert (await swaps.lamports(), await swaps.sent()) == (before, sent)
+    await swaps.swap("SOL", "BONK", 1)
+    await give_wrapped(swaps, 3 * SOL)
+    swaps.answer(lambda quote: [*swaps.honest(quote), *extra(swaps)])
+    before, sent = await swaps.lamports(), await swaps.sent()
+    with pytest.raises(GuardrailBlocked) as caught:
+        await swaps.swap("SOL", "USDC", 1)
+    assert caught.value.rule == rule
+    assert reason in caught.value.reason
+    record = caught.value.record
+    assert record.status is TransactionStatus.BLOCKED
+    assert record.guardrails_applied[-1] == rule
+    assert record.details["outputAmount"] > 0
+    assert (await swaps.lamports(), await swaps.sent()) == (before, sent)
 
 
 async def give_wrapped(swaps: SwapBench, lamports: int) -> None:
@@ -431,95 +415,91 @@ async def give_wrapped(swaps: SwapBench, lamports: int) -> None:
     await swaps.bench.ledger.send(wire)
 
 
-async def test_tokens_beyond_the_input_are_blocked(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        await swaps.swap("SOL", "USDC", 1)
+async def test_tokens_beyond_the_input_are_blocked(swaps: SwapBench) -> None:
+    await swaps.swap("SOL", "USDC", 1)
 
-        def greedy(quote: Quote) -> list[Instruction]:
-            return [
-                pay(USDC_POOL.mint, 6, swaps.user, MAKER.pubkey(), quote.in_amount + 1),
-                pay_sol(MAKER.pubkey(), swaps.user, quote.out_amount),
-            ]
+    def greedy(quote: Quote) -> list[Instruction]:
+        return [
+            pay(USDC_POOL.mint, 6, swaps.user, MAKER.pubkey(), quote.in_amount + 1),
+            pay_sol(MAKER.pubkey(), swaps.user, quote.out_amount),
+        ]
 
-        swaps.answer(greedy)
-        with pytest.raises(GuardrailBlocked) as caught:
-            await swaps.swap("USDC", "SOL", 100)
-        assert caught.value.reason == (
-            f"100.000001 tokens of mint {USDC} would leave the wallet, 100 are declared"
-        )
+    swaps.answer(greedy)
+    with pytest.raises(GuardrailBlocked) as caught:
+        await swaps.swap("USDC", "SOL", 100)
+    assert caught.value.reason == (
+        f"100.000001 tokens of mint {USDC} would leave the wallet, 100 are declared"
+    )
 
 
 @pytest.mark.parametrize("held", [0, 3 * SOL])
 async def test_an_aggregator_may_wrap_the_sol_it_sells_and_close_the_account_again(
-    tmp_path: Path, held: int
+    swaps: SwapBench, held: int
 ) -> None:
     """As Jupiter's `wrapAndUnwrapSol` does, which ends by unwrapping all the wallet has."""
-    async with open_swaps(tmp_path) as swaps:
-        if held:
-            await give_wrapped(swaps, held)
-        before, maker = await swaps.lamports(), MAKER.pubkey()
+    if held:
+        await give_wrapped(swaps, held)
+    before, maker = await swaps.lamports(), MAKER.pubkey()
 
-        def wrapping(quote: Quote) -> list[Instruction]:
-            return [
-                *wrap(swaps.user, quote.in_amount),
-                create_idempotent_associated_token_account(swaps.user, swaps.user, USDC_POOL.mint),
-                create_idempotent_associated_token_account(maker, maker, WSOL),
-                pay(WSOL, 9, swaps.user, maker, quote.in_amount),
-                pay(USDC_POOL.mint, 6, maker, swaps.user, quote.out_amount),
-                close(swaps.user, WSOL, swaps.user),
-            ]
+    def wrapping(quote: Quote) -> list[Instruction]:
+        return [
+            *wrap(swaps.user, quote.in_amount),
+            create_idempotent_associated_token_account(swaps.user, swaps.user, USDC_POOL.mint),
+            create_idempotent_associated_token_account(maker, maker, WSOL),
+            pay(WSOL, 9, swaps.user, maker, quote.in_amount),
+            pay(USDC_POOL.mint, 6, maker, swaps.user, quote.out_amount),
+            close(swaps.user, WSOL, swaps.user),
+        ]
 
-        swaps.answer(wrapping)
-        record = await swaps.swap("SOL", "USDC", 1)
-        assert record.details["outputAmount"] == whole(await swaps.units(USDC_POOL.mint), 6)
-        # Wrapped SOL held before is the wallet's SOL now, with the rent of its account.
-        back = held + RENT if held else 0
-        assert await swaps.lamports() == before - SOL - RENT - FEE + back
-        assert await swaps.bench.reserved_units() == SOL
+    swaps.answer(wrapping)
+    record = await swaps.swap("SOL", "USDC", 1)
+    assert record.details["outputAmount"] == whole(await swaps.units(USDC_POOL.mint), 6)
+    # Wrapped SOL held before is the wallet's SOL now, with the rent of its account.
+    back = held + RENT if held else 0
+    assert await swaps.lamports() == before - SOL - RENT - FEE + back
+    assert await swaps.bench.reserved_units() == SOL
 
 
 @pytest.mark.parametrize("held", [0, 3 * SOL])
-async def test_an_aggregator_may_pay_sol_wrapped_and_unwrap_it(tmp_path: Path, held: int) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        await swaps.swap("SOL", "USDC", 1)
-        if held:
-            await give_wrapped(swaps, held)
-        before, maker = await swaps.lamports(), MAKER.pubkey()
+async def test_an_aggregator_may_pay_sol_wrapped_and_unwrap_it(swaps: SwapBench, held: int) -> None:
+    await swaps.swap("SOL", "USDC", 1)
+    if held:
+        await give_wrapped(swaps, held)
+    before, maker = await swaps.lamports(), MAKER.pubkey()
 
-        def wrapping(quote: Quote) -> list[Instruction]:
-            return [
-                create_idempotent_associated_token_account(swaps.user, swaps.user, WSOL),
-                pay(USDC_POOL.mint, 6, swaps.user, maker, quote.in_amount),
-                *wrap(maker, quote.out_amount),
-                pay(WSOL, 9, maker, swaps.user, quote.out_amount),
-                close(swaps.user, WSOL, swaps.user),
-            ]
+    def wrapping(quote: Quote) -> list[Instruction]:
+        return [
+            create_idempotent_associated_token_account(swaps.user, swaps.user, WSOL),
+            pay(USDC_POOL.mint, 6, swaps.user, maker, quote.in_amount),
+            *wrap(maker, quote.out_amount),
+            pay(WSOL, 9, maker, swaps.user, quote.out_amount),
+            close(swaps.user, WSOL, swaps.user),
+        ]
 
-        swaps.answer(wrapping)
-        record = await swaps.swap("USDC", "SOL", 100)
-        received = int(record.details["outputAmount"] * SOL)
-        back = held + RENT if held else 0
-        assert await swaps.lamports() == before + received - FEE + back
-        assert 0.66 * SOL < received < 0.67 * SOL
+    swaps.answer(wrapping)
+    record = await swaps.swap("USDC", "SOL", 100)
+    received = int(record.details["outputAmount"] * SOL)
+    back = held + RENT if held else 0
+    assert await swaps.lamports() == before + received - FEE + back
+    assert 0.66 * SOL < received < 0.67 * SOL
 
 
-async def test_a_swap_between_tokens_may_not_unwrap_the_wallets_sol(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        await swaps.swap("SOL", "USDC", 1)
-        await swaps.swap("SOL", "BONK", 1)
-        await give_wrapped(swaps, SOL)
+async def test_a_swap_between_tokens_may_not_unwrap_the_wallets_sol(swaps: SwapBench) -> None:
+    await swaps.swap("SOL", "USDC", 1)
+    await swaps.swap("SOL", "BONK", 1)
+    await give_wrapped(swaps, SOL)
 
-        async def build(quote: Quote, _wallet: str) -> bytes:
-            instructions = [
-                pay(USDC_POOL.mint, 6, swaps.user, MAKER.pubkey(), quote.in_amount),
-                pay(BONK_POOL.mint, 5, BONK_POOL.maker.pubkey(), swaps.user, quote.out_amount),
-                close(swaps.user, WSOL, swaps.user),
-            ]
-            return await swaps.wire(instructions, BONK_POOL.maker)
+    async def build(quote: Quote, _wallet: str) -> bytes:
+        instructions = [
+            pay(USDC_POOL.mint, 6, swaps.user, MAKER.pubkey(), quote.in_amount),
+            pay(BONK_POOL.mint, 5, BONK_POOL.maker.pubkey(), swaps.user, quote.out_amount),
+            close(swaps.user, WSOL, swaps.user),
+        ]
+        return await swaps.wire(instructions, BONK_POOL.maker)
 
-        swaps.plugin.build = build
-        with pytest.raises(GuardrailBlocked, match="would be closed, which is not declared"):
-            await swaps.swap("USDC", "BONK", 1)
+    swaps.plugin.build = build
+    with pytest.raises(GuardrailBlocked, match="would be closed, which is not declared"):
+        await swaps.swap("USDC", "BONK", 1)
 
 
 async def bytes_refused(swaps: SwapBench, build: Build, text: str) -> None:
@@ -537,61 +517,56 @@ async def bytes_refused(swaps: SwapBench, build: Build, text: str) -> None:
     assert await swaps.bench.reserved_units() == 0
 
 
-async def test_bytes_somebody_else_pays_for_are_refused(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
+async def test_bytes_somebody_else_pays_for_are_refused(swaps: SwapBench) -> None:
 
-        async def build(quote: Quote, _wallet: str) -> bytes:
-            return await swaps.wire(swaps.honest(quote), MAKER, payer=MAKER.pubkey())
+    async def build(quote: Quote, _wallet: str) -> bytes:
+        return await swaps.wire(swaps.honest(quote), MAKER, payer=MAKER.pubkey())
 
-        await bytes_refused(swaps, build, "fee payer is not the wallet")
-
-
-async def test_bytes_that_lack_the_pools_signature_are_refused(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-
-        async def build(quote: Quote, _wallet: str) -> bytes:
-            return await swaps.wire(swaps.honest(quote))
-
-        await bytes_refused(swaps, build, "A signature other than the wallet's is missing")
+    await bytes_refused(swaps, build, "fee payer is not the wallet")
 
 
-async def test_bytes_that_are_no_transaction_are_refused(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        for garbage in (b"", b"\x80", bytes(200), b"\xff" * 5_000):
+async def test_bytes_that_lack_the_pools_signature_are_refused(swaps: SwapBench) -> None:
 
-            async def build(_quote: Quote, _wallet: str, wire: bytes = garbage) -> bytes:
-                return wire
+    async def build(quote: Quote, _wallet: str) -> bytes:
+        return await swaps.wire(swaps.honest(quote))
 
-            await bytes_refused(swaps, build, "transaction")
+    await bytes_refused(swaps, build, "A signature other than the wallet's is missing")
 
 
-async def test_bytes_on_a_blockhash_the_ledger_does_not_know_fail(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
+async def test_bytes_that_are_no_transaction_are_refused(swaps: SwapBench) -> None:
+    for garbage in (b"", b"\x80", bytes(200), b"\xff" * 5_000):
 
-        async def build(quote: Quote, _wallet: str) -> bytes:
-            stale = Hash.from_bytes(bytes(Keypair().pubkey()))
-            return await swaps.wire(swaps.honest(quote), MAKER, blockhash=stale)
+        async def build(_quote: Quote, _wallet: str, wire: bytes = garbage) -> bytes:
+            return wire
 
-        swaps.plugin.build = build
-        with pytest.raises(TransactionFailed, match="would fail: BlockhashNotFound"):
-            await swaps.swap("SOL", "USDC", 1)
-        assert await swaps.sent() == 0
+        await bytes_refused(swaps, build, "transaction")
 
 
-async def test_the_declaration_is_what_the_quote_says(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        sale = (await plan(swaps)).intent
-        assert (sale.lamports_out, dict(sale.tokens_out)) == (SOL, {})
-        assert sale.tokens_in == {USDC: 148_800_767}
-        assert sale.programs == swaps.plugin.spec.programs
-        assert (sale.destinations, sale.may_revoke) == (frozenset(), frozenset())
+async def test_bytes_on_a_blockhash_the_ledger_does_not_know_fail(swaps: SwapBench) -> None:
 
-        purchase = (await plan(swaps, input_token="USDC", output_token="SOL")).intent
-        assert (purchase.lamports_out, purchase.tokens_out) == (0, {USDC: 1_000_000})
-        assert list(purchase.tokens_in) == [WRAPPED_SOL_MINT]
+    async def build(quote: Quote, _wallet: str) -> bytes:
+        stale = Hash.from_bytes(bytes(Keypair().pubkey()))
+        return await swaps.wire(swaps.honest(quote), MAKER, blockhash=stale)
 
-        exchange = (await plan(swaps, input_token="USDC", output_token="BONK")).intent
-        assert (exchange.rent_lamports, exchange.may_close) == (RENT, frozenset())
+    swaps.plugin.build = build
+    with pytest.raises(TransactionFailed, match="would fail: BlockhashNotFound"):
+        await swaps.swap("SOL", "USDC", 1)
+    assert await swaps.sent() == 0
+
+
+async def test_the_declaration_is_what_the_quote_says(swaps: SwapBench) -> None:
+    sale = (await plan(swaps)).intent
+    assert (sale.lamports_out, dict(sale.tokens_out)) == (SOL, {})
+    assert sale.tokens_in == {USDC: 148_800_767}
+    assert sale.programs == swaps.plugin.spec.programs
+    assert (sale.destinations, sale.may_revoke) == (frozenset(), frozenset())
+
+    purchase = (await plan(swaps, input_token="USDC", output_token="SOL")).intent
+    assert (purchase.lamports_out, purchase.tokens_out) == (0, {USDC: 1_000_000})
+    assert list(purchase.tokens_in) == [WRAPPED_SOL_MINT]
+
+    exchange = (await plan(swaps, input_token="USDC", output_token="BONK")).intent
+    assert (exchange.rent_lamports, exchange.may_close) == (RENT, frozenset())
 
 
 async def test_the_account_of_a_token_2022_mint_is_larger(tmp_path: Path) -> None:

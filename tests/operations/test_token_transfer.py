@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,13 @@ from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import (
-    CreateAccountParams,
     TransferParams,
-    create_account,
     transfer,
 )
 from spl.token.instructions import (
     create_idempotent_associated_token_account,
     get_associated_token_address,
-    initialize_account3,
 )
-from spl.token.models import InitializeAccount3Params
 from tests.support.localnet_wire import TOKEN, TOKEN_2022
 from tests.support.tokens import FEE, PROGRAMS, RENT, RENT_2022, TokenBench, open_tokens
 
@@ -42,101 +37,61 @@ async def send(tokens: TokenBench, mint: Any, to: Any, amount: Any) -> Transacti
     )
 
 
-async def refused(tokens: TokenBench, call: Awaitable[Any], text: str) -> None:
-    """It is bad input: told before anything is stored, reserved or paid."""
-    before = await tokens.lamports()
-    with pytest.raises(InvalidRequest, match=text):
-        await call
-    assert await tokens.bench.history() == []
-    assert (tokens.sent(), await tokens.lamports()) == (0, before)
-
-
 def associated(owner: str, mint: str, program: Pubkey = TOKEN) -> str:
     at = Pubkey.from_string(mint)
     return str(get_associated_token_address(Pubkey.from_string(owner), at, program))
 
 
-async def held(tokens: TokenBench, owner: str, mint: str) -> dict[str, int]:
-    found = await tokens.bench.ledger.holdings(owner)
-    return {each.account: each.units for each in found if each.mint == mint}
-
-
-async def account_of(tokens: TokenBench, mint: str, owner: str) -> str:
-    """A token account of an SPL Token mint that is not the associated one."""
-    made, payer = Keypair(), tokens.stranger.pubkey()
-    create = create_account(
-        CreateAccountParams(
-            from_pubkey=payer, to_pubkey=made.pubkey(), lamports=RENT, space=165, owner=TOKEN
-        )
-    )
-    initialize = initialize_account3(
-        InitializeAccount3Params(
-            program_id=TOKEN,
-            account=made.pubkey(),
-            mint=Pubkey.from_string(mint),
-            owner=Pubkey.from_string(owner),
-        )
-    )
-    await tokens.land([create, initialize], made)
-    return str(made.pubkey())
-
-
 @both_programs
 async def test_tokens_reach_an_owner_whose_account_is_opened_once_for_its_exact_rent(
-    tmp_path: Path, program: Pubkey
+    tokens: TokenBench, program: Pubkey
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(program, units=5_000_000)
-        to = str(Keypair().pubkey())
-        account = associated(to, mint, program)
-        rent = RENT if program == TOKEN else RENT_2022
-        for paid, amount, got in ((rent + FEE, Decimal("1.5"), 1_500_000), (FEE, 2, 3_500_000)):
-            before = await tokens.lamports()
-            record = await send(tokens, mint, to, amount)
-            assert (record.type, record.status) == ("token_transfer", TransactionStatus.CONFIRMED)
-            assert record.details == {
-                "from": tokens.address, "to": to, "mint": mint, "amount": amount,
-                "account": account,
-            }  # fmt: skip
-            assert await held(tokens, to, mint) == {account: got}
-            assert await tokens.units(mint) == 5_000_000 - got
-            assert before - await tokens.lamports() == paid
-        # SOL limits count neither tokens nor rent.
-        assert await tokens.bench.reserved_units() == 0
+    mint = await tokens.mint(program, units=5_000_000)
+    to = str(Keypair().pubkey())
+    account = associated(to, mint, program)
+    rent = RENT if program == TOKEN else RENT_2022
+    for paid, amount, got in ((rent + FEE, Decimal("1.5"), 1_500_000), (FEE, 2, 3_500_000)):
+        before = await tokens.lamports()
+        record = await send(tokens, mint, to, amount)
+        assert (record.type, record.status) == ("token_transfer", TransactionStatus.CONFIRMED)
+        assert record.details == {
+            "from": tokens.address, "to": to, "mint": mint, "amount": amount,
+            "account": account,
+        }  # fmt: skip
+        assert await tokens.accounts(mint, to) == {account: got}
+        assert await tokens.units(mint) == 5_000_000 - got
+        assert before - await tokens.lamports() == paid
+    # SOL limits count neither tokens nor rent.
+    assert await tokens.bench.reserved_units() == 0
 
 
 async def test_a_token_account_of_the_mint_receives_itself_and_no_other_is_opened(
-    tmp_path: Path,
+    tokens: TokenBench,
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(units=5_000_000)
-        # Its owner has no private key, as a program's vault has none.
-        vault, _ = Pubkey.find_program_address([b"vault"], TOKEN)
-        account = await account_of(tokens, mint, str(vault))
-        before = await tokens.lamports()
-        record = await send(tokens, mint, account, 2)
-        assert (record.details["to"], record.details["account"]) == (account, account)
-        assert await held(tokens, str(vault), mint) == {account: 2_000_000}
-        assert before - await tokens.lamports() == FEE
+    mint = await tokens.mint(units=5_000_000)
+    # Its owner has no private key, as a program's vault has none.
+    vault, _ = Pubkey.find_program_address([b"vault"], TOKEN)
+    account = await tokens.another_account(mint, str(vault))
+    before = await tokens.lamports()
+    record = await send(tokens, mint, account, 2)
+    assert (record.details["to"], record.details["account"]) == (account, account)
+    assert await tokens.accounts(mint, str(vault)) == {account: 2_000_000}
+    assert before - await tokens.lamports() == FEE
 
 
 async def test_all_that_several_accounts_hold_can_be_sent_and_not_a_unit_more(
-    tmp_path: Path,
+    tokens: TokenBench,
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(units=3_000_000, ours=False)
-        second = await account_of(tokens, mint, tokens.address)
-        await tokens.fund(mint, 4_000_000, account=second)
-        to = str(Keypair().pubkey())
-        text = f"^amount is more than the 7 of {mint} the wallet holds"
-        await refused(tokens, send(tokens, mint, to, Decimal("7.000001")), text)
-        await send(tokens, mint, to, 5)
-        assert await held(tokens, tokens.address, mint) == {
-            tokens.account(mint): 0,
-            second: 2_000_000,
-        }
-        await send(tokens, mint, to, 2)
-        assert await held(tokens, to, mint) == {associated(to, mint): 7_000_000}
+    mint = await tokens.mint(units=3_000_000, ours=False)
+    second = await tokens.another_account(mint)
+    await tokens.fund(mint, 4_000_000, account=second)
+    to = str(Keypair().pubkey())
+    text = f"^amount is more than the 7 of {mint} the wallet holds"
+    await tokens.refuses(send(tokens, mint, to, Decimal("7.000001")), text)
+    await send(tokens, mint, to, 5)
+    assert await tokens.accounts(mint) == {tokens.account(mint): 0, second: 2_000_000}
+    await send(tokens, mint, to, 2)
+    assert await tokens.accounts(mint, to) == {associated(to, mint): 7_000_000}
 
 
 async def test_a_symbol_names_its_mint_and_a_wallet_without_it_has_none_to_send(
@@ -145,17 +100,16 @@ async def test_a_symbol_names_its_mint_and_a_wallet_without_it_has_none_to_send(
     async with open_tokens(tmp_path, genesis=genesis_accounts) as tokens:
         to = str(Keypair().pubkey())
         text = f"^mint: the wallet has no token account of {USDC}"
-        await refused(tokens, send(tokens, "usdc", to, 1), text)
+        await tokens.refuses(send(tokens, "usdc", to, 1), text)
         for bad in ("NOSUCH", "", 5, None, str(Keypair().pubkey()), tokens.address):
-            await refused(tokens, send(tokens, bad, to, 1), "^mint (is required and )?must be ")
+            await tokens.refuses(send(tokens, bad, to, 1), "^mint (is required and )?must be ")
 
 
-async def test_wrapped_sol_is_refused_since_sol_limits_would_not_see_it(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        operations = tokens.operations
-        await operations.perform("wrap_sol", tokens.wallet, ADMIN, {"amount": 1})
-        with pytest.raises(InvalidRequest, match="unwrap it and send SOL"):
-            await send(tokens, "SOL", str(Keypair().pubkey()), 1)
+async def test_wrapped_sol_is_refused_since_sol_limits_would_not_see_it(tokens: TokenBench) -> None:
+    operations = tokens.operations
+    await operations.perform("wrap_sol", tokens.wallet, ADMIN, {"amount": 1})
+    with pytest.raises(InvalidRequest, match="unwrap it and send SOL"):
+        await send(tokens, "SOL", str(Keypair().pubkey()), 1)
 
 
 @pytest.mark.parametrize(
@@ -163,64 +117,60 @@ async def test_wrapped_sol_is_refused_since_sol_limits_would_not_see_it(tmp_path
     [0, -1, True, "5", None, Decimal("NaN"), Decimal("1e999999999"), Decimal("0.0000001"), 2**64],
     ids=str,
 )
-async def test_what_is_no_amount_of_the_mint_is_not_sent(tmp_path: Path, amount: Any) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(units=5_000_000)
-        call = send(tokens, mint, str(Keypair().pubkey()), amount)
-        await refused(tokens, call, "^amount ")
+async def test_what_is_no_amount_of_the_mint_is_not_sent(tokens: TokenBench, amount: Any) -> None:
+    mint = await tokens.mint(units=5_000_000)
+    call = send(tokens, mint, str(Keypair().pubkey()), amount)
+    await tokens.refuses(call, "^amount ")
 
 
-async def test_who_could_not_use_the_tokens_is_refused_as_a_receiver(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(units=5_000_000)
-        other = await tokens.mint(units=1)
-        vault, _ = Pubkey.find_program_address([b"vault"], TOKEN)
-        for to, text in (
-            (tokens.address, "^to is this wallet itself"),
-            (tokens.account(mint), "^to is this wallet itself"),
-            (tokens.account(other), f"^to is a token account of {other}"),
-            (str(vault), "^to is an address without a private key"),
-            (associated(str(Keypair().pubkey()), mint), "^to is an address without a private key"),
-            (mint, f"^to is an account of the program {TOKEN}"),
-            ("nobody", "^to must be a base58 Solana address"),
-            (None, "^to is required and must be a string"),
-        ):
-            await refused(tokens, send(tokens, mint, to, 1), text)
+async def test_who_could_not_use_the_tokens_is_refused_as_a_receiver(tokens: TokenBench) -> None:
+    mint = await tokens.mint(units=5_000_000)
+    other = await tokens.mint(units=1)
+    vault, _ = Pubkey.find_program_address([b"vault"], TOKEN)
+    for to, text in (
+        (tokens.address, "^to is this wallet itself"),
+        (tokens.account(mint), "^to is this wallet itself"),
+        (tokens.account(other), f"^to is a token account of {other}"),
+        (str(vault), "^to is an address without a private key"),
+        (associated(str(Keypair().pubkey()), mint), "^to is an address without a private key"),
+        (mint, f"^to is an account of the program {TOKEN}"),
+        ("nobody", "^to must be a base58 Solana address"),
+        (None, "^to is required and must be a string"),
+    ):
+        await tokens.refuses(send(tokens, mint, to, 1), text)
 
 
-async def test_an_associated_account_that_was_given_away_receives_nothing(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(units=5_000_000, ours=False)
-        to, thief = tokens.stranger.pubkey(), Keypair().pubkey()
-        account = associated(str(to), mint)
-        give = Instruction(
-            TOKEN,
-            b"\x06\x02\x01" + bytes(thief),
-            [AccountMeta(Pubkey.from_string(account), False, True), AccountMeta(to, True, False)],
-        )
-        opening = create_idempotent_associated_token_account(
-            to, to, Pubkey.from_string(mint), TOKEN
-        )
-        await tokens.land([opening, give])
-        text = f"^to: the associated token account {account} was given away to {thief}"
-        await refused(tokens, send(tokens, mint, str(to), 1), text)
+async def test_an_associated_account_that_was_given_away_receives_nothing(
+    tokens: TokenBench,
+) -> None:
+    mint = await tokens.mint(units=5_000_000, ours=False)
+    to, thief = tokens.stranger.pubkey(), Keypair().pubkey()
+    account = associated(str(to), mint)
+    give = Instruction(
+        TOKEN,
+        b"\x06\x02\x01" + bytes(thief),
+        [AccountMeta(Pubkey.from_string(account), False, True), AccountMeta(to, True, False)],
+    )
+    opening = create_idempotent_associated_token_account(to, to, Pubkey.from_string(mint), TOKEN)
+    await tokens.land([opening, give])
+    text = f"^to: the associated token account {account} was given away to {thief}"
+    await tokens.refuses(send(tokens, mint, str(to), 1), text)
 
 
 async def test_lamports_sent_to_the_receivers_account_before_do_not_stop_it(
-    tmp_path: Path,
+    tokens: TokenBench,
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(units=5_000_000)
-        to = str(Keypair().pubkey())
-        gift = TransferParams(
-            from_pubkey=tokens.stranger.pubkey(),
-            to_pubkey=Pubkey.from_string(associated(to, mint)),
-            lamports=1_000_000,
-        )
-        await tokens.land([transfer(gift)])
-        before = await tokens.lamports()
-        await send(tokens, mint, to, 1)
-        assert before - await tokens.lamports() == RENT - 1_000_000 + FEE
+    mint = await tokens.mint(units=5_000_000)
+    to = str(Keypair().pubkey())
+    gift = TransferParams(
+        from_pubkey=tokens.stranger.pubkey(),
+        to_pubkey=Pubkey.from_string(associated(to, mint)),
+        lamports=1_000_000,
+    )
+    await tokens.land([transfer(gift)])
+    before = await tokens.lamports()
+    await send(tokens, mint, to, 1)
+    assert before - await tokens.lamports() == RENT - 1_000_000 + FEE
 
 
 # Always the same, so that both processes of a parallel run name the test alike.
@@ -237,24 +187,22 @@ KEY = bytes(Keypair.from_seed(bytes(range(32))).pubkey())
     ids=["fee", "non-transferable", "hook"],
 )
 async def test_a_mint_whose_tokens_move_otherwise_is_refused_by_name(
-    tmp_path: Path, name: str, data: bytes, size: int
+    tokens: TokenBench, name: str, data: bytes, size: int
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(TOKEN_2022, space=166 + 4 + size, extensions=[data])
-        call = send(tokens, mint, str(Keypair().pubkey()), 1)
-        await refused(tokens, call, f"^mint: {mint} has {name}")
+    mint = await tokens.mint(TOKEN_2022, space=166 + 4 + size, extensions=[data])
+    call = send(tokens, mint, str(Keypair().pubkey()), 1)
+    await tokens.refuses(call, f"^mint: {mint} has {name}")
 
 
-async def test_a_mint_somebody_can_pause_is_left_to_the_guardrails(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        extension = b"\x2c\x00" + KEY
-        mint = await tokens.mint(
-            TOKEN_2022, units=5_000_000, space=166 + 4 + 33, extensions=[extension]
-        )
-        with pytest.raises(GuardrailBlocked, match="has a pause authority") as blocked:
-            await send(tokens, mint, str(Keypair().pubkey()), 1)
-        assert blocked.value.rule == "simulated_effects"
-        assert await tokens.units(mint) == 5_000_000
+async def test_a_mint_somebody_can_pause_is_left_to_the_guardrails(tokens: TokenBench) -> None:
+    extension = b"\x2c\x00" + KEY
+    mint = await tokens.mint(
+        TOKEN_2022, units=5_000_000, space=166 + 4 + 33, extensions=[extension]
+    )
+    with pytest.raises(GuardrailBlocked, match="has a pause authority") as blocked:
+        await send(tokens, mint, str(Keypair().pubkey()), 1)
+    assert blocked.value.rule == "simulated_effects"
+    assert await tokens.units(mint) == 5_000_000
 
 
 @both_programs
@@ -279,7 +227,7 @@ async def test_a_blocked_receiver_gets_nothing_by_owner_or_by_token_account(
     owner = str(Keypair().pubkey())
     async with open_tokens(tmp_path, blocked=frozenset({owner})) as tokens:
         mint = await tokens.mint(units=5_000_000)
-        to = owner if named == "owner" else await account_of(tokens, mint, owner)
+        to = owner if named == "owner" else await tokens.another_account(mint, owner)
         with pytest.raises(GuardrailBlocked) as blocked:
             await send(tokens, mint, to, 1)
         assert blocked.value.rule == "blocked_address"
@@ -298,13 +246,12 @@ async def test_without_sol_for_rent_it_fails_on_record_and_moves_nothing(tmp_pat
 
 
 async def test_where_the_ledger_is_away_a_failed_record_tells_what_was_asked(
-    tmp_path: Path,
+    tokens: TokenBench,
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(units=5_000_000)
-        tokens.bench.wire.away("getAccountInfo")
-        to = str(Keypair().pubkey())
-        with pytest.raises(TransactionFailed, match="did not answer"):
-            await send(tokens, mint, to, 1)
-        (record,) = await tokens.bench.history()
-        assert record.details == {"from": tokens.address, "to": to, "mint": mint, "amount": 1}
+    mint = await tokens.mint(units=5_000_000)
+    tokens.bench.wire.away("getAccountInfo")
+    to = str(Keypair().pubkey())
+    with pytest.raises(TransactionFailed, match="did not answer"):
+        await send(tokens, mint, to, 1)
+    (record,) = await tokens.bench.history()
+    assert record.details == {"from": tokens.address, "to": to, "mint": mint, "amount": 1}

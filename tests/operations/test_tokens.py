@@ -12,13 +12,9 @@ import pytest
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import (
-    CreateAccountParams,
     TransferParams,
-    create_account,
     transfer,
 )
-from spl.token.instructions import initialize_account3
-from spl.token.models import InitializeAccount3Params
 from tests.support.localnet_wire import TOKEN, TOKEN_2022
 from tests.support.tokens import FEE, PROGRAMS, RENT, RENT_2022, TokenBench, open_tokens
 
@@ -64,48 +60,36 @@ async def close(tokens: TokenBench, mint: Any) -> TransactionRecord:
     return await tokens.operations.perform("close_account", tokens.wallet, ADMIN, {"mint": mint})
 
 
-async def refused(tokens: TokenBench, call: Awaitable[Any], text: str) -> None:
-    """It is bad input: told before anything is stored, reserved or paid."""
-    before = await tokens.lamports()
-    with pytest.raises(InvalidRequest, match=text):
-        await call
-    assert await tokens.bench.history() == []
-    assert (await tokens.bench.reserved_units(), tokens.sent()) == (0, 0)
-    assert await tokens.lamports() == before
-
-
 @both_programs
 async def test_minting_opens_the_account_once_and_pays_its_rent_exactly(
-    tmp_path: Path, program: Pubkey
+    tokens: TokenBench, program: Pubkey
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(program)
-        rent = RENT if program == TOKEN else RENT_2022
-        for paid, amount, units in ((rent + FEE, Decimal("1.5"), 1_500_000), (FEE, 2, 3_500_000)):
-            before = await tokens.lamports()
-            record = await mint_supply(tokens, mint, amount, decimals=6)
-            assert (record.type, record.status) == ("mint_supply", TransactionStatus.CONFIRMED)
-            account = tokens.account(mint, program)
-            assert record.details == {"mint": mint, "amount": amount, "account": account}
-            assert await tokens.units(mint) == (await tokens.read(mint)).supply == units
-            assert before - await tokens.lamports() == paid
+    mint = await tokens.mint(program)
+    rent = RENT if program == TOKEN else RENT_2022
+    for paid, amount, units in ((rent + FEE, Decimal("1.5"), 1_500_000), (FEE, 2, 3_500_000)):
+        before = await tokens.lamports()
+        record = await mint_supply(tokens, mint, amount, decimals=6)
+        assert (record.type, record.status) == ("mint_supply", TransactionStatus.CONFIRMED)
+        account = tokens.account(mint, program)
+        assert record.details == {"mint": mint, "amount": amount, "account": account}
+        assert await tokens.units(mint) == (await tokens.read(mint)).supply == units
+        assert before - await tokens.lamports() == paid
 
 
 @both_programs
 async def test_lamports_sent_to_the_address_before_do_not_stop_minting(
-    tmp_path: Path, program: Pubkey
+    tokens: TokenBench, program: Pubkey
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(program)
-        account = Pubkey.from_string(tokens.account(mint, program))
-        payer = tokens.stranger.pubkey()
-        gift = TransferParams(from_pubkey=payer, to_pubkey=account, lamports=1_000_000)
-        await tokens.land([transfer(gift)])
-        before = await tokens.lamports()
-        await mint_supply(tokens, mint, 1)
-        assert await tokens.units(mint) == 1_000_000
-        rent = RENT if program == TOKEN else RENT_2022
-        assert before - await tokens.lamports() == rent - 1_000_000 + FEE
+    mint = await tokens.mint(program)
+    account = Pubkey.from_string(tokens.account(mint, program))
+    payer = tokens.stranger.pubkey()
+    gift = TransferParams(from_pubkey=payer, to_pubkey=account, lamports=1_000_000)
+    await tokens.land([transfer(gift)])
+    before = await tokens.lamports()
+    await mint_supply(tokens, mint, 1)
+    assert await tokens.units(mint) == 1_000_000
+    rent = RENT if program == TOKEN else RENT_2022
+    assert before - await tokens.lamports() == rent - 1_000_000 + FEE
 
 
 async def test_an_account_of_a_mint_with_many_extensions_costs_the_rent_of_its_own_size(
@@ -131,26 +115,24 @@ async def test_an_account_of_a_mint_with_many_extensions_costs_the_rent_of_its_o
 
 @both_programs
 async def test_a_supply_can_be_filled_to_the_last_unit_and_no_further(
-    tmp_path: Path, program: Pubkey
+    tokens: TokenBench, program: Pubkey
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(program, units=2**64 - 11, decimals=0)
-        call = mint_supply(tokens, mint, 11)
-        await refused(tokens, call, r"^amount is larger than the ledger can hold: at most 10 more")
-        await mint_supply(tokens, mint, 10)
-        assert (await tokens.read(mint)).supply == 2**64 - 1
+    mint = await tokens.mint(program, units=2**64 - 11, decimals=0)
+    call = mint_supply(tokens, mint, 11)
+    await tokens.refuses(call, r"^amount is larger than the ledger can hold: at most 10 more")
+    await mint_supply(tokens, mint, 10)
+    assert (await tokens.read(mint)).supply == 2**64 - 1
 
 
 @both_programs
 async def test_decimals_that_are_not_the_mints_are_refused_naming_both(
-    tmp_path: Path, program: Pubkey
+    tokens: TokenBench, program: Pubkey
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(program)
-        call = mint_supply(tokens, mint, 1, decimals=9)
-        await refused(tokens, call, f"^decimals is 9, but the mint {mint} has 6 decimals")
-        for bad in (-1, 256, True, "6", Decimal("6.5"), Decimal("NaN"), Decimal("1e999999999")):
-            await refused(tokens, mint_supply(tokens, mint, 1, decimals=bad), "^decimals must be")
+    mint = await tokens.mint(program)
+    call = mint_supply(tokens, mint, 1, decimals=9)
+    await tokens.refuses(call, f"^decimals is 9, but the mint {mint} has 6 decimals")
+    for bad in (-1, 256, True, "6", Decimal("6.5"), Decimal("NaN"), Decimal("1e999999999")):
+        await tokens.refuses(mint_supply(tokens, mint, 1, decimals=bad), "^decimals must be")
 
 
 BAD_AMOUNTS = (
@@ -160,231 +142,187 @@ BAD_AMOUNTS = (
 
 
 @pytest.mark.parametrize("amount", BAD_AMOUNTS, ids=str)
-async def test_what_is_no_amount_is_neither_minted_nor_burned(tmp_path: Path, amount: Any) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(units=5_000_000)
-        await refused(tokens, mint_supply(tokens, mint, amount), "^amount ")
-        await refused(tokens, burn(tokens, mint, amount), "^amount ")
-        assert await tokens.units(mint) == 5_000_000
+async def test_what_is_no_amount_is_neither_minted_nor_burned(
+    tokens: TokenBench, amount: Any
+) -> None:
+    mint = await tokens.mint(units=5_000_000)
+    await tokens.refuses(mint_supply(tokens, mint, amount), "^amount ")
+    await tokens.refuses(burn(tokens, mint, amount), "^amount ")
+    assert await tokens.units(mint) == 5_000_000
 
 
 @both_programs
 async def test_what_is_no_mint_is_refused_by_every_operation(
-    tmp_path: Path, program: Pubkey
+    tokens: TokenBench, program: Pubkey
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(program, units=1)
-        account = tokens.account(mint, program)
-        for bad in (account, str(Keypair().pubkey()), tokens.address, "NOSUCH", "", 5, None, True):
-            for call in (
-                mint_supply(tokens, bad, 1),
-                burn(tokens, bad, 1),
-                revoke(tokens, bad),
-                close(tokens, bad),
-            ):
-                await refused(tokens, call, "^mint (is required and )?must be ")
+    mint = await tokens.mint(program, units=1)
+    account = tokens.account(mint, program)
+    for bad in (account, str(Keypair().pubkey()), tokens.address, "NOSUCH", "", 5, None, True):
+        for call in (
+            mint_supply(tokens, bad, 1),
+            burn(tokens, bad, 1),
+            revoke(tokens, bad),
+            close(tokens, bad),
+        ):
+            await tokens.refuses(call, "^mint (is required and )?must be ")
 
 
 @both_programs
 async def test_without_the_authority_nothing_is_minted_or_revoked(
-    tmp_path: Path, program: Pubkey
+    tokens: TokenBench, program: Pubkey
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        theirs = await tokens.mint(program, ours=False)
-        holder = str(tokens.stranger.pubkey())
-        for kind, call in (
-            ("mint", mint_supply(tokens, theirs, 1)),
-            ("mint", revoke(tokens, theirs)),
-            ("freeze", revoke(tokens, theirs, "freeze")),
-        ):
-            text = f"^mint: the {kind} authority of {theirs} is {holder}, not this wallet"
-            await refused(tokens, call, text)
+    theirs = await tokens.mint(program, ours=False)
+    holder = str(tokens.stranger.pubkey())
+    for kind, call in (
+        ("mint", mint_supply(tokens, theirs, 1)),
+        ("mint", revoke(tokens, theirs)),
+        ("freeze", revoke(tokens, theirs, "freeze")),
+    ):
+        text = f"^mint: the {kind} authority of {theirs} is {holder}, not this wallet"
+        await tokens.refuses(call, text)
 
 
 @both_programs
 @pytest.mark.parametrize("kind", ["mint", "freeze"])
 async def test_a_revoked_authority_is_gone_and_the_other_stays(
-    tmp_path: Path, program: Pubkey, kind: str
+    tokens: TokenBench, program: Pubkey, kind: str
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(program)
-        record = await revoke(tokens, mint, kind)
-        assert (record.type, record.status) == ("revoke_authority", TransactionStatus.CONFIRMED)
-        assert record.details == {"mint": mint, "authorityType": kind}
-        found = await tokens.read(mint)
-        left = {"mint": found.mint_authority, "freeze": found.freeze_authority}
-        assert left == {"mint": tokens.address, "freeze": tokens.address} | {kind: None}
-        with pytest.raises(InvalidRequest, match=f"nobody has the {kind} authority"):
-            await revoke(tokens, mint, kind)
-        if kind == "mint":
-            with pytest.raises(InvalidRequest, match="nobody has the mint authority"):
-                await mint_supply(tokens, mint, 1)
-        assert len(await tokens.bench.history()) == 1
+    mint = await tokens.mint(program)
+    record = await revoke(tokens, mint, kind)
+    assert (record.type, record.status) == ("revoke_authority", TransactionStatus.CONFIRMED)
+    assert record.details == {"mint": mint, "authorityType": kind}
+    found = await tokens.read(mint)
+    left = {"mint": found.mint_authority, "freeze": found.freeze_authority}
+    assert left == {"mint": tokens.address, "freeze": tokens.address} | {kind: None}
+    with pytest.raises(InvalidRequest, match=f"nobody has the {kind} authority"):
+        await revoke(tokens, mint, kind)
+    if kind == "mint":
+        with pytest.raises(InvalidRequest, match="nobody has the mint authority"):
+            await mint_supply(tokens, mint, 1)
+    assert len(await tokens.bench.history()) == 1
 
 
 @pytest.mark.parametrize("kind", ["owner", "close", "MINT", "", 1, True, ["mint"]], ids=str)
-async def test_another_authority_is_refused(tmp_path: Path, kind: Any) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint()
-        await refused(tokens, revoke(tokens, mint, kind), "^authorityType must be mint or freeze")
+async def test_another_authority_is_refused(tokens: TokenBench, kind: Any) -> None:
+    mint = await tokens.mint()
+    await tokens.refuses(revoke(tokens, mint, kind), "^authorityType must be mint or freeze")
 
 
 @both_programs
-async def test_what_is_burned_leaves_wallet_and_supply(tmp_path: Path, program: Pubkey) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(program, units=5_000_000, ours=False)
-        before = await tokens.lamports()
-        record = await burn(tokens, mint, Decimal("1.25"))
-        assert (record.type, record.status) == ("burn", TransactionStatus.CONFIRMED)
-        assert record.details == {"mint": mint, "amount": Decimal("1.25")}
-        assert await tokens.units(mint) == (await tokens.read(mint)).supply == 3_750_000
-        assert before - await tokens.lamports() == FEE
-
-
-async def another_account(tokens: TokenBench, mint: str, owner: str) -> str:
-    """A second token account of an SPL Token mint, not the associated one."""
-    made, payer = Keypair(), tokens.stranger.pubkey()
-    create = create_account(
-        CreateAccountParams(
-            from_pubkey=payer, to_pubkey=made.pubkey(), lamports=RENT, space=165, owner=TOKEN
-        )
-    )
-    initialize = initialize_account3(
-        InitializeAccount3Params(
-            program_id=TOKEN,
-            account=made.pubkey(),
-            mint=Pubkey.from_string(mint),
-            owner=Pubkey.from_string(owner),
-        )
-    )
-    await tokens.land([create, initialize], made)
-    return str(made.pubkey())
+async def test_what_is_burned_leaves_wallet_and_supply(tokens: TokenBench, program: Pubkey) -> None:
+    mint = await tokens.mint(program, units=5_000_000, ours=False)
+    before = await tokens.lamports()
+    record = await burn(tokens, mint, Decimal("1.25"))
+    assert (record.type, record.status) == ("burn", TransactionStatus.CONFIRMED)
+    assert record.details == {"mint": mint, "amount": Decimal("1.25")}
+    assert await tokens.units(mint) == (await tokens.read(mint)).supply == 3_750_000
+    assert before - await tokens.lamports() == FEE
 
 
 async def test_a_burn_takes_from_the_associated_account_first_and_no_more_than_all_hold(
-    tmp_path: Path,
+    tokens: TokenBench,
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(units=3_000_000, ours=False)
-        second = await another_account(tokens, mint, tokens.address)
-        await tokens.fund(mint, 4_000_000, account=second)
-        text = f"^amount is more than the 7 of {mint} the wallet holds"
-        await refused(tokens, burn(tokens, mint, Decimal("7.000001")), text)
-        await burn(tokens, mint, 5)
-        held = {each.account: each.units for each in await holdings(tokens, mint)}
-        assert held == {tokens.account(mint): 0, second: 2_000_000}
-        await burn(tokens, mint, 2)
-        assert (await tokens.read(mint)).supply == 0
-
-
-async def holdings(tokens: TokenBench, mint: str) -> list[Any]:
-    return [
-        each for each in await tokens.bench.ledger.holdings(tokens.address) if each.mint == mint
-    ]
+    mint = await tokens.mint(units=3_000_000, ours=False)
+    second = await tokens.another_account(mint)
+    await tokens.fund(mint, 4_000_000, account=second)
+    text = f"^amount is more than the 7 of {mint} the wallet holds"
+    await tokens.refuses(burn(tokens, mint, Decimal("7.000001")), text)
+    await burn(tokens, mint, 5)
+    assert await tokens.accounts(mint) == {tokens.account(mint): 0, second: 2_000_000}
+    await burn(tokens, mint, 2)
+    assert (await tokens.read(mint)).supply == 0
 
 
 @both_programs
 async def test_a_wallet_without_an_account_neither_burns_nor_closes(
-    tmp_path: Path, program: Pubkey
+    tokens: TokenBench, program: Pubkey
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(program)
-        for call in (burn(tokens, mint, 1), close(tokens, mint)):
-            await refused(tokens, call, f"^mint: the wallet has no token account of {mint}")
+    mint = await tokens.mint(program)
+    for call in (burn(tokens, mint, 1), close(tokens, mint)):
+        await tokens.refuses(call, f"^mint: the wallet has no token account of {mint}")
 
 
 @both_programs
 async def test_an_empty_account_is_closed_and_its_rent_comes_back(
-    tmp_path: Path, program: Pubkey
+    tokens: TokenBench, program: Pubkey
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(program, units=1_500_000)
-        text = f"^mint: the wallet's token account still holds 1.5 of {mint}; burn or swap"
-        await refused(tokens, close(tokens, mint), text)
-        await burn(tokens, mint, Decimal("1.5"))
-        account = tokens.account(mint, program)
-        rent, before = await tokens.bench.lamports(account), await tokens.lamports()
-        record = await close(tokens, mint)
-        assert (record.type, record.status) == ("close_account", TransactionStatus.CONFIRMED)
-        back = Decimal(rent).scaleb(-9).normalize()
-        assert record.details == {"mint": mint, "account": account, "reclaimed": back}
-        assert await tokens.bench.lamports(account) == 0
-        assert await tokens.lamports() - before == rent - FEE
-        with pytest.raises(InvalidRequest, match="has no token account"):
-            await close(tokens, mint)
+    mint = await tokens.mint(program, units=1_500_000)
+    text = f"^mint: the wallet's token account still holds 1.5 of {mint}; burn or swap"
+    await tokens.refuses(close(tokens, mint), text)
+    await burn(tokens, mint, Decimal("1.5"))
+    account = tokens.account(mint, program)
+    rent, before = await tokens.bench.lamports(account), await tokens.lamports()
+    record = await close(tokens, mint)
+    assert (record.type, record.status) == ("close_account", TransactionStatus.CONFIRMED)
+    back = Decimal(rent).scaleb(-9).normalize()
+    assert record.details == {"mint": mint, "account": account, "reclaimed": back}
+    assert await tokens.bench.lamports(account) == 0
+    assert await tokens.lamports() - before == rent - FEE
+    with pytest.raises(InvalidRequest, match="has no token account"):
+        await close(tokens, mint)
 
 
-async def test_the_empty_one_of_two_accounts_is_closed(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(units=5, ours=False)
-        second = await another_account(tokens, mint, tokens.address)
-        assert (await close(tokens, mint)).details["account"] == second
-        assert [each.units for each in await holdings(tokens, mint)] == [5]
+async def test_the_empty_one_of_two_accounts_is_closed(tokens: TokenBench) -> None:
+    mint = await tokens.mint(units=5, ours=False)
+    second = await tokens.another_account(mint)
+    assert (await close(tokens, mint)).details["account"] == second
+    assert list((await tokens.accounts(mint)).values()) == [5]
 
 
 async def test_wrapped_sol_is_neither_burned_nor_closed_with_sol_in_it(tmp_path: Path) -> None:
     async with open_tokens(tmp_path, genesis=genesis_accounts) as tokens:
         await tokens.fund(WRAPPED_SOL_MINT, 0)
-        await refused(tokens, burn(tokens, "SOL", 1), "^mint: wrapped SOL cannot be burned; unwrap")
+        await tokens.refuses(burn(tokens, "SOL", 1), "^mint: wrapped SOL cannot be burned; unwrap")
         await tokens.bench.transfer(Decimal("0.5"), to=tokens.account(WRAPPED_SOL_MINT))
         # Not synced: the account still says it is empty, and all its SOL comes back.
         assert (await close(tokens, WRAPPED_SOL_MINT)).details["reclaimed"] == Decimal("0.50203928")
 
 
 async def test_an_action_that_was_taken_is_not_refused_when_it_is_asked_for_again(
-    tmp_path: Path,
+    tokens: TokenBench,
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(units=1_000_000)
-        operations = tokens.operations
+    mint = await tokens.mint(units=1_000_000)
+    operations = tokens.operations
 
-        def named(key: str) -> Any:
-            return replace(ADMIN, action_key=key)
+    def named(key: str) -> Any:
+        return replace(ADMIN, action_key=key)
 
-        for again in range(2):
-            records = [
-                await operations.perform(
-                    "burn", tokens.wallet, named("b"), {"mint": mint, "amount": 1}
-                ),
-                await operations.perform(
-                    "close_account", tokens.wallet, named("c"), {"mint": mint}
-                ),
-                await operations.perform(
-                    "revoke_authority", tokens.wallet, named("r"), {"mint": mint}
-                ),
-            ]
-            assert len(await tokens.bench.history()) == 3, again
-            assert {record.status for record in records} == {TransactionStatus.CONFIRMED}
-        assert tokens.sent() == 3
+    for again in range(2):
+        records = [
+            await operations.perform(
+                "burn", tokens.wallet, named("b"), {"mint": mint, "amount": 1}
+            ),
+            await operations.perform("close_account", tokens.wallet, named("c"), {"mint": mint}),
+            await operations.perform("revoke_authority", tokens.wallet, named("r"), {"mint": mint}),
+        ]
+        assert len(await tokens.bench.history()) == 3, again
+        assert {record.status for record in records} == {TransactionStatus.CONFIRMED}
+    assert tokens.sent() == 3
 
 
 async def test_of_two_burns_of_everything_at_once_one_lands_and_the_other_costs_at_most_a_fee(
-    tmp_path: Path,
+    tokens: TokenBench,
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(units=4_000_000, ours=False)
-        before = await tokens.lamports()
-        ends = await asyncio.gather(
-            burn(tokens, mint, 4), burn(tokens, mint, 4), return_exceptions=True
-        )
-        failures = [end for end in ends if isinstance(end, TransactionFailed | InvalidRequest)]
-        records = [end for end in ends if isinstance(end, TransactionRecord)]
-        assert (len(failures), len(records)) == (1, 1), ends
-        assert (await tokens.read(mint)).supply == 0
-        assert before - await tokens.lamports() in (FEE, 2 * FEE)
+    mint = await tokens.mint(units=4_000_000, ours=False)
+    before = await tokens.lamports()
+    ends = await asyncio.gather(
+        burn(tokens, mint, 4), burn(tokens, mint, 4), return_exceptions=True
+    )
+    failures = [end for end in ends if isinstance(end, TransactionFailed | InvalidRequest)]
+    records = [end for end in ends if isinstance(end, TransactionRecord)]
+    assert (len(failures), len(records)) == (1, 1), ends
+    assert (await tokens.read(mint)).supply == 0
+    assert before - await tokens.lamports() in (FEE, 2 * FEE)
 
 
-async def test_a_mints_limit_binds_what_is_burned(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(units=9_000_000)
-        limited = ScopeLimits(daily_tokens={mint: 5_000_000})
-        actor = replace(ADMIN, limits=(("agent:a", limited),))
-        await tokens.operations.perform("burn", tokens.wallet, actor, {"mint": mint, "amount": 4})
-        with pytest.raises(GuardrailBlocked, match=r"daily_limit: 2 tokens .* the 1 left of the 5"):
-            await tokens.operations.perform(
-                "burn", tokens.wallet, actor, {"mint": mint, "amount": 2}
-            )
-        assert await tokens.units(mint) == 5_000_000
+async def test_a_mints_limit_binds_what_is_burned(tokens: TokenBench) -> None:
+    mint = await tokens.mint(units=9_000_000)
+    limited = ScopeLimits(daily_tokens={mint: 5_000_000})
+    actor = replace(ADMIN, limits=(("agent:a", limited),))
+    await tokens.operations.perform("burn", tokens.wallet, actor, {"mint": mint, "amount": 4})
+    with pytest.raises(GuardrailBlocked, match=r"daily_limit: 2 tokens .* the 1 left of the 5"):
+        await tokens.operations.perform("burn", tokens.wallet, actor, {"mint": mint, "amount": 2})
+    assert await tokens.units(mint) == 5_000_000
 
 
 Plan = Callable[[TokenBench, str], Awaitable[Draft]]
@@ -441,20 +379,19 @@ SHORT: list[tuple[Plan, Callable[[Intent], Intent], str]] = [
 @both_programs
 @pytest.mark.parametrize(("make", "shorten", "rule"), SHORT)
 async def test_each_declaration_is_exact_and_one_less_is_blocked(
-    tmp_path: Path, program: Pubkey, make: Plan, shorten: Callable[[Intent], Intent], rule: str
+    tokens: TokenBench, program: Pubkey, make: Plan, shorten: Callable[[Intent], Intent], rule: str
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        held = {"fee_limit": None, "simulated_effects": 1_000_000, "authority_change": None}[rule]
-        mint = await tokens.mint(program, units=held or 0)
-        if make is SHORT[3][0]:
-            await burn(tokens, mint, 1)
-        before = tokens.sent()
-        draft = await make(tokens, mint)
-        short = replace(draft, intent=shorten(draft.intent))
-        with pytest.raises(GuardrailBlocked, match=f"guardrail {rule}:"):
-            await tokens.bench.engine.execute(tokens.wallet, ADMIN, short)
-        assert tokens.sent() == before
-        await tokens.bench.engine.execute(tokens.wallet, ADMIN, draft)
+    held = {"fee_limit": None, "simulated_effects": 1_000_000, "authority_change": None}[rule]
+    mint = await tokens.mint(program, units=held or 0)
+    if make is SHORT[3][0]:
+        await burn(tokens, mint, 1)
+    before = tokens.sent()
+    draft = await make(tokens, mint)
+    short = replace(draft, intent=shorten(draft.intent))
+    with pytest.raises(GuardrailBlocked, match=f"guardrail {rule}:"):
+        await tokens.bench.engine.execute(tokens.wallet, ADMIN, short)
+    assert tokens.sent() == before
+    await tokens.bench.engine.execute(tokens.wallet, ADMIN, draft)
 
 
 ASKED: list[tuple[str, Callable[[TokenBench, str], Awaitable[Any]], dict[str, Any]]] = [
@@ -467,21 +404,20 @@ ASKED: list[tuple[str, Callable[[TokenBench, str], Awaitable[Any]], dict[str, An
 
 @pytest.mark.parametrize(("kind", "ask", "details"), ASKED, ids=[each[0] for each in ASKED])
 async def test_a_ledger_that_is_away_makes_a_failed_record_of_what_was_asked(
-    tmp_path: Path, kind: str, ask: Callable[[TokenBench, str], Awaitable[Any]], details: Any
+    tokens: TokenBench, kind: str, ask: Callable[[TokenBench, str], Awaitable[Any]], details: Any
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(units=1_000_000)
-        for method in ("getAccountInfo", "simulateTransaction"):
-            if kind == "close_account" and method == "simulateTransaction":
-                tokens.bench.wire.faults.clear()
-                await burn(tokens, mint, 1)
+    mint = await tokens.mint(units=1_000_000)
+    for method in ("getAccountInfo", "simulateTransaction"):
+        if kind == "close_account" and method == "simulateTransaction":
             tokens.bench.wire.faults.clear()
-            tokens.bench.wire.away(method)
-            with pytest.raises(TransactionFailed, match=f"did not answer {method}"):
-                await ask(tokens, mint)
-            newest = (await tokens.bench.history())[0]
-            assert (newest.type, newest.status) == (kind, TransactionStatus.FAILED)
-            assert newest.details.items() >= ({"mint": mint} | details).items()
+            await burn(tokens, mint, 1)
+        tokens.bench.wire.faults.clear()
+        tokens.bench.wire.away(method)
+        with pytest.raises(TransactionFailed, match=f"did not answer {method}"):
+            await ask(tokens, mint)
+        newest = (await tokens.bench.history())[0]
+        assert (newest.type, newest.status) == (kind, TransactionStatus.FAILED)
+        assert newest.details.items() >= ({"mint": mint} | details).items()
 
 
 @pytest.mark.parametrize(("kind", "ask", "_details"), ASKED, ids=[each[0] for each in ASKED])
@@ -491,7 +427,7 @@ async def test_a_blocked_operation_changes_nothing_and_is_recorded(
     async with open_tokens(tmp_path, limits=ScopeLimits(max_tx_per_minute=0)) as tokens:
         mint = await tokens.mint(units=1_000_000 if kind == "burn" else 0)
         if kind == "close_account":
-            empty = await another_account(tokens, mint, tokens.address)
+            empty = await tokens.another_account(mint)
             assert empty
         before = await tokens.read(mint)
         with pytest.raises(GuardrailBlocked, match="rate_limit"):

@@ -32,87 +32,82 @@ async def wrapped(tokens: TokenBench) -> int:
     return await tokens.units(WRAPPED_SOL_MINT)
 
 
-async def test_wrapping_adds_to_the_account_and_pays_its_rent_once(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        account = tokens.account(WRAPPED_SOL_MINT)
-        for amount, held, rent in ((Decimal("1.5"), 1_500_000_000, RENT), (1, 2_500_000_000, 0)):
-            before, counted = await tokens.lamports(), await tokens.bench.reserved_units()
-            record = await wrap(tokens, amount)
-            assert (record.type, record.status) == ("wrap_sol", TransactionStatus.CONFIRMED)
-            assert record.details == {"amount": amount, "account": account}
-            assert await wrapped(tokens) == held
-            assert before - await tokens.lamports() == int(amount * SOL) + rent + FEE
-            # Limits count what is wrapped, and neither fee nor rent.
-            assert await tokens.bench.reserved_units() - counted == amount * SOL
-        assert await tokens.bench.lamports(account) == 2_500_000_000 + RENT
+async def test_wrapping_adds_to_the_account_and_pays_its_rent_once(tokens: TokenBench) -> None:
+    account = tokens.account(WRAPPED_SOL_MINT)
+    for amount, held, rent in ((Decimal("1.5"), 1_500_000_000, RENT), (1, 2_500_000_000, 0)):
+        before, counted = await tokens.lamports(), await tokens.bench.reserved_units()
+        record = await wrap(tokens, amount)
+        assert (record.type, record.status) == ("wrap_sol", TransactionStatus.CONFIRMED)
+        assert record.details == {"amount": amount, "account": account}
+        assert await wrapped(tokens) == held
+        assert before - await tokens.lamports() == int(amount * SOL) + rent + FEE
+        # Limits count what is wrapped, and neither fee nor rent.
+        assert await tokens.bench.reserved_units() - counted == amount * SOL
+    assert await tokens.bench.lamports(account) == 2_500_000_000 + RENT
 
 
-async def test_unwrapping_gives_back_all_that_was_wrapped_and_the_rent(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        before = await tokens.lamports()
-        await wrap(tokens, Decimal("0.5"))
-        counted = await tokens.bench.reserved_units()
-        record = await unwrap(tokens)
-        account = tokens.account(WRAPPED_SOL_MINT)
-        assert (record.type, record.status) == ("unwrap_sol", TransactionStatus.CONFIRMED)
-        assert record.details == {
-            "amount": Decimal("0.5"),
-            "account": account,
-            "reclaimed": Decimal("0.00203928"),
-        }
-        assert await tokens.bench.ledger.account(account) is None
-        assert await tokens.lamports() == before - 2 * FEE
-        assert await tokens.bench.reserved_units() == counted
+async def test_unwrapping_gives_back_all_that_was_wrapped_and_the_rent(tokens: TokenBench) -> None:
+    before = await tokens.lamports()
+    await wrap(tokens, Decimal("0.5"))
+    counted = await tokens.bench.reserved_units()
+    record = await unwrap(tokens)
+    account = tokens.account(WRAPPED_SOL_MINT)
+    assert (record.type, record.status) == ("unwrap_sol", TransactionStatus.CONFIRMED)
+    assert record.details == {
+        "amount": Decimal("0.5"),
+        "account": account,
+        "reclaimed": Decimal("0.00203928"),
+    }
+    assert await tokens.bench.ledger.account(account) is None
+    assert await tokens.lamports() == before - 2 * FEE
+    assert await tokens.bench.reserved_units() == counted
 
 
-async def test_lamports_sent_to_the_address_before_do_not_stop_a_wrap(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        account = Pubkey.from_string(tokens.account(WRAPPED_SOL_MINT))
-        gift = TransferParams(
-            from_pubkey=tokens.stranger.pubkey(), to_pubkey=account, lamports=1_000_000
-        )
-        await tokens.land([transfer(gift)])
-        before = await tokens.lamports()
+async def test_lamports_sent_to_the_address_before_do_not_stop_a_wrap(tokens: TokenBench) -> None:
+    account = Pubkey.from_string(tokens.account(WRAPPED_SOL_MINT))
+    gift = TransferParams(
+        from_pubkey=tokens.stranger.pubkey(), to_pubkey=account, lamports=1_000_000
+    )
+    await tokens.land([transfer(gift)])
+    before = await tokens.lamports()
+    await wrap(tokens, 1)
+    assert await wrapped(tokens) == SOL
+    assert before - await tokens.lamports() == SOL + RENT - 1_000_000 + FEE
+
+
+async def test_an_account_that_is_not_the_wallets_any_more_gets_nothing(tokens: TokenBench) -> None:
+    await wrap(tokens, 1)
+    give = SetAuthorityParams(
+        program_id=TOKEN,
+        account=Pubkey.from_string(tokens.account(WRAPPED_SOL_MINT)),
+        authority=AuthorityType.ACCOUNT_OWNER,
+        current_authority=tokens.owner,
+        new_authority=tokens.stranger.pubkey(),
+    )
+    await by_hand(tokens.bench, set_authority(give))
+    before = await tokens.lamports()
+    # A transfer of lamports alone would pay the stranger; the idempotent creation looks.
+    with pytest.raises(TransactionFailed, match="instruction 0 failed"):
         await wrap(tokens, 1)
-        assert await wrapped(tokens) == SOL
-        assert before - await tokens.lamports() == SOL + RENT - 1_000_000 + FEE
+    assert await tokens.lamports() == before
+    with pytest.raises(InvalidRequest, match=r"^There is nothing to unwrap: .* no wrapped SOL"):
+        await unwrap(tokens)
 
 
-async def test_an_account_that_is_not_the_wallets_any_more_gets_nothing(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        await wrap(tokens, 1)
-        give = SetAuthorityParams(
-            program_id=TOKEN,
-            account=Pubkey.from_string(tokens.account(WRAPPED_SOL_MINT)),
-            authority=AuthorityType.ACCOUNT_OWNER,
-            current_authority=tokens.owner,
-            new_authority=tokens.stranger.pubkey(),
-        )
-        await by_hand(tokens.bench, set_authority(give))
-        before = await tokens.lamports()
-        # A transfer of lamports alone would pay the stranger; the idempotent creation looks.
-        with pytest.raises(TransactionFailed, match="instruction 0 failed"):
-            await wrap(tokens, 1)
-        assert await tokens.lamports() == before
-        with pytest.raises(InvalidRequest, match=r"^There is nothing to unwrap: .* no wrapped SOL"):
-            await unwrap(tokens)
-
-
-async def test_with_nothing_wrapped_there_is_nothing_to_unwrap(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        with pytest.raises(InvalidRequest, match=r"^There is nothing to unwrap: .* no wrapped SOL"):
-            await unwrap(tokens)
-        opening = create_idempotent_associated_token_account(
-            tokens.stranger.pubkey(), tokens.owner, Pubkey.from_string(WRAPPED_SOL_MINT)
-        )
-        await tokens.land([opening])
-        with pytest.raises(InvalidRequest, match="account is empty; closing the token account of"):
-            await unwrap(tokens)
-        assert await tokens.bench.history() == []
-        record = await tokens.operations.perform(
-            "close_account", tokens.wallet, ADMIN, {"mint": WRAPPED_SOL_MINT}
-        )
-        assert record.status is TransactionStatus.CONFIRMED
+async def test_with_nothing_wrapped_there_is_nothing_to_unwrap(tokens: TokenBench) -> None:
+    with pytest.raises(InvalidRequest, match=r"^There is nothing to unwrap: .* no wrapped SOL"):
+        await unwrap(tokens)
+    opening = create_idempotent_associated_token_account(
+        tokens.stranger.pubkey(), tokens.owner, Pubkey.from_string(WRAPPED_SOL_MINT)
+    )
+    await tokens.land([opening])
+    with pytest.raises(InvalidRequest, match="account is empty; closing the token account of"):
+        await unwrap(tokens)
+    assert await tokens.bench.history() == []
+    record = await tokens.operations.perform(
+        "close_account", tokens.wallet, ADMIN, {"mint": WRAPPED_SOL_MINT}
+    )
+    assert record.status is TransactionStatus.CONFIRMED
 
 
 BAD_AMOUNTS = (
@@ -122,22 +117,20 @@ BAD_AMOUNTS = (
 
 
 @pytest.mark.parametrize("amount", BAD_AMOUNTS, ids=str)
-async def test_what_is_no_amount_is_not_wrapped(tmp_path: Path, amount: Any) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        with pytest.raises(InvalidRequest, match=r"^amount "):
-            await wrap(tokens, amount)
-        assert await tokens.bench.history() == []
-        assert (await tokens.bench.reserved_units(), tokens.sent()) == (0, 0)
+async def test_what_is_no_amount_is_not_wrapped(tokens: TokenBench, amount: Any) -> None:
+    with pytest.raises(InvalidRequest, match=r"^amount "):
+        await wrap(tokens, amount)
+    assert await tokens.bench.history() == []
+    assert (await tokens.bench.reserved_units(), tokens.sent()) == (0, 0)
 
 
-async def test_more_than_the_wallet_has_fails_before_a_fee(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        before = await tokens.lamports()
-        with pytest.raises(TransactionFailed, match="insufficient balance"):
-            await wrap(tokens, 10)
-        (record,) = await tokens.bench.history()
-        assert (record.type, record.status) == ("wrap_sol", TransactionStatus.FAILED)
-        assert await tokens.lamports() == before
+async def test_more_than_the_wallet_has_fails_before_a_fee(tokens: TokenBench) -> None:
+    before = await tokens.lamports()
+    with pytest.raises(TransactionFailed, match="insufficient balance"):
+        await wrap(tokens, 10)
+    (record,) = await tokens.bench.history()
+    assert (record.type, record.status) == ("wrap_sol", TransactionStatus.FAILED)
+    assert await tokens.lamports() == before
 
 
 @pytest.mark.parametrize(
@@ -170,15 +163,14 @@ async def test_what_was_wrapped_unwraps_within_the_strictest_spending_limits(
 
 
 async def test_a_ledger_that_is_away_makes_a_failed_record_of_what_was_asked(
-    tmp_path: Path,
+    tokens: TokenBench,
 ) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        tokens.bench.wire.away("getAccountInfo")
-        tokens.bench.wire.away("getTokenAccountsByOwner")
-        with pytest.raises(TransactionFailed, match="did not answer getAccountInfo"):
-            await wrap(tokens, Decimal("0.5"))
-        with pytest.raises(TransactionFailed, match="did not answer getTokenAccountsByOwner"):
-            await unwrap(tokens)
-        unwrapping, wrapping = await tokens.bench.history()
-        assert (wrapping.type, wrapping.details) == ("wrap_sol", {"amount": Decimal("0.5")})
-        assert (unwrapping.type, unwrapping.details) == ("unwrap_sol", {})
+    tokens.bench.wire.away("getAccountInfo")
+    tokens.bench.wire.away("getTokenAccountsByOwner")
+    with pytest.raises(TransactionFailed, match="did not answer getAccountInfo"):
+        await wrap(tokens, Decimal("0.5"))
+    with pytest.raises(TransactionFailed, match="did not answer getTokenAccountsByOwner"):
+        await unwrap(tokens)
+    unwrapping, wrapping = await tokens.bench.history()
+    assert (wrapping.type, wrapping.details) == ("wrap_sol", {"amount": Decimal("0.5")})
+    assert (unwrapping.type, unwrapping.details) == ("unwrap_sol", {})

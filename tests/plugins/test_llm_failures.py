@@ -18,7 +18,7 @@ from tests.support.llm_providers import (
     streamed,
 )
 from tests.support.vendors.scenarios import SAID
-from tests.support.vendors.server import vendor_server
+from tests.support.vendors.server import VendorServer, vendor_server
 from tests.support.vendors.wire import Answer, CapturedRequest
 
 from solward import Completion, InvalidRequest, ProviderContext, ProviderError
@@ -174,12 +174,11 @@ async def test_without_a_key_the_variable_to_set_is_named(vendor: Vendor) -> Non
 @pytest.mark.parametrize(
     "model", ["", "../../v1/files", "a/../b", "responses/gpt-5.2", "a b", "a?b=c", "a" * 201, "é"]
 )
-async def test_what_is_no_name_of_a_model_is_not_sent(model: str) -> None:
-    async with vendor_server() as server:
-        request = asked_of(openai, model=model)
-        with pytest.raises(ProviderError, match="is no name of a model"):
-            await call.complete(openai, request, {}, lent(openai, server))
-        assert not server.requests
+async def test_what_is_no_name_of_a_model_is_not_sent(server: VendorServer, model: str) -> None:
+    request = asked_of(openai, model=model)
+    with pytest.raises(ProviderError, match="is no name of a model"):
+        await call.complete(openai, request, {}, lent(openai, server))
+    assert not server.requests
 
 
 @every_vendor

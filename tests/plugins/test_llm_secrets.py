@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 from tests.support.llm_providers import KEY, VENDORS, WAIT, Clock, asked_of, lent, loaded
-from tests.support.vendors.server import vendor_server
+from tests.support.vendors.server import VendorServer, vendor_server
 from tests.support.vendors.wire import Answer, CapturedRequest
 
 from solward import ProviderContext, ProviderError
@@ -63,9 +63,9 @@ async def test_what_a_vendor_repeats_of_them_is_not_passed_on(vendor: Vendor) ->
 
 @every_vendor
 async def test_keys_and_addresses_of_the_environment_are_not_used(
-    vendor: Vendor, monkeypatch: pytest.MonkeyPatch
+    server: VendorServer, vendor: Vendor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with vendor_server() as server, vendor_server() as stray:
+    async with vendor_server() as stray:
         monkeypatch.setenv(vendor.key_env, "another-key")
         for name, address in stray.base_urls.items():
             monkeypatch.setenv(name, address)

@@ -21,7 +21,7 @@ from tests.support.llm_providers import (
     streamed,
 )
 from tests.support.vendors.scenarios import SAID
-from tests.support.vendors.server import vendor_server
+from tests.support.vendors.server import VendorServer, vendor_server
 from tests.support.vendors.wire import Answer, Call, CapturedRequest
 
 from solward import CompletionRequest, Message, ProviderContext, ToolCall, Usage
@@ -162,12 +162,13 @@ def temperature_in(body: Any) -> Any:
 
 
 @every_vendor
-async def test_the_token_budget_lowers_what_the_options_allow(vendor: Vendor) -> None:
-    async with vendor_server() as server:
-        for budget, options, expected in ((50, {}, 50), (50, {"maxTokens": 20}, 20)):
-            request = asked_of(vendor, max_output_tokens=budget)
-            await call.complete(vendor, request, options, lent(vendor, server))
-            assert most_tokens(server.requests[-1]) == expected
+async def test_the_token_budget_lowers_what_the_options_allow(
+    server: VendorServer, vendor: Vendor
+) -> None:
+    for budget, options, expected in ((50, {}, 50), (50, {"maxTokens": 20}, 20)):
+        request = asked_of(vendor, max_output_tokens=budget)
+        await call.complete(vendor, request, options, lent(vendor, server))
+        assert most_tokens(server.requests[-1]) == expected
 
 
 @every_vendor

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from tests.support.localnet_wire import TOKEN_2022
-from tests.support.skills import SkillBench, open_skills
-from tests.support.tokens import open_tokens
+from tests.support.skills import SkillBench
+from tests.support.tokens import TokenBench, open_tokens
 
 from solward.errors import GuardrailBlocked, InvalidRequest
 from solward.solana.token_list import KnownToken
@@ -25,45 +25,44 @@ async def signature(skills: SkillBench) -> str:
     return str((await skills.bench.history())[0].signature)
 
 
-async def test_a_launch_tells_mint_supply_account_and_signature(tmp_path: Path) -> None:
-    async with open_skills(tmp_path) as skills:
-        text = await skills.run("launch_token", **LAUNCH)
-        (record,) = await skills.bench.history()
-        details = record.details
-        assert text == (
-            f"Launched Demo coin (DEMO). Mint: {details['mint']}. Decimals: 6. Supply: 10.5, all in"
-            f" the wallet's token account {details['account']}. Status: confirmed."
-            f" Signature: {record.signature}."
-        )
-        held = (await skills.run("check_balance")).splitlines()[-1]
-        assert held == f"- {details['mint']}: 10.5, 6 decimals"
+async def test_a_launch_tells_mint_supply_account_and_signature(skills: SkillBench) -> None:
+    text = await skills.run("launch_token", **LAUNCH)
+    (record,) = await skills.bench.history()
+    details = record.details
+    assert text == (
+        f"Launched Demo coin (DEMO). Mint: {details['mint']}. Decimals: 6. Supply: 10.5, all in"
+        f" the wallet's token account {details['account']}. Status: confirmed."
+        f" Signature: {record.signature}."
+    )
+    held = (await skills.run("check_balance")).splitlines()[-1]
+    assert held == f"- {details['mint']}: 10.5, 6 decimals"
 
 
-async def test_minting_tells_the_supply_there_is_now(tmp_path: Path) -> None:
-    async with open_skills(tmp_path) as skills:
-        mint = await launched(skills)
-        text = await skills.run("mint_supply", mint=mint, amount=2)
-        account = (await skills.bench.history())[0].details["account"]
-        assert text == (
-            f"Minted 2 of {mint} to the wallet's token account {account}. Status: confirmed."
-            f" Signature: {await signature(skills)}. Supply now: 12.5."
-        )
-        with pytest.raises(InvalidRequest, match=r"decimals is 9, but the mint .* has 6 decimals"):
-            await skills.run("mint_supply", mint=mint, amount=2, decimals=9)
+async def test_minting_tells_the_supply_there_is_now(skills: SkillBench) -> None:
+    mint = await launched(skills)
+    text = await skills.run("mint_supply", mint=mint, amount=2)
+    account = (await skills.bench.history())[0].details["account"]
+    assert text == (
+        f"Minted 2 of {mint} to the wallet's token account {account}. Status: confirmed."
+        f" Signature: {await signature(skills)}. Supply now: 12.5."
+    )
+    with pytest.raises(InvalidRequest, match=r"decimals is 9, but the mint .* has 6 decimals"):
+        await skills.run("mint_supply", mint=mint, amount=2, decimals=9)
 
 
-async def test_burning_tells_what_the_wallet_still_holds_and_knows_symbols(tmp_path: Path) -> None:
-    async with open_skills(tmp_path) as skills:
-        mint = await launched(skills)
-        text = await skills.run("burn_tokens", mint=mint, amount=Decimal("0.5"))
-        assert text == (
-            f"Burned 0.5 of {mint}. Status: confirmed. Signature: {await signature(skills)}."
-            " The wallet holds 10 of it now."
-        )
-        skills.known = (KnownToken("DEMO", mint, 6),)
-        text = await skills.run("burn_tokens", mint="DEMO", amount=10)
-        assert text.startswith("Burned 10 of DEMO. Status: confirmed.")
-        assert text.endswith(" The wallet holds 0 of it now.")
+async def test_burning_tells_what_the_wallet_still_holds_and_knows_symbols(
+    skills: SkillBench,
+) -> None:
+    mint = await launched(skills)
+    text = await skills.run("burn_tokens", mint=mint, amount=Decimal("0.5"))
+    assert text == (
+        f"Burned 0.5 of {mint}. Status: confirmed. Signature: {await signature(skills)}."
+        " The wallet holds 10 of it now."
+    )
+    skills.known = (KnownToken("DEMO", mint, 6),)
+    text = await skills.run("burn_tokens", mint="DEMO", amount=10)
+    assert text.startswith("Burned 10 of DEMO. Status: confirmed.")
+    assert text.endswith(" The wallet holds 0 of it now.")
 
 
 @pytest.mark.parametrize(
@@ -78,40 +77,35 @@ async def test_burning_tells_what_the_wallet_still_holds_and_knows_symbols(tmp_p
     ],
 )
 async def test_a_revocation_tells_what_it_means(
-    tmp_path: Path, params: dict[str, Any], said: str
+    skills: SkillBench, params: dict[str, Any], said: str
 ) -> None:
-    async with open_skills(tmp_path) as skills:
-        mint = await launched(skills)
-        text = await skills.run("revoke_mint_authority", mint=mint, **params)
-        end = f" Status: confirmed. Signature: {await signature(skills)}."
-        assert text == said.format(mint=mint) + end
+    mint = await launched(skills)
+    text = await skills.run("revoke_mint_authority", mint=mint, **params)
+    end = f" Status: confirmed. Signature: {await signature(skills)}."
+    assert text == said.format(mint=mint) + end
 
 
-async def test_closing_tells_the_account_and_the_rent_that_came_back(tmp_path: Path) -> None:
-    async with open_tokens(tmp_path) as tokens:
-        mint = await tokens.mint(TOKEN_2022, units=1)
-        skills = SkillBench(tokens.bench)
-        with pytest.raises(
-            InvalidRequest, match=r"still holds 0.000001 of .* burn or swap it first"
-        ):
-            await skills.run("close_token_account", mint=mint)
-        await skills.run("burn_tokens", mint=mint, amount=Decimal("0.000001"))
-        text = await skills.run("close_token_account", mint=mint)
-        assert text == (
-            f"Closed the token account {tokens.account(mint, TOKEN_2022)} of {mint}; 0.00207408 SOL"
-            f" of rent came back to the wallet. Status: confirmed."
-            f" Signature: {await signature(skills)}."
-        )
+async def test_closing_tells_the_account_and_the_rent_that_came_back(tokens: TokenBench) -> None:
+    mint = await tokens.mint(TOKEN_2022, units=1)
+    skills = SkillBench(tokens.bench)
+    with pytest.raises(InvalidRequest, match=r"still holds 0.000001 of .* burn or swap it first"):
+        await skills.run("close_token_account", mint=mint)
+    await skills.run("burn_tokens", mint=mint, amount=Decimal("0.000001"))
+    text = await skills.run("close_token_account", mint=mint)
+    assert text == (
+        f"Closed the token account {tokens.account(mint, TOKEN_2022)} of {mint}; 0.00207408 SOL"
+        f" of rent came back to the wallet. Status: confirmed."
+        f" Signature: {await signature(skills)}."
+    )
 
 
-async def test_a_ledger_that_is_away_afterwards_does_not_make_it_a_failure(tmp_path: Path) -> None:
-    async with open_skills(tmp_path) as skills:
-        mint = await launched(skills)
-        skills.bench.wire.away("getBalance")
-        text = await skills.run("burn_tokens", mint=mint, amount=1)
-        assert text == (
-            f"Burned 1 of {mint}. Status: confirmed. Signature: {await signature(skills)}."
-        )
+async def test_a_ledger_that_is_away_afterwards_does_not_make_it_a_failure(
+    skills: SkillBench,
+) -> None:
+    mint = await launched(skills)
+    skills.bench.wire.away("getBalance")
+    text = await skills.run("burn_tokens", mint=mint, amount=1)
+    assert text == (f"Burned 1 of {mint}. Status: confirmed. Signature: {await signature(skills)}.")
 
 
 async def test_a_transaction_on_its_way_is_not_to_be_repeated(tmp_path: Path) -> None:
@@ -149,28 +143,3 @@ async def test_a_refusal_names_the_rule_the_limit_and_what_is_left(tmp_path: Pat
             with pytest.raises(GuardrailBlocked, match=r"rate_limit: .* none of the 0 allowed"):
                 await skills.run(name, **params)
         assert await tokens.units(mint) == 5_000_000
-
-
-@pytest.mark.parametrize(
-    ("name", "params", "text"),
-    [
-        ("launch_token", LAUNCH | {"name": "n" * 33}, "^name: "),
-        ("launch_token", LAUNCH | {"symbol": ""}, "^symbol: "),
-        ("launch_token", LAUNCH | {"decimals": 10}, "^decimals: "),
-        ("launch_token", LAUNCH | {"initialSupply": 0}, "^initialSupply: "),
-        ("launch_token", {"name": "n"}, "symbol"),
-        ("mint_supply", {"mint": "DEMO", "amount": 0}, "^amount: "),
-        ("burn_tokens", {"mint": "DEMO", "amount": -1}, "^amount: "),
-        ("burn_tokens", {"mint": "DEMO", "amount": 1}, "^mint must be a mint address or"),
-        ("revoke_mint_authority", {"mint": "SOL", "authorityType": "close"}, "^authorityType: "),
-        ("close_token_account", {}, "mint"),
-        ("close_token_account", {"mint": "", "to": "me"}, "to"),
-    ],
-)
-async def test_what_cannot_be_meant_is_refused_and_not_stored(
-    tmp_path: Path, name: str, params: dict[str, Any], text: str
-) -> None:
-    async with open_skills(tmp_path) as skills:
-        with pytest.raises(InvalidRequest, match=text):
-            await skills.run(name, **params)
-        assert await skills.bench.history() == []

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from solders.keypair import Keypair
@@ -22,96 +21,65 @@ async def last(skills: SkillBench) -> tuple[str, str]:
     return str(record.details["stakeAccount"]), str(record.signature)
 
 
-async def test_a_stakes_whole_life_is_told_with_what_comes_next(tmp_path: Path) -> None:
-    async with open_skills(tmp_path) as skills:
-        none = "The wallet has no stake accounts. stake_sol makes one."
-        assert await skills.run("list_stakes") == none
-        (validator,) = await skills.bench.ledger.vote_accounts()
-        said = await skills.run("stake_sol", amount=Decimal("1.5"))
-        account, signature = await last(skills)
-        assert said == (
-            f"Staked 1.5 SOL with validator {validator.address}. Stake account: {account}."
-            f" Status: confirmed. Signature: {signature}. It is activating and becomes active in"
-            " the next epoch; unstake_sol with this stake account starts to take it back."
-        )
+async def test_a_stakes_whole_life_is_told_with_what_comes_next(skills: SkillBench) -> None:
+    none = "The wallet has no stake accounts. stake_sol makes one."
+    assert await skills.run("list_stakes") == none
+    (validator,) = await skills.bench.ledger.vote_accounts()
+    said = await skills.run("stake_sol", amount=Decimal("1.5"))
+    account, signature = await last(skills)
+    assert said == (
+        f"Staked 1.5 SOL with validator {validator.address}. Stake account: {account}."
+        f" Status: confirmed. Signature: {signature}. It is activating and becomes active in"
+        " the next epoch; unstake_sol with this stake account starts to take it back."
+    )
 
-        async def listed() -> str:
-            heading, line = (await skills.run("list_stakes")).splitlines()
-            assert heading == "Stake accounts:"
-            return line.removeprefix(f"- {account}: ")
+    async def listed() -> str:
+        heading, line = (await skills.run("list_stakes")).splitlines()
+        assert heading == "Stake accounts:"
+        return line.removeprefix(f"- {account}: ")
 
-        assert await listed() == (
-            "1.5 SOL, activating (active in the next epoch; unstake_sol takes it back)"
-        )
-        await skills.bench.localnet.advance_epochs(1)
-        assert await listed() == "1.5 SOL, active (unstake_sol takes it back)"
-        with pytest.raises(InvalidRequest, match=f"{account} is active; unstake it first"):
-            await skills.run("withdraw_stake", stakeAccount=account)
+    assert await listed() == (
+        "1.5 SOL, activating (active in the next epoch; unstake_sol takes it back)"
+    )
+    await skills.bench.localnet.advance_epochs(1)
+    assert await listed() == "1.5 SOL, active (unstake_sol takes it back)"
+    with pytest.raises(InvalidRequest, match=f"{account} is active; unstake it first"):
+        await skills.run("withdraw_stake", stakeAccount=account)
 
-        said = await skills.run("unstake_sol", stakeAccount=account)
-        assert said == (
-            f"Unstaked stake account {account}, 1.49771712 SOL delegated. Status: confirmed."
-            f" Signature: {(await last(skills))[1]}. It can be withdrawn with withdraw_stake once"
-            " list_stakes shows it inactive, at the end of the epoch as a rule."
-        )
-        assert await listed() == (
-            "1.5 SOL, deactivating (wait until it is inactive, at the end of the epoch as a rule)"
-        )
-        await skills.bench.localnet.advance_epochs(1)
-        assert await listed() == "1.5 SOL, inactive (withdraw_stake brings it back to the wallet)"
+    said = await skills.run("unstake_sol", stakeAccount=account)
+    assert said == (
+        f"Unstaked stake account {account}, 1.49771712 SOL delegated. Status: confirmed."
+        f" Signature: {(await last(skills))[1]}. It can be withdrawn with withdraw_stake once"
+        " list_stakes shows it inactive, at the end of the epoch as a rule."
+    )
+    assert await listed() == (
+        "1.5 SOL, deactivating (wait until it is inactive, at the end of the epoch as a rule)"
+    )
+    await skills.bench.localnet.advance_epochs(1)
+    assert await listed() == "1.5 SOL, inactive (withdraw_stake brings it back to the wallet)"
 
-        said = await skills.run("withdraw_stake", stakeAccount=account)
-        assert said == (
-            f"Withdrew 1.5 SOL from stake account {account} to the wallet. Status: confirmed."
-            f" Signature: {(await last(skills))[1]}."
-        )
-        assert await skills.run("list_stakes") == none
-
-
-async def test_a_listed_stake_the_wallet_cannot_act_on_says_so(tmp_path: Path) -> None:
-    async with open_skills(tmp_path) as skills:
-        await skills.run("stake_sol", amount=Decimal("1.5"))
-        account, _ = await last(skills)
-        await by_hand(skills.bench, authorize(skills.bench, account, 0, STRANGER))
-        assert "SOL, activating (under another's authority)" in await skills.run("list_stakes")
-        await locked_stake(skills.bench, epoch=1)
-        assert "SOL, inactive (locked: it cannot be" in await skills.run("list_stakes")
+    said = await skills.run("withdraw_stake", stakeAccount=account)
+    assert said == (
+        f"Withdrew 1.5 SOL from stake account {account} to the wallet. Status: confirmed."
+        f" Signature: {(await last(skills))[1]}."
+    )
+    assert await skills.run("list_stakes") == none
 
 
-async def test_a_named_validator_is_staked_with(tmp_path: Path) -> None:
-    async with open_skills(tmp_path) as skills:
-        (validator,) = await skills.bench.ledger.vote_accounts()
-        skills.bench.wire.away("getVoteAccounts")
-        said = await skills.run("stake_sol", amount=2, validator=validator.address)
-        assert said.startswith(f"Staked 2 SOL with validator {validator.address}.")
+async def test_a_listed_stake_the_wallet_cannot_act_on_says_so(skills: SkillBench) -> None:
+    await skills.run("stake_sol", amount=Decimal("1.5"))
+    account, _ = await last(skills)
+    await by_hand(skills.bench, authorize(skills.bench, account, 0, STRANGER))
+    assert "SOL, activating (under another's authority)" in await skills.run("list_stakes")
+    await locked_stake(skills.bench, epoch=1)
+    assert "SOL, inactive (locked: it cannot be" in await skills.run("list_stakes")
 
 
-@pytest.mark.parametrize(
-    ("name", "params", "text"),
-    [
-        ("stake_sol", {}, "amount"),
-        ("stake_sol", {"amount": 0}, r"^amount: "),
-        ("stake_sol", {"amount": "2"}, r"^amount: "),
-        ("stake_sol", {"amount": 1}, r"^amount must be at least 1\.00228288 SOL"),
-        ("stake_sol", {"amount": 2, "validator": "me"}, r"^validator: "),
-        ("stake_sol", {"amount": 2, "validator": str(STRANGER)}, r"^validator must be a validator"),
-        ("stake_sol", {"amount": 2, "to": "me"}, "to"),
-        ("unstake_sol", {}, "stakeAccount"),
-        ("unstake_sol", {"stakeAccount": 5}, r"^stakeAccount: "),
-        ("unstake_sol", {"stakeAccount": str(STRANGER)}, r"^stakeAccount must be a stake account"),
-        ("withdraw_stake", {}, "stakeAccount"),
-        ("withdraw_stake", {"stakeAccount": "0" * 32}, r"^stakeAccount must be a base58 Solana"),
-        ("withdraw_stake", {"stakeAccount": str(STRANGER), "amount": 1}, "amount"),
-        ("list_stakes", {"state": "active"}, "state"),
-    ],
-)
-async def test_what_cannot_be_meant_is_refused_and_not_stored(
-    tmp_path: Path, name: str, params: dict[str, Any], text: str
-) -> None:
-    async with open_skills(tmp_path) as skills:
-        with pytest.raises(InvalidRequest, match=text):
-            await skills.run(name, **params)
-        assert await skills.bench.history() == []
+async def test_a_named_validator_is_staked_with(skills: SkillBench) -> None:
+    (validator,) = await skills.bench.ledger.vote_accounts()
+    skills.bench.wire.away("getVoteAccounts")
+    said = await skills.run("stake_sol", amount=2, validator=validator.address)
+    assert said.startswith(f"Staked 2 SOL with validator {validator.address}.")
 
 
 async def test_a_refusal_names_the_rule_the_limit_and_what_is_left(tmp_path: Path) -> None:
@@ -129,19 +97,18 @@ async def test_a_refusal_names_the_rule_the_limit_and_what_is_left(tmp_path: Pat
             await skills.run("withdraw_stake", stakeAccount=account)
 
 
-async def test_a_ledger_that_is_away_is_told(tmp_path: Path) -> None:
-    async with open_skills(tmp_path) as skills:
+async def test_a_ledger_that_is_away_is_told(skills: SkillBench) -> None:
+    await skills.run("stake_sol", amount=2)
+    account, _ = await last(skills)
+    for method in ("getStakeMinimumDelegation", "getMultipleAccounts", "getProgramAccounts"):
+        skills.bench.wire.away(method)
+    with pytest.raises(TransactionFailed, match="did not answer getStakeMinimumDelegation"):
         await skills.run("stake_sol", amount=2)
-        account, _ = await last(skills)
-        for method in ("getStakeMinimumDelegation", "getMultipleAccounts", "getProgramAccounts"):
-            skills.bench.wire.away(method)
-        with pytest.raises(TransactionFailed, match="did not answer getStakeMinimumDelegation"):
-            await skills.run("stake_sol", amount=2)
-        for name in ("unstake_sol", "withdraw_stake"):
-            with pytest.raises(TransactionFailed, match="did not answer getMultipleAccounts"):
-                await skills.run(name, stakeAccount=account)
-        with pytest.raises(LedgerUnavailable, match="did not answer getProgramAccounts"):
-            await skills.run("list_stakes")
+    for name in ("unstake_sol", "withdraw_stake"):
+        with pytest.raises(TransactionFailed, match="did not answer getMultipleAccounts"):
+            await skills.run(name, stakeAccount=account)
+    with pytest.raises(LedgerUnavailable, match="did not answer getProgramAccounts"):
+        await skills.run("list_stakes")
 
 
 async def test_a_transaction_on_its_way_is_not_to_be_repeated(tmp_path: Path) -> None:

@@ -51,32 +51,28 @@ async def run(
 SALE = {"inputToken": "SOL", "outputToken": "USDC", "amount": Decimal("1.5")}
 
 
-async def test_a_swap_tells_what_was_sold_what_came_and_its_signature(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        text = await run(swaps, SALE)
-        (record,) = await swaps.bench.history()
-        assert text == (
-            "Swapped 1.5 SOL for 224.321645 USDC. Status: confirmed."
-            f" Signature: {record.signature}."
-        )
-        # Half a percent of slippage where none is named.
-        assert record.details["slippageBps"] == 50
+async def test_a_swap_tells_what_was_sold_what_came_and_its_signature(swaps: SwapBench) -> None:
+    text = await run(swaps, SALE)
+    (record,) = await swaps.bench.history()
+    assert text == (
+        f"Swapped 1.5 SOL for 224.321645 USDC. Status: confirmed. Signature: {record.signature}."
+    )
+    # Half a percent of slippage where none is named.
+    assert record.details["slippageBps"] == 50
 
 
-async def test_a_slippage_that_is_named_is_used(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        await run(swaps, {**SALE, "slippageBps": 125})
-        (record,) = await swaps.bench.history()
-        assert record.details["slippageBps"] == 125
+async def test_a_slippage_that_is_named_is_used(swaps: SwapBench) -> None:
+    await run(swaps, {**SALE, "slippageBps": 125})
+    (record,) = await swaps.bench.history()
+    assert record.details["slippageBps"] == 125
 
 
-async def test_mints_are_told_by_their_symbol_where_there_is_one(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        by_mint = {"inputToken": WRAPPED_SOL_MINT, "outputToken": USDC, "amount": 1}
-        assert (await run(swaps, by_mint)).startswith("Swapped 1 SOL for 149.548509 USDC.")
-        unlisted = TokenList([KnownToken("SOL", WRAPPED_SOL_MINT, 9)])
-        text = await run(swaps, by_mint, tokens=unlisted)
-        assert f" {USDC}. Status: confirmed." in text
+async def test_mints_are_told_by_their_symbol_where_there_is_one(swaps: SwapBench) -> None:
+    by_mint = {"inputToken": WRAPPED_SOL_MINT, "outputToken": USDC, "amount": 1}
+    assert (await run(swaps, by_mint)).startswith("Swapped 1 SOL for 149.548509 USDC.")
+    unlisted = TokenList([KnownToken("SOL", WRAPPED_SOL_MINT, 9)])
+    text = await run(swaps, by_mint, tokens=unlisted)
+    assert f" {USDC}. Status: confirmed." in text
 
 
 async def test_a_swap_the_ledger_does_not_confirm_is_told_as_open(tmp_path: Path) -> None:
@@ -96,17 +92,16 @@ async def test_a_swap_the_ledger_does_not_confirm_is_told_as_open(tmp_path: Path
         swaps.bench.wire.faults.clear()
 
 
-async def test_an_action_done_before_is_told_again_in_the_same_words(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        actor = Actor("agent:a", "a", action_key="a:1:swap")
-        whole = {"inputToken": "SOL", "outputToken": "USDC", "amount": 2}
-        first = await run(swaps, whole, actor=actor)
-        assert first.startswith("Swapped 2 SOL for 299.")
-        left = await swaps.lamports()
-        # A re-run cycle's model may word the same action differently; the first one counts.
-        assert await run(swaps, {**whole, "outputToken": USDC, "amount": 1}, actor=actor) == first
-        assert await swaps.lamports() == left
-        assert len(await swaps.bench.history()) == 1
+async def test_an_action_done_before_is_told_again_in_the_same_words(swaps: SwapBench) -> None:
+    actor = Actor("agent:a", "a", action_key="a:1:swap")
+    whole = {"inputToken": "SOL", "outputToken": "USDC", "amount": 2}
+    first = await run(swaps, whole, actor=actor)
+    assert first.startswith("Swapped 2 SOL for 299.")
+    left = await swaps.lamports()
+    # A re-run cycle's model may word the same action differently; the first one counts.
+    assert await run(swaps, {**whole, "outputToken": USDC, "amount": 1}, actor=actor) == first
+    assert await swaps.lamports() == left
+    assert len(await swaps.bench.history()) == 1
 
 
 def test_a_stored_whole_amount_reads_as_it_was_written() -> None:
@@ -132,21 +127,19 @@ def test_a_stored_whole_amount_reads_as_it_was_written() -> None:
     ],
 )
 async def test_parameters_that_cannot_be_meant_are_refused_by_name(
-    tmp_path: Path, change: dict[str, Any], text: str
+    swaps: SwapBench, change: dict[str, Any], text: str
 ) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        with pytest.raises(InvalidRequest) as caught:
-            await run(swaps, {**SALE, **change})
-        assert text in str(caught.value)
-        assert await swaps.bench.history() == []
+    with pytest.raises(InvalidRequest) as caught:
+        await run(swaps, {**SALE, **change})
+    assert text in str(caught.value)
+    assert await swaps.bench.history() == []
 
 
 @pytest.mark.parametrize("missing", ["inputToken", "outputToken", "amount"])
-async def test_what_has_no_default_is_required(tmp_path: Path, missing: str) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        params = {name: value for name, value in SALE.items() if name != missing}
-        with pytest.raises(InvalidRequest, match=missing):
-            await run(swaps, params)
+async def test_what_has_no_default_is_required(swaps: SwapBench, missing: str) -> None:
+    params = {name: value for name, value in SALE.items() if name != missing}
+    with pytest.raises(InvalidRequest, match=missing):
+        await run(swaps, params)
 
 
 async def test_a_guardrails_refusal_is_not_hidden_by_the_skill(tmp_path: Path) -> None:
@@ -161,16 +154,15 @@ async def test_a_swap_that_cannot_be_paid_is_a_failure(tmp_path: Path) -> None:
             await run(swaps, SALE)
 
 
-async def test_without_a_venue_the_skill_says_so(tmp_path: Path) -> None:
-    async with open_swaps(tmp_path) as swaps:
-        bench = swaps.bench
-        operations = Operations(
-            engine=bench.engine,
-            wallets=bench.wallets,
-            ledger=bench.ledger,
-            tokens=token_list("localnet"),
-            network="localnet",
-            venues=[],
-        )
-        with pytest.raises(SkillError, match="No swap venue plugin is loaded"):
-            await run(swaps, SALE, operations=operations)
+async def test_without_a_venue_the_skill_says_so(swaps: SwapBench) -> None:
+    bench = swaps.bench
+    operations = Operations(
+        engine=bench.engine,
+        wallets=bench.wallets,
+        ledger=bench.ledger,
+        tokens=token_list("localnet"),
+        network="localnet",
+        venues=[],
+    )
+    with pytest.raises(SkillError, match="No swap venue plugin is loaded"):
+        await run(swaps, SALE, operations=operations)

@@ -4,34 +4,32 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.support.skills import SOL, open_skills
+from tests.support.skills import SOL, SkillBench, open_skills
 
 from solward.errors import GuardrailBlocked, InvalidRequest, LedgerUnavailable, TransactionFailed
 from solward.vault.guardrails import ScopeLimits
 
 
 async def test_a_transfer_tells_amount_recipient_signature_status_and_what_is_left(
-    tmp_path: Path,
+    skills: SkillBench,
 ) -> None:
-    async with open_skills(tmp_path) as skills:
-        to = skills.bench.recipient
-        text = await skills.run("transfer", to=to, amount=Decimal("0.5"))
-        (record,) = await skills.bench.history()
-        assert text == (
-            f"Sent 0.5 SOL to {to}. Status: confirmed. Signature: {record.signature}."
-            " Balance now: 9.4999 SOL."
-        )
-        assert await skills.bench.lamports(to) == SOL // 2
+    to = skills.bench.recipient
+    text = await skills.run("transfer", to=to, amount=Decimal("0.5"))
+    (record,) = await skills.bench.history()
+    assert text == (
+        f"Sent 0.5 SOL to {to}. Status: confirmed. Signature: {record.signature}."
+        " Balance now: 9.4999 SOL."
+    )
+    assert await skills.bench.lamports(to) == SOL // 2
 
 
 async def test_a_balance_that_cannot_be_read_does_not_make_a_paid_transfer_a_failure(
-    tmp_path: Path,
+    skills: SkillBench,
 ) -> None:
-    async with open_skills(tmp_path) as skills:
-        skills.bench.wire.away("getBalance")
-        text = await skills.run("transfer", to=skills.bench.recipient, amount=1)
-        assert text.startswith(f"Sent 1 SOL to {skills.bench.recipient}. Status: confirmed.")
-        assert "Balance" not in text
+    skills.bench.wire.away("getBalance")
+    text = await skills.run("transfer", to=skills.bench.recipient, amount=1)
+    assert text.startswith(f"Sent 1 SOL to {skills.bench.recipient}. Status: confirmed.")
+    assert "Balance" not in text
 
 
 async def test_a_guardrails_refusal_is_not_hidden_by_the_skill(tmp_path: Path) -> None:
@@ -47,24 +45,6 @@ async def test_too_little_balance_is_a_failed_transaction(tmp_path: Path) -> Non
             await skills.run("transfer", to=skills.bench.recipient, amount=5)
 
 
-@pytest.mark.parametrize(
-    ("to", "amount", "text"),
-    [
-        ("1" * 32, 0, "amount: must be greater than 0"),
-        ("1" * 32, Decimal("0.0000000001"), "amount has more than 9 decimals"),
-        ("0" * 40, 1, "to must be a base58 Solana address"),
-        ("short", 1, "to: must have at least 32 characters"),
-    ],
-)
-async def test_a_transfer_that_cannot_be_meant_is_refused_and_not_stored(
-    tmp_path: Path, to: str, amount: Decimal | int, text: str
-) -> None:
-    async with open_skills(tmp_path) as skills:
-        with pytest.raises(InvalidRequest, match=text):
-            await skills.run("transfer", to=to, amount=amount)
-        assert await skills.bench.history() == []
-
-
 async def test_an_airdrop_gives_one_sol_unless_told_otherwise(tmp_path: Path) -> None:
     async with open_skills(tmp_path, sol=0) as skills:
         text = await skills.run("airdrop")
@@ -78,28 +58,19 @@ async def test_an_airdrop_gives_one_sol_unless_told_otherwise(tmp_path: Path) ->
         assert await skills.bench.lamports(address) == SOL + SOL // 4
 
 
-async def test_an_airdrop_above_two_is_refused(tmp_path: Path) -> None:
-    async with open_skills(tmp_path) as skills:
-        with pytest.raises(InvalidRequest, match="amount: must be at most 2"):
-            await skills.run("airdrop", amount=Decimal("2.000000001"))
+async def test_an_airdrop_on_mainnet_is_refused(skills: SkillBench) -> None:
+    skills.network = "mainnet-beta"
+    with pytest.raises(InvalidRequest, match="devnet, testnet and localnet only"):
+        await skills.run("airdrop")
 
 
-async def test_an_airdrop_on_mainnet_is_refused(tmp_path: Path) -> None:
-    async with open_skills(tmp_path) as skills:
-        skills.network = "mainnet-beta"
-        with pytest.raises(InvalidRequest, match="devnet, testnet and localnet only"):
-            await skills.run("airdrop")
+async def test_a_ledger_that_is_away_is_said_by_check_balance(skills: SkillBench) -> None:
+    skills.bench.wire.away("getBalance")
+    with pytest.raises(LedgerUnavailable):
+        await skills.run("check_balance")
 
 
-async def test_a_ledger_that_is_away_is_said_by_check_balance(tmp_path: Path) -> None:
-    async with open_skills(tmp_path) as skills:
-        skills.bench.wire.away("getBalance")
-        with pytest.raises(LedgerUnavailable):
-            await skills.run("check_balance")
-
-
-async def test_waiting_repeats_its_reason_and_moves_nothing(tmp_path: Path) -> None:
-    async with open_skills(tmp_path) as skills:
-        assert await skills.run("wait", reason=" prices fall ") == "Waited: prices fall"
-        assert await skills.run("wait") == "Waited: no action this cycle."
-        assert await skills.bench.history() == []
+async def test_waiting_repeats_its_reason_and_moves_nothing(skills: SkillBench) -> None:
+    assert await skills.run("wait", reason=" prices fall ") == "Waited: prices fall"
+    assert await skills.run("wait") == "Waited: no action this cycle."
+    assert await skills.bench.history() == []

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.agents import agent_body
 from tests.support.api import NOBODY, Api, serving_api
 
 
@@ -18,13 +19,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
 
 
 def body(wallet: str, **changes: Any) -> dict[str, Any]:
-    return {
-        "name": "watcher",
-        "walletId": wallet,
-        "llmProvider": "rules",
-        "llmModel": "rules",
-        "strategy": "always do wait",
-    } | changes
+    return agent_body(wallet, name="watcher") | changes
 
 
 async def decided(api: Api, agent: str) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.agents import agent_body
 from tests.support.api import NOBODY, SECRET, Answer, Api
 
 from solward_server.resources import PREFIX
@@ -140,8 +141,7 @@ async def test_every_route_answers_each_credential_as_the_contract_says(api: Api
 async def test_a_key_confined_to_one_wallet_finds_no_other_and_nothing_of_it(api: Api) -> None:
     token = (await credentials(api))["confined"]
     other = await api.wallet(1)
-    fields = {"name": "theirs", "walletId": other, "llmProvider": "openai", "llmModel": "m",
-              "strategy": "wait"}  # fmt: skip
+    fields = agent_body(other, "openai", name="theirs", llmModel="m", strategy="wait")
     agent = (await api.post("/agents", fields)).json["id"]
     for route in sorted(KEY):
         path = route.partition(" ")[2]

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from structlog.testing import capture_logs
+from tests.support.agents import agent_body
 from tests.support.api import NOBODY, SECRET, settings
 from tests.support.scripted_provider import installed
 
@@ -54,14 +55,7 @@ async def talk(tmp_path: Path) -> AsyncIterator[Talk]:
             listening = listen("127.0.0.1", 0)
             served = asyncio.create_task(serve(service, listening, stop, ready=address.set_result))
             wallet = await service.wallets.create("talkers")
-            body = {
-                "name": "Ada",
-                "walletId": wallet.id,
-                "llmProvider": "scripted",
-                "llmModel": "model-1",
-                "strategy": "Talk.",
-                "loopIntervalMs": 3_600_000,
-            }
+            body = agent_body(wallet.id, "scripted", strategy="Talk.")
             agent = await service.agents.create(body)
             with service.events.subscribe() as events:
                 await service.agents.start(agent.id)

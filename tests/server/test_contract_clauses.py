@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.agents import agent_body
 from tests.support.api import STRANGER, Api, serving_api
 
 from solward.record import TransactionRecord, TransactionStatus
@@ -97,10 +98,7 @@ async def test_a_token_without_a_known_symbol_has_none(api: Api) -> None:
 
 
 async def test_the_providers_are_four_and_another_is_400_listing_them(api: Api) -> None:
-    body = {
-        "name": "a", "walletId": await api.wallet(), "llmProvider": "OpenAI", "llmModel": "m",
-        "strategy": "s",
-    }  # fmt: skip
+    body = agent_body(await api.wallet(), "OpenAI", name="a", llmModel="m", strategy="s")
     answer = await api.post("/agents", body)
     names = "anthropic, gemini, grok, openai"
     assert (answer.status, answer.error) == (400, f"llmProvider must be one of: {names}")
@@ -118,10 +116,7 @@ async def test_an_agent_observes_its_5_newest_transactions(tmp_path: Path) -> No
         wallet = await api.wallet()
         for number in range(1, 7):
             await api.post(f"/wallets/{wallet}/airdrop", {"amount": number / 10})
-        made = await api.post("/agents", {
-            "name": "watcher", "walletId": wallet, "llmProvider": "rules", "llmModel": "rules",
-            "strategy": "always do wait",
-        })  # fmt: skip
+        made = await api.post("/agents", agent_body(wallet, name="watcher"))
         agent = made.json["id"]
         with api.service.events.subscribe() as events:
             await api.post(f"/agents/{agent}/start")

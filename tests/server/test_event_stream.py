@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.support.agents import agent_body
 from tests.support.api import NOBODY, settings
 from tests.support.audit_places import places, seq_at
 from tests.support.event_client import Served, serving_events
@@ -72,8 +73,7 @@ async def test_what_happens_is_told_once_in_order_with_exact_amounts(served: Ser
 
 async def test_an_agents_life_is_told(served: Served) -> None:
     wallet = (await served.post("/wallets"))["walletId"]
-    body = {"name": "Ada", "walletId": wallet, "llmProvider": "openai", "llmModel": "m",
-            "strategy": "wait", "loopIntervalMs": 3_600_000}  # fmt: skip
+    body = agent_body(wallet, "openai", llmModel="m", strategy="wait")
     agent = (await served.post("/agents", body))["id"]
     async with served.listening() as heard:
         await served.service.agents.stop(agent)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text
+from tests.support.agents import agent_body
 from tests.support.api import STRANGER, Answer, Api, serving_api
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -58,8 +59,7 @@ async def test_a_payment_and_a_refusal_are_counted(api: Api) -> None:
 
 
 async def test_gauges_say_what_the_database_and_the_ledger_hold(api: Api) -> None:
-    body = {"name": "Ada", "walletId": await api.wallet(), "llmProvider": "openai",
-            "llmModel": "m", "strategy": "wait"}  # fmt: skip
+    body = agent_body(await api.wallet(), "openai", llmModel="m", strategy="wait")
     for _ in range(2):
         await api.post("/agents", body)
     samples = await scraped(api)
@@ -95,8 +95,7 @@ async def test_skills_and_rate_limits_are_counted(api: Api) -> None:
 
 async def test_a_cycle_its_model_and_its_lag_are_counted(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home", demo=True) as api:
-        body = {"name": "Ada", "walletId": await api.wallet(1), "llmProvider": "rules",
-                "llmModel": "rules", "strategy": "always do check_balance"}  # fmt: skip
+        body = agent_body(await api.wallet(1), strategy="always do check_balance")
         agent = (await api.post("/agents", body)).json["id"]
         before = await scraped(api)
         with api.service.events.subscribe() as events:

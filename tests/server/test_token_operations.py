@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.agents import agent_body
 from tests.support.api import Api, serving_api
 
 from solward.errors import LedgerUnavailable
@@ -73,10 +74,9 @@ async def by_skill(api: Api, wallet: str, case: Case, body: dict[str, Any]) -> t
 async def by_agent(api: Api, wallet: str, case: Case, body: dict[str, Any]) -> tuple[bool, str]:
     params = " ".join(f'{name}="{value}"' if isinstance(value, str) else f"{name}={value}"
                       for name, value in body.items())  # fmt: skip
-    made = await api.post("/agents", {
-        "name": "Ada", "walletId": wallet, "llmProvider": "rules", "llmModel": "rules",
-        "strategy": f"always do {case.skill} {params}", "loopIntervalMs": 3_600_000,
-    })  # fmt: skip
+    made = await api.post(
+        "/agents", agent_body(wallet, strategy=f"always do {case.skill} {params}")
+    )
     agent = made.json["id"]
     with api.service.events.subscribe() as events:
         await api.post(f"/agents/{agent}/start")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,11 +22,9 @@ async def no_cycle(agent_id: str, cycle: int) -> None:
 
 
 @pytest.fixture
-async def database(postgres_url: str, tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(postgres_url, tmp_path)
-    await QueuePlacement(opened).open()
-    yield opened
-    await opened.close()
+async def database(postgres_database: Database) -> Database:
+    await QueuePlacement(postgres_database).open()
+    return postgres_database
 
 
 class Process:

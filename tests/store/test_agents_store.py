@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,12 +20,10 @@ from solward.vault.store.transactions import insert_record, recent
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(None, tmp_path)
-    async with opened.write() as connection:
+async def database(database: Database) -> Database:
+    async with database.write() as connection:
         await connection.execute(insert(wallets).values(WALLET))
-    yield opened
-    await opened.close()
+    return database
 
 
 async def made(database: Database, *rows: dict[str, Any]) -> None:

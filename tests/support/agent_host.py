@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import insert, select
-from tests.support.agents import ADDRESS
+from tests.support.agents import ADDRESS, agent_body
 
 from solward.agents.cycle import no_hook
 from solward.context import AgentView
@@ -27,14 +27,7 @@ OPTIONS = {
     "properties": {"effort": {"type": "string"}},
     "additionalProperties": False,
 }
-BODY: dict[str, Any] = {
-    "name": "Ada",
-    "walletId": "w1",
-    "llmProvider": "scripted",
-    "llmModel": "model-1",
-    "strategy": "Whatever the script says.",
-    "loopIntervalMs": 3_600_000,
-}
+BODY = agent_body("w1", "scripted", strategy="Whatever the script says.")
 
 
 class Host:
@@ -85,6 +78,30 @@ class Host:
             if event.event == "agent:decision":
                 self.decided.release()
 
+    def think_for_ever(self) -> asyncio.Event:
+        """Let the provider never answer; the event is set once it is called."""
+        thinking = asyncio.Event()
+
+        async def think() -> Completion:
+            thinking.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        self.answer = think
+        return thinking
+
+    def hold_payment(self) -> tuple[asyncio.Event, asyncio.Event]:
+        """Let the skill wait: the first event is set once it runs, the second lets it go on."""
+        paying, go = asyncio.Event(), asyncio.Event()
+
+        async def pay() -> str:
+            paying.set()
+            await go.wait()
+            return "Paid."
+
+        self.pay = pay
+        return paying, go
+
     async def decisions(self, number: int) -> None:
         """Wait until `number` more cycles have been remembered."""
         async with asyncio.timeout(10):
@@ -101,13 +118,7 @@ class Host:
         return SimpleNamespace(id=row.id, name=row.name, address=row.public_key)
 
     async def _create_wallet(self, name: str) -> Any:
-        async with self.database.write() as connection:
-            await connection.execute(
-                insert(wallets).values(
-                    id=f"id-of-{name}", name=name, public_key=f"{ADDRESS}{name}", tags=[],
-                    created_ms=0, kek_version=1, wrapped_data_key=b"", sealed_key=b"",
-                )
-            )  # fmt: skip
+        await agents_wallet(self.database, f"id-of-{name}", name, f"{ADDRESS}{name}")
         return await self._wallet(f"id-of-{name}")
 
     async def _stream(self, *asked: Any, **lent: Any) -> AsyncIterator[str | Usage]:
@@ -145,12 +156,14 @@ class Host:
         return str(await outcome if asyncio.iscoroutine(outcome) else outcome)
 
 
-async def agents_wallet(database: Database) -> None:
-    """The wallet `w1` that `BODY` names."""
+async def agents_wallet(
+    database: Database, wallet_id: str = "w1", name: str = "demo", address: str = ADDRESS
+) -> None:
+    """A wallet's row; without its id that of the wallet `BODY` names."""
     async with database.write() as connection:
         await connection.execute(
             insert(wallets).values(
-                id="w1", name="demo", public_key=ADDRESS, tags=[], created_ms=0, kek_version=1,
+                id=wallet_id, name=name, public_key=address, tags=[], created_ms=0, kek_version=1,
                 wrapped_data_key=b"", sealed_key=b"",
             )
         )  # fmt: skip

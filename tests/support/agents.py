@@ -13,8 +13,9 @@ from solward.agents.model import Agent, AgentGuardrails, AgentStatus, DesiredSta
 from solward.context import AgentView
 from solward.provider import Completion, CompletionRequest, ToolCall, ToolDefinition
 from solward.record import TransactionRecord, TransactionStatus
+from solward.service import Solward
 from solward.solana.balances import Balances, TokenBalance
-from solward.vault.transactions.request import Actor
+from solward.vault.transactions.request import ADMIN, Actor
 
 SOL = 10**9
 USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
@@ -35,6 +36,25 @@ AGENT = Agent(
     fence=1,
 )
 TOOLS = (ToolDefinition("transfer", "Send SOL.", {"type": "object"}),)
+
+
+def agent_body(wallet: object, provider: str = "rules", **changes: Any) -> dict[str, Any]:
+    """What `POST /agents` takes; one cycle an hour, so that only its first runs in a test."""
+    return {
+        "name": "Ada",
+        "walletId": wallet,
+        "llmProvider": provider,
+        "llmModel": "rules" if provider == "rules" else "model-1",
+        "strategy": "always do wait",
+        "loopIntervalMs": 3_600_000,
+    } | changes
+
+
+async def hire(service: Solward, provider: str = "rules", **changes: Any) -> Agent:
+    """A new agent, not started; its new wallet holds 2 SOL."""
+    wallet = await service.wallets.create("agents")
+    await service.operations.perform("airdrop", wallet.id, ADMIN, {"amount": 2})
+    return await service.agents.create(agent_body(wallet.id, provider, **changes))
 
 
 @dataclass(frozen=True)

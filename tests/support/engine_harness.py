@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from solders.account import Account
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
@@ -154,3 +155,9 @@ async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 20) -
     async with asyncio.timeout(seconds):
         while not await condition():
             await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with open_bench(tmp_path) as opened:
+        yield opened

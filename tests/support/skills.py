@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 import structlog
 from solders.hash import Hash
 from solders.instruction import Instruction
@@ -88,3 +89,9 @@ async def funded(bench: SkillBench) -> Keypair:
     stranger = Keypair()
     await bench.bench.wire.direct("requestAirdrop", [str(stranger.pubkey()), 10 * SOL])
     return stranger
+
+
+@pytest.fixture
+async def skills(tmp_path: Path) -> AsyncIterator[SkillBench]:
+    async with open_skills(tmp_path) as opened:
+        yield opened

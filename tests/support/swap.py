@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.keypair import Keypair
@@ -229,3 +230,9 @@ async def open_swaps(tmp_path: Path, *, sol: int = 10, **options: Any) -> AsyncI
 
 def whole(units: int, decimals: int) -> Decimal:
     return Decimal(units).scaleb(-decimals)
+
+
+@pytest.fixture
+async def swaps(tmp_path: Path) -> AsyncIterator[SwapBench]:
+    async with open_swaps(tmp_path) as opened:
+        yield opened

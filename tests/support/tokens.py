@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
@@ -19,13 +20,15 @@ from solders.transaction import VersionedTransaction
 from spl.token.instructions import (
     create_idempotent_associated_token_account,
     get_associated_token_address,
+    initialize_account3,
     initialize_mint2,
     mint_to,
 )
-from spl.token.models import InitializeMint2Params, MintToParams
+from spl.token.models import InitializeAccount3Params, InitializeMint2Params, MintToParams
 from tests.support.engine_harness import Bench, open_bench
 from tests.support.localnet_wire import TOKEN, TOKEN_2022
 
+from solward.errors import InvalidRequest
 from solward.operations.perform import Operations
 from solward.solana.token_list import token_list
 from solward.solana.tokens import Mint, read_mint
@@ -149,6 +152,43 @@ class TokenBench:
         held = await self.bench.ledger.holdings(self.address)
         return sum(holding.units for holding in held if holding.mint == mint)
 
+    async def another_account(self, mint: str, owner: str | None = None) -> str:
+        """A token account of an SPL Token mint that is not the associated one; the wallet's without
+        an owner."""
+        made, payer = Keypair(), self.stranger.pubkey()
+        create = create_account(
+            CreateAccountParams(
+                from_pubkey=payer, to_pubkey=made.pubkey(), lamports=RENT, space=165, owner=TOKEN
+            )
+        )
+        initialize = initialize_account3(
+            InitializeAccount3Params(
+                program_id=TOKEN,
+                account=made.pubkey(),
+                mint=Pubkey.from_string(mint),
+                owner=Pubkey.from_string(owner or self.address),
+            )
+        )
+        await self.land([create, initialize], made)
+        return str(made.pubkey())
+
+    async def accounts(self, mint: str, owner: str | None = None) -> dict[str, int]:
+        """Token account -> the units it holds of a mint; the wallet's without an owner."""
+        found = await self.bench.ledger.holdings(owner or self.address)
+        return {each.account: each.units for each in found if each.mint == mint}
+
+    async def refuses(self, call: Awaitable[Any], text: str) -> None:
+        """It is bad input: raised before anything is stored, reserved or paid."""
+
+        async def state() -> Any:
+            spent = await self.bench.reserved_units()
+            return await self.bench.history(), spent, self.sent(), await self.lamports()
+
+        before = await state()
+        with pytest.raises(InvalidRequest, match=text):
+            await call
+        assert await state() == before
+
     async def lamports(self) -> int:
         return await self.bench.lamports(self.address)
 
@@ -163,3 +203,9 @@ async def open_tokens(tmp_path: Path, **options: Any) -> AsyncIterator[TokenBenc
         stranger = Keypair()
         await bench.wire.direct("requestAirdrop", [str(stranger.pubkey()), 10 * SOL])
         yield TokenBench(bench, stranger)
+
+
+@pytest.fixture
+async def tokens(tmp_path: Path) -> AsyncIterator[TokenBench]:
+    async with open_tokens(tmp_path) as opened:
+        yield opened

@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import psycopg
+from tests.support.agents import agent_body
 from tests.support.localnet_process import localnet_process
 from tests.support.service_process import NO_TLS, Service
 
@@ -111,15 +112,9 @@ class Cluster:
 
     def agent(self, name: str, wallet: str, strategy: str, **changes: Any) -> str:
         """A new agent of the rule-based provider, not started."""
-        body = {
-            "name": name,
-            "walletId": wallet,
-            "llmProvider": "rules",
-            "llmModel": "rules",
-            "strategy": strategy,
-            "guardrails": WIDE,
-            "loopIntervalMs": 1000,
-        }
+        body = agent_body(
+            wallet, name=name, strategy=strategy, loopIntervalMs=1000, guardrails=WIDE
+        )
         with self.client() as client:
             answer = client.post("/agents", json=body | changes)
         assert answer.status_code == 200, answer.text
@@ -130,6 +125,50 @@ class Cluster:
         with self.client(api) as client:
             answer = client.post(f"/agents/{agent}/{what}")
         assert answer.status_code == 200, answer.text
+
+    def hire(self, count: int) -> dict[str, str]:
+        """Agents that pay 0.001 SOL in every cycle, started; agent -> the address it alone pays."""
+        payees = {}
+        for number in range(count):
+            wallet, _ = self.wallet(f"payer-{number}", 5)
+            _, payee = self.wallet(f"payee-{number}")
+            rule = f"always do transfer to={payee} amount=0.001"
+            payees[self.agent(f"payer-{number}", wallet, rule)] = payee
+        for agent in payees:
+            self.ask(agent, "start")
+        return payees
+
+    def cycles(self) -> dict[str, int]:
+        """Running agent -> the number of its next cycle."""
+        rows = self.rows("SELECT id, cycle_no FROM agents WHERE desired_state = 'running'")
+        return {agent: int(cycle) for agent, cycle in rows}
+
+    def go_on(self, by: int = 2, patience_s: float = 60.0) -> float:
+        """Wait until every running agent has ended `by` more cycles; the seconds it took."""
+        before = self.cycles()
+
+        def moved() -> bool:
+            return all(now >= before[agent] + by for agent, now in self.cycles().items())
+
+        return self.until(moved, f"every agent ends {by} more cycles", patience_s)
+
+    def paid_once_a_cycle(self, agent: str, payee: str) -> list[str]:
+        """By the ledger the payee of `hire` has what is on record as confirmed, no cycle has two
+        payments, and no decision is missing; the status of each payment."""
+        stored = self.rows(
+            "SELECT signature, status, split_part(action_key, ':', 2) FROM transactions"
+            " WHERE agent_id = %s",
+            agent,
+        )
+        landed = self.landed(payee)
+        assert sorted(landed) == sorted(name for name, status, _ in stored if status == "confirmed")
+        assert len(landed) == len(set(landed))
+        assert self.lamports(payee) == SOL // 1000 * len(landed)
+        cycles = [cycle for _, _, cycle in stored]
+        assert len(cycles) == len(set(cycles))
+        decided = self.rows("SELECT cycle FROM decisions WHERE agent_id = %s ORDER BY 1", agent)
+        assert [cycle for (cycle,) in decided] == list(range(1, len(decided) + 1))
+        return [status for _, status, _ in stored]
 
     def rpc(self, method: str, *params: Any) -> Any:
         """A call of the ledger's own RPC."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import structlog
+from tests.support.agents import agent_body
 from tests.support.api import STRANGER, Api, serving_api
 from tests.support.engine_harness import open_bench
 
@@ -88,8 +89,7 @@ async def test_every_step_of_a_cycles_transfer_carries_agent_and_cycle(
     tmp_path: Path, log: Log
 ) -> None:
     async with serving_api(tmp_path / "home", demo=True) as api:
-        body = {"name": "Ada", "walletId": await api.wallet(2), "llmProvider": "rules",
-                "llmModel": "rules", "strategy": "always do wrap_sol amount=1"}  # fmt: skip
+        body = agent_body(await api.wallet(2), strategy="always do wrap_sol amount=1")
         agent = await one_cycle(api, body)
         lines = log.lines(trace=f"agent:{agent}:1")
         assert steps(lines) == STEPS

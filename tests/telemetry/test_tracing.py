@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from structlog.testing import capture_logs
+from tests.support.agents import agent_body
 from tests.support.api import SECRET, STRANGER, serving_api
 
 from solward.telemetry import tracing
@@ -133,8 +134,7 @@ async def test_a_cycle_is_one_trace_with_its_phases_its_model_and_its_skill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collector: Collector
 ) -> None:
     async with serving_api(tmp_path / "home", demo=True) as api:
-        body = {"name": "Ada", "walletId": await api.wallet(2), "llmProvider": "rules",
-                "llmModel": "rules", "strategy": "always do wrap_sol amount=1"}  # fmt: skip
+        body = agent_body(await api.wallet(2), strategy="always do wrap_sol amount=1")
         agent = (await api.post("/agents", body)).json["id"]
         with (
             exporting(monkeypatch, collector),

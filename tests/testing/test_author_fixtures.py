@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.support.agents import agent_body
 
 from solward import (
     Completion,
@@ -87,13 +88,14 @@ async def test_the_scripted_provider_drives_an_agent(
     )
     agents = solward_stand.service.agents
     agent = await agents.create(
-        {
-            "name": "a",
-            "llmProvider": "scripted",
-            "llmModel": "scripted-1",
-            "walletId": wallet.id,
-            "strategy": "Be.",
-        }
+        agent_body(
+            wallet.id,
+            "scripted",
+            name="a",
+            llmModel="scripted-1",
+            strategy="Be.",
+            loopIntervalMs=60_000,
+        )
     )
     await agents.start(agent.id)
     async with asyncio.timeout(20):

@@ -20,6 +20,7 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 from tests.agents.injection.scripts import SCRIPTS, Channel, Order, Script
+from tests.support.agents import agent_body
 from tests.support.localnet_wire import TOKEN_2022, fund_instructions, named_mint_instructions
 from tests.support.plugin_distributions import Shelf, skill_source
 from tests.support.scripted_provider import installed
@@ -212,14 +213,7 @@ class Lab:
 
     async def agent(self, wallet: Wallet, **changes: Any) -> Agent:
         """An agent that counts as running; its cycles are run by hand."""
-        body = {
-            "name": "Ada",
-            "walletId": wallet.id,
-            "llmProvider": "scripted",
-            "llmModel": "model-1",
-            "strategy": STRATEGY,
-            "guardrails": GUARDRAILS,
-        }
+        body = agent_body(wallet.id, "scripted", strategy=STRATEGY, guardrails=GUARDRAILS)
         agent = await self.service.agents.create(body | changes)
         running = {"desired_state": "running", "status": "running"}
         async with self.service.database.write() as connection:

@@ -15,6 +15,7 @@ import pytest
 import structlog
 from tests.agents.injection.canaries import Canaries
 from tests.agents.injection.lab import GUARDRAILS, SOL, loot, prompt_of
+from tests.support.agents import agent_body
 from tests.support.api import STRANGER
 from tests.support.plugin_distributions import skill_source
 from tests.support.scripted_provider import installed
@@ -199,10 +200,13 @@ async def play(stage: Stage, localnet_airdrop: Any, canaries: Canaries, requests
         keypair = canaries.keypair(f"wallet {number}")
         wallet = await service.wallets.import_keypair(keypair.to_json(), f"wallet {number}")
         await localnet_airdrop(wallet.address)
-        body = {
-            "name": f"agent {number}", "walletId": wallet.id, "llmProvider": "scripted",
-            "llmModel": "model-1", "strategy": "Be useful.", "guardrails": GUARDRAILS,
-        }  # fmt: skip
+        body = agent_body(
+            wallet.id,
+            "scripted",
+            name=f"agent {number}",
+            strategy="Be useful.",
+            guardrails=GUARDRAILS,
+        )
         agent = await service.agents.create(body)
         async with service.database.write() as connection:
             running = {"desired_state": "running", "status": "running"}

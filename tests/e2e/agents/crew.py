@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 from tests.e2e.agents.remains import Deeds, Payment
+from tests.support.agents import agent_body
 from tests.support.service_process import Service, funded_wallet, sol_of
 
 from solward.agents.act import RESUMED_REASONING
@@ -65,15 +66,7 @@ def hire(service: Service) -> Crew:
 
 
 def _agent(client: httpx.Client, name: str, wallet: str, strategy: str) -> str:
-    body = {
-        "name": name,
-        "walletId": wallet,
-        "llmProvider": "rules",
-        "llmModel": "rules",
-        "strategy": strategy,
-        "guardrails": WIDE,
-        "loopIntervalMs": 1000,
-    }
+    body = agent_body(wallet, name=name, strategy=strategy, loopIntervalMs=1000, guardrails=WIDE)
     answer = client.post("/agents", json=body)
     assert answer.status_code == 200, answer.text
     return str(answer.json()["id"])

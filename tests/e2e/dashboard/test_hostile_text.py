@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.e2e.hostile.test_hostile_plugins import install
+from tests.support.agents import agent_body
 from tests.support.browser import PHONE, Browser, Pages
 from tests.support.service_process import Service, funded_wallet
 from tests.support.vendors.process import vendor_process
@@ -60,14 +61,14 @@ def crew(api: httpx.Client) -> dict[str, str]:
     api.post("/keys", json={"name": f"key {EVIL_NAME}"})
     agents = {}
     for provider in ("openai", "anthropic"):
-        body = {
-            "name": f"{provider} {EVIL_NAME}",
-            "walletId": wallet,
-            "llmProvider": provider,
-            "llmModel": "m",
-            "strategy": f"strategy {EVIL}",
-            "loopIntervalMs": 1000,
-        }
+        body = agent_body(
+            wallet,
+            provider,
+            name=f"{provider} {EVIL_NAME}",
+            llmModel="m",
+            strategy=f"strategy {EVIL}",
+            loopIntervalMs=1000,
+        )
         made = api.post("/agents", json=body)
         assert made.status_code == 200, made.text
         agents[provider] = str(made.json()["id"])

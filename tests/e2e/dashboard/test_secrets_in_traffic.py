@@ -17,6 +17,7 @@ from selenium.common.exceptions import WebDriverException
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.signature import Signature
+from tests.support.agents import agent_body
 from tests.support.browser import Browser, Pages
 from tests.support.service_process import SECRET, Service, funded_wallet
 from tests.support.vendors.process import vendor_process
@@ -171,13 +172,7 @@ def test_no_secret_reaches_the_browser(
     (imported,) = (w for w in api.get("/wallets").json()["wallets"] if w["name"] == "imported")
     agent = api.post(
         "/agents",
-        json={
-            "name": "thinker",
-            "walletId": wallet,
-            "llmProvider": "openai",
-            "llmModel": "m",
-            "strategy": "Wait.",
-        },
+        json=agent_body(wallet, "openai", name="thinker", llmModel="m", strategy="Wait."),
     ).json()["id"]
     for path in PATHS:
         browser.open(path)

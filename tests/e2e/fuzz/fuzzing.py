@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.agents import agent_body
 from tests.support.service_process import SECRET, Service, funded_wallet
 
 HERE = Path(__file__).parent
@@ -70,10 +71,7 @@ def _facts(service: Service) -> dict[str, Any]:
                 "stakeAccount": [staked["stakeAccount"]],
                 "empty": [empty],
             }
-            fields = {
-                "name": "fuzzed", "walletId": wallet, "llmProvider": "rules", "llmModel": "rules",
-                "strategy": "always do wait",
-            }  # fmt: skip
+            fields = agent_body(wallet, name="fuzzed")
             made = client.post("/agents", json=fields)
             assert made.status_code == 200, made.text
             agents.append(made.json()["id"])

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.e2e.plugin_author.environments import Environment
+from tests.support.agents import agent_body
 from tests.support.service_process import Service, funded_wallet
 
 # pip and a service's start, several times over: minutes on a busy machine.
@@ -150,14 +151,9 @@ def address(client: httpx.Client) -> str:
 
 def agent(client: httpx.Client, wallet: str, provider: str, strategy: str, **more: Any) -> str:
     """A running agent, one cycle a second."""
-    body = {
-        "name": provider,
-        "walletId": wallet,
-        "llmProvider": provider,
-        "llmModel": "any",
-        "strategy": strategy,
-        "loopIntervalMs": 1000,
-    }
+    body = agent_body(
+        wallet, provider, name=provider, llmModel="any", strategy=strategy, loopIntervalMs=1000
+    )
     made = client.post("/agents", json=body | more)
     assert made.status_code == 200, made.text
     started = client.post(f"/agents/{made.json()['id']}/start")

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.support.rpc_weather import weather_process
 from tests.support.service_process import SECRET
-from tests.support.worker_cluster import SOL, Cluster, Node, running_cluster
+from tests.support.worker_cluster import SOL, Node, running_cluster
 
 AGENTS = 12
 FROZEN_S = 20.0
@@ -28,31 +28,6 @@ def fenced(worker: Node) -> dict[str, int]:
     return {step: int(count) for step, count in found}
 
 
-def hire(cluster: Cluster) -> dict[str, str]:
-    """Agents that pay in every cycle, started; agent -> the address it alone pays."""
-    payees = {}
-    for number in range(AGENTS):
-        wallet, _ = cluster.wallet(f"payer-{number}", 5)
-        _, payee = cluster.wallet(f"payee-{number}")
-        rule = f"always do transfer to={payee} amount=0.001"
-        payees[cluster.agent(f"payer-{number}", wallet, rule)] = payee
-    for agent in payees:
-        cluster.ask(agent, "start")
-    return payees
-
-
-def progress(cluster: Cluster) -> dict[str, int]:
-    return dict(cluster.rows("SELECT id, cycle_no FROM agents"))  # type: ignore[arg-type]
-
-
-def go_on(cluster: Cluster, by: int) -> None:
-    before = progress(cluster)
-    cluster.until(
-        lambda: all(now >= before[agent] + by for agent, now in progress(cluster).items()),
-        f"every agent ends {by} more cycles",
-    )
-
-
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_worker_frozen_amid_payments_pays_nothing_twice_and_is_refused(
@@ -64,41 +39,24 @@ def test_a_worker_frozen_amid_payments_pays_nothing_twice_and_is_refused(
             return stack.enter_context(weather_process(ledger, seed=1, **SLOW))
 
         with running_cluster(tmp_path / "cluster", postgres_url, rpc=slow) as cluster:
-            payees = hire(cluster)
-            go_on(cluster, 2)
+            payees = cluster.hire(AGENTS)
+            cluster.go_on()
             sleeper, other = cluster.workers
             doing = "SELECT count(*) FROM agents WHERE entered_ms IS NOT NULL"
             cluster.until(lambda: cluster.rows(doing)[0][0] >= AGENTS // 2, "cycles run")
             sleeper.freeze()
             began = time.monotonic()
-            go_on(cluster, 2)
+            cluster.go_on()
             print(f"every agent went on {time.monotonic() - began:.1f} s after the freeze")
             time.sleep(max(0.0, FROZEN_S - (time.monotonic() - began)))
             sleeper.thaw()
             cluster.until(lambda: sum(fenced(sleeper).values()), "the stale worker is refused")
-            go_on(cluster, 2)
+            cluster.go_on()
             print(f"refused to the stale worker: {fenced(sleeper)}; to the other: {fenced(other)}")
             for agent in payees:
                 cluster.ask(agent, "stop")
             pending = "SELECT count(*) FROM transactions WHERE status = 'pending'"
             cluster.until(lambda: cluster.rows(pending) == [(0,)], "nothing is pending")
             for agent, payee in payees.items():
-                paid_once_a_cycle(cluster, agent, payee)
+                cluster.paid_once_a_cycle(agent, payee)
             assert cluster.lamports(next(iter(payees.values()))) > 4 * LAMPORTS
-
-
-def paid_once_a_cycle(cluster: Cluster, agent: str, payee: str) -> None:
-    """By the ledger, what is on record as confirmed, and no cycle has two of them."""
-    stored = cluster.rows(
-        "SELECT signature, status, split_part(action_key, ':', 2) FROM transactions"
-        " WHERE agent_id = %s",
-        agent,
-    )
-    confirmed = [signature for signature, status, _ in stored if status == "confirmed"]
-    landed = cluster.landed(payee)
-    assert sorted(landed) == sorted(confirmed)
-    assert cluster.lamports(payee) == LAMPORTS * len(landed)
-    cycles = [cycle for _, _, cycle in stored]
-    assert len(cycles) == len(set(cycles))
-    decided = cluster.rows("SELECT cycle FROM decisions WHERE agent_id = %s ORDER BY 1", agent)
-    assert [cycle for (cycle,) in decided] == list(range(1, len(decided) + 1))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from solders.keypair import Keypair
-from tests.support.agents import Scripted, calls
+from tests.support.agents import Scripted, agent_body, calls
 from tests.support.api import Answer, Api
 
 from solward.agents.cycle import run_cycle
@@ -169,16 +169,7 @@ async def by_agent(
     """Through one cycle of an agent whose model calls the skill; what is unplugged goes away
     while the model thinks, for without a ledger there would be nothing to think about."""
     service = stand.api.service
-    agent = await service.agents.create(
-        {
-            "name": "Ada",
-            "walletId": stand.id,
-            "llmProvider": "rules",
-            "llmModel": "rules",
-            "strategy": "always do wait",
-            "loopIntervalMs": 3_600_000,
-        }
-    )
+    agent = await service.agents.create(agent_body(stand.id))
     async with service.database.write() as connection:
         await agent_store.update_agent(connection, agent.id, {"desired_state": "running"})
     scripted = Scripted(calls(skill, dict(params)))

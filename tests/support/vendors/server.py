@@ -20,6 +20,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import chain, repeat
 
+import pytest
 from aiohttp import web
 from tests.support.vendors import anthropic_wire, gemini_wire, openai_wire
 from tests.support.vendors.scenarios import FIXED, answer_for, scenario_of
@@ -236,3 +237,9 @@ async def _reset(http: web.Request, body: bytes, kind: str) -> web.StreamRespons
     )
     transport.abort()
     return response
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[VendorServer]:
+    async with vendor_server() as running:
+        yield running

@@ -20,7 +20,7 @@ from tests.support.vendors.asking import (
     read,
 )
 from tests.support.vendors.scenarios import SAID, answer_for
-from tests.support.vendors.server import vendor_server
+from tests.support.vendors.server import VendorServer, vendor_server
 from tests.support.vendors.wire import Answer, Vendor
 
 every_vendor = pytest.mark.parametrize("vendor", VENDORS)
@@ -93,8 +93,10 @@ async def test_500x2_fails_twice_and_500_always(vendor: Vendor) -> None:
 
 @every_vendor
 @whole_and_streamed
-async def test_a_reset_comes_after_a_part_of_the_body(vendor: Vendor, stream: bool) -> None:
-    async with vendor_server() as server, client() as http:
+async def test_a_reset_comes_after_a_part_of_the_body(
+    server: VendorServer, vendor: Vendor, stream: bool
+) -> None:
+    async with client() as http:
         request = http.stream(
             "POST",
             address_of(vendor, server.base_urls, stream),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -52,58 +53,69 @@ def failover(clock: Clock, *nodes: RpcNode) -> FailoverTransport:
     )
 
 
+Pair = tuple[RpcNode, RpcNode, FailoverTransport]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def pair(clock: Clock) -> AsyncIterator[Pair]:
+    """Two nodes, which answer with their names, and the transport over them."""
+    async with listening(named("a"), named("b")) as (a, b):
+        transport = failover(clock, a, b)
+        yield a, b, transport
+        await transport.close()
+
+
 FAULTS = ["hang", "cut", 500, 502, 429, 403, "garbage", "no json-rpc", -32005, -32016, -32603]
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, "refused"])
-async def test_what_one_node_does_not_answer_the_next_one_does(fault: Any) -> None:
-    async with listening(named("a"), named("b")) as (a, b):
-        transport = failover(Clock(), a, b)
-        assert await transport.call("getSlot", []) == "a"
-        if fault == "refused":
-            await a.stop()
-        a.faults["getSlot"] = fault
-        assert await transport.call("getSlot", []) == "b"
-        await transport.close()
+async def test_what_one_node_does_not_answer_the_next_one_does(pair: Pair, fault: Any) -> None:
+    a, _, transport = pair
+    assert await transport.call("getSlot", []) == "a"
+    if fault == "refused":
+        await a.stop()
+    a.faults["getSlot"] = fault
+    assert await transport.call("getSlot", []) == "b"
 
 
-async def test_a_node_stays_in_use_as_long_as_it_answers() -> None:
-    async with listening(named("a"), named("b")) as (a, b):
-        clock = Clock()
-        transport = failover(clock, a, b)
-        a.faults["getSlot"] = 500
-        assert await transport.call("getSlot", []) == "b"
-        a.faults.clear()
-        clock.now += 10 * MAX_REST_S
-        assert [await transport.call("getSlot", []) for _ in range(3)] == ["b", "b", "b"]
-        b.faults["getSlot"] = 500
-        assert await transport.call("getSlot", []) == "a"
-        await transport.close()
+async def test_a_node_stays_in_use_as_long_as_it_answers(pair: Pair, clock: Clock) -> None:
+    a, b, transport = pair
+    a.faults["getSlot"] = 500
+    assert await transport.call("getSlot", []) == "b"
+    a.faults.clear()
+    clock.now += 10 * MAX_REST_S
+    assert [await transport.call("getSlot", []) for _ in range(3)] == ["b", "b", "b"]
+    b.faults["getSlot"] = 500
+    assert await transport.call("getSlot", []) == "a"
 
 
-async def test_a_node_that_failed_rests_longer_each_time_and_comes_back() -> None:
-    async with listening(named("a"), named("b")) as (a, b):
-        clock = Clock()
-        transport = failover(clock, a, b)
-        a.faults["getSlot"] = b.faults["getSlot"] = 500
-        rests = []
-        for _ in range(7):
-            with pytest.raises(LedgerUnavailable):
-                await transport.call("getSlot", [])
-            resting = transport.nodes()
-            assert len(resting) == 1, "of nothing but resting nodes only one is tried"
-            rests.append(resting[0].rests_until - clock.now)
-            clock.now += rests[-1]
-        assert rests == [1, 2, 4, 8, 16, 30, 30]
-        a.faults.clear()
-        assert await transport.call("getSlot", []) == "a"
-        assert [node.name for node in transport.nodes()] == ["node-0", "node-1"]
-        a.faults["getSlot"] = 500
+async def test_a_node_that_failed_rests_longer_each_time_and_comes_back(
+    pair: Pair, clock: Clock
+) -> None:
+    a, b, transport = pair
+    a.faults["getSlot"] = b.faults["getSlot"] = 500
+    rests = []
+    for _ in range(7):
         with pytest.raises(LedgerUnavailable):
             await transport.call("getSlot", [])
-        clock.now += 0.5
-        assert transport.nodes()[0].rests_until - clock.now == 0.5, "it began anew"
-        await transport.close()
+        resting = transport.nodes()
+        assert len(resting) == 1, "of nothing but resting nodes only one is tried"
+        rests.append(resting[0].rests_until - clock.now)
+        clock.now += rests[-1]
+    assert rests == [1, 2, 4, 8, 16, 30, 30]
+    a.faults.clear()
+    assert await transport.call("getSlot", []) == "a"
+    assert [node.name for node in transport.nodes()] == ["node-0", "node-1"]
+    a.faults["getSlot"] = 500
+    with pytest.raises(LedgerUnavailable):
+        await transport.call("getSlot", [])
+    clock.now += 0.5
+    assert transport.nodes()[0].rests_until - clock.now == 0.5, "it began anew"
 
 
 async def test_a_resting_node_is_left_alone() -> None:
@@ -118,93 +130,81 @@ async def test_a_resting_node_is_left_alone() -> None:
         await transport.close()
 
 
-async def test_when_all_rest_the_one_that_rested_most_is_tried_at_once() -> None:
-    async with listening(named("a"), named("b")) as (a, b):
-        clock = Clock()
-        transport = failover(clock, a, b)
-        a.faults["getSlot"] = 500
-        assert await transport.call("getSlot", []) == "b"
-        a.faults.clear()
-        clock.now += 0.5
-        b.faults["getSlot"] = 500
-        with pytest.raises(LedgerUnavailable):
-            await transport.call("getSlot", [])
-        assert await transport.call("getSlot", []) == "a"
-        await transport.close()
+async def test_when_all_rest_the_one_that_rested_most_is_tried_at_once(
+    pair: Pair, clock: Clock
+) -> None:
+    a, b, transport = pair
+    a.faults["getSlot"] = 500
+    assert await transport.call("getSlot", []) == "b"
+    a.faults.clear()
+    clock.now += 0.5
+    b.faults["getSlot"] = 500
+    with pytest.raises(LedgerUnavailable):
+        await transport.call("getSlot", [])
+    assert await transport.call("getSlot", []) == "a"
 
 
 @pytest.mark.parametrize("code", [-32602, -32002, -32011])
-async def test_a_refusal_is_an_answer_and_is_not_asked_for_elsewhere(code: int) -> None:
-    async with listening(named("a"), named("b")) as (a, b):
-        transport = failover(Clock(), a, b)
-        a.faults["sendTransaction"] = code
-        with pytest.raises(LedgerRejected) as caught:
-            await transport.call("sendTransaction", ["bytes"])
-        assert caught.value.code == code
-        assert b.calls["sendTransaction"] == 0
-        assert await transport.call("getSlot", []) == "a"
-        await transport.close()
+async def test_a_refusal_is_an_answer_and_is_not_asked_for_elsewhere(pair: Pair, code: int) -> None:
+    a, b, transport = pair
+    a.faults["sendTransaction"] = code
+    with pytest.raises(LedgerRejected) as caught:
+        await transport.call("sendTransaction", ["bytes"])
+    assert caught.value.code == code
+    assert b.calls["sendTransaction"] == 0
+    assert await transport.call("getSlot", []) == "a"
 
 
 @pytest.mark.parametrize("fault", [500, -32603, 429])
-async def test_the_faucet_is_asked_once(fault: int) -> None:
-    async with listening(named("a"), named("b")) as (a, b):
-        transport = failover(Clock(), a, b)
-        a.faults["requestAirdrop"] = fault
-        with pytest.raises((LedgerUnavailable, LedgerRejected)):
-            await transport.call("requestAirdrop", ["address", 1])
-        assert b.calls["requestAirdrop"] == 0
-        assert await transport.call("getSlot", []) == "a", "a faucet's no is no node's failure"
-        await transport.close()
+async def test_the_faucet_is_asked_once(pair: Pair, fault: int) -> None:
+    a, b, transport = pair
+    a.faults["requestAirdrop"] = fault
+    with pytest.raises((LedgerUnavailable, LedgerRejected)):
+        await transport.call("requestAirdrop", ["address", 1])
+    assert b.calls["requestAirdrop"] == 0
+    assert await transport.call("getSlot", []) == "a", "a faucet's no is no node's failure"
 
 
 @pytest.mark.parametrize("fault", ["refused", *FAULTS])
-async def test_when_none_answers_the_error_says_so_and_shows_no_key(fault: Any) -> None:
-    async with listening(named("a"), named("b")) as (a, b):
-        transport = failover(Clock(), a, b)
-        with structlog.testing.capture_logs() as logs:
-            for node in (a, b):
-                node.faults["*"] = fault
-                if fault == "refused":
-                    await node.stop()
-            with pytest.raises(
-                LedgerUnavailable, match="No ledger node answered getSlot"
-            ) as caught:
-                await transport.call("getSlot", [])
-        assert KEY not in f"{caught.value} {caught.value.__cause__} {logs}"
-        assert [entry["event"] for entry in logs] == ["rpc_node_rests", "rpc_node_rests"]
-        await transport.close()
+async def test_when_none_answers_the_error_says_so_and_shows_no_key(pair: Pair, fault: Any) -> None:
+    a, b, transport = pair
+    with structlog.testing.capture_logs() as logs:
+        for node in (a, b):
+            node.faults["*"] = fault
+            if fault == "refused":
+                await node.stop()
+        with pytest.raises(LedgerUnavailable, match="No ledger node answered getSlot") as caught:
+            await transport.call("getSlot", [])
+    assert KEY not in f"{caught.value} {caught.value.__cause__} {logs}"
+    assert [entry["event"] for entry in logs] == ["rpc_node_rests", "rpc_node_rests"]
 
 
-async def test_a_node_that_hangs_keeps_many_callers_no_longer_than_one() -> None:
-    async with listening(named("a"), named("b")) as (a, b):
-        transport = failover(Clock(), a, b)
-        transport._nodes[0]._clock = time.monotonic
-        a.faults["*"] = "hang"
-        began = time.monotonic()
-        answers = await asyncio.gather(*(transport.call("getSlot", []) for _ in range(20)))
-        assert answers == ["b"] * 20
-        assert time.monotonic() - began < 10 * TIMEOUT_S
-        assert a.calls == {"getGenesisHash": 1}
-        await transport.close()
+async def test_a_node_that_hangs_keeps_many_callers_no_longer_than_one(pair: Pair) -> None:
+    a, _, transport = pair
+    transport._nodes[0]._clock = time.monotonic
+    a.faults["*"] = "hang"
+    began = time.monotonic()
+    answers = await asyncio.gather(*(transport.call("getSlot", []) for _ in range(20)))
+    assert answers == ["b"] * 20
+    assert time.monotonic() - began < 10 * TIMEOUT_S
+    assert a.calls == {"getGenesisHash": 1}
 
 
-async def test_a_caller_that_gave_up_on_a_slow_node_is_answered_by_the_next_one() -> None:
-    async with listening(named("a"), named("b")) as (a, b):
-        clock = Clock()
-        transport = failover(clock, a, b)
-        assert await transport.call("getSlot", []) == "a"
-        a.faults["getSlot"] = "hang"
-        call = asyncio.create_task(transport.call("getSlot", []))
-        while a.calls["getSlot"] < 2:
-            await asyncio.sleep(0)
-        clock.now += 0.8
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        assert await transport.call("getSlot", []) == "b"
-        assert a.calls["getSlot"] == 2, "it was not waited for again"
-        await transport.close()
+async def test_a_caller_that_gave_up_on_a_slow_node_is_answered_by_the_next_one(
+    pair: Pair, clock: Clock
+) -> None:
+    a, _, transport = pair
+    assert await transport.call("getSlot", []) == "a"
+    a.faults["getSlot"] = "hang"
+    call = asyncio.create_task(transport.call("getSlot", []))
+    while a.calls["getSlot"] < 2:
+        await asyncio.sleep(0)
+    clock.now += 0.8
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert await transport.call("getSlot", []) == "b"
+    assert a.calls["getSlot"] == 2, "it was not waited for again"
 
 
 async def test_a_node_of_another_cluster_is_never_believed() -> None:
@@ -227,21 +227,20 @@ async def test_a_node_of_another_cluster_is_never_believed() -> None:
         await transport.close()
 
 
-async def test_a_node_that_came_back_as_another_cluster_is_not_believed() -> None:
-    async with listening(named("a"), named("b")) as (a, b):
-        clock = Clock()
-        transport = failover(clock, a, b)
-        assert await transport.call("getSlot", []) == "a"
-        a.faults["getSlot"] = 500
-        assert await transport.call("getSlot", []) == "b"
-        a.faults = {"*": named("wrong", "another genesis")}
-        clock.now += MAX_REST_S
-        b.faults["getSlot"] = 500
-        with pytest.raises(LedgerUnavailable):
-            await transport.call("getSlot", [])
-        b.faults.clear()
-        assert await transport.call("getSlot", []) == "b"
-        await transport.close()
+async def test_a_node_that_came_back_as_another_cluster_is_not_believed(
+    pair: Pair, clock: Clock
+) -> None:
+    a, b, transport = pair
+    assert await transport.call("getSlot", []) == "a"
+    a.faults["getSlot"] = 500
+    assert await transport.call("getSlot", []) == "b"
+    a.faults = {"*": named("wrong", "another genesis")}
+    clock.now += MAX_REST_S
+    b.faults["getSlot"] = 500
+    with pytest.raises(LedgerUnavailable):
+        await transport.call("getSlot", [])
+    b.faults.clear()
+    assert await transport.call("getSlot", []) == "b"
 
 
 async def test_only_nodes_of_another_cluster_are_a_wrong_cluster() -> None:

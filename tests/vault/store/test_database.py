@@ -7,7 +7,6 @@ import sqlite3
 import stat
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,6 @@ from solward.errors import ConfigError, StoreError
 from solward.vault.store import sqlite as inline
 from solward.vault.store.database import Database, _finish
 from solward.vault.store.tables import switches
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(None, tmp_path)
-    yield opened
-    await opened.close()
 
 
 async def put(connection: AsyncConnection, scope: str) -> None:

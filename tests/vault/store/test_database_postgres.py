@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -28,10 +27,8 @@ FOR EACH ROW EXECUTE FUNCTION wait();
 
 
 @pytest.fixture
-async def database(postgres_url: str, tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(postgres_url, tmp_path)
-    yield opened
-    await opened.close()
+def database(postgres_database: Database) -> Database:
+    return postgres_database
 
 
 async def put(database: Database, *scopes: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 from tests.support import databases
+from tests.support.agents import hire
 from tests.support.api import serving_api
 from tests.vault.store.releases import (
     OLD_AUDIT,
@@ -30,7 +31,6 @@ from solward.service import Solward
 from solward.settings import Settings
 from solward.vault.store.database import Database
 from solward.vault.store.schema import HEAD
-from solward.vault.transactions.request import ADMIN
 
 RECIPIENT = "4Nd1mBQtrMJVYVfKf2PJy9NZUZdTAsp7D4xWLs4gDB4T"
 STRATEGY = f"always do transfer to={RECIPIENT} amount=0.01"
@@ -41,18 +41,7 @@ AUDIT = f"SELECT {', '.join(OLD_AUDIT)} FROM audit"
 
 async def lived(service: Solward, cycles: int) -> tuple[Agent, tuple[Decision, ...]]:
     """An agent that has run some cycles, and what it decided in them."""
-    wallet = await service.wallets.create("demo")
-    await service.operations.perform("airdrop", wallet.id, ADMIN, {"amount": 2})
-    agent = await service.agents.create(
-        {
-            "name": "Ada",
-            "walletId": wallet.id,
-            "llmProvider": "rules",
-            "llmModel": "rules",
-            "strategy": STRATEGY,
-            "loopIntervalMs": 1000,
-        }
-    )
+    agent = await hire(service, strategy=STRATEGY, loopIntervalMs=1000)
     await service.agents.start(agent.id)
     return agent, await decided(service, agent, cycles)
 

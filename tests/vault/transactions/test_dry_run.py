@@ -71,22 +71,19 @@ async def test_what_would_be_sent_is_allowed_with_its_effects(tmp_path: Path) ->
         assert await bench.lamports(bench.wallet.address) == held
 
 
-async def test_a_dry_run_leaves_the_same_transfer_the_bytes_it_would_have_had(
-    tmp_path: Path,
-) -> None:
-    async with open_bench(tmp_path) as bench:
-        sent: list[VersionedTransaction] = []
+async def test_a_dry_run_leaves_the_same_transfer_the_bytes_it_would_have_had(bench: Bench) -> None:
+    sent: list[VersionedTransaction] = []
 
-        async def keep(_method: str, params: Sequence[Any]) -> None:
-            sent.append(VersionedTransaction.from_bytes(b64decode(params[0])))
+    async def keep(_method: str, params: Sequence[Any]) -> None:
+        sent.append(VersionedTransaction.from_bytes(b64decode(params[0])))
 
-        bench.wire.faults["sendTransaction"] = keep
-        for _ in range(3):
-            assert (await dry(bench, bench.draft(1))).allowed
-        await bench.transfer(1)
-        # An equal one built before would have been told apart by a memo.
-        assert [len(one.message.instructions) for one in sent] == [1]
+    bench.wire.faults["sendTransaction"] = keep
+    for _ in range(3):
         assert (await dry(bench, bench.draft(1))).allowed
+    await bench.transfer(1)
+    # An equal one built before would have been told apart by a memo.
+    assert [len(one.message.instructions) for one in sent] == [1]
+    assert (await dry(bench, bench.draft(1))).allowed
 
 
 @pytest.mark.parametrize(
@@ -133,18 +130,17 @@ async def test_the_callers_own_limits_hold_for_it(tmp_path: Path) -> None:
         assert (await dry(bench, bench.draft(2))).allowed
 
 
-async def test_a_freeze_stops_it_as_it_stops_the_real_thing(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        for scope in ("service", f"wallet:{bench.wallet.id}"):
-            async with bench.database.write() as connection:
-                await spending.set_frozen(connection, scope, True, "incident 7")
-            body = (await dry(bench, bench.draft(1))).to_json()
-            assert body["rule"] == "freeze"
-            assert body["reason"] == "transactions are frozen: incident 7"
-            assert body["guardrailsApplied"] == ["freeze"]
-            async with bench.database.write() as connection:
-                await spending.set_frozen(connection, scope, False)
-        assert (await dry(bench, bench.draft(1))).allowed
+async def test_a_freeze_stops_it_as_it_stops_the_real_thing(bench: Bench) -> None:
+    for scope in ("service", f"wallet:{bench.wallet.id}"):
+        async with bench.database.write() as connection:
+            await spending.set_frozen(connection, scope, True, "incident 7")
+        body = (await dry(bench, bench.draft(1))).to_json()
+        assert body["rule"] == "freeze"
+        assert body["reason"] == "transactions are frozen: incident 7"
+        assert body["guardrailsApplied"] == ["freeze"]
+        async with bench.database.write() as connection:
+            await spending.set_frozen(connection, scope, False)
+    assert (await dry(bench, bench.draft(1))).allowed
 
 
 async def test_what_would_fail_says_why_and_names_no_rule(tmp_path: Path) -> None:
@@ -166,22 +162,20 @@ async def test_a_limit_is_named_before_the_balance(tmp_path: Path) -> None:
         assert "effects" not in body
 
 
-async def test_a_ledger_that_is_away_is_no_permission(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        bench.wire.away("simulateTransaction")
-        body = (await dry(bench, bench.draft(1))).to_json()
-        assert body["allowed"] is False
-        assert "did not answer" in body["reason"]
+async def test_a_ledger_that_is_away_is_no_permission(bench: Bench) -> None:
+    bench.wire.away("simulateTransaction")
+    body = (await dry(bench, bench.draft(1))).to_json()
+    assert body["allowed"] is False
+    assert "did not answer" in body["reason"]
 
 
-async def test_what_cannot_be_a_transaction_is_bad_input_here_too(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        other = AccountMeta(Pubkey.new_unique(), True, True)
-        draft = replace(bench.draft(1), instructions=(Instruction(other.pubkey, b"", [other]),))
-        with pytest.raises(InvalidRequest, match="signature besides the wallet's"):
-            await dry(bench, draft)
-        with pytest.raises(WalletNotFound):
-            await bench.engine.dry_run("nobody", ADMIN, bench.draft(1))
+async def test_what_cannot_be_a_transaction_is_bad_input_here_too(bench: Bench) -> None:
+    other = AccountMeta(Pubkey.new_unique(), True, True)
+    draft = replace(bench.draft(1), instructions=(Instruction(other.pubkey, b"", [other]),))
+    with pytest.raises(InvalidRequest, match="signature besides the wallet's"):
+        await dry(bench, draft)
+    with pytest.raises(WalletNotFound):
+        await bench.engine.dry_run("nobody", ADMIN, bench.draft(1))
 
 
 async def _execute(bench: Bench) -> object:
@@ -222,10 +216,9 @@ async def test_an_airdrop_is_refused_by_its_rate_in_a_dry_run_too(tmp_path: Path
         assert ended.value.trial.verdict.rule == "rate_limit"
 
 
-async def test_an_idempotency_key_is_left_for_the_real_thing(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        actor = replace(DRY, idempotency=IdempotencyKey("admin|POST|/x|k", "f"))
-        with pytest.raises(TrialEnded):
-            await bench.engine.execute(bench.wallet.id, actor, bench.draft(1))
-        async with bench.database.read() as connection:
-            assert await lookup(connection, "admin|POST|/x|k") is None
+async def test_an_idempotency_key_is_left_for_the_real_thing(bench: Bench) -> None:
+    actor = replace(DRY, idempotency=IdempotencyKey("admin|POST|/x|k", "f"))
+    with pytest.raises(TrialEnded):
+        await bench.engine.execute(bench.wallet.id, actor, bench.draft(1))
+    async with bench.database.read() as connection:
+        assert await lookup(connection, "admin|POST|/x|k") is None

@@ -14,7 +14,7 @@ from solders.keypair import Keypair
 from solders.message import to_bytes_versioned
 from solders.signature import Signature
 from sqlalchemy import func, select, update
-from tests.support.engine_harness import LIMITS, open_bench, until
+from tests.support.engine_harness import LIMITS, Bench, open_bench, until
 
 from solward.errors import (
     GuardrailBlocked,
@@ -170,57 +170,52 @@ async def test_a_limit_is_named_before_the_balance(tmp_path: Path) -> None:
     ],
 )
 async def test_bad_input_names_its_field_and_stores_nothing(
-    tmp_path: Path, to: str | None, amount: Any, said: str
+    bench: Bench, to: str | None, amount: Any, said: str
 ) -> None:
-    async with open_bench(tmp_path) as bench:
-        with pytest.raises(InvalidRequest, match=said):
-            await bench.transfer(amount, to=to)
-        assert await bench.history() == []
+    with pytest.raises(InvalidRequest, match=said):
+        await bench.transfer(amount, to=to)
+    assert await bench.history() == []
 
 
-async def test_an_unknown_wallet_is_not_found(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        with pytest.raises(WalletNotFound, match="Wallet not found"):
-            await bench.engine.execute("nobody", ADMIN, bench.draft(1))
+async def test_an_unknown_wallet_is_not_found(bench: Bench) -> None:
+    with pytest.raises(WalletNotFound, match="Wallet not found"):
+        await bench.engine.execute("nobody", ADMIN, bench.draft(1))
 
 
-async def test_a_ledger_that_is_away_before_sending_is_a_failed_record(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        bench.wire.away("simulateTransaction")
-        with pytest.raises(TransactionFailed, match="did not answer simulateTransaction"):
-            await bench.transfer(HALF)
-        [record] = await bench.history()
-        assert record.status is TransactionStatus.FAILED
-        assert bench.wire.calls["sendTransaction"] == 0
+async def test_a_ledger_that_is_away_before_sending_is_a_failed_record(bench: Bench) -> None:
+    bench.wire.away("simulateTransaction")
+    with pytest.raises(TransactionFailed, match="did not answer simulateTransaction"):
+        await bench.transfer(HALF)
+    [record] = await bench.history()
+    assert record.status is TransactionStatus.FAILED
+    assert bench.wire.calls["sendTransaction"] == 0
 
 
-async def test_an_unanswered_send_is_not_its_fate(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
+async def test_an_unanswered_send_is_not_its_fate(bench: Bench) -> None:
 
-        async def landed_but_silent(_method: str, params: Sequence[Any]) -> Any:
-            await bench.wire.direct("sendTransaction", params)
-            raise LedgerUnavailable("connection reset")
+    async def landed_but_silent(_method: str, params: Sequence[Any]) -> Any:
+        await bench.wire.direct("sendTransaction", params)
+        raise LedgerUnavailable("connection reset")
 
-        bench.wire.faults["sendTransaction"] = landed_but_silent
-        record = await bench.transfer(HALF)
-        assert record.status is TransactionStatus.CONFIRMED
-        assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL // 2
+    bench.wire.faults["sendTransaction"] = landed_but_silent
+    record = await bench.transfer(HALF)
+    assert record.status is TransactionStatus.CONFIRMED
+    assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL // 2
 
 
-async def test_lost_bytes_are_sent_again_unchanged(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        seen: list[str] = []
+async def test_lost_bytes_are_sent_again_unchanged(bench: Bench) -> None:
+    seen: list[str] = []
 
-        async def lose_first(_method: str, params: Sequence[Any]) -> Any:
-            seen.append(params[0])
-            return "lost" if len(seen) == 1 else None
+    async def lose_first(_method: str, params: Sequence[Any]) -> Any:
+        seen.append(params[0])
+        return "lost" if len(seen) == 1 else None
 
-        bench.wire.faults["sendTransaction"] = lose_first
-        record = await bench.transfer(HALF)
-        assert record.status is TransactionStatus.CONFIRMED
-        assert len(seen) == 2
-        assert seen[0] == seen[1]
-        assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL // 2
+    bench.wire.faults["sendTransaction"] = lose_first
+    record = await bench.transfer(HALF)
+    assert record.status is TransactionStatus.CONFIRMED
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
+    assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL // 2
 
 
 async def test_bytes_that_expired_unseen_are_dead_and_give_everything_back(tmp_path: Path) -> None:
@@ -246,17 +241,16 @@ async def test_bytes_that_expired_unseen_are_dead_and_give_everything_back(tmp_p
         assert await bench.reserved_units() == 0
 
 
-async def test_a_false_null_before_expiry_does_not_release(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
+async def test_a_false_null_before_expiry_does_not_release(bench: Bench) -> None:
 
-        async def null(_method: str, params: Sequence[Any]) -> Any:
-            if bench.wire.calls["getSignatureStatuses"] > 3:
-                return None
-            return {"context": {"slot": 1}, "value": [None] * len(params[0])}
+    async def null(_method: str, params: Sequence[Any]) -> Any:
+        if bench.wire.calls["getSignatureStatuses"] > 3:
+            return None
+        return {"context": {"slot": 1}, "value": [None] * len(params[0])}
 
-        bench.wire.faults["getSignatureStatuses"] = null
-        record = await bench.transfer(HALF)
-        assert record.status is TransactionStatus.CONFIRMED
+    bench.wire.faults["getSignatureStatuses"] = null
+    record = await bench.transfer(HALF)
+    assert record.status is TransactionStatus.CONFIRMED
 
 
 async def test_a_failure_on_the_ledger_costs_the_fee_and_gives_the_amount_back(
@@ -282,72 +276,67 @@ async def test_a_failure_on_the_ledger_costs_the_fee_and_gives_the_amount_back(
         assert await bench.reserved_units() == amount
 
 
-async def test_equal_transfers_at_once_are_two_payments(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        records = await asyncio.gather(*(bench.transfer(HALF) for _ in range(8)))
-        assert len({record.signature for record in records}) == 8
-        assert await bench.lamports(bench.recipient) == 4 * LAMPORTS_PER_SOL
+async def test_equal_transfers_at_once_are_two_payments(bench: Bench) -> None:
+    records = await asyncio.gather(*(bench.transfer(HALF) for _ in range(8)))
+    assert len({record.signature for record in records}) == 8
+    assert await bench.lamports(bench.recipient) == 4 * LAMPORTS_PER_SOL
 
 
-async def test_equal_bytes_after_a_restart_are_rebuilt(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        first = await bench.transfer(HALF)
-        # As after a restart within the same blockhash: nothing in memory remembers the message.
-        bench.engine._assessor._built.clear()
-        second = await bench.transfer(HALF)
-        assert first.signature != second.signature
-        assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL
+async def test_equal_bytes_after_a_restart_are_rebuilt(bench: Bench) -> None:
+    first = await bench.transfer(HALF)
+    # As after a restart within the same blockhash: nothing in memory remembers the message.
+    bench.engine._assessor._built.clear()
+    second = await bench.transfer(HALF)
+    assert first.signature != second.signature
+    assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL
 
 
-async def test_a_signature_that_is_stored_is_rebuilt_never_called_success(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        signer = await bench.wallets.signer(bench.wallet.id)
-        blockhash = await bench.engine._assessor._blockhashes.get()
-        unsigned = compile_instructions(bench.draft(HALF), blockhash.blockhash, None)
-        collision = Signature(await signer.sign(bytes(to_bytes_versioned(unsigned.message))))
-        await bench.transfer(1)
+async def test_a_signature_that_is_stored_is_rebuilt_never_called_success(bench: Bench) -> None:
+    signer = await bench.wallets.signer(bench.wallet.id)
+    blockhash = await bench.engine._assessor._blockhashes.get()
+    unsigned = compile_instructions(bench.draft(HALF), blockhash.blockhash, None)
+    collision = Signature(await signer.sign(bytes(to_bytes_versioned(unsigned.message))))
+    await bench.transfer(1)
+    async with bench.database.write() as connection:
+        await connection.execute(update(attempts).values(signature=str(collision)))
+    record = await bench.transfer(HALF)
+    assert record.signature != str(collision)
+    assert record.status is TransactionStatus.CONFIRMED
+    assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL * 3 // 2
+
+
+async def test_a_cancelled_caller_cancels_nothing(bench: Bench) -> None:
+    started = asyncio.Event()
+    go = asyncio.Event()
+
+    async def hold(_method: str, _params: Sequence[Any]) -> Any:
+        started.set()
+        await go.wait()
+
+    bench.wire.faults["simulateTransaction"] = hold
+    caller = asyncio.create_task(bench.transfer(HALF))
+    await started.wait()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    go.set()
+
+    async def landed() -> bool:
+        return await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL // 2
+
+    await until(landed)
+
+
+async def test_a_frozen_wallet_and_a_frozen_service_refuse_everything(bench: Bench) -> None:
+    for scope in ("service", f"wallet:{bench.wallet.id}"):
         async with bench.database.write() as connection:
-            await connection.execute(update(attempts).values(signature=str(collision)))
-        record = await bench.transfer(HALF)
-        assert record.signature != str(collision)
-        assert record.status is TransactionStatus.CONFIRMED
-        assert await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL * 3 // 2
-
-
-async def test_a_cancelled_caller_cancels_nothing(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        started = asyncio.Event()
-        go = asyncio.Event()
-
-        async def hold(_method: str, _params: Sequence[Any]) -> Any:
-            started.set()
-            await go.wait()
-
-        bench.wire.faults["simulateTransaction"] = hold
-        caller = asyncio.create_task(bench.transfer(HALF))
-        await started.wait()
-        caller.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await caller
-        go.set()
-
-        async def landed() -> bool:
-            return await bench.lamports(bench.recipient) == LAMPORTS_PER_SOL // 2
-
-        await until(landed)
-
-
-async def test_a_frozen_wallet_and_a_frozen_service_refuse_everything(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        for scope in ("service", f"wallet:{bench.wallet.id}"):
-            async with bench.database.write() as connection:
-                await spending.set_frozen(connection, scope, True, "an incident")
-            with pytest.raises(GuardrailBlocked, match="frozen: an incident") as caught:
-                await bench.transfer(HALF)
-            assert caught.value.record.guardrails_applied == ("freeze",)
-            async with bench.database.write() as connection:
-                await spending.set_frozen(connection, scope, False, None)
-        await bench.transfer(HALF)
+            await spending.set_frozen(connection, scope, True, "an incident")
+        with pytest.raises(GuardrailBlocked, match="frozen: an incident") as caught:
+            await bench.transfer(HALF)
+        assert caught.value.record.guardrails_applied == ("freeze",)
+        async with bench.database.write() as connection:
+            await spending.set_frozen(connection, scope, False, None)
+    await bench.transfer(HALF)
 
 
 async def test_one_logical_action_is_one_payment(tmp_path: Path) -> None:
@@ -409,19 +398,18 @@ async def test_a_warm_transfer_costs_four_ledger_calls_and_three_transactions(
         assert len(counted) <= 3, counted
 
 
-async def test_what_was_written_ahead_is_what_was_sent(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
-        seen: list[tuple[str, int]] = []
+async def test_what_was_written_ahead_is_what_was_sent(bench: Bench) -> None:
+    seen: list[tuple[str, int]] = []
 
-        async def look(_method: str, params: Sequence[Any]) -> Any:
-            async with bench.database.read() as connection:
-                rows = (await connection.execute(select(attempts.c.wire))).all()
-            seen.append((params[0], len(rows)))
-
-        bench.wire.faults["sendTransaction"] = look
-        await bench.transfer(HALF)
+    async def look(_method: str, params: Sequence[Any]) -> Any:
         async with bench.database.read() as connection:
-            [row] = (await connection.execute(select(attempts))).all()
-            held = await connection.scalar(select(func.count()).select_from(reservations))
-        assert seen[0] == (base64.b64encode(row.wire).decode(), 1)
-        assert (row.state, row.attempt_no, held) == ("landed_ok", 1, 1)
+            rows = (await connection.execute(select(attempts.c.wire))).all()
+        seen.append((params[0], len(rows)))
+
+    bench.wire.faults["sendTransaction"] = look
+    await bench.transfer(HALF)
+    async with bench.database.read() as connection:
+        [row] = (await connection.execute(select(attempts))).all()
+        held = await connection.scalar(select(func.count()).select_from(reservations))
+    assert seen[0] == (base64.b64encode(row.wire).decode(), 1)
+    assert (row.state, row.attempt_no, held) == ("landed_ok", 1, 1)

@@ -138,31 +138,30 @@ async def test_a_node_that_lags_does_not_make_dead_what_landed(tmp_path: Path) -
         assert (await paying).status is TransactionStatus.CONFIRMED
 
 
-async def test_a_null_of_a_node_that_fell_behind_itself_is_no_proof(tmp_path: Path) -> None:
+async def test_a_null_of_a_node_that_fell_behind_itself_is_no_proof(bench: Bench) -> None:
     """As behind one address that is answered by now this node and now that one."""
-    async with open_bench(tmp_path) as bench:
-        slot = await bench.ledger.slot()
+    slot = await bench.ledger.slot()
 
-        async def lagging(_method: str, params: Sequence[Any]) -> Any:
-            return {"context": {"slot": slot}, "value": [None] * len(params[0])}
+    async def lagging(_method: str, params: Sequence[Any]) -> Any:
+        return {"context": {"slot": slot}, "value": [None] * len(params[0])}
 
-        bench.wire.faults["getSignatureStatuses"] = lagging
-        bench.engine.sender._resend_s = bench.engine.sender._poll_s = 0.02
-        paying = asyncio.create_task(bench.transfer(HALF))
+    bench.wire.faults["getSignatureStatuses"] = lagging
+    bench.engine.sender._resend_s = bench.engine.sender._poll_s = 0.02
+    paying = asyncio.create_task(bench.transfer(HALF))
 
-        async def paid() -> bool:
-            return await bench.lamports(bench.recipient) == HALF_LAMPORTS
+    async def paid() -> bool:
+        return await bench.lamports(bench.recipient) == HALF_LAMPORTS
 
-        await until(paid)
-        await bench.localnet.advance_slots(EXPIRED_SLOTS)
+    await until(paid)
+    await bench.localnet.advance_slots(EXPIRED_SLOTS)
 
-        async def asked() -> bool:
-            return bench.wire.calls["getEpochInfo"] >= 3
+    async def asked() -> bool:
+        return bench.wire.calls["getEpochInfo"] >= 3
 
-        await until(asked)
-        assert (await bench.history())[0].status is TransactionStatus.PENDING
-        bench.wire.faults.clear()
-        assert (await paying).status is TransactionStatus.CONFIRMED
+    await until(asked)
+    assert (await bench.history())[0].status is TransactionStatus.PENDING
+    bench.wire.faults.clear()
+    assert (await paying).status is TransactionStatus.CONFIRMED
 
 
 async def test_the_null_of_one_node_and_the_history_of_another_are_no_proof(
@@ -265,48 +264,47 @@ async def until_state(bench: Bench, wanted: str) -> None:
 
 
 async def test_where_no_history_can_be_had_the_money_stays_held_and_it_is_said_once(
-    tmp_path: Path,
+    bench: Bench,
 ) -> None:
-    async with open_bench(tmp_path) as bench:
-        sender = bench.engine.sender
-        sender._resend_s = sender._poll_s = 0.02
+    sender = bench.engine.sender
+    sender._resend_s = sender._poll_s = 0.02
 
-        async def without_history(_method: str, params: Sequence[Any]) -> Any:
-            if params[1]["searchTransactionHistory"]:
-                raise LedgerRejected(NO_HISTORY, "Transaction history is not available")
-            return await knows_nothing("", params)
+    async def without_history(_method: str, params: Sequence[Any]) -> Any:
+        if params[1]["searchTransactionHistory"]:
+            raise LedgerRejected(NO_HISTORY, "Transaction history is not available")
+        return await knows_nothing("", params)
 
-        bench.wire.faults["getSignatureStatuses"] = without_history
-        with structlog.testing.capture_logs() as logs:
-            paying = asyncio.create_task(bench.transfer(HALF))
+    bench.wire.faults["getSignatureStatuses"] = without_history
+    with structlog.testing.capture_logs() as logs:
+        paying = asyncio.create_task(bench.transfer(HALF))
 
-            async def sent() -> bool:
-                return bench.wire.calls["sendTransaction"] > 0
+        async def sent() -> bool:
+            return bench.wire.calls["sendTransaction"] > 0
 
-            await until(sent)
-            await bench.localnet.advance_slots(EXPIRED_SLOTS)
-            await until_state(bench, "unknown")
-            asked = bench.wire.calls["getEpochInfo"]
+        await until(sent)
+        await bench.localnet.advance_slots(EXPIRED_SLOTS)
+        await until_state(bench, "unknown")
+        asked = bench.wire.calls["getEpochInfo"]
 
-            async def asked_again() -> bool:
-                return bench.wire.calls["getEpochInfo"] > asked + 2
+        async def asked_again() -> bool:
+            return bench.wire.calls["getEpochInfo"] > asked + 2
 
-            await until(asked_again)
-        [record] = await bench.history()
-        assert record.status is TransactionStatus.PENDING
-        assert await bench.reserved_units() == HALF_LAMPORTS
-        assert [entry for entry in logs if entry["event"] == "attempt_unknown"] == [
-            {
-                "event": "attempt_unknown",
-                "log_level": "error",
-                "signature": record.signature,
-                "transaction_id": record.id,
-            }
-        ]
-        bench.wire.faults.clear()
-        assert (await paying).status is TransactionStatus.CONFIRMED
-        await until_state(bench, "landed_ok")
-        assert await bench.lamports(bench.recipient) == HALF_LAMPORTS
+        await until(asked_again)
+    [record] = await bench.history()
+    assert record.status is TransactionStatus.PENDING
+    assert await bench.reserved_units() == HALF_LAMPORTS
+    assert [entry for entry in logs if entry["event"] == "attempt_unknown"] == [
+        {
+            "event": "attempt_unknown",
+            "log_level": "error",
+            "signature": record.signature,
+            "transaction_id": record.id,
+        }
+    ]
+    bench.wire.faults.clear()
+    assert (await paying).status is TransactionStatus.CONFIRMED
+    await until_state(bench, "landed_ok")
+    assert await bench.lamports(bench.recipient) == HALF_LAMPORTS
 
 
 async def test_an_unknown_one_is_taken_up_by_the_next_start(tmp_path: Path) -> None:

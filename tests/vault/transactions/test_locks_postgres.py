@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 from sqlalchemy import insert
@@ -24,16 +23,14 @@ WAITS_S = 0.3
 
 
 @pytest.fixture
-async def database(postgres_url: str, tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(postgres_url, tmp_path)
-    async with opened.write() as connection:
+async def database(postgres_database: Database) -> Database:
+    async with postgres_database.write() as connection:
         for name in ("w1", "w2"):
             await connection.execute(
                 insert(wallets).values(WALLET | {"id": name, "public_key": name})
             )
         await agent_store.insert_agent(connection, fields("a1", cycle_no=1, fence=1))
-    yield opened
-    await opened.close()
+    return postgres_database
 
 
 async def reserve(

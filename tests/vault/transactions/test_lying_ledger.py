@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.engine_harness import UNLIMITED, Bench, open_bench
+from tests.support.engine_harness import UNLIMITED, Bench
 
 from solward.cluster import WrongCluster, open_cluster
 from solward.errors import GuardrailBlocked, LedgerError, TransactionFailed
@@ -59,18 +59,17 @@ def _fewer_accounts(answer: Any) -> None:
     ],
 )
 async def test_30_an_answer_that_cannot_be_is_no_ground_to_sign(
-    tmp_path: Path, method: str, lie: Lie, reason: str
+    bench: Bench, method: str, lie: Lie, reason: str
 ) -> None:
-    async with open_bench(tmp_path) as bench:
-        lying(bench, method, lie)
-        trial = await bench.engine.dry_run(bench.wallet.id, ADMIN, bench.draft(1))
-        assert not trial.allowed
-        with pytest.raises(TransactionFailed, match=reason):
-            await bench.transfer(1)
-        (record,) = await bench.history()
-        assert (record.status.value, record.signature) == ("failed", None)
-        assert bench.wire.calls["sendTransaction"] == 0
-        assert await bench.reserved_units() == 0
+    lying(bench, method, lie)
+    trial = await bench.engine.dry_run(bench.wallet.id, ADMIN, bench.draft(1))
+    assert not trial.allowed
+    with pytest.raises(TransactionFailed, match=reason):
+        await bench.transfer(1)
+    (record,) = await bench.history()
+    assert (record.status.value, record.signature) == ("failed", None)
+    assert bench.wire.calls["sendTransaction"] == 0
+    assert await bench.reserved_units() == 0
 
 
 def _more_gone(answer: Any) -> None:
@@ -78,12 +77,11 @@ def _more_gone(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("lie", [_no_accounts, _more_gone])
-async def test_30_what_an_answer_shows_to_be_gone_counts_as_gone(tmp_path: Path, lie: Lie) -> None:
-    async with open_bench(tmp_path) as bench:
-        lying(bench, "simulateTransaction", lie)
-        with pytest.raises(GuardrailBlocked) as caught:
-            await bench.transfer(1)
-        assert caught.value.rule == "simulated_effects"
+async def test_30_what_an_answer_shows_to_be_gone_counts_as_gone(bench: Bench, lie: Lie) -> None:
+    lying(bench, "simulateTransaction", lie)
+    with pytest.raises(GuardrailBlocked) as caught:
+        await bench.transfer(1)
+    assert caught.value.rule == "simulated_effects"
 
 
 async def test_30_another_cluster_than_the_configured_one_is_refused(tmp_path: Path) -> None:
@@ -104,16 +102,15 @@ async def test_30_another_cluster_than_the_configured_one_is_refused(tmp_path: P
         await localnet.close()
 
 
-async def test_30_a_cluster_found_wrong_after_the_start_gets_no_transaction(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench:
+async def test_30_a_cluster_found_wrong_after_the_start_gets_no_transaction(bench: Bench) -> None:
 
-        async def wrong() -> None:
-            raise WrongCluster("SOLANA_NETWORK is devnet, but SOLANA_RPC_URL serves testnet")
+    async def wrong() -> None:
+        raise WrongCluster("SOLANA_NETWORK is devnet, but SOLANA_RPC_URL serves testnet")
 
-        assert issubclass(WrongCluster, LedgerError)
-        options = EngineOptions(Policy(DEFAULT_PROGRAMS), UNLIMITED)
-        engine = Engine(bench.ledger, bench.database, bench.wallets, options, verify_cluster=wrong)
-        with pytest.raises(TransactionFailed, match="serves testnet"):
-            await engine.execute(bench.wallet.id, ADMIN, bench.draft(1))
-        await engine.close()
-        assert bench.wire.calls["sendTransaction"] == 0
+    assert issubclass(WrongCluster, LedgerError)
+    options = EngineOptions(Policy(DEFAULT_PROGRAMS), UNLIMITED)
+    engine = Engine(bench.ledger, bench.database, bench.wallets, options, verify_cluster=wrong)
+    with pytest.raises(TransactionFailed, match="serves testnet"):
+        await engine.execute(bench.wallet.id, ADMIN, bench.draft(1))
+    await engine.close()
+    assert bench.wire.calls["sendTransaction"] == 0

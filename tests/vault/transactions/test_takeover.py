@@ -225,8 +225,8 @@ async def orphan(bench: Bench, number: int) -> None:
         )
 
 
-async def test_two_who_look_after_the_dead_never_take_the_same(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench, another(bench) as one, another(bench) as two:
+async def test_two_who_look_after_the_dead_never_take_the_same(bench: Bench) -> None:
+    async with another(bench) as one, another(bench) as two:
         for number in range(40):
             await orphan(bench, number)
         found = await asyncio.gather(*(each.reconcile() for each in (one, two, one, two)))
@@ -342,8 +342,8 @@ async def test_a_lease_is_renewed_while_it_is_held(tmp_path: Path) -> None:
             assert ends == sorted(set(ends))
 
 
-async def test_on_sqlite_a_start_is_the_end_of_all_others(tmp_path: Path) -> None:
-    async with open_bench(tmp_path) as bench, bench.database.write() as connection:
+async def test_on_sqlite_a_start_is_the_end_of_all_others(bench: Bench) -> None:
+    async with bench.database.write() as connection:
         await connection.execute(
             insert(processes.processes).values(
                 id="before", kind="api", host="here", started_ms=0, lease_until_ms=2**62

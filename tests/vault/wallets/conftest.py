@@ -1,18 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-
-from solward.vault.store.database import Database
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(None, tmp_path)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,6 @@
+from tests.support.skills import skills
+from tests.support.swap import swaps
+from tests.support.tokens import tokens
+from tests.support.vendors.server import server
+
+__all__ = ["server", "skills", "swaps", "tokens"]

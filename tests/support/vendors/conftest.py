@@ -1,0 +1,3 @@
+from tests.support.vendors.server import server
+
+__all__ = ["server"]

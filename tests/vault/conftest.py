@@ -1,0 +1,3 @@
+from tests.support.engine_harness import bench
+
+__all__ = ["bench"]
