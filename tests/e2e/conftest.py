@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.support.service_process import Service
 
@@ -36,3 +37,10 @@ def contract(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     service = Service(home, MAX_TRANSACTIONS_PER_MINUTE="5").start()
     yield service
     service.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def client(contract: Service) -> Iterator[httpx.Client]:
+    """Its API with the admin secret."""
+    with contract.client() as made:
+        yield made

@@ -18,12 +18,6 @@ KEY_INVALID = {"error": "Invalid API key"}
 ADMIN_REQUIRED = {"error": "Unauthorized — admin API secret required"}
 
 
-@pytest.fixture
-def client(contract: Service) -> Iterator[httpx.Client]:
-    with contract.client() as made:
-        yield made
-
-
 def test_the_three_refusals_have_the_contracts_texts(
     contract: Service, client: httpx.Client
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -12,12 +11,6 @@ from tests.support.service_process import Service, funded_wallet, sol_of
 STRANGER = "11111111111111111111111111111112"
 NOBODY = "00000000-0000-4000-8000-000000000000"
 SIGNATURE = re.compile(r"[1-9A-HJ-NP-Za-km-z]{86,88}")
-
-
-@pytest.fixture
-def client(contract: Service) -> Iterator[httpx.Client]:
-    with contract.client() as made:
-        yield made
 
 
 def refused(client: httpx.Client, answer: httpx.Response, wallet: str, rule: str) -> None:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 import httpx
-import pytest
 from tests.support.service_process import Service, funded_wallet
 
 STRANGER = "11111111111111111111111111111112"
-
-
-@pytest.fixture
-def client(contract: Service) -> Iterator[httpx.Client]:
-    with contract.client() as made:
-        yield made
 
 
 def timestamp(text: str) -> datetime:

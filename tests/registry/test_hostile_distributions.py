@@ -16,6 +16,12 @@ from solward.registry.discovery import discover
 
 OPEN = '{"type": "object", "properties": {"a": {"type": "string"}}}'
 
+
+def evil(replaced: str, by: str) -> str:
+    """The skill `evil` with a piece of its source replaced."""
+    return skill_source("evil").replace(replaced, by)
+
+
 HOSTILE: dict[str, tuple[str, str, str]] = {
     "SystemExit at import": ("import_failed", "SystemExit: 3", "raise SystemExit(3)"),
     "an error at import": ("import_failed", "ZeroDivisionError", "1 / 0"),
@@ -25,15 +31,11 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
         "import asyncio\nraise asyncio.CancelledError",
     ),
     "not Python": ("import_failed", "SyntaxError", "def def"),
-    "an open schema": (
-        "bad_schema",
-        "additionalProperties",
-        skill_source("evil", schema=OPEN),
-    ),
+    "an open schema": ("bad_schema", "additionalProperties", skill_source("evil", schema=OPEN)),
     "an execute that is not async": (
         "bad_contract",
         "async def",
-        skill_source("evil").replace("async def skill_execute", "def skill_execute"),
+        evil("async def skill_execute", "def skill_execute"),
     ),
     "an execute that is a generator": (
         "bad_contract",
@@ -43,23 +45,19 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
     "a misspelt hook": (
         "bad_hook",
         "skill_exekute is no hook",
-        skill_source("evil").replace("skill_execute", "skill_exekute"),
+        evil("skill_execute", "skill_exekute"),
     ),
     "an argument no hook has": (
         "bad_hook",
         "wallet",
-        skill_source("evil").replace("(params, context)", "(params, wallet)"),
+        evil("(params, context)", "(params, wallet)"),
     ),
     "an argument with a default": (
         "bad_contract",
         "default",
-        skill_source("evil").replace("(params, context)", "(params, context=None)"),
+        evil("(params, context)", "(params, context=None)"),
     ),
-    "any arguments": (
-        "bad_contract",
-        "name its arguments",
-        skill_source("evil").replace("(params, context)", "(**given)"),
-    ),
+    "any arguments": ("bad_contract", "name its arguments", evil("(params, context)", "(**given)")),
     "a wrapper": (
         "bad_hook",
         "wrapper",
@@ -77,23 +75,23 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
     "a hook without its mark": (
         "bad_contract",
         "skill_spec is without @hookimpl",
-        skill_source("evil").replace("@hookimpl\ndef skill_spec", "def skill_spec"),
+        evil("@hookimpl\ndef skill_spec", "def skill_spec"),
     ),
     "nothing": ("bad_contract", "skill_spec is not there", ""),
     "a spec that raises": (
         "bad_contract",
         "RuntimeError: no",
-        skill_source("evil").replace("return SkillSpec", "raise RuntimeError('no')\n    SkillSpec"),
+        evil("return SkillSpec", "raise RuntimeError('no')\n    SkillSpec"),
     ),
     "a spec that exits": (
         "bad_contract",
         "SystemExit",
-        skill_source("evil").replace("return SkillSpec", "raise SystemExit\n    SkillSpec"),
+        evil("return SkillSpec", "raise SystemExit\n    SkillSpec"),
     ),
     "a spec of another type": (
         "bad_contract",
         "must return a SkillSpec, not dict",
-        skill_source("evil").replace("return SkillSpec", "return dict"),
+        evil("return SkillSpec", "return dict"),
     ),
     "a spec that changes": (
         "bad_contract",
@@ -102,11 +100,7 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
     ),
     "another name": ("bad_contract", "names it 'other'", skill_source("other")),
     "no description": ("bad_contract", "description", skill_source("evil", description="' '")),
-    "a long description": (
-        "bad_contract",
-        "1024",
-        skill_source("evil", description="'x' * 1025"),
-    ),
+    "a long description": ("bad_contract", "1024", skill_source("evil", description="'x' * 1025")),
     "a timeout of 0": ("bad_contract", "timeout_s", skill_source("evil", timeout_s="0")),
     "an example that does not fit": (
         "bad_contract",

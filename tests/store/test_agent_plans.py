@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
-from sqlalchemy import event, insert
+from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.agent_rows import WALLET, decision, fields
+from tests.support.query_plans import query_plans
 
 from solward.store import agents, cycles
 from solward.vault.store import transactions
@@ -39,24 +37,11 @@ async def everything(connection: AsyncConnection) -> None:
 
 
 @pytest.mark.sqlite("its query plans")
-async def test_no_statement_about_agents_walks_a_table(tmp_path: Path) -> None:
-    database = await Database.open(None, tmp_path)
-    seen: list[tuple[str, Any]] = []
-
-    def note(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        seen.append((statement, parameters))
-
-    async with database.write() as connection:
-        event.listen(connection.sync_connection, "before_cursor_execute", note)
-        await everything(connection)
-        event.remove(connection.sync_connection, "before_cursor_execute", note)
-        assert len(seen) == 24
-        for statement, many in seen:
-            parameters = many[0] if isinstance(many, list) else many
-            plan = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
-            steps = [row.detail for row in plan]
-            assert not any(step.startswith("SCAN") or "TEMP B-TREE" in step for step in steps), (
-                statement,
-                steps,
-            )
-    await database.close()
+async def test_no_statement_about_agents_walks_a_table(database: Database) -> None:
+    plans = await query_plans(database, everything)
+    assert len(plans) == 24
+    for statement, steps in plans:
+        assert not any(step.startswith("SCAN") or "TEMP B-TREE" in step for step in steps), (
+            statement,
+            steps,
+        )

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.support.query_plans import query_plans
 
 from solward.errors import TakenOver
 from solward.record import TransactionRecord, TransactionStatus
@@ -58,43 +55,18 @@ async def everything(connection: AsyncConnection) -> None:
     await idempotency.finish(connection, "s", 200, "{}")
 
 
-@pytest.fixture
-def explain() -> Callable[[str, Any, AsyncConnection], Any]:
-    async def plan(statement: str, parameters: Any, connection: AsyncConnection) -> list[str]:
-        raw = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
-        return [row.detail for row in raw]
-
-    return plan
-
-
 @pytest.mark.sqlite("its query plans")
-async def test_no_statement_of_the_money_path_scans(
-    tmp_path: Path, explain: Callable[..., Any]
-) -> None:
-    database = await Database.open(None, tmp_path)
-    seen: list[tuple[str, Any]] = []
-    try:
-        async with database.write() as connection:
-            await connection.execute(
-                text("INSERT INTO wallets VALUES ('w', 'w', 'w', '[]', 1, 1, x'00', x'00')")
-            )
-            event.listen(
-                connection.sync_connection,
-                "before_cursor_execute",
-                lambda _c, _cursor, statement, parameters, _context, many: seen.append(
-                    (statement, parameters[0] if many else parameters)
-                ),
-            )
-            await everything(connection)
-        explained = 0
-        async with database.read() as connection:
-            for statement, parameters in seen:
-                for detail in await explain(statement, parameters, connection):
-                    explained += 1
-                    # This index holds the unfinished transactions only.
-                    if detail == "SCAN transactions USING INDEX ix_transactions_pending":
-                        continue
-                    assert not detail.startswith("SCAN"), (statement, detail)
-        assert explained > 15
-    finally:
-        await database.close()
+async def test_no_statement_of_the_money_path_scans(database: Database) -> None:
+    async with database.write() as connection:
+        await connection.execute(
+            text("INSERT INTO wallets VALUES ('w', 'w', 'w', '[]', 1, 1, x'00', x'00')")
+        )
+    steps = [
+        (statement, step)
+        for statement, plan in await query_plans(database, everything)
+        for step in plan
+        # This index holds the unfinished transactions only.
+        if step != "SCAN transactions USING INDEX ix_transactions_pending"
+    ]
+    assert len(steps) > 14
+    assert [each for each in steps if each[1].startswith("SCAN")] == []

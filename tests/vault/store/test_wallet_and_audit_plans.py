@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
-from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.support.query_plans import query_plans
 
 from solward.audit import log as audit_log
 from solward.audit import outbox
@@ -38,24 +35,12 @@ async def everything(connection: AsyncConnection) -> None:
 
 
 @pytest.mark.sqlite("its query plans")
-async def test_no_statement_walks_a_table(tmp_path: Path) -> None:
-    database = await Database.open(None, tmp_path)
-    seen: list[tuple[str, Any]] = []
-
-    def note(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        seen.append((statement, parameters))
-
-    async with database.write() as connection:
-        event.listen(connection.sync_connection, "before_cursor_execute", note)
-        await everything(connection)
-        event.remove(connection.sync_connection, "before_cursor_execute", note)
-        assert len(seen) > 12
-        for statement, parameters in seen:
-            plan = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
-            steps = [row.detail for row in plan]
-            # The newest entries are read backwards along the primary key, and no further.
-            if "ORDER BY audit.seq DESC" in statement:
-                assert not any("TEMP B-TREE" in step for step in steps), steps
-            else:
-                assert not any(step.startswith("SCAN") for step in steps), (statement, steps)
-    await database.close()
+async def test_no_statement_walks_a_table(database: Database) -> None:
+    plans = await query_plans(database, everything)
+    assert len(plans) > 12
+    for statement, steps in plans:
+        # The newest entries are read backwards along the primary key, and no further.
+        if "ORDER BY audit.seq DESC" in statement:
+            assert not any("TEMP B-TREE" in step for step in steps), steps
+        else:
+            assert not any(step.startswith("SCAN") for step in steps), (statement, steps)
