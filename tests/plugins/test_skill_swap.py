@@ -4,20 +4,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-import structlog
 from solders.keypair import Keypair
-from tests.support.plugin_distributions import built_ins
+from tests.support.skills import run_on
 from tests.support.swap import SOL, USDC, SwapBench, open_swaps
 
-from solward.context import SkillContext, WalletView
 from solward.errors import GuardrailBlocked, InvalidRequest, SkillError, TransactionFailed
 from solward.money import format_amount
-from solward.operations.perform import Operations, SkillCalls
-from solward.registry import load_registry, run_skill
+from solward.operations.perform import Operations
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.solana.token_list import KnownToken, TokenList, token_list
+from solward.solana.token_list import KnownToken, TokenList
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.transactions.request import ADMIN, Actor
 
@@ -30,22 +26,10 @@ async def run(
     tokens: TokenList | None = None,
     operations: Operations | None = None,
 ) -> str:
-    """The skill as the service runs it: registry, chain, context, engine, venue."""
-    skill = load_registry(entry_points=built_ins("swap")).skills["swap"]
-    wallet = swaps.bench.wallet
-    async with httpx.AsyncClient() as http:
-        context = SkillContext(
-            wallet=WalletView(wallet.id, wallet.name, wallet.address),
-            agent=None,
-            ledger=swaps.bench.ledger,
-            tokens=tokens or token_list("localnet"),
-            calls=SkillCalls(
-                operations or swaps.operations(), wallet.id, actor, skill.spec.effects
-            ),
-            http=http,
-            log=structlog.get_logger("test"),
-        )
-        return await run_skill(skill, params, context, emit=lambda _name, _data: None)
+    operations = operations or swaps.operations()
+    return await run_on(
+        swaps.bench, "swap", params, actor=actor, tokens=tokens, operations=operations
+    )
 
 
 SALE = {"inputToken": "SOL", "outputToken": "USDC", "amount": Decimal("1.5")}
@@ -155,14 +139,6 @@ async def test_a_swap_that_cannot_be_paid_is_a_failure(tmp_path: Path) -> None:
 
 
 async def test_without_a_venue_the_skill_says_so(swaps: SwapBench) -> None:
-    bench = swaps.bench
-    operations = Operations(
-        engine=bench.engine,
-        wallets=bench.wallets,
-        ledger=bench.ledger,
-        tokens=token_list("localnet"),
-        network="localnet",
-        venues=[],
-    )
+    operations = swaps.bench.operations()
     with pytest.raises(SkillError, match="No swap venue plugin is loaded"):
         await run(swaps, SALE, operations=operations)

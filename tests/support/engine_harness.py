@@ -17,10 +17,13 @@ from solders.pubkey import Pubkey
 
 from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.money import LAMPORTS_PER_SOL, sol_to_lamports
+from solward.operations.perform import Operations
+from solward.operations.swap import Venue
 from solward.operations.transfer import plan_transfer
 from solward.record import TransactionRecord
 from solward.settings import Settings
 from solward.solana.programs import DEFAULT_PROGRAMS
+from solward.solana.token_list import TokenList, token_list
 from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.store import transactions as store
@@ -90,6 +93,23 @@ class Bench:
     engine: Engine
     wallet: Wallet
     recipient: str = field(default_factory=lambda: str(Keypair().pubkey()))
+
+    def operations(
+        self,
+        *,
+        network: str = "localnet",
+        tokens: TokenList | None = None,
+        venues: Sequence[Venue] = (),
+    ) -> Operations:
+        """What the service does with the wallet."""
+        return Operations(
+            engine=self.engine,
+            wallets=self.wallets,
+            ledger=self.ledger,
+            tokens=token_list(network) if tokens is None else tokens,
+            network=network,
+            venues=venues,
+        )
 
     def draft(self, amount: Any, to: str | None = None) -> Draft:
         """A transfer of `amount` SOL."""

@@ -24,11 +24,43 @@ from tests.support.plugin_distributions import built_ins
 from solward.context import SkillContext, WalletView
 from solward.operations.perform import Operations, SkillCalls
 from solward.registry import load_registry, run_skill
-from solward.solana.token_list import KnownToken, token_list
+from solward.solana.token_list import KnownToken, TokenList, token_list
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.transactions.request import ADMIN
+from solward.vault.transactions.request import ADMIN, Actor
 
 SOL = 1_000_000_000
+
+
+async def run_on(
+    bench: Bench,
+    name: str,
+    params: dict[str, Any],
+    *,
+    actor: Actor = ADMIN,
+    tokens: TokenList | None = None,
+    network: str = "localnet",
+    operations: Operations | None = None,
+    beside: Sequence[EntryPoint] = (),
+) -> str:
+    """A skill as the service runs it: registry, chain, context, engine."""
+    skill = load_registry(entry_points=[*beside, *built_ins(name)]).skills[name]
+    tokens = token_list(network) if tokens is None else tokens
+    async with httpx.AsyncClient() as http:
+        context = SkillContext(
+            wallet=WalletView(bench.wallet.id, bench.wallet.name, bench.wallet.address),
+            agent=None,
+            ledger=bench.ledger,
+            tokens=tokens,
+            calls=SkillCalls(
+                operations or bench.operations(network=network, tokens=tokens),
+                bench.wallet.id,
+                actor,
+                skill.spec.effects,
+            ),
+            http=http,
+            log=structlog.get_logger("test"),
+        )
+        return await run_skill(skill, params, context, emit=lambda _name, _data: None)
 
 
 @dataclass
@@ -42,29 +74,10 @@ class SkillBench:
 
     async def run(self, name: str, /, **params: Any) -> str:
         """Run a skill, found among the built-in of that name and those installed beside it."""
-        registry = load_registry(entry_points=[*self.beside, *built_ins(name)])
-        skill = registry.skills[name]
-        bench = self.bench
         tokens = token_list(self.network, self.known)
-        operations = Operations(
-            engine=bench.engine,
-            wallets=bench.wallets,
-            ledger=bench.ledger,
-            tokens=tokens,
-            network=self.network,
-            venues={},
+        return await run_on(
+            self.bench, name, params, tokens=tokens, network=self.network, beside=self.beside
         )
-        async with httpx.AsyncClient() as http:
-            context = SkillContext(
-                wallet=WalletView(bench.wallet.id, bench.wallet.name, bench.wallet.address),
-                agent=None,
-                ledger=bench.ledger,
-                tokens=tokens,
-                calls=SkillCalls(operations, bench.wallet.id, ADMIN, skill.spec.effects),
-                http=http,
-                log=structlog.get_logger("test"),
-            )
-            return await run_skill(skill, params, context, emit=lambda _name, _data: None)
 
     async def land(self, instructions: Sequence[Instruction], *signers: Keypair) -> None:
         """Put a transaction of somebody else on the ledger."""

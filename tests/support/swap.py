@@ -36,7 +36,6 @@ from solward.operations.perform import Operations
 from solward.operations.swap import Venue, VenuePlugin
 from solward.record import TransactionRecord
 from solward.registry import load_registry
-from solward.solana.token_list import token_list
 from solward.vault.transactions.request import ADMIN, Actor
 from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
 from solward_localnet.market import POOLS, genesis_accounts
@@ -97,14 +96,7 @@ class SwapBench:
         return Venue(self.plugin, VenueContext(self.http))
 
     def operations(self) -> Operations:
-        return Operations(
-            engine=self.bench.engine,
-            wallets=self.bench.wallets,
-            ledger=self.bench.ledger,
-            tokens=token_list("localnet"),
-            network="localnet",
-            venues=[self.venue],
-        )
+        return self.bench.operations(venues=[self.venue])
 
     async def swap(
         self,

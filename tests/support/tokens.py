@@ -30,7 +30,6 @@ from tests.support.localnet_wire import TOKEN, TOKEN_2022
 
 from solward.errors import InvalidRequest
 from solward.operations.perform import Operations
-from solward.solana.token_list import token_list
 from solward.solana.tokens import Mint, read_mint
 
 SOL = 1_000_000_000
@@ -61,14 +60,7 @@ class TokenBench:
 
     @property
     def operations(self) -> Operations:
-        return Operations(
-            engine=self.bench.engine,
-            wallets=self.bench.wallets,
-            ledger=self.bench.ledger,
-            tokens=token_list("localnet"),
-            network="localnet",
-            venues=[],
-        )
+        return self.bench.operations()
 
     async def mint(
         self,
