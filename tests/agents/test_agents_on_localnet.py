@@ -59,6 +59,7 @@ async def on_ledger(service: Solward, address: str) -> int:
     return await service.ledger.balance(address)
 
 
+@pytest.mark.more
 async def test_the_demo_agent_acts_by_itself_and_survives_a_restart(tmp_path: Path) -> None:
     async def first_decision(service: Solward, seed: DemoSeed) -> Decision:
         with service.events.subscribe() as events:

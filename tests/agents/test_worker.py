@@ -30,6 +30,11 @@ from solward.store.agents import entered
 from solward.vault.store.database import Database
 from solward.vault.store.transactions import insert_record
 
+pytestmark = pytest.mark.samples(
+    "test_a_started_agent_runs_at_once_and_again_when_it_is_due",
+    "test_a_cycle_whose_worker_died_in_it_is_run_again_and_the_dead_ones_run_is_refused",
+)
+
 PAYING = Completion("Paying.", (ToolCall("pay", {}),))
 
 

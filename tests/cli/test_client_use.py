@@ -85,6 +85,7 @@ def test_a_refusal_is_one_line_and_exit_code_1(live: Live) -> None:
     assert "blocked" in live.run("tx", "list", "--wallet", wallet)
 
 
+@pytest.mark.more
 def test_a_service_that_is_not_there_is_told_with_what_to_do(live: Live) -> None:
     away = f"http://127.0.0.1:{free_port()}"
     for command in (["wallet", "list"], ["events", "tail"], ["agent", "chat", "a", "b"]):

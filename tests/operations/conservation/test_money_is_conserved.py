@@ -120,6 +120,7 @@ def run(home: Path, examples: int, steps: int) -> Counter[tuple[str, str]]:
     return counts
 
 
+@pytest.mark.more
 @pytest.mark.timeout(600)
 def test_money_is_conserved_whatever_two_wallets_do(tmp_path: Path) -> None:
     counts = run(tmp_path, 10, 15)

@@ -109,6 +109,7 @@ async def test_a_reset_comes_after_a_part_of_the_body(
                 await response.aread()
 
 
+@pytest.mark.more
 @every_vendor
 @whole_and_streamed
 async def test_a_drip_brings_single_bytes_and_no_end(

@@ -17,6 +17,8 @@ from solward.vault.store import database as module
 from solward.vault.store.database import Database, lock_exclusive
 from solward.vault.store.tables import switches
 
+pytestmark = pytest.mark.more
+
 # Held by another connection, a commit waits for it: the trigger runs at the commit.
 SLOW_COMMIT = """
 CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -76,6 +76,7 @@ async def test_migrations_and_tables_are_the_same(tmp_path: Path) -> None:
     migrated.dispose()
 
 
+@pytest.mark.more
 async def test_on_postgres_migrations_and_tables_are_the_same(
     postgres_url: str, postgres: Postgres, tmp_path: Path
 ) -> None:
