@@ -257,7 +257,7 @@ class Solward:
         wallet = await self.wallets.get(wallet_id)
         scope = f"wallet:{wallet.id}"
         async with self.database.read() as connection:
-            frozen = await spending.is_frozen(connection, ("service", scope))
+            frozen = await spending.freeze_reason(connection, wallet.id) is not None
         report = await limits_report(self.database, scope, wallet_limits(self.settings))
         return {"walletId": wallet.id, "frozen": frozen} | report
 
@@ -270,7 +270,7 @@ class Solward:
         await self._switch(wallet_id, False, None)
 
     async def _switch(self, wallet_id: str | None, frozen: bool, reason: str | None) -> None:
-        scope = "service"
+        scope = spending.SERVICE_SCOPE
         if wallet_id is not None:
             scope = f"wallet:{(await self.wallets.get(wallet_id)).id}"
         async with self.database.write() as connection:

@@ -10,6 +10,7 @@ from solward.operations.declared import Operation as Declared
 from solward.operations.declared.fields import Address, Amount, Choice, Number, Whole, camel
 from solward.solana.programs import SYSTEM_PROGRAM
 from solward.vault.guardrails import RULES
+from solward.vault.transactions.engine import CONFIRM_WAIT_S
 from solward_server.http.auth import Access
 from solward_server.openapi.components import RECORD
 from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
@@ -56,8 +57,8 @@ _DRY_RUN: dict[str, Any] = {
     },
 }
 _WAITS = (
-    "Waits for the transaction's end, at most 45 seconds; then its status is `pending`. A blocked "
-    "or failed transaction is 500 with its stored record behind it."
+    f"Waits for the transaction's end, at most {CONFIRM_WAIT_S:.0f} seconds; then its status is "
+    "`pending`. A blocked or failed transaction is 500 with its stored record behind it."
 )
 
 

@@ -15,16 +15,15 @@ from solward.vault.store.tables import switches as table
 @pytest.mark.parametrize("scope", ["service", "wallet:a"])
 async def test_either_scope_freezes_and_thaws(tmp_path: Path, scope: str) -> None:
     database = await Database.open(None, tmp_path)
-    asked = ("service", "wallet:a")
     async with database.write() as connection:
-        assert not await spending.is_frozen(connection, asked)
+        assert await spending.freeze_reason(connection, "a") is None
         await spending.set_frozen(connection, scope, True, "stolen laptop")
-        assert await spending.is_frozen(connection, asked)
+        assert await spending.freeze_reason(connection, "a") == "stolen laptop"
         await spending.set_frozen(connection, "wallet:b", True)
     async with database.write() as connection:
         await spending.set_frozen(connection, scope, False)
-        assert not await spending.is_frozen(connection, asked)
-        assert await spending.is_frozen(connection, ("service", "wallet:b"))
+        assert await spending.freeze_reason(connection, "a") is None
+        assert await spending.freeze_reason(connection, "b") == ""
     await database.close()
 
 

@@ -20,7 +20,7 @@ async def everything(connection: AsyncConnection) -> None:
     await wallets.set_tags(connection, "w", ["a"])
     await wallets.wallets_under(connection, 1, "a", 10)
     await wallets.rewrap(connection, 1, 2, [("w", b"")])
-    await spending.is_frozen(connection, ["service", "wallet:w"])
+    await spending.freeze_reason(connection, "w")
     await spending.set_frozen(connection, "wallet:w", True)
     events = [("", "x", {}), ("wallet:w", "x", {})]
     await outbox.append_many(connection, 1, events)

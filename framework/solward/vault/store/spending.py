@@ -93,16 +93,6 @@ async def freeze_reason(connection: AsyncConnection, wallet_id: str) -> str | No
     return None if found is None else str(found)
 
 
-async def is_frozen(connection: AsyncConnection, scopes: Collection[str]) -> bool:
-    """Whether any of the scopes is frozen."""
-    statement = (
-        select(switches.c.scope)
-        .where(switches.c.scope.in_(scopes), switches.c.frozen.is_(True))
-        .limit(1)
-    )
-    return (await connection.execute(statement)).first() is not None
-
-
 async def set_frozen(
     connection: AsyncConnection, scope: str, frozen: bool, reason: str | None = None
 ) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import structlog
 from sqlalchemy.exc import IntegrityError
 
 from solward.clock import now_ms
@@ -35,14 +36,7 @@ from solward.vault.transactions.request import Actor, Draft
 from solward.vault.transactions.reservation import Reservation, Reserver
 from solward.vault.transactions.sender import InFlight, Sender
 from solward.vault.transactions.signing import Signing
-from solward.vault.transactions.steps import (
-    Step,
-    StepHook,
-    log_sent,
-    log_signed,
-    no_hook,
-    traced,
-)
+from solward.vault.transactions.steps import Step, StepHook, no_hook, traced
 from solward.vault.transactions.trial import Trial, TrialEnded
 from solward.vault.wallets import Wallet, Wallets
 
@@ -50,6 +44,8 @@ from solward.vault.wallets import Wallet, Wallets
 CONFIRM_WAIT_S = 45.0
 # A stop waits this long for running transactions; an answering ledger needs a second or two.
 CLOSE_WAIT_S = 5.0
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +225,10 @@ class Engine:
             item = await self._signing.sign_and_write(
                 record.wallet_id, draft, assessment, reservation
             )
-        log_signed(item.signature)
+        _log.info("transaction_signed", signature=item.signature)
         with tracing.span("transaction.send"):
             await self.sender.send(item)
-        log_sent(item.signature)
+        _log.info("transaction_sent", signature=item.signature)
         return await self._outcome(reservation.record, item)
 
     async def _reserve(
@@ -275,7 +271,7 @@ class Engine:
         if not ours:
             text = "Another process has taken this over; the faucet may have paid all the same"
             raise TransactionFailed(text, await self._reserver.release(reservation.record, text))
-        log_sent(signature)
+        _log.info("transaction_sent", signature=signature)
         item = faucet_in_flight(record.id, signature, height)
         self.sender.watch(item)
         return await self._outcome(reservation.record, item)

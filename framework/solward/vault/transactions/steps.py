@@ -1,8 +1,8 @@
 """The steps of the money path, in the order a transaction passes them, and their log lines.
 
 A process may die at any of them; tests kill it there and check what holds afterwards. Reservation,
-refusal and end are audit events, logged when they are committed (`solward.audit.outbox`); the lines
-of the other steps have the same fields, so that one transaction can be followed over processes.
+refusal and end are audit events, logged when they are committed (`solward.audit.outbox`); the other
+log lines have the same fields, so that one transaction can be followed over processes.
 """
 
 from __future__ import annotations
@@ -54,16 +54,6 @@ def traced(record: TransactionRecord, trace: str | None) -> Iterator[None]:
     fields = _fields(record, trace)
     with bound_contextvars(**fields), tracing.span("transaction", **fields):
         yield
-
-
-def log_signed(signature: str) -> None:
-    """The bytes are signed and durable; call inside `traced`."""
-    _log.info("transaction_signed", signature=signature)
-
-
-def log_sent(signature: str) -> None:
-    """The bytes were handed to the ledger for the first time; call inside `traced`."""
-    _log.info("transaction_sent", signature=signature)
 
 
 def log_taken_over(record: TransactionRecord, trace: str | None, process_id: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -57,15 +57,17 @@ class Signer(Protocol):
 class InProcessSigner:
     """Opens the sealed key for each signature and drops it at once."""
 
-    __slots__ = ("_open", "address")
+    __slots__ = ("_envelope", "_keystore", "address")
 
-    def __init__(self, address: str, open_key: Callable[[], Keypair]) -> None:
-        self.address = address
-        self._open = open_key
+    def __init__(self, keystore: Keystore, envelope: Envelope) -> None:
+        self.address = envelope.public_key
+        self._keystore = keystore
+        self._envelope = envelope
 
     async def sign(self, message: bytes) -> bytes:
         """See `Signer.sign`."""
-        return bytes(self._open().sign_message(message))
+        kek = self._keystore.keyring.kek(self._envelope.kek_version)
+        return bytes(open_envelope(kek, self._envelope).sign_message(message))
 
     def __repr__(self) -> str:
         return f"InProcessSigner({self.address})"
@@ -180,7 +182,7 @@ class Wallets:
             WalletNotFound: no such wallet.
         """
         cached = await self._load(wallet_id)
-        return InProcessSigner(cached.wallet.address, lambda: self._open(cached.envelope))
+        return InProcessSigner(self._keystore, cached.envelope)
 
     async def rotate(self, new: KeySource) -> int:
         """Put every key under a new key-encryption key; returns how many moved.
@@ -193,9 +195,6 @@ class Wallets:
         changed = await self._keystore.rotate(new)
         self._cache.clear()
         return changed
-
-    def _open(self, envelope: Envelope) -> Keypair:
-        return open_envelope(self._keystore.keyring.kek(envelope.kek_version), envelope)
 
     async def _load(self, wallet_id: str) -> _CachedWallet:
         cached = self._cache.get(wallet_id)
