@@ -11,6 +11,8 @@ from tests.support.base_install import run_in_base
 import solward_cli
 from solward.extras import ExtraMissing, needs
 
+pytestmark = pytest.mark.samples("test_a_light_command_works")
+
 CLI = "from solward_cli import main; main(prog_name='solward')"
 
 WORKING = ["--help", "version", "completion bash", "up --help", "wallet --help"]
