@@ -37,19 +37,18 @@ from solward.settings import Settings
 from solward.settings.home import Home
 from solward.skill import SkillSpec
 from solward.solana.balances import Balances, read_balances
-from solward.solana.programs import DEFAULT_PROGRAMS
 from solward.solana.stakes import Stake, read_stakes
 from solward.solana.token_list import TokenList, token_list
 from solward.store.event_feed import event_feed
 from solward.store.retention import hourly_retention
-from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.guardrails import DEFAULT_PROGRAMS, Policy, ScopeLimits
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
 from solward.vault.transactions.engine import Engine, EngineOptions
+from solward.vault.transactions.lease import Process, registered
 from solward.vault.transactions.limits_report import limits_report
-from solward.vault.transactions.process import Process, registered
 from solward.vault.transactions.request import Actor
 from solward.vault.transactions.steps import StepHook, no_hook
 from solward.vault.wallets import Wallet, Wallets

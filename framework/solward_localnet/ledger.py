@@ -13,10 +13,10 @@ from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
 from solward.solana import stakes
-from solward_localnet.chain import Chain, ChainState
 from solward_localnet.genesis import Cast, genesis_accounts
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.records import Commit, StoredTransaction
+from solward_localnet.slot_clock import Chain, ChainState
 from solward_localnet.storage import Storage
 from solward_localnet.vm import Vm, current_nonce
 

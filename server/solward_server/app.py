@@ -13,7 +13,7 @@ from solward.errors import StoreError
 from solward.service import Solward
 from solward_server.gauges import filling_gauges
 from solward_server.http import middleware
-from solward_server.http.api_keys import KeyStore
+from solward_server.http.api_keys import ApiKeyStore
 from solward_server.http.auth import authenticate
 from solward_server.http.body import MAX_BODY_BYTES, ExactJSON
 from solward_server.http.errors import handle_errors
@@ -67,13 +67,13 @@ def create_app(service: Solward) -> Quart:
     return app
 
 
-async def _flush_regularly(keys: KeyStore) -> None:
+async def _flush_regularly(keys: ApiKeyStore) -> None:
     while True:
         await asyncio.sleep(KEY_USES_FLUSH_S)
         await _flush(keys)
 
 
-async def _flush(keys: KeyStore) -> None:
+async def _flush(keys: ApiKeyStore) -> None:
     try:
         await keys.flush()
     except StoreError as error:

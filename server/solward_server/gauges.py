@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from solward import __version__
-from solward.agents.model import AgentStatus
+from solward.agents.agent import AgentStatus
 from solward.service import Solward
 from solward.store import agents, jobs
 from solward.telemetry import metrics

@@ -14,9 +14,9 @@ from tests.support.plugin_distributions import skill_source
 from tests.support.scripted_provider import installed
 
 from solward.agents.act import actor_of
+from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
-from solward.agents.model import Agent
 from solward.context import AgentView
 from solward.errors import GuardrailBlocked, SkillError
 from solward.provider import Completion, ToolCall

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.support.agents import AGENT
 
+from solward.agents.agent import AgentGuardrails
 from solward.agents.budget import TokenBudget, usd_of
 from solward.agents.fields import Defaults, read_create, read_update
-from solward.agents.model import AgentGuardrails
 from solward.errors import InvalidRequest
 
 SOL = 10**9

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from tests.support.agent_host import BODY, Host, agents_wallet
 
 from solward import jsontext
-from solward.agents.model import Agent
+from solward.agents.agent import Agent
 from solward.agents.service import AgentService
 from solward.audit.tables import audit
 from solward.errors import (

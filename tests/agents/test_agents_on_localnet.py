@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.support.agents import hire
 
+from solward.agents.agent import Agent
 from solward.agents.cycle import CycleJournal, CycleResult, EnteredCycle, run_cycle
 from solward.agents.cycle_parts import parts_of
 from solward.agents.decisions import Decision
-from solward.agents.model import Agent
 from solward.errors import StoreError
 from solward.record import TransactionStatus
 from solward.service import Solward

@@ -15,8 +15,8 @@ from sqlalchemy import func, select
 from tests.support.agents import hire
 from tests.support.scripted_provider import installed
 
+from solward.agents.agent import Agent, AgentStatus, DesiredState
 from solward.agents.cycle import Phase
-from solward.agents.model import Agent, AgentStatus, DesiredState
 from solward.errors import AgentNotFound, ProviderError
 from solward.provider import Completion, ToolCall
 from solward.record import TransactionStatus

@@ -17,9 +17,9 @@ from tests.support.agent_host import BODY, Host, agents_wallet
 from tests.support.agents import record
 
 from solward.agents.act import RESUMED_REASONING
+from solward.agents.agent import Agent, AgentStatus
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
-from solward.agents.model import Agent, AgentStatus
 from solward.agents.queue_placement import QueuePlacement
 from solward.agents.service import AgentService
 from solward.agents.worker import SWEEPS, Worker, WorkerLost

@@ -11,7 +11,7 @@ from tests.support.agents import agent_body
 from tests.support.api import SECRET, STRANGER, Api, serving_api
 from tests.support.repository import DOCS
 
-from solward.agents.model import AgentStatus
+from solward.agents.agent import AgentStatus
 from solward.agents.remember import record_status
 from solward.events import EventKind
 from solward.vault.store.alerts import BLOCKS

@@ -11,7 +11,7 @@ from tests.support.repository import ROOT
 from solward.agents import worker
 from solward.store import jobs
 from solward.vault.store import database
-from solward.vault.transactions import process
+from solward.vault.transactions import lease
 from solward.vault.transactions.engine import CLOSE_WAIT_S, CONFIRM_WAIT_S
 from solward_cli.worker import PORT
 from solward_server.http.body import MAX_BODY_BYTES
@@ -53,8 +53,8 @@ def test_connections_are_what_the_pools_may_open() -> None:
 
 
 def test_leases_heartbeats_and_waits_are_the_codes() -> None:
-    assert f"renews a lease of {process.LEASE_S:g} s every {process.RENEW_S:g} s" in TEXT
-    slowest, soonest = process.LEASE_S + process.RENEW_S, process.LEASE_S - process.RENEW_S
+    assert f"renews a lease of {lease.LEASE_S:g} s every {lease.RENEW_S:g} s" in TEXT
+    slowest, soonest = lease.LEASE_S + lease.RENEW_S, lease.LEASE_S - lease.RENEW_S
     assert f"taken over after {soonest:g} to {slowest:g} s" in TEXT
     heartbeat = f"heartbeat, every {worker.HEARTBEAT_S:g} s, is {jobs.STALLED_S:g} s old"
     assert heartbeat in TEXT

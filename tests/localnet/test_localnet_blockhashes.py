@@ -13,8 +13,8 @@ from solders.system_program import (
 )
 from tests.support.localnet_chain import FEE, PAYER_LAMPORTS, SOL, Chain, key, pay
 
-from solward_localnet.chain import MAX_BLOCKHASH_AGE, ChainState
-from solward_localnet.chain import Chain as Slots
+from solward_localnet.slot_clock import MAX_BLOCKHASH_AGE, ChainState
+from solward_localnet.slot_clock import Chain as Slots
 
 NONCE_LAMPORTS = 2_000_000
 

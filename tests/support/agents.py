@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
+from solward.agents.agent import Agent, AgentGuardrails, AgentStatus, DesiredState
 from solward.agents.cycle import CycleParts, CycleResult, EnteredCycle
 from solward.agents.decisions import Decision
-from solward.agents.model import Agent, AgentGuardrails, AgentStatus, DesiredState
 from solward.context import AgentView
 from solward.provider import Completion, CompletionRequest, ToolCall, ToolDefinition
 from solward.record import TransactionRecord, TransactionStatus

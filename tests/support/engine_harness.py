@@ -22,9 +22,8 @@ from solward.operations.swap import Venue
 from solward.operations.transfer import plan_transfer
 from solward.record import TransactionRecord
 from solward.settings import Settings
-from solward.solana.programs import DEFAULT_PROGRAMS
 from solward.solana.token_list import TokenList, token_list
-from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.guardrails import DEFAULT_PROGRAMS, Policy, ScopeLimits
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.store import transactions as store
 from solward.vault.store.database import Database

@@ -17,7 +17,7 @@ from tests.support.api import STRANGER, Api, serving_api
 from tests.support.engine_harness import open_bench
 
 from solward.telemetry.logs import configure
-from solward.vault.transactions.process import Process
+from solward.vault.transactions.lease import Process
 from solward.vault.transactions.reconcile import reconcile
 from solward.vault.transactions.request import Actor
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Protocol, TypeVar
 
 from solward import jsontext
-from solward.agents.model import Agent
+from solward.agents.agent import Agent
 from solward.agents.think import storable
 from solward.context import AgentView
 from solward.errors import SolwardError

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from solward.agents import provider_call
+from solward.agents.agent import Agent
 from solward.agents.budget import NOTHING_USED, TokensUsed, within_budget
 from solward.agents.decisions import MemoryEntry
-from solward.agents.model import Agent
 from solward.agents.prompt import chat_message, system_prompt
 from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete, Stream
 from solward.provider import Completion, CompletionRequest, Message, Usage

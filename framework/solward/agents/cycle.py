@@ -15,9 +15,9 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, resumed, run_to_end
+from solward.agents.agent import Agent, AgentStatus
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.decisions import Decision, MemoryEntry
-from solward.agents.model import Agent, AgentStatus
 from solward.agents.observe import ObservedWallet, observe
 from solward.agents.provider_call import Complete
 from solward.agents.think import NO_REASONING, storable, think

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from solward.agents.agent import Agent, AgentGuardrails
 from solward.agents.budget import UNLIMITED, TokenBudget, budget_of
-from solward.agents.model import Agent, AgentGuardrails
 from solward.errors import InvalidRequest
 from solward.money import sol_to_lamports
 

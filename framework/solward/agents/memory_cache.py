@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from solward.agents.agent import Agent
 from solward.agents.decisions import Decision, MemoryEntry
-from solward.agents.model import Agent
 from solward.store.cycles import MEMORY_GIVEN
 
 # Ten entries take a few kilobytes, at most 200.

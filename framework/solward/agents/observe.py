@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from solward.agents.model import Agent
+from solward.agents.agent import Agent
 from solward.clock import iso
 from solward.errors import SolwardError
 from solward.money import lamports_to_sol

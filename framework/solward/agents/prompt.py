@@ -9,8 +9,8 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from solward.agents.agent import Agent, AgentGuardrails
 from solward.agents.decisions import MemoryEntry
-from solward.agents.model import Agent, AgentGuardrails
 from solward.agents.quoting import block, observation_block, quoted
 from solward.money import format_sol
 

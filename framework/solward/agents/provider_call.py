@@ -20,7 +20,7 @@ from typing import Any
 
 import structlog
 
-from solward.agents.model import Agent
+from solward.agents.agent import Agent
 from solward.errors import InvalidRequest, ProviderError, SolwardError
 from solward.provider import Completion, CompletionRequest, Usage
 from solward.registry import LoadedProvider, Registry

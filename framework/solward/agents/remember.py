@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.agents.agent import Agent, AgentStatus, DesiredState, agent_of
 from solward.agents.batch import Batcher
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.cycle import CycleResult, EnteredCycle
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.memory_cache import MemoryCache
-from solward.agents.model import Agent, AgentStatus, DesiredState, agent_of
 from solward.audit import outbox
 from solward.clock import now_ms
 from solward.events import EventKind

@@ -11,13 +11,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from solward.agents import placement
-from solward.agents.budget import TokensUsed
-from solward.agents.chat import chat_request, reply, stream_reply
-from solward.agents.cycle import NextCycle, run_cycle
-from solward.agents.cycle_parts import ServiceForAgents, parts_of
-from solward.agents.decisions import Decision, MemoryEntry, decision_of, memory_of
-from solward.agents.fields import Defaults, read_create, read_update
-from solward.agents.model import (
+from solward.agents.agent import (
     Agent,
     AgentGuardrails,
     AgentStatistics,
@@ -25,6 +19,12 @@ from solward.agents.model import (
     DesiredState,
     agent_of,
 )
+from solward.agents.budget import TokensUsed
+from solward.agents.chat import chat_request, reply, stream_reply
+from solward.agents.cycle import NextCycle, run_cycle
+from solward.agents.cycle_parts import ServiceForAgents, parts_of
+from solward.agents.decisions import Decision, MemoryEntry, decision_of, memory_of
+from solward.agents.fields import Defaults, read_create, read_update
 from solward.agents.placement import MakePlacement
 from solward.agents.provider_call import (
     check_options,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from solward.agents import provider_call
+from solward.agents.agent import Agent
 from solward.agents.budget import NOTHING_USED, TokensUsed, within_budget
 from solward.agents.decisions import MemoryEntry
-from solward.agents.model import Agent
 from solward.agents.prompt import cycle_message, system_prompt
 from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete
 from solward.provider import CompletionRequest, Message, ToolCall, ToolDefinition, Usage

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from solward.extras import needs
 
 if TYPE_CHECKING:
-    from solward.registry.chain import run_skill
+    from solward.registry.interceptors import run_skill
     from solward.registry.load import load_registry
     from solward.registry.loaded import LoadedProvider, LoadedSkill, LoadedVenue, Registry
     from solward.registry.problems import Problem, ProblemCode
@@ -36,7 +36,7 @@ _AT_FIRST_USE = {
     "ProblemCode": "solward.registry.problems",
     "Registry": "solward.registry.loaded",
     "load_registry": "solward.registry.load",
-    "run_skill": "solward.registry.chain",
+    "run_skill": "solward.registry.interceptors",
 }
 
 

@@ -13,8 +13,7 @@ import pluggy
 from solward import hookspecs
 from solward.errors import PluginError
 from solward.provider import ProviderSpec
-from solward.registry.containment import contained_call
-from solward.registry.contract import (
+from solward.registry.checks import (
     check_examples,
     check_hooks,
     check_provider,
@@ -22,6 +21,7 @@ from solward.registry.contract import (
     check_venue,
     declared,
 )
+from solward.registry.containment import contained_call
 from solward.registry.discovery import GUARDRAILS, PROVIDERS, SKILLS, Candidate, discover
 from solward.registry.loaded import (
     LoadedGuardrail,

@@ -36,7 +36,7 @@ DASHBOARD_ORIGINS = ("http://localhost:3000", "http://127.0.0.1:3000")
 _DEPENDENT = "default_factory_not_called"
 
 Network = Literal["localnet", "devnet", "testnet", "mainnet-beta"]
-KeyStoreKind = Literal["memory", "database"]
+ApiKeyStoreKind = Literal["memory", "database"]
 
 
 def default_home() -> Path:
@@ -48,7 +48,7 @@ def _network_of(data: dict[str, Any]) -> Network:
     return "localnet" if data.get("solana_rpc_url") is None else "devnet"
 
 
-def _key_store_of(data: dict[str, Any]) -> KeyStoreKind:
+def _api_key_store_of(data: dict[str, Any]) -> ApiKeyStoreKind:
     return "database" if _shared(data.get("database_url")) else "memory"
 
 
@@ -85,7 +85,7 @@ class Settings(AccessSettings, VendorSettings):
     solward_home: Path = Field(default_factory=default_home)
     database_url: SecretStr | None = None
     # A key in one process's memory would be unknown to the others.
-    api_key_store: KeyStoreKind = Field(default_factory=_key_store_of)
+    api_key_store: ApiKeyStoreKind = Field(default_factory=_api_key_store_of)
     keystore_passphrase: SecretStr | None = None
     keystore_key_file: Path | None = None
 

@@ -50,17 +50,3 @@ PROGRAM_NAMES: Final = {
     MEMO_V1_PROGRAM: "Memo v1",
     LOOKUP_TABLE_PROGRAM: "Address Lookup Table",
 }
-
-# The programs a transaction may call without being named: each has a decoder in the guardrails,
-# which refuses instructions it does not know. Vote and Address Lookup Table are left out: no
-# operation of a wallet needs them, and both hand out authorities.
-DEFAULT_PROGRAMS: Final = frozenset(
-    {
-        SYSTEM_PROGRAM,
-        COMPUTE_BUDGET_PROGRAM,
-        ASSOCIATED_TOKEN_PROGRAM,
-        STAKE_PROGRAM,
-        *TOKEN_PROGRAMS,
-        *MEMO_PROGRAMS,
-    }
-)

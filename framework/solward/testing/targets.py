@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from solward.errors import InvalidRequest, PluginError
-from solward.registry.contract import HOOKS
+from solward.registry.checks import HOOKS
 from solward.registry.discovery import BUILT_IN, GROUPS, canonical, discover
 from solward.registry.load import load_registry
 from solward.registry.loaded import LoadedProvider, LoadedSkill, LoadedVenue, Registry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from solward.agents.model import Agent, AgentStatus
+from solward.agents.agent import Agent, AgentStatus
 
 if TYPE_CHECKING:
     from solward.service import Solward

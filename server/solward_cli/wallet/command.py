@@ -9,7 +9,7 @@ import click
 
 from solward_cli.service_call import ServiceCall, service_call, waiting, wallet_argument
 from solward_cli.wallet import money
-from solward_cli.wallet.keys import export, import_
+from solward_cli.wallet.import_export import export, import_
 from solward_cli.wallet.sweep_command import sweep
 
 if TYPE_CHECKING:

@@ -65,7 +65,7 @@ class ApiKey:
         }
 
 
-class KeyStore(Protocol):
+class ApiKeyStore(Protocol):
     """Where keys live: in memory, or in the service's database."""
 
     async def add(self, key: ApiKey) -> None:

@@ -14,7 +14,7 @@ from solward.clock import now_ms
 from solward.errors import WalletNotFound
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.transactions.request import Actor
-from solward_server.http.api_keys import ApiKey, KeyStore, hash_of
+from solward_server.http.api_keys import ApiKey, ApiKeyStore, hash_of
 from solward_server.http.middleware import request_id
 
 # Clients match these texts: they are part of the HTTP contract.
@@ -91,7 +91,7 @@ def confined_to(wallet_id: str) -> None:
         raise WalletNotFound
 
 
-def authenticate(app: Quart, keys: KeyStore, secret: str) -> None:
+def authenticate(app: Quart, keys: ApiKeyStore, secret: str) -> None:
     """Check the credential of every request before its view runs."""
     expected = secret.encode()
 
@@ -117,7 +117,7 @@ def authenticate(app: Quart, keys: KeyStore, secret: str) -> None:
         g.caller = Caller(await _find_key(keys, token))
 
 
-async def _find_key(keys: KeyStore, token: str) -> ApiKey:
+async def _find_key(keys: ApiKeyStore, token: str) -> ApiKey:
     hash_ = hash_of(token)
     key = await keys.find(hash_)
     if key is None or not hmac.compare_digest(key.hash, hash_):

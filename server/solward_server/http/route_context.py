@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from solward.agents.model import Agent
+from solward.agents.agent import Agent
 from solward.errors import AgentNotFound
 from solward.service import Solward
 from solward.vault.wallets import Wallet
-from solward_server.http.api_keys import KeyStore, MemoryKeys
+from solward_server.http.api_keys import ApiKeyStore, MemoryKeys
 from solward_server.http.api_keys_database import DatabaseKeys
 from solward_server.http.auth import caller, confined_to
 from solward_server.http.idempotency import SkillCalls
@@ -20,7 +20,7 @@ class RouteContext:
     """The service and what the HTTP side adds to it."""
 
     service: Solward
-    keys: KeyStore
+    keys: ApiKeyStore
     limiter: Limiter
     skill_calls: SkillCalls
 

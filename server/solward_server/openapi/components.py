@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solward.agents.model import AgentStatus
+from solward.agents.agent import AgentStatus
 from solward.events import EventKind
 from solward.record import TransactionStatus, TransactionType
 from solward.solana.stakes import StakeState

@@ -8,7 +8,7 @@ from typing import Any
 from quart import Blueprint
 
 from solward import __version__
-from solward.agents.model import AgentStatistics
+from solward.agents.agent import AgentStatistics
 from solward.errors import StoreError
 from solward_server.http.auth import Access, public
 from solward_server.http.route_context import RouteContext

@@ -26,10 +26,10 @@ from tests.support.plugin_distributions import Shelf, skill_source
 from tests.support.scripted_provider import installed
 
 from solward import jsontext
+from solward.agents.agent import Agent
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
 from solward.agents.decisions import Decision
-from solward.agents.model import Agent
 from solward.provider import Completion, CompletionRequest, ToolCall
 from solward.record import TransactionRecord, TransactionStatus
 from solward.service import Solward

@@ -7,8 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 
 import pytest
-from tests.e2e.agents.crew import Crew, at_rest, goes_on, hire, landed_on, told_truly
-from tests.e2e.agents.remains import Deeds, examine
+from tests.e2e.agents.paying_agents import Crew, at_rest, goes_on, hire, landed_on, told_truly
+from tests.e2e.agents.state_after_kill import Deeds, examine
 from tests.e2e.agents.supervised import Supervised
 from tests.support.localnet_process import localnet_process
 

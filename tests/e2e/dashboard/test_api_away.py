@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from tests.e2e.dashboard.between import Between, between
+from tests.e2e.dashboard.recording_proxy import Between, between
 from tests.support.browser import Browser, Pages
 from tests.support.service_process import SECRET, Service, funded_wallet
 

@@ -20,13 +20,9 @@ from solward.guardrail import Intent, TransactionEffects
 from solward.solana.accounts import Account as AccountState
 from solward.solana.base58 import b58encode
 from solward.solana.message import decode_transaction, lookup_tables, resolve
-from solward.solana.programs import (
-    DEFAULT_PROGRAMS,
-    LOOKUP_TABLE_PROGRAM,
-    TOKEN_PROGRAM,
-    WRAPPED_SOL_MINT,
-)
+from solward.solana.programs import LOOKUP_TABLE_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.vault.guardrails import (
+    DEFAULT_PROGRAMS,
     Invocation,
     Policy,
     ScopeLimits,

@@ -13,8 +13,9 @@ from tests.vault.guardrails.bank import ROUTER, Bank, key
 
 from solward.solana.base58 import b58decode, b58encode
 from solward.solana.message import ResolvedKey
-from solward.solana.programs import DEFAULT_PROGRAMS, MEMO_PROGRAM, TOKEN_PROGRAM
+from solward.solana.programs import MEMO_PROGRAM, TOKEN_PROGRAM
 from solward.vault.guardrails import (
+    DEFAULT_PROGRAMS,
     Invocation,
     Simulation,
     UntrustedSimulation,

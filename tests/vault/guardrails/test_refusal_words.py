@@ -11,8 +11,7 @@ from tests.vault.guardrails.bank import SOL, Bank
 from solward.errors import GuardrailBlocked
 from solward.guardrail import AuthorityChange, Intent, TransactionEffects
 from solward.record import TransactionRecord, TransactionStatus
-from solward.solana.programs import DEFAULT_PROGRAMS
-from solward.vault.guardrails import Policy, ScopeLimits, ScopeUsage, judge
+from solward.vault.guardrails import DEFAULT_PROGRAMS, Policy, ScopeLimits, ScopeUsage, judge
 from solward.vault.guardrails.rules import BUILT_IN, LimitRule, PolicyRule
 from solward.vault.transactions.failures import refusal
 

@@ -11,8 +11,8 @@ from tests.vault.guardrails.bank import SOL
 
 from solward.guardrail import AuthorityChange, Intent, TransactionEffects
 from solward.registry.loaded import LoadedGuardrail
-from solward.solana.programs import DEFAULT_PROGRAMS
 from solward.vault.guardrails import (
+    DEFAULT_PROGRAMS,
     RULES,
     Policy,
     ScopeLimits,

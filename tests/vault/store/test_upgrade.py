@@ -22,8 +22,8 @@ from tests.vault.store.releases import (
     taken_back,
 )
 
+from solward.agents.agent import Agent
 from solward.agents.decisions import Decision, MemoryEntry
-from solward.agents.model import Agent
 from solward.audit.log import AuditLog
 from solward.errors import AuditBroken
 from solward.record import TransactionRecord

@@ -21,8 +21,7 @@ from tests.support.rpc_nodes import RpcNode, listening, of
 from solward.errors import LedgerRejected, TransactionFailed
 from solward.money import LAMPORTS_PER_SOL
 from solward.record import TransactionRecord, TransactionStatus
-from solward.solana.programs import DEFAULT_PROGRAMS
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails import DEFAULT_PROGRAMS, Policy
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.transport import HttpTransport

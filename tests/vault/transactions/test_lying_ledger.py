@@ -12,8 +12,7 @@ from tests.support.engine_harness import UNLIMITED, Bench
 from solward.cluster import WrongCluster, open_cluster
 from solward.errors import GuardrailBlocked, LedgerError, TransactionFailed
 from solward.settings import Settings
-from solward.solana.programs import DEFAULT_PROGRAMS
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails import DEFAULT_PROGRAMS, Policy
 from solward.vault.transactions.engine import Engine, EngineOptions
 from solward.vault.transactions.request import ADMIN
 from solward_localnet.node import Localnet

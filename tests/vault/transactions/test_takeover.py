@@ -19,15 +19,14 @@ from solward.errors import TakenOver, TransactionFailed
 from solward.money import LAMPORTS_PER_SOL
 from solward.operations.transfer import plan_airdrop
 from solward.record import TransactionRecord, TransactionStatus
-from solward.solana.programs import DEFAULT_PROGRAMS
 from solward.store import agents as agent_store
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails import DEFAULT_PROGRAMS, Policy
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.store import processes
 from solward.vault.store import transactions as store
 from solward.vault.store.tables import attempts, transactions
 from solward.vault.transactions.engine import Engine, EngineOptions
-from solward.vault.transactions.process import registered
+from solward.vault.transactions.lease import registered
 from solward.vault.transactions.reconcile import Reconciliation
 from solward.vault.transactions.request import ADMIN, Actor, AgentRun
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 from solward.registry import LoadedSkill
-from solward.registry.chain import GRACE_S
+from solward.registry.interceptors import GRACE_S
 from solward.skill import Effects
 from solward.testing.conformance.observed_run import (
     Case,

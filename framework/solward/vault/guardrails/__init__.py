@@ -1,7 +1,7 @@
 """Judgement of a transaction before it is signed: pure, and the same for every caller."""
 
 from solward.vault.guardrails.effects import analyse, network_fee
-from solward.vault.guardrails.model import Policy, ScopeLimits, ScopeUsage
+from solward.vault.guardrails.model import DEFAULT_PROGRAMS, Policy, ScopeLimits, ScopeUsage
 from solward.vault.guardrails.rules import (
     RULES,
     PluginGuardrail,
@@ -19,6 +19,7 @@ from solward.vault.guardrails.simulation import (
 )
 
 __all__ = [
+    "DEFAULT_PROGRAMS",
     "RULES",
     "Invocation",
     "PluginGuardrail",

@@ -7,6 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+from solward.solana.programs import (
+    ASSOCIATED_TOKEN_PROGRAM,
+    COMPUTE_BUDGET_PROGRAM,
+    MEMO_PROGRAMS,
+    STAKE_PROGRAM,
+    SYSTEM_PROGRAM,
+    TOKEN_PROGRAMS,
+)
+
+# The programs a transaction may call without being named: each is decoded (`instructions`), and
+# instructions that are not known are refused. Vote and Address Lookup Table are left out: no
+# operation of a wallet needs them, and both hand out authorities.
+DEFAULT_PROGRAMS: Final = frozenset(
+    {
+        SYSTEM_PROGRAM,
+        COMPUTE_BUDGET_PROGRAM,
+        ASSOCIATED_TOKEN_PROGRAM,
+        STAKE_PROGRAM,
+        *TOKEN_PROGRAMS,
+        *MEMO_PROGRAMS,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

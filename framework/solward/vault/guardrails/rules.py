@@ -10,8 +10,8 @@ from solders.pubkey import Pubkey
 
 from solward.guardrail import Intent, TransactionEffects
 from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
-from solward.solana.programs import DEFAULT_PROGRAMS, PROGRAM_NAMES, WRAPPED_SOL_MINT
-from solward.vault.guardrails.model import Policy, ScopeLimits, ScopeUsage
+from solward.solana.programs import PROGRAM_NAMES, WRAPPED_SOL_MINT
+from solward.vault.guardrails.model import DEFAULT_PROGRAMS, Policy, ScopeLimits, ScopeUsage
 
 _REVOCABLE: Final = frozenset({"mint_authority", "freeze_authority"})
 

@@ -25,7 +25,7 @@ from solward.vault.store import transactions as store
 from solward.vault.store.database import Database
 from solward.vault.transactions.assess import Assessor, no_verification
 from solward.vault.transactions.failures import refusal, would_fail
-from solward.vault.transactions.process import Process
+from solward.vault.transactions.lease import Process
 from solward.vault.transactions.reconcile import (
     Reconciliation,
     faucet_effects,

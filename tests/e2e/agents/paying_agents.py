@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import httpx
-from tests.e2e.agents.remains import Deeds, Payment
+from tests.e2e.agents.state_after_kill import Deeds, Payment
 from tests.support.agents import agent_body
 from tests.support.service_process import Service, funded_wallet, sol_of
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from tests.support.plugin_distributions import Shelf, skill_source
 
 from solward.errors import GuardrailBlocked, InvalidRequest, SkillError, SkillTimeout
-from solward.registry import LoadedSkill, chain, load_registry, run_skill
+from solward.registry import LoadedSkill, interceptors, load_registry, run_skill
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ IGNORING = """
 async def test_a_skill_that_swallows_its_cancellation_holds_nobody_up(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chain, "GRACE_S", 0.05)
+    monkeypatch.setattr(interceptors, "GRACE_S", 0.05)
     reported: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, told: reported.append(told))
     context = Context()
@@ -177,11 +177,11 @@ async def test_a_skill_that_swallows_its_cancellation_holds_nobody_up(
             await run(skill, context=context)
     assert context.seen == ["ignored"]
     assert [line["event"] for line in logs] == ["skill_abandoned"]
-    (abandoned,) = chain._abandoned
+    (abandoned,) = interceptors._abandoned
     context.release.set()
     await asyncio.wait({abandoned}, timeout=5)
     await asyncio.sleep(0)
-    assert not chain._abandoned
+    assert not interceptors._abandoned
     del abandoned
     gc.collect()
     assert reported == []  # asyncio reports an error that nobody looked at
@@ -211,7 +211,7 @@ async def test_cancelling_the_caller_cancels_the_skill_and_is_not_an_internal_er
 async def test_cancelling_the_caller_does_not_wait_for_ever_for_the_skill(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chain, "GRACE_S", 0.05)
+    monkeypatch.setattr(interceptors, "GRACE_S", 0.05)
     context = Context()
     skill = loaded(shelf, "context.seen.append('started')\n" + IGNORING.replace("\n    ", "\n"))
     running = asyncio.create_task(run(skill, context=context))
@@ -222,4 +222,4 @@ async def test_cancelling_the_caller_does_not_wait_for_ever_for_the_skill(
         async with asyncio.timeout(5):
             await running
     context.release.set()
-    await asyncio.wait(set(chain._abandoned), timeout=5)
+    await asyncio.wait(set(interceptors._abandoned), timeout=5)
