@@ -1,6 +1,6 @@
 """The `solward` command under a supervisor that starts it anew after each death, when told to.
 
-    python mortal.py /home/fate server start --port 3001
+    python killed_service.py /home/fate server start --port 3001
 
 The file `fate` holds `<point>:<nth>`, a phase of a cycle or a step of the money path; from when it
 is there, the command is killed when it passes that point for the nth time. So one life can first

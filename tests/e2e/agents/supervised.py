@@ -13,11 +13,11 @@ from pathlib import Path
 import httpx
 from tests.support.service_process import Service
 
-MORTAL = Path(__file__).with_name("mortal.py")
+KILLED_SERVICE = Path(__file__).with_name("killed_service.py")
 
 
 class Supervised(Service):
-    """A `Service` under `mortal.py`; `stop` ends the supervisor and whatever lives under it."""
+    """A `Service` under `killed_service.py`; `stop` ends it and whatever lives under it."""
 
     def __init__(self, home: Path, **environment: str) -> None:
         super().__init__(home, **environment)
@@ -27,7 +27,14 @@ class Supervised(Service):
     def live(self) -> None:
         """Begin a life, and wait until it serves."""
         if self.process is None:
-            arguments = [str(MORTAL), str(self.fate), "server", "start", "--port", str(self.port)]
+            arguments = [
+                str(KILLED_SERVICE),
+                str(self.fate),
+                "server",
+                "start",
+                "--port",
+                str(self.port),
+            ]
             with (self.home.parent / "service.log").open("ab") as log:
                 self.process = subprocess.Popen(
                     [sys.executable, *arguments],
