@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from importlib import import_module
+from importlib.metadata import entry_points
 
 from tests.support.repository import DOCS
 
 from solward.money import format_sol
+from solward.operations.declared import OPERATIONS
 from solward.record import TransactionStatus, TransactionType
 from solward.vault.guardrails import RULES, Policy
 from solward_localnet.market import POOLS
@@ -42,6 +46,30 @@ def test_every_status_and_type_is_documented() -> None:
     later = types.partition("Reserved for what comes later:")[2]
     named = {*names_in_first_column(types), *re.findall(r"`(\w+)`", later)}
     assert named == set(TransactionType)
+
+
+def test_an_operations_names_are_documented_where_they_differ() -> None:
+    skills = {
+        name: skill
+        for skill in entry_points(group="solward.skills")
+        if skill.value.startswith("solward_plugins.")
+        for name in re.findall(
+            r'operation_parameters\("(\w+)"\)', inspect.getsource(import_module(skill.value))
+        )
+    }
+    expected = []
+    for name, operation in sorted(OPERATIONS.items()):
+        found = (operation.type, operation.path, skills[name].name if name in skills else "none")
+        same = (name, name.replace("_", "-"), name)
+        cells = [
+            "" if each == default else each if each == "none" else f"`{each}`"
+            for each, default in zip(found, same, strict=True)
+        ]
+        if any(cells):
+            expected.append([f"`{name}`", *cells])
+    table = (DOCS / "contract.md").read_text().partition("### Names of an operation")[2]
+    rows = re.findall(r"^\| (`.+) \|$", table.partition("\n## ")[0], re.MULTILINE)
+    assert [[cell.strip() for cell in row.split("|")] for row in rows] == expected
 
 
 def test_every_method_of_the_localnet_is_documented_and_no_other() -> None:

@@ -38,6 +38,15 @@ def numbers(cell: str) -> list[float]:
     return [float(each.replace(",", "")) for each in re.findall(r"[\d.,]*\d", cell)]
 
 
+# What a cycle costs by the page's own tables: CPU in seconds, transactions, bytes.
+WORKER_CPU, LITELLM_CPU = (2.3e-3, 3.0e-3), 20e-3
+DATABASE_CPU, COMMITS, LOG, GROWTH = (0.55e-3, 0.9e-3), (0.3, 0.7), (4.7e3, 5.3e3), 1.4e3
+
+
+def times(count: float, each: tuple[float, float], unit: float = 1) -> tuple[float, ...]:
+    return tuple(count * cost / unit for cost in each)
+
+
 def near(cells: list[str], *expected: tuple[float, ...]) -> None:
     for cell, wanted in zip(cells, expected, strict=True):
         assert numbers(cell) == pytest.approx(list(wanted), rel=0.04), cell
@@ -82,18 +91,31 @@ def test_another_worker_on_a_machine_is_given_another_port() -> None:
     assert f"solward worker --port {PORT + 1}" in TEXT
 
 
+def test_the_arithmetic_uses_the_costs_of_sizing() -> None:
+    assert "| CPU a cycle | 0.05 ms | 2.3 ms | 3.0 ms with a model of 3 s |" in PAGE
+    assert "a model through litellm costs a worker about 20 ms of CPU a cycle more" in TEXT
+    assert "| CPU a cycle | 0.55 to 0.9 ms |" in PAGE
+    assert row("transactions a cycle")[0].startswith("0.3 to 0.7:")
+    assert row("write-ahead log a cycle") == ["4.7 to 5.3 KB"]
+    assert row("growth a cycle") == ["1.4 KB"]
+
+
 def test_the_arithmetic_of_a_million_agents_is_right() -> None:
     cycles = (1e6 / 600, 1e6 / 60)
     near(row("cycles a second: agents")[:2], *((c,) for c in cycles))
-    near(row("worker cores"), *((c * 1.8e-3,) for c in cycles))
-    near(row("the same with litellm"), *((c * 21.8e-3,) for c in cycles))
-    near(row("PostgreSQL cores: x"), *((c * 1.3e-3, c * 1.6e-3) for c in cycles))
-    near(row("transactions a second: x"), *((c * 7.3,) for c in cycles))
-    log = [(c * 3.1e-3, c * 3.1e3 * 86_400 / 1e12) for c in cycles]
+    near(row("worker cores"), *(times(c, WORKER_CPU) for c in cycles))
+    litellm = (WORKER_CPU[0] + LITELLM_CPU, WORKER_CPU[1] + LITELLM_CPU)
+    near(row("the same with litellm"), *(times(c, litellm) for c in cycles))
+    near(row("PostgreSQL cores: x"), *(times(c, DATABASE_CPU) for c in cycles))
+    near(row("transactions a second: x"), *(times(c, COMMITS) for c in cycles))
+    log = [times(c, LOG, 1e6) + times(c * 86_400, LOG, 1e12) for c in cycles]
     near(row("write-ahead log: x"), *log)
     near(row("calls of the RPC"), *((c * 3,) for c in cycles))
     near(row("cycles at one time with"), *((c * 3,) for c in cycles))
-    near(row("worker processes at"), *((ceil(c * 3 / worker.CONCURRENCY),) for c in cycles))
+    workers = [ceil(c * 3 / worker.CONCURRENCY) for c in cycles]
+    near(row("worker processes at"), *((w,) for w in workers))
+    near(row("their connections"), *((w * WORKER,) for w in workers))
+    near(row("growth: x"), *((c * 86_400 * GROWTH / 1e12,) for c in cycles))
     near(row("decisions a day"), *((c * 86_400 / 1e6,) for c in cycles))
 
 
@@ -103,7 +125,7 @@ def test_the_arithmetic_of_the_cells_is_right() -> None:
     cells = [line.strip("|").split("|")[1:] for line in section.splitlines()[2:]]
     workers = [ceil(c * 3 / worker.CONCURRENCY) for c in each]
     near(cells[0], *((c,) for c in each))
-    near(cells[1], *((c * 1.3e-3, c * 1.6e-3) for c in each))
-    near(cells[2], *((c * 7.3,) for c in each))
-    near(cells[3], *((c * 3.1e-3,) for c in each))
+    near(cells[1], *(times(c, DATABASE_CPU) for c in each))
+    near(cells[2], *(times(c, COMMITS) for c in each))
+    near(cells[3], *(times(c, LOG, 1e6) for c in each))
     near(cells[4], *((w, w * WORKER) for w in workers))

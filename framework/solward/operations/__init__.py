@@ -1,1 +1,1 @@
-"""What a wallet can do with money: declared once (`declared`), planned (`plan_...`), performed."""
+"""What a wallet can do with money: declared once (`declared`), planned (`@plans`), performed."""

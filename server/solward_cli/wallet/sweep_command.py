@@ -35,8 +35,8 @@ async def sweep(
 ) -> RenderableType:
     """Send all that WALLET holds to TO, an address or a wallet, within the guardrails.
 
-    Unwraps SOL, sends every token, closes the emptied accounts, withdraws inactive stakes, and
-    then sends all SOL but the fees, in as many transfers as the limits ask for; it waits for the
+    Withdraws inactive stakes, unwraps SOL, sends every token, closes the emptied accounts, and
+    then sends all SOL but the fees, in as many transfers as the limits require; it waits for the
     rate limit. What a limit holds back is listed, with what to do. Interrupted, run it again.
     """
     from solward_cli.render import visible
