@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
@@ -55,3 +57,25 @@ async def test_what_must_arrive_and_does_not_blocks_it(wallet: TestWallet) -> No
         await wallet.context("transfer").transact(
             instructions=[closing], may_close=[account], tokens_in={mint: 1}
         )
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "field"),
+    [
+        ("revoke_authority", {"mint": "SOL", "authority_type": None}, "authorityType"),
+        ("airdrop", {"amount": None}, "amount"),
+        ("launch_token", {"name": "A", "symbol": "A", "decimals": None}, "decimals"),
+        ("launch_token", {"name": "A", "symbol": "A", "initial_supply": None}, "initialSupply"),
+        (
+            "swap",
+            {"input_token": "SOL", "output_token": "USDC", "amount": 1, "slippage_bps": None},
+            "slippageBps",
+        ),
+    ],
+)
+async def test_none_is_no_default(
+    wallet: TestWallet, method: str, given: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{field} must be"):
+        await getattr(wallet.context("transfer"), method)(**given)
+    assert await wallet.records() == []

@@ -35,7 +35,9 @@ async def decided(api: Api, agent: str) -> list[Any]:
 
 async def test_an_agents_life(api: Api) -> None:
     wallet = await api.wallet(1)
-    made = (await api.post("/agents", body(wallet))).json
+    required = body(wallet)
+    del required["loopIntervalMs"]
+    made = (await api.post("/agents", required)).json
     agent = made["id"]
     assert made == {"id": agent, "name": "watcher", "status": "idle", "walletId": wallet}
     shown = (await api.get(f"/agents/{agent}")).json

@@ -71,12 +71,14 @@ class Operations:
         if operation is None:
             raise InvalidRequest(f"operation must be one of {', '.join(OPERATIONS)}")
         wallet = await self._wallets.get(wallet_id)
-        # An action that was taken may leave a state in which it could not be planned again.
-        known = await self._engine.known_action(actor)
-        if known is not None:
-            return known
-        values = operation.read(params)
         plan = PLANS[name]
+        if "ledger" in plan.sources:
+            # An earlier run of this action may have left a state in which it cannot be planned
+            # again. Other plans depend on their parameters alone, and the engine finds the action.
+            known = await self._engine.known_action(actor)
+            if known is not None:
+                return known
+        values = operation.read(params)
         try:
             planned = await run_plan(plan, wallet.address, **self._of(plan.sources), **values)
         except LedgerError as error:

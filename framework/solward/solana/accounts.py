@@ -49,8 +49,15 @@ def rent_exempt_minimum(size: int) -> int:
 
 
 def key_at(data: bytes, start: int) -> str:
-    """The base58 address in the 32 bytes at `start`."""
-    return str(Pubkey.from_bytes(data[start : start + 32]))
+    """The base58 address in the 32 bytes at `start`.
+
+    Raises:
+        IndexError: there are fewer; solders itself would panic, past every `except Exception`.
+    """
+    key = data[start : start + 32]
+    if len(key) != 32:
+        raise IndexError(f"an address needs 32 bytes, there are {len(key)}")
+    return str(Pubkey.from_bytes(key))
 
 
 def decode_nonce(data: bytes) -> Nonce | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from solders.pubkey import Pubkey
 
 from solward.errors import InvalidRequest
-from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.programs import LOCALNET_USDC_MINT, WRAPPED_SOL_MINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ _MAINNET = (
 # The demo market's mints (`solward_localnet.market` derives the same, tested).
 _LOCALNET = (
     _SOL,
-    KnownToken("USDC", "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ", 6),
+    KnownToken("USDC", LOCALNET_USDC_MINT, 6),
     KnownToken("BONK", "9RY7JPD4C7RBFzo4FQxAyXELoh1kNYGx8WHrVyW8ADcK", 5),
 )
 _DEVNET = (_SOL, KnownToken("USDC", "4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU", 6))

@@ -43,7 +43,9 @@ def money_command(declared: Operation) -> click.Command:
             if isinstance(field, Recipient):
                 values[field.name] = await call.address(values[field.name])
         if declared.question:
-            confirmed(declared.question.format(**_with_defaults(declared, values)), agreed)
+            # What was confirmed is sent, not left to the service's default.
+            values = _with_defaults(declared, values)
+            confirmed(declared.question.format(**values), agreed)
         wallets = call.client.wallets
         method = getattr(wallets.dry_run if dry_run else wallets, declared.name)
         with waiting(declared.progress):

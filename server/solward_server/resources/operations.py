@@ -34,9 +34,11 @@ def _view(context: RouteContext, declared: Operation) -> Any:
     @keyed
     async def view(wallet_id: str) -> Response:
         body = await read_body()
+        # In JSON requests null is an absent field.
+        params = {name: value for name, value in body.items() if value is not None}
 
         async def run(actor: Actor) -> TransactionRecord:
-            return await context.service.operations.perform(declared.name, wallet_id, actor, body)
+            return await context.service.operations.perform(declared.name, wallet_id, actor, params)
 
         return await money_response(context, wallet_id, body, run, partial(_to_json, declared))
 

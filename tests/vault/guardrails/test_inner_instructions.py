@@ -13,7 +13,13 @@ from tests.vault.guardrails.bank import ROUTER, Bank, key
 
 from solward.solana.base58 import b58decode, b58encode
 from solward.solana.message import ResolvedKey
-from solward.solana.programs import MEMO_PROGRAM, TOKEN_PROGRAM
+from solward.solana.programs import (
+    MEMO_PROGRAM,
+    STAKE_PROGRAM,
+    SYSTEM_PROGRAM,
+    TOKEN_PROGRAM,
+    TOKEN_PROGRAMS,
+)
 from solward.vault.guardrails import (
     DEFAULT_PROGRAMS,
     Invocation,
@@ -153,3 +159,21 @@ def test_an_inner_instruction_from_nowhere_is_refused(bank: Bank) -> None:
         bad = Simulation(full.pre, full.post, (call,))
         with pytest.raises(UntrustedSimulation, match=words):
             analyse(transaction.message, keys, bad, bank.address)
+
+
+@pytest.mark.parametrize("program", [STAKE_PROGRAM, SYSTEM_PROGRAM, *sorted(TOKEN_PROGRAMS)])
+def test_a_truncated_instruction_is_a_violation_and_never_a_panic(bank: Bank, program: str) -> None:
+    transaction, keys, full = bank.simulate(
+        bank.build([create_idempotent_associated_token_account(bank.own, bank.own, bank.mint)])
+    )
+    known = (*keys, *(ResolvedKey(each, False, False) for each in (program, ROUTER)))
+    accounts = (bank.address, ROUTER, bank.address, bank.address)
+    width = 1 if program in TOKEN_PROGRAMS else 4
+    refused = 0
+    for kind in range(40):
+        for rest in (b"", b"\x01", b"\x00\x01short", b"\x01" * 33):
+            call = Invocation(program, accounts, kind.to_bytes(width, "little") + rest, 0)
+            seen = Simulation(full.pre, full.post, (call,))
+            effects = analyse(transaction.message, known, seen, bank.address)
+            refused += any("malformed" in reason for _rule, reason in effects.violations)
+    assert refused > 5

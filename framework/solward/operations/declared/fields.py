@@ -77,7 +77,9 @@ class Field:
         if value is None:
             if self.default is REQUIRED:
                 raise InvalidRequest(f"{self.json} is required and must be {self._article}")
-            return self.default
+            if self.default is None:
+                return None
+        # None never stands for a default: a skill that forgot to choose must not choose for ever.
         return self._read(value)
 
     def schema(self) -> Schema:
@@ -267,10 +269,17 @@ class Operation:
     def read(self, params: Mapping[str, object]) -> dict[str, Any]:
         """The plan's arguments out of a request's; names it does not know are ignored.
 
+        An absent field has its default; one that is None is refused where the default is a value.
+
         Raises:
             InvalidRequest: naming the first field that is missing or wrong.
         """
-        return {each.name: each.read(params.get(each.json)) for each in self.fields}
+        return {
+            each.name: each.default
+            if each.json not in params and not each.is_required
+            else each.read(params.get(each.json))
+            for each in self.fields
+        }
 
     def requested(self, wallet: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """The record's details as far as a request knows them, for one that could not be planned.

@@ -6,7 +6,9 @@ from solward.operations.declared import samples
 from solward.operations.declared.fields import Address, Amount, Operation
 from solward.record import TransactionType
 
-_ACCOUNT = Address("stake_account", "The stake account's address.")
+_ACCOUNT = Address(
+    "stake_account", "The stake account's address, as a stake or the list of stakes returned it."
+)
 _STAKE = Address("stake_account", "The stake.")
 
 STAKE = Operation(
