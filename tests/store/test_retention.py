@@ -236,6 +236,7 @@ async def test_one_process_does_it_at_a_time(
     await database.close()
 
 
+@pytest.mark.sqlite("with PostgreSQL the workers delete what is old")
 async def test_a_service_on_sqlite_does_it_every_hour_and_survives_a_refusal(
     tmp_path: Path, keeping: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +267,7 @@ async def test_a_service_on_sqlite_does_it_every_hour_and_survives_a_refusal(
     await database.close()
 
 
+@pytest.mark.sqlite("with PostgreSQL the workers delete what is old")
 async def test_a_service_cuts_what_is_old_as_it_starts(tmp_path: Path) -> None:
     database = await Database.open(None, tmp_path)
     await append(database, 1, *["agent:a"] * 5)
