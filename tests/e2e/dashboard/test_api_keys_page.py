@@ -9,7 +9,7 @@ import pytest
 from tests.support.browser import Browser
 from tests.support.service_process import Service, funded_wallet
 
-pytestmark = pytest.mark.samples("test_a_key_is_shown_once_works_and_is_revoked")
+pytestmark = pytest.mark.more
 
 
 def test_a_key_is_shown_once_works_and_is_revoked(

@@ -18,12 +18,7 @@ from solward.clock import now_ms
 from solward.vault.store.database import Database
 from solward.vault.store.tables import transactions, wallets
 
-# Each goes on from the records of the one before.
-pytestmark = pytest.mark.samples(
-    "test_what_is_done_and_refused_appears_by_itself",
-    "test_a_filter_shows_what_fits_and_says_when_nothing_does",
-    "test_one_of_them_tells_everything",
-)
+pytestmark = pytest.mark.more
 
 MANY = 1_000
 LONG_TASK_MS = 200
