@@ -55,7 +55,14 @@ if TYPE_CHECKING:
     from solward.solana.programs import WRAPPED_SOL_MINT
     from solward.solana.stakes import Stake, StakeState
     from solward.solana.tokens import Mint, associated_account_size, read_mint
-    from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
+    from solward.venue import (
+        Quote,
+        QuoteRequest,
+        SwapInstructions,
+        SwapTransaction,
+        VenueContext,
+        VenueSpec,
+    )
 
     __version__: str
 
@@ -86,6 +93,7 @@ __all__ = [
     "SolwardError",
     "Stake",
     "StakeState",
+    "SwapInstructions",
     "SwapTransaction",
     "TokenBalance",
     "TokenHolding",
@@ -133,6 +141,7 @@ _AT_FIRST_USE = {
     "TokenBalance": "solward.solana.balances",
     "Quote": "solward.venue",
     "QuoteRequest": "solward.venue",
+    "SwapInstructions": "solward.venue",
     "SwapTransaction": "solward.venue",
     "VenueContext": "solward.venue",
     "VenueSpec": "solward.venue",

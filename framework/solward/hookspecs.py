@@ -23,7 +23,14 @@ if TYPE_CHECKING:
         Usage,
     )
     from solward.skill import SkillSpec
-    from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
+    from solward.venue import (
+        Quote,
+        QuoteRequest,
+        SwapInstructions,
+        SwapTransaction,
+        VenueContext,
+        VenueSpec,
+    )
 
 PROJECT = "solward"
 
@@ -91,7 +98,7 @@ async def provider_stream(
 
 @hookspec(firstresult=True)
 def venue_spec() -> VenueSpec:
-    """Declare the swap venue: its name and the programs its transactions call. Pure."""
+    """Declare the swap venue. Pure."""
     raise NotImplementedError
 
 
@@ -101,6 +108,28 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
 
     Raises:
         InvalidRequest: the venue refuses the request.
+        LedgerUnavailable: the venue did not answer.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+async def venue_instructions(
+    quote: Quote, taker: str, destination: str, max_accounts: int | None, context: VenueContext
+) -> SwapInstructions:
+    """Make a quote's swap as one instruction, which Solward compiles into its own transaction.
+
+    A venue implements this hook or `venue_swap`, or both.
+
+    Args:
+        taker: the key that signs the swap and owns its input account: a fresh key without funds,
+            never the wallet. An instruction with another signer is refused.
+        destination: the token account that receives the output; for SOL a wrapped SOL account.
+        max_accounts: most accounts the swap should name, None for the venue's own choice; lower
+            where the transaction was too large before.
+
+    Raises:
+        InvalidRequest: the venue refuses the quote.
         LedgerUnavailable: the venue did not answer.
     """
     raise NotImplementedError

@@ -1,4 +1,4 @@
-"""The types of swap venues: declaration, quote and transaction. Amounts are smallest units."""
+"""The types of swap venues: declaration, quote and swap. Amounts are smallest units."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import httpx
+    from solders.instruction import Instruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +17,11 @@ class VenueSpec:
     """A venue's declaration; `name` equals the entry point's name.
 
     Attributes:
-        programs: programs its transactions call; they join the policy's allowlist.
+        programs: programs its whole transactions call; a venue of instructions names none.
     """
 
     name: str
-    programs: frozenset[str]
+    programs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,25 @@ class Quote:
     slippage_bps: int
     price_impact: Decimal
     raw: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SwapInstructions:
+    """A venue's swap as instructions; only `swap` is signed for, everything else is Solward's own.
+
+    Attributes:
+        quote: the offer these instructions keep (may be newer than the quote passed in).
+        swap: the one swap instruction; its only signer is the taker.
+        accounts: mints for which the taker needs an associated token account beforehand.
+        tables: lookup table address -> its addresses in order, for compiling.
+        compute_units: the limit to set, None for the default.
+    """
+
+    quote: Quote
+    swap: Instruction
+    accounts: tuple[str, ...] = ()
+    tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    compute_units: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

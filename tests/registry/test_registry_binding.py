@@ -168,6 +168,58 @@ async def test_a_venue_is_called_through_its_own_hooks(shelf: Shelf) -> None:
     asked: Any = "asked"
     assert await venue.quote(asked, asked) == ("quote", "asked")
     assert await venue.swap(asked, "me", asked) == ("asked", "me")
+    assert (venue.gives_instructions, venue.gives_transactions) == (False, True)
+    with pytest.raises(TypeError, match="pool has no venue_instructions"):
+        await venue.instructions(asked, "me", "account", asked)
+
+
+INSTRUCTIONS = (
+    HEAD
+    + """
+from solward import VenueSpec
+
+@hookimpl
+def venue_spec():
+    return VenueSpec("pool")
+
+@hookimpl
+async def venue_quote(request):
+    return ("quote", request)
+
+@hookimpl
+async def venue_instructions(quote, taker, destination, max_accounts):
+    return (quote, taker, destination, max_accounts)
+"""
+)
+
+
+async def test_a_venue_may_give_instructions_instead_of_a_transaction(shelf: Shelf) -> None:
+    shelf.install("dist-v", {"pool": INSTRUCTIONS}, "solward.venues")
+    venue = load_registry(entry_points=shelf.entry_points()).venues["pool"]
+    assert (venue.gives_instructions, venue.gives_transactions) == (True, False)
+    asked: Any = "asked"
+    assert await venue.instructions(asked, "taker", "account", asked) == (
+        "asked",
+        "taker",
+        "account",
+        None,
+    )
+    assert await venue.instructions(asked, "t", "a", asked, max_accounts=40) == (
+        "asked",
+        "t",
+        "a",
+        40,
+    )
+    with pytest.raises(TypeError, match="pool has no venue_swap"):
+        await venue.swap(asked, "me", asked)
+
+
+def test_a_venue_that_makes_no_swap_is_told_its_two_hooks(shelf: Shelf) -> None:
+    source = INSTRUCTIONS.replace("@hookimpl\nasync def venue_instructions", "async def helper")
+    shelf.install("dist-v", {"pool": source}, "solward.venues")
+    (problem,) = load_registry(entry_points=shelf.entry_points()).problems
+    assert problem.code == "bad_contract"
+    assert problem.detail == "venue_instructions or venue_swap must be there: one of them, or both"
 
 
 @pytest.mark.parametrize("programs", ["{'1' * 32}", "frozenset({'nowhere'})", "frozenset({1})"])

@@ -24,12 +24,18 @@ from solward.venue import VenueSpec
 HOOKS = {
     SKILLS: ("skill_spec", "skill_execute"),
     PROVIDERS: ("provider_spec", "provider_complete"),
-    VENUES: ("venue_spec", "venue_quote", "venue_swap"),
+    VENUES: ("venue_spec", "venue_quote"),
     GUARDRAILS: ("guardrail_check",),
 }
 
 # Hooks a plugin may leave out.
-OPTIONAL = {PROVIDERS: ("provider_stream",)}
+OPTIONAL = {
+    PROVIDERS: ("provider_stream",),
+    VENUES: ("venue_instructions", "venue_swap"),
+}
+
+# Optional hooks of which a plugin has at least one.
+AT_LEAST_ONE = {VENUES: OPTIONAL[VENUES]}
 
 MAX_DESCRIPTION = 1_024
 MAX_TIMEOUT_S = 600.0
@@ -61,6 +67,9 @@ def check_hooks(group: str, plugin: Any, callers: list[pluggy.HookCaller]) -> No
             marked = "without @hookimpl" if hasattr(plugin, hook) else "not there"
             raise _broken(f"{hook} is {marked}")
         _check_function(hook, found[hook])
+    alternatives = AT_LEAST_ONE.get(group)
+    if alternatives and not found.keys() & set(alternatives):
+        raise _broken(f"{' or '.join(alternatives)} must be there: one of them, or both")
 
 
 def _check_registration(

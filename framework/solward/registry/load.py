@@ -159,7 +159,7 @@ def _provider(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedProv
         candidate.version,
         Parameters(schema),
         manager.bind("provider_complete", plugin),
-        manager.bind("provider_stream", plugin) if hasattr(plugin, "provider_stream") else None,
+        manager.bind_optional("provider_stream", plugin),
     )
 
 
@@ -172,7 +172,8 @@ def _venue(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedVenue:
         candidate.distribution,
         candidate.version,
         manager.bind("venue_quote", plugin),
-        manager.bind("venue_swap", plugin),
+        manager.bind_optional("venue_instructions", plugin),
+        manager.bind_optional("venue_swap", plugin),
     )
 
 
@@ -219,3 +220,7 @@ class Manager(pluggy.PluginManager):
             raise SealedError("callers are bound after the last registration")
         others = [other for other in self.get_plugins() if other is not plugin]
         return self.subset_hook_caller(hook, others)
+
+    def bind_optional(self, hook: str, plugin: Any) -> Callable[..., Any] | None:
+        """As `bind`, or None where `plugin` does not implement the hook."""
+        return self.bind(hook, plugin) if hasattr(plugin, hook) else None

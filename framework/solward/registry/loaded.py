@@ -20,7 +20,14 @@ from solward.registry.containment import contained, contained_stream
 from solward.registry.parameters import Parameters
 from solward.registry.problems import Problem
 from solward.skill import SkillSpec
-from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
+from solward.venue import (
+    Quote,
+    QuoteRequest,
+    SwapInstructions,
+    SwapTransaction,
+    VenueContext,
+    VenueSpec,
+)
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
@@ -106,21 +113,60 @@ class LoadedProvider:
 
 @dataclass(frozen=True, slots=True)
 class LoadedVenue:
-    """A swap venue; raises what the venue raises. Its bytes pass the guardrails like any others."""
+    """A swap venue; raises what the venue raises.
+
+    Attributes:
+        instructions_call: its `venue_instructions` hook, None when it has none.
+        swap_call: its `venue_swap` hook, None when it has none; never both None.
+    """
 
     spec: VenueSpec
     distribution: str
     version: str
     quote_call: HookCall = field(repr=False)
-    swap_call: HookCall = field(repr=False)
+    instructions_call: HookCall | None = field(repr=False)
+    swap_call: HookCall | None = field(repr=False)
+
+    @property
+    def gives_instructions(self) -> bool:
+        """Whether it makes a swap as an instruction (`instructions`)."""
+        return self.instructions_call is not None
+
+    @property
+    def gives_transactions(self) -> bool:
+        """Whether it makes a swap as a whole transaction (`swap`)."""
+        return self.swap_call is not None
 
     async def quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
         """The venue's offer."""
         quote: Quote = await contained(self.quote_call(request=request, context=context))
         return quote
 
+    async def instructions(
+        self,
+        quote: Quote,
+        taker: str,
+        destination: str,
+        context: VenueContext,
+        max_accounts: int | None = None,
+    ) -> SwapInstructions:
+        """The swap instruction of an offer; only where `gives_instructions`."""
+        if self.instructions_call is None:
+            raise TypeError(f"{self.spec.name} has no venue_instructions")
+        call = self.instructions_call(
+            quote=quote,
+            taker=taker,
+            destination=destination,
+            max_accounts=max_accounts,
+            context=context,
+        )
+        instructions: SwapInstructions = await contained(call)
+        return instructions
+
     async def swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
-        """The transaction of an offer, complete but for the wallet's signature."""
+        """The transaction of an offer, but for a signature; only where `gives_transactions`."""
+        if self.swap_call is None:
+            raise TypeError(f"{self.spec.name} has no venue_swap")
         call = self.swap_call(quote=quote, wallet=wallet, context=context)
         transaction: SwapTransaction = await contained(call)
         return transaction
