@@ -152,6 +152,7 @@ async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTr
 def guardrail_check(intent: Intent, effects: TransactionEffects) -> str | None:
     """Refuse a transaction by returning a reason; None allows it.
 
-    Runs after every built-in rule, and can only refuse: raising refuses as well. Pure.
+    Runs after every built-in rule, with copies, and can only refuse: raising refuses as well, and
+    so does taking longer than 5 s. Pure; several threads may call it at once.
     """
     raise NotImplementedError

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tests.vault.guardrails.bank import SOL
 
 from solward.guardrail import AuthorityChange, Intent, TransactionEffects
-from solward.registry.loaded import LoadedGuardrail
 from solward.vault.guardrails import (
     DEFAULT_PROGRAMS,
     RULES,
     Policy,
     ScopeLimits,
     ScopeUsage,
-    Verdict,
     counted_lamports,
     counted_tokens,
     judge,
@@ -225,29 +221,3 @@ def test_a_revoke_may_be_declared_but_not_a_gift() -> None:
     ):
         effects = replace(EFFECTS, authority_changes=(change,))
         assert judge(intent, effects, [], policy).allowed is passes, change
-
-
-def test_plugin_guardrails_run_last_and_can_only_refuse() -> None:
-    def fine(_intent: Intent, _effects: TransactionEffects) -> str | None:
-        return None
-
-    def never(_intent: Intent, _effects: TransactionEffects) -> str | None:
-        return "not on a Sunday"
-
-    def broken(_intent: Intent, _effects: TransactionEffects) -> str | None:
-        raise ValueError("secret")
-
-    def allows(_intent: Intent, _effects: TransactionEffects) -> Any:
-        return True
-
-    def judged_with(*checks: Callable[..., Any], effects: TransactionEffects = EFFECTS) -> Verdict:
-        plugins = [LoadedGuardrail(check.__name__, check) for check in checks]
-        return judge(INTENT, effects, [], POLICY, plugins)
-
-    judged = judged_with(fine, never)
-    assert judged.applied[-2:] == ("fine", "never")
-    assert (judged.rule, judged.reason) == ("never", "not on a Sunday")
-    assert judged_with(broken).reason == "the rule failed: ValueError"
-    assert not judged_with(allows).allowed
-    over = replace(EFFECTS, lamports_out=2 * SOL)
-    assert judged_with(fine, effects=over).rule == "simulated_effects"

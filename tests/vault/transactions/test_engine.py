@@ -25,10 +25,8 @@ from solward.errors import (
     TransactionFailed,
     WalletNotFound,
 )
-from solward.guardrail import Intent, TransactionEffects
 from solward.money import LAMPORTS_PER_SOL
 from solward.record import TransactionStatus
-from solward.registry.loaded import LoadedGuardrail
 from solward.vault.guardrails import RULES, ScopeLimits
 from solward.vault.store import spending
 from solward.vault.store.tables import attempts, reservations
@@ -126,16 +124,6 @@ async def test_the_agents_and_the_keys_limits_bind_beside_the_wallets(tmp_path: 
             await bench.transfer(2, agent)
         record = await bench.transfer(1, agent)
         assert record.to_json()["agentId"] == "a"
-
-
-async def test_a_plugins_rule_can_refuse(tmp_path: Path) -> None:
-    def never(_intent: Intent, _effects: TransactionEffects) -> str | None:
-        return "not on a Saturday"
-
-    guardrails = (LoadedGuardrail("weekdays", never),)
-    async with open_bench(tmp_path, plugin_guardrails=guardrails) as bench:
-        with pytest.raises(GuardrailBlocked, match="weekdays: not on a Saturday"):
-            await bench.transfer(HALF)
 
 
 async def test_too_little_balance_is_a_failed_record_and_costs_nothing(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ MINT = token_list("mainnet-beta").resolve("USDC", "mint")
 
 # A refusal is stored in a record and in a model's memory.
 MAX_REASON = 500
-# Every transaction waits for it, on the event loop.
+# Every transaction waits for it, and while it computes, so does the event loop.
 SLOW_S = 0.05
 
 

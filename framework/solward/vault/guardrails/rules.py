@@ -31,7 +31,7 @@ class Verdict:
 
 
 class PluginGuardrail(Protocol):
-    """A plugin's rule, evaluated after the built-in ones; it can only refuse."""
+    """A plugin's rule, asked after the built-in ones outside the database; it can only refuse."""
 
     @property
     def name(self) -> str:
@@ -76,13 +76,11 @@ def judge(
     effects: TransactionEffects | None,
     scopes: Sequence[tuple[str, ScopeLimits, ScopeUsage]],
     policy: Policy,
-    plugin_guardrails: Sequence[PluginGuardrail] = (),
 ) -> Verdict:
-    """Evaluate the built-in rules in the order of `RULES`, then `plugin_guardrails`.
+    """Evaluate the built-in rules in the order of `RULES`.
 
     Every scope binds, so the strictest does. With `effects` None (not simulated yet, or an
-    airdrop the network makes) only the rules that judge a declaration run. A plugin's guardrail
-    that raises, or returns anything but None, has refused.
+    airdrop the network makes) only the rules that judge a declaration run.
 
     Args:
         scopes: (`wallet:<id>` | `agent:<id>` | `key:<id>`, its limits, what it has used).
@@ -105,28 +103,10 @@ def judge(
             reason = rule.check(intent, seen, policy)
             if reason is not None:
                 return Verdict(tuple(applied), rule.name, reason)
-    if effects is not None:
-        for guardrail in plugin_guardrails:
-            applied.append(guardrail.name)
-            reason = _plugin_refusal(guardrail, intent, effects)
-            if reason is not None:
-                return Verdict(tuple(applied), guardrail.name, reason)
     return Verdict(tuple(applied))
 
 
 _NOTHING: Final = TransactionEffects(lamports_out=0, fee_lamports=0)
-
-
-def _plugin_refusal(
-    guardrail: PluginGuardrail, intent: Intent, effects: TransactionEffects
-) -> str | None:
-    try:
-        answer: object = guardrail.check(intent, effects)
-    except Exception as error:
-        return f"the rule failed: {type(error).__name__}"
-    if answer is None:
-        return None
-    return answer if isinstance(answer, str) else "the rule refused"
 
 
 # What limits count and reservations hold: declared or simulated, whichever is more.

@@ -27,6 +27,7 @@ from solward.vault.store import idempotency, spending
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.database import Database, clock
+from solward.vault.transactions.plugin_rules import PluginRules
 from solward.vault.transactions.request import Actor
 
 # In a record's `guardrailsApplied` where the freeze switch refused it.
@@ -57,7 +58,7 @@ class Reserver:
         self._owner = owner
         self._policy = policy
         self._wallet_limits = wallet_limits
-        self._plugin_guardrails = tuple(plugin_guardrails)
+        self._plugin_rules = PluginRules(plugin_guardrails)
 
     async def reserve(
         self, record: TransactionRecord, actor: Actor, intent: Intent, effects: TransactionEffects
@@ -69,8 +70,12 @@ class Reserver:
             TakenOver: another run of the agent's cycle has the fencing token.
         """
         scopes = self._scopes(record.wallet_id, actor)
+        asked = None
+        if self._plugin_rules.names:
+            # Before the write transaction: a plugin must hold no lock of the database.
+            asked = await self.trial(record.wallet_id, actor, intent, effects)
         async with self._database.write() as connection:
-            judged = await self._judge(connection, record, actor, scopes, intent, effects)
+            judged = await self._judge(connection, record, actor, scopes, intent, effects, asked)
             allowed = judged.status is TransactionStatus.PENDING
             debit = max_debit(intent, effects) if allowed else 0
             await self._insert(connection, judged, actor, debit)
@@ -108,7 +113,8 @@ class Reserver:
             frozen = await spending.freeze_reason(connection, wallet_id)
             scopes = self._scopes(wallet_id, actor)
             now = await clock(connection)
-            return await self._verdict(connection, frozen, scopes, intent, effects, now)
+            verdict = await self._verdict(connection, frozen, scopes, intent, effects, now)
+        return await self._plugin_rules.judge(verdict, intent, effects)
 
     async def release(self, record: TransactionRecord, error: str) -> TransactionRecord:
         """Release a reservation without signed bytes.
@@ -123,7 +129,7 @@ class Reserver:
             stored = await attempt_store.settle(connection, [settlement])
         return stored[record.id]
 
-    def recheck(
+    async def recheck(
         self, intent: Intent, effects: TransactionEffects | None, reservation: Reservation
     ) -> None:
         """Judge rebuilt bytes of an intent whose limits are reserved already.
@@ -132,7 +138,8 @@ class Reserver:
             PermissionError: they cost more than was reserved, or break a rule.
         """
         limits = [(scope, ScopeLimits(), ScopeUsage()) for scope, _ in reservation.scopes]
-        verdict = judge(intent, effects, limits, self._policy, self._plugin_guardrails)
+        verdict = judge(intent, effects, limits, self._policy)
+        verdict = await self._plugin_rules.judge(verdict, intent, effects)
         if effects is None or not verdict.allowed:
             raise PermissionError(verdict.reason or "the rebuilt transaction would fail")
         if max_debit(intent, effects) > reservation.held_lamports:
@@ -150,7 +157,14 @@ class Reserver:
         scopes: tuple[tuple[str, ScopeLimits], ...],
         intent: Intent,
         effects: TransactionEffects | None,
+        asked: Verdict | None = None,
     ) -> TransactionRecord:
+        """The record with its verdict, under the locks of its scopes.
+
+        Args:
+            asked: the verdict of a moment ago, where plugins were asked. A refusal stands; where
+                it allows, the built-in rules judge again, because the usage may have changed.
+        """
         run = actor.run
         try:
             await spending.lock(
@@ -165,7 +179,12 @@ class Reserver:
         frozen = await spending.freeze_reason(connection, record.wallet_id)
         # Read under the lock, so that records and rate windows follow the order of judgement.
         now = await clock(connection)
-        verdict = await self._verdict(connection, frozen, scopes, intent, effects, now)
+        if asked is not None and not asked.allowed:
+            verdict = asked
+        else:
+            verdict = await self._verdict(connection, frozen, scopes, intent, effects, now)
+            if asked is not None and verdict.allowed:
+                verdict = replace(verdict, applied=verdict.applied + self._plugin_rules.names)
         return replace(
             record,
             created_ms=now,
@@ -196,7 +215,7 @@ class Reserver:
             lamports = spent.units_last_day.get(spending.SOL_ASSET, 0)
             usage = ScopeUsage(spent.tx_last_minute, lamports, spent.units_last_day, next_tx_ms)
             judged.append((scope, limits, usage))
-        return judge(intent, effects, judged, self._policy, self._plugin_guardrails)
+        return judge(intent, effects, judged, self._policy)
 
     async def _insert(
         self,

@@ -57,7 +57,7 @@ class Signing:
                 if draft.wire is not None:
                     raise
                 rebuilt = await self._assessor.rebuild(draft, record.id)
-                self._reserver.recheck(draft.intent, rebuilt.effects, reservation)
+                await self._reserver.recheck(draft.intent, rebuilt.effects, reservation)
                 return await self._write(wallet_id, draft, rebuilt, reservation)
         except Exception as error:
             text = "The transaction could not be signed; nothing was sent"

@@ -1,0 +1,184 @@
+"""A plugin's guardrail can refuse, and neither change what is counted nor hold up the database."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.engine_harness import UNLIMITED, open_bench
+
+from solward.errors import GuardrailBlocked
+from solward.guardrail import Intent, TransactionEffects
+from solward.money import LAMPORTS_PER_SOL
+from solward.registry.loaded import LoadedGuardrail
+from solward.vault.guardrails import RULES, Verdict
+from solward.vault.store import spending
+from solward.vault.transactions import plugin_rules
+from solward.vault.transactions.plugin_rules import PluginRules
+
+WALLET = "So11111111111111111111111111111111111111112"
+MINT = "Vote111111111111111111111111111111111111111"
+INTENT = Intent("transfer", WALLET, lamports_out=5, tokens_out={MINT: 7}, details={"to": [MINT]})
+EFFECTS = TransactionEffects(5, 5_000, tokens_out={MINT: 7})
+# For tests alone: no check may wait for longer.
+PATIENCE_S = 20
+
+
+def rules(*checks: Callable[..., Any]) -> tuple[LoadedGuardrail, ...]:
+    return tuple(LoadedGuardrail(check.__name__, check) for check in checks)
+
+
+def fine(_intent: Intent, _effects: TransactionEffects) -> str | None:
+    return None
+
+
+def greedy(intent: Any, effects: Any) -> str | None:
+    """Changes everything it is given, as far down as it goes."""
+    for given in (intent.tokens_out, intent.tokens_in, intent.details, effects.tokens_out):
+        given.clear()
+    for value, names in ((intent, ("lamports_out",)), (effects, ("lamports_out", "fee_lamports"))):
+        for name in names:
+            object.__setattr__(value, name, 0)
+    return None
+
+
+async def test_they_run_last_and_can_only_refuse() -> None:
+    def never(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        return "not on a Sunday"
+
+    def broken(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        raise ValueError("secret")
+
+    def leaves(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        raise SystemExit
+
+    def allows(_intent: Intent, _effects: TransactionEffects) -> Any:
+        return True
+
+    async def judged(*checks: Callable[..., Any], found: Verdict | None = None) -> Verdict:
+        found = found or Verdict(("max_per_tx",))
+        return await PluginRules(rules(*checks)).judge(found, INTENT, EFFECTS)
+
+    refused = await judged(fine, never, fine)
+    assert refused == Verdict(("max_per_tx", "fine", "never"), "never", "not on a Sunday")
+    assert (await judged(broken)).reason == "the rule failed: ValueError"
+    assert (await judged(leaves)).reason == "the rule failed: SystemExit"
+    assert not (await judged(allows)).allowed
+    first = Verdict(("max_per_tx",), "max_per_tx", "too much")
+    assert await judged(fine, found=first) == first
+    unseen = await PluginRules(rules(never)).judge(Verdict(("max_per_tx",)), INTENT, None)
+    assert unseen == Verdict(("max_per_tx",))
+
+
+async def test_each_is_given_copies() -> None:
+    before = (replace(INTENT), replace(EFFECTS))
+    seen: list[tuple[Intent, TransactionEffects]] = []
+
+    def second(intent: Intent, effects: TransactionEffects) -> str | None:
+        seen.append((intent, effects))
+        return None
+
+    await PluginRules(rules(greedy, second)).judge(Verdict(()), INTENT, EFFECTS)
+    assert seen == [before]
+    assert (INTENT.tokens_out, INTENT.details) == ({MINT: 7}, {"to": [MINT]})
+
+
+async def test_what_one_changes_is_not_what_is_counted(tmp_path: Path) -> None:
+    limits = replace(UNLIMITED, daily_lamports=LAMPORTS_PER_SOL)
+    async with open_bench(tmp_path, limits=limits, plugin_guardrails=rules(greedy)) as bench:
+        record = await bench.transfer(1)
+        assert record.guardrails_applied == (*RULES, "greedy")
+        assert await bench.reserved_units() == LAMPORTS_PER_SOL
+        with pytest.raises(GuardrailBlocked, match="daily_limit"):
+            await bench.transfer(1)
+
+
+async def test_a_refusal_is_stored_with_the_rules_name(tmp_path: Path) -> None:
+    def weekdays(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        return "not on a Saturday"
+
+    async with open_bench(tmp_path, plugin_guardrails=rules(fine, weekdays)) as bench:
+        with pytest.raises(GuardrailBlocked, match="weekdays: not on a Saturday"):
+            await bench.transfer(1)
+        [record] = await bench.history()
+        assert record.guardrails_applied == (*RULES, "fine", "weekdays")
+        assert await bench.reserved_units() == 0
+
+
+async def test_the_database_can_be_written_while_one_thinks(tmp_path: Path) -> None:
+    asked, go = threading.Event(), threading.Event()
+
+    def slow(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        asked.set()
+        return None if go.wait(PATIENCE_S) else "nobody could write"
+
+    async with open_bench(tmp_path, plugin_guardrails=rules(slow)) as bench:
+        paying = asyncio.create_task(bench.transfer(1))
+        assert await asyncio.to_thread(asked.wait, PATIENCE_S)
+        async with bench.database.write() as connection:
+            await spending.set_frozen(connection, "wallet:another", True)
+        go.set()
+        assert (await paying).status == "confirmed"
+
+
+async def test_built_in_rules_judge_again_after_the_plugins(tmp_path: Path) -> None:
+    both = threading.Barrier(2)
+
+    def together(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        both.wait(PATIENCE_S)
+        return None
+
+    limits = replace(UNLIMITED, daily_lamports=LAMPORTS_PER_SOL)
+    async with open_bench(tmp_path, limits=limits, plugin_guardrails=rules(together)) as bench:
+        # Each is within the limit when the plugin is asked; together they are not.
+        ended = await asyncio.gather(bench.transfer(1), bench.transfer(1), return_exceptions=True)
+        [blocked] = [each for each in ended if isinstance(each, GuardrailBlocked)]
+        assert blocked.record.guardrails_applied[-1] == blocked.rule == "daily_limit"
+        assert await bench.reserved_units() == LAMPORTS_PER_SOL
+
+
+async def test_a_freeze_counts_while_a_plugin_thinks(tmp_path: Path) -> None:
+    asked, go = threading.Event(), threading.Event()
+
+    def slow(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        asked.set()
+        go.wait(PATIENCE_S)
+        return None
+
+    async with open_bench(tmp_path, plugin_guardrails=rules(slow)) as bench:
+        paying = asyncio.create_task(bench.transfer(1))
+        assert await asyncio.to_thread(asked.wait, PATIENCE_S)
+        async with bench.database.write() as connection:
+            await spending.set_frozen(connection, f"wallet:{bench.wallet.id}", True)
+        go.set()
+        with pytest.raises(GuardrailBlocked, match="frozen"):
+            await paying
+
+
+async def test_one_that_hangs_refuses_until_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+
+    def hangs(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        go.wait(PATIENCE_S)
+        return None
+
+    monkeypatch.setattr(plugin_rules, "TIME_LIMIT_S", 0.05)
+    found = PluginRules(rules(hangs))
+    hung = await found.judge(Verdict(()), INTENT, EFFECTS)
+    assert hung.reason == "the rule did not answer within 0.05 s"
+    threads = threading.active_count()
+    again = await found.judge(Verdict(()), INTENT, EFFECTS)
+    assert again.reason == "the rule has not answered an earlier transaction yet"
+    assert threading.active_count() == threads
+    go.set()
+    monkeypatch.setattr(plugin_rules, "TIME_LIMIT_S", PATIENCE_S)
+    async with asyncio.timeout(PATIENCE_S):
+        while not (await found.judge(Verdict(()), INTENT, EFFECTS)).allowed:
+            await asyncio.sleep(0)
