@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -51,6 +51,8 @@ class TransactionRecord:
 
     Attributes:
         id: record identifier (uuid).
+        principal: who requested it: `admin`, `key:<id>`, `agent:<id>`, or `cli`, the command line
+            of a stopped service.
         details: per-type data; amounts are whole units as Decimal.
         guardrails_applied: rule names evaluated, the refusing one last.
         error: why it is blocked or failed, else None.
@@ -69,13 +71,14 @@ class TransactionRecord:
     signature: str | None = None
     error: str | None = None
     fee_lamports: int | None = None
+    principal: str = field(kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
         """The record as the API shows it; absent fields are omitted."""
         body: dict[str, Any] = {"id": self.id, "walletId": self.wallet_id}
         if self.agent_id is not None:
             body["agentId"] = self.agent_id
-        body |= {"type": self.type, "status": self.status.value}
+        body |= {"principal": self.principal, "type": self.type, "status": self.status.value}
         if self.signature is not None:
             body["signature"] = self.signature
         body |= {

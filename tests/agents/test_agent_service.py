@@ -291,12 +291,10 @@ async def test_a_cycle_killed_after_it_paid_is_remembered_and_not_paid_again(
     record = TransactionRecord(
         id="t1", wallet_id="w1", type="transfer", status=TransactionStatus.CONFIRMED,
         details={"amount": Decimal("0.5")}, guardrails_applied=(), created_ms=1,
-        agent_id=agent.id, signature="5sig",
+        agent_id=agent.id, signature="5sig", principal=f"agent:{agent.id}",
     )  # fmt: skip
     async with host.database.write() as connection:
-        await insert_record(
-            connection, record, principal=f"agent:{agent.id}", action_key=f"{agent.id}:1:pay:1"
-        )
+        await insert_record(connection, record, action_key=f"{agent.id}:1:pay:1")
 
     await service.start(agent.id)
     await host.decisions(1)

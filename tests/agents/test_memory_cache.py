@@ -91,10 +91,10 @@ async def test_a_cycle_entered_elsewhere_and_not_left_is_looked_up(database: Dat
     assert await there.enter("a1", 2) is not None
     record = TransactionRecord(
         id="t1", wallet_id="w1", type="transfer", status=TransactionStatus.PENDING, details={},
-        guardrails_applied=(), created_ms=1, agent_id="a1",
+        guardrails_applied=(), created_ms=1, agent_id="a1", principal="agent:a1",
     )  # fmt: skip
     async with database.write() as connection:
-        await insert_record(connection, record, principal="agent:a1", action_key="a1:2:transfer:1")
+        await insert_record(connection, record, action_key="a1:2:transfer:1")
     entered = await here.enter("a1", 2)
     assert entered is not None
     assert entered.agent.fence == 3

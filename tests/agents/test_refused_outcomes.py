@@ -57,7 +57,15 @@ def test_a_cycle_resumed_after_a_crash_says_it_in_the_same_words(
     status: TransactionStatus, text: str
 ) -> None:
     record = TransactionRecord(
-        "t", "w", "transfer", status, {"amount": 1}, ("max_per_tx", "rate_limit"), 0, error="why"
+        "t",
+        "w",
+        "transfer",
+        status,
+        {"amount": 1},
+        ("max_per_tx", "rate_limit"),
+        0,
+        error="why",
+        principal="agent:a",
     )
     assert resumed("transfer", record).outcome == text
 

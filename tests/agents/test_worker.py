@@ -224,8 +224,7 @@ async def test_a_cycle_that_died_after_it_paid_is_resumed_and_not_decided_again(
         async with host.database.write() as connection:
             await insert_record(
                 connection,
-                replace(record(), id="paid", agent_id=agent.id),
-                principal=f"agent:{agent.id}",
+                replace(record(), id="paid", agent_id=agent.id, principal=f"agent:{agent.id}"),
                 action_key=f"{agent.id}:1:pay:1",
                 held_lamports=1,
             )

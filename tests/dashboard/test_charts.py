@@ -20,6 +20,7 @@ def made(
         {
             "id": "t",
             "walletId": "w",
+            "principal": "admin",
             "type": kind,
             "status": status,
             "details": {},

@@ -21,6 +21,7 @@ def record(**given: Any) -> Transaction:
     fields: dict[str, Any] = {
         "id": "r1",
         "wallet_id": "w1",
+        "principal": "admin",
         "type": "transfer",
         "status": "confirmed",
         "signature": "5" * 88,

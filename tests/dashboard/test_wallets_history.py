@@ -37,6 +37,7 @@ def _record(
     raw: dict[str, Any] = {
         "id": f"record-{minutes}",
         "walletId": "wallet",
+        "principal": "admin",
         "type": kind,
         "status": status,
         "details": {"amount": Decimal(amount)},

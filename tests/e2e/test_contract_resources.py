@@ -112,6 +112,7 @@ def test_records_are_listed_newest_first_up_to_the_limit(client: httpx.Client) -
         "details",
         "guardrailsApplied",
         "id",
+        "principal",  # beside the contract's fields
         "signature",
         "status",
         "timestamp",

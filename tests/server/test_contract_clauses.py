@@ -43,8 +43,9 @@ async def test_a_list_has_50_records_unless_said_otherwise(api: Api) -> None:
             record = TransactionRecord(
                 id=record_id, wallet_id=wallet, type="other", details={},
                 status=TransactionStatus.CONFIRMED, guardrails_applied=(), created_ms=number,
+                principal="admin",
             )  # fmt: skip
-            await insert_record(connection, record, principal="admin", action_key=None)
+            await insert_record(connection, record, action_key=None)
     for path in ("/transactions", f"/wallets/{wallet}/transactions"):
         found = (await api.get(path)).json["transactions"]
         assert [each["id"] for each in found] == ids[:0:-1]

@@ -145,3 +145,24 @@ async def test_creating_and_revoking_are_in_the_audit_log(tmp_path: Path, store:
         entries = await api.service.audit.latest(2)
         assert [entry.event for entry in entries] == ["key:revoked", "key:created"]
         assert all(key not in str(entry) for entry in entries)
+
+
+async def test_a_record_its_events_and_its_audit_entries_say_which_key_asked(api: Api) -> None:
+    wallet = await api.wallet(1)
+    key, key_id = await api.key()
+    body = {"to": STRANGER, "amount": 0.1}
+    paid = await api.post(f"/wallets/{wallet}/transfer", body, token=key)
+    assert paid.json["principal"] == f"key:{key_id}"
+    await api.post(f"/wallets/{wallet}/transfer", body | {"amount": 99}, token=key)
+    await api.post(f"/wallets/{wallet}/transfer", body)
+    records = (await api.get(f"/wallets/{wallet}/transactions?limit=3")).json["transactions"]
+    asked = [(each["status"], each["principal"]) for each in records]
+    assert asked == [
+        ("confirmed", "admin"),
+        ("blocked", f"key:{key_id}"),
+        ("confirmed", f"key:{key_id}"),
+    ]
+    entries = (await api.get("/audit?limit=500")).json["entries"]
+    for record in records:
+        told = [each["data"] for each in entries if each["data"].get("id") == record["id"]]
+        assert {each["principal"] for each in told} == {record["principal"]}

@@ -168,7 +168,7 @@ async def test_the_action_a_cycle_had_taken_is_found_by_its_own_number_only(
 ) -> None:
     record = TransactionRecord(
         id="t1", wallet_id="w1", type="transfer", status=TransactionStatus.PENDING, details={},
-        guardrails_applied=(), created_ms=1, agent_id="a12",
+        guardrails_applied=(), created_ms=1, agent_id="a12", principal="agent:a12",
     )  # fmt: skip
     await made(database, *(fields(f"a{n}", cycle_no=n) for n in (1, 12, 121)))
     await made(database, fields("a", cycle_no=12))
@@ -176,7 +176,7 @@ async def test_the_action_a_cycle_had_taken_is_found_by_its_own_number_only(
         for number in (2, 1):
             key = f"a12:12:transfer:{number}"
             each = replace(record, id=f"t{number}")
-            await insert_record(connection, each, principal="agent:a12", action_key=key)
+            await insert_record(connection, each, action_key=key)
     found = await enter(database, 12, "a12")
     assert found is not None
     assert found[1].earlier_action == ("transfer", replace(record, id="t1"))
@@ -218,8 +218,9 @@ async def test_the_newest_transactions_of_many_wallets_are_each_wallets_own(
             record = TransactionRecord(
                 id=f"t{number}", wallet_id=wallet, type="transfer", details={},
                 status=TransactionStatus.CONFIRMED, guardrails_applied=(), created_ms=1,
+                principal="x",
             )  # fmt: skip
-            await insert_record(connection, record, principal="x", action_key=None)
+            await insert_record(connection, record, action_key=None)
     async with database.read() as connection:
         found = await recent(connection, ["w1", "w2", "w3"], 5)
     assert {name: [each.id for each in records] for name, records in found.items()} == {

@@ -71,6 +71,7 @@ def record(**changes: Any) -> TransactionRecord:
         status=TransactionStatus.CONFIRMED,
         details={"from": ADDRESS, "to": ADDRESS, "amount": Decimal("0.01")},
         guardrails_applied=("max_per_tx",),
+        principal="admin",
         created_ms=1_700_000_000_000,
         signature="5sig",
     )

@@ -73,6 +73,7 @@ async def test_every_step_of_a_requests_transfer_carries_the_requests_id(
         for line in lines:
             assert line["trace"] == asked
             assert (line["wallet_id"], line["type"]) == (wallet, "transfer")
+            assert line["principal"] == "admin"
             known = line["event"] != "transaction_reserved"
             assert line.get("signature") == (answer.json["signature"] if known else None)
         # Its end is stored by the one task that watches all of them, which serves no request.
@@ -95,6 +96,7 @@ async def test_every_step_of_a_cycles_transfer_carries_agent_and_cycle(
         assert steps(lines) == STEPS
         assert len({line["transaction_id"] for line in lines}) == 1
         assert {line["agent_id"] for line in lines} == {agent}
+        assert {line["principal"] for line in lines} == {f"agent:{agent}"}
         assert [line.get("cycle") for line in lines] == [1, 1, 1, None]
         assert not any("request_id" in line for line in lines)
 

@@ -114,6 +114,7 @@ async def test_one_transfer_is_one_trace_with_all_its_steps(
     assert attributes(transaction) == {
         "solward.transaction_id": answer.json["id"],
         "solward.wallet_id": wallet,
+        "solward.principal": "admin",
         "solward.type": "transfer",
         "solward.trace": "asked",
     }

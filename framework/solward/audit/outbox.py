@@ -166,6 +166,7 @@ def _log_fields(event: Event) -> dict[str, Any]:
         "transaction_id": record["id"],
         "wallet_id": record["walletId"],
         "agent_id": record.get("agentId"),
+        "principal": record["principal"],
         "type": record["type"],
         "status": record["status"],
         "signature": record.get("signature"),

@@ -140,6 +140,7 @@ class Transaction:
     """A stored transaction; `status` is pending, confirmed, failed or blocked.
 
     Attributes:
+        principal: who requested it: `admin`, `key:<id>` or `agent:<id>`.
         details: by type, amounts in whole units (docs/transactions.md).
         guardrails_applied: the rules evaluated, in order; where one refused, it is the last.
         error: why it is blocked or failed.
@@ -147,6 +148,7 @@ class Transaction:
 
     id: str
     wallet_id: str
+    principal: str
     type: str
     status: str
     signature: str | None
@@ -163,6 +165,7 @@ class Transaction:
         return cls(
             id=raw["id"],
             wallet_id=raw["walletId"],
+            principal=raw["principal"],
             type=raw["type"],
             status=raw["status"],
             signature=raw.get("signature"),

@@ -48,6 +48,7 @@ def render_record(record: Transaction) -> RenderableType:
             "Time": f"{moment(record.timestamp)} UTC",
             "Wallet": record.wallet_id,
             "Agent": record.agent_id,
+            "By": record.principal,
             "Signature": record.signature,
         }
         | _details(record.details)

@@ -29,6 +29,7 @@ RECORD: dict[str, Schema] = {
     "id": identifier("The record."),
     "walletId": identifier("The wallet it belongs to."),
     "agentId": identifier("The agent that caused it; absent where none did."),
+    "principal": text("Who asked for it: `admin`, `key:<id>` or `agent:<id>`."),
     "type": text(
         "What it is; a plugin may give a transaction of its own another type.",
         examples=[kind.value for kind in TransactionType],

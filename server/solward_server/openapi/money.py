@@ -152,6 +152,7 @@ def _record(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": "0f93d061-9cf7-4e3e-8a6a-700478331341",
         "walletId": WALLET,
+        "principal": "admin",
         "type": kind,
         "status": "confirmed",
         "signature": "62BN96o64rTJp8YBiKcPL8tudNLWPui2hiMjsgxkVhpEJumjR8bkkygSxrAHLtFJFwZkihgHHu"

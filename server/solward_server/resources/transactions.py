@@ -53,6 +53,7 @@ _LIST = success(
             {
                 "id": "93698b99-39ce-4d15-841f-684b9de7d8bc",
                 "walletId": WALLET,
+                "principal": "admin",
                 "type": "transfer",
                 "status": "blocked",
                 "details": {

@@ -253,7 +253,15 @@ def test_a_rule_of_limits_names_the_limit_it_was_given(rule: LimitRule) -> None:
 def test_a_refusal_names_its_rule_wherever_it_is_read() -> None:
     judged = judge(INTENT, EFFECTS, [("wallet:w", ScopeLimits(1), ScopeUsage())], POLICY)
     record = TransactionRecord(
-        "t", "w", "transfer", TransactionStatus.BLOCKED, {}, judged.applied, 0, error=judged.reason
+        "t",
+        "w",
+        "transfer",
+        TransactionStatus.BLOCKED,
+        {},
+        judged.applied,
+        0,
+        error=judged.reason,
+        principal="admin",
     )
     error = refusal(record)
     assert isinstance(error, GuardrailBlocked)

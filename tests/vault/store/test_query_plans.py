@@ -16,7 +16,14 @@ from solward.vault.store.database import Database
 
 def record(number: int) -> TransactionRecord:
     return TransactionRecord(
-        f"t{number}", "w", "transfer", TransactionStatus.PENDING, {}, (), created_ms=number
+        f"t{number}",
+        "w",
+        "transfer",
+        TransactionStatus.PENDING,
+        {},
+        (),
+        created_ms=number,
+        principal="admin",
     )
 
 
@@ -31,7 +38,7 @@ async def everything(connection: AsyncConnection) -> None:
     await spending.usage(connection, scopes, ["mint"], 10)
     await spending.next_tx_ms(connection, "wallet:w", 5, 10)
     await spending.reserved(connection, "wallet:w")
-    await transactions.insert_record(connection, record(1), principal="admin", action_key="a")
+    await transactions.insert_record(connection, record(1), action_key="a")
     await spending.reserve(connection, "t1", scopes, {"SOL": 1}, 10)
     attempt = Attempt("t1", 1, "s1", b"", "b", 1, 1, 1)
     await attempts.write_ahead(connection, attempt, 10)

@@ -47,6 +47,7 @@ async def test_a_transfer_lands_and_its_record_says_all_of_it(tmp_path: Path) ->
         assert record.to_json() == {
             "id": record.id,
             "walletId": bench.wallet.id,
+            "principal": "admin",
             "type": "transfer",
             "status": "confirmed",
             "signature": record.signature,

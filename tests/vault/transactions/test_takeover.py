@@ -217,11 +217,10 @@ async def orphan(bench: Bench, number: int) -> None:
         {"amount": HALF},
         (),
         created_ms=number,
+        principal="admin",
     )
     async with bench.database.write() as connection:
-        await store.insert_record(
-            connection, record, principal="admin", action_key=None, owner="gone"
-        )
+        await store.insert_record(connection, record, action_key=None, owner="gone")
 
 
 async def test_two_who_look_after_the_dead_never_take_the_same(bench: Bench) -> None:

@@ -322,6 +322,7 @@ class Engine:
             id=str(uuid.uuid4()),
             wallet_id=wallet.id,
             agent_id=actor.agent_id,
+            principal=actor.principal,
             type=intent.type,
             status=TransactionStatus.PENDING,
             details=intent.details,

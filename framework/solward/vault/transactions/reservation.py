@@ -232,7 +232,6 @@ class Reserver:
         await store.insert_record(
             connection,
             record,
-            principal=actor.principal,
             action_key=actor.action_key,
             held_lamports=held_lamports,
             owner=self._owner if record.status is TransactionStatus.PENDING else None,

@@ -66,7 +66,12 @@ def log_taken_over(record: TransactionRecord, trace: str | None, process_id: str
 
 
 def _fields(record: TransactionRecord, trace: str | None) -> dict[str, str]:
-    fields = {"transaction_id": record.id, "wallet_id": record.wallet_id, "type": record.type}
+    fields = {
+        "transaction_id": record.id,
+        "wallet_id": record.wallet_id,
+        "principal": record.principal,
+        "type": record.type,
+    }
     if record.agent_id is not None:
         fields["agent_id"] = record.agent_id
     if trace is not None:
