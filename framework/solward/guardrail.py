@@ -42,6 +42,32 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True)
+class Outflow:
+    """The most that a transaction can take from a wallet, from its bytes alone; gross.
+
+    Whatever the state of the ledger when it lands, it takes no more. Nothing that comes back
+    lowers it.
+
+    Attributes:
+        lamports: SOL paid away, in lamports; wrapped SOL counts when it is made and when it is
+            sent.
+        fee_lamports: the whole network fee.
+        rent_lamports: rent of the accounts it may open, existing or not, whoever owns them.
+        tokens: mint -> units.
+    """
+
+    lamports: int
+    fee_lamports: int
+    rent_lamports: int
+    tokens: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def costs(self) -> int:
+        """Lamports of fee and rent."""
+        return self.fee_lamports + self.rent_lamports
+
+
+@dataclass(frozen=True, slots=True)
 class AuthorityChange:
     """Authority over an account of the wallet that goes to another: kind, account, recipient."""
 

@@ -19,6 +19,7 @@ from tests.vault.guardrails.attacks import pay
 from tests.vault.guardrails.bank import SOL, Bank, key
 
 from solward.errors import InvalidRequest
+from solward.solana.fees import network_fee
 from solward.solana.message import (
     MalformedTransaction,
     check_message,
@@ -28,7 +29,6 @@ from solward.solana.message import (
     resolve,
 )
 from solward.solana.programs import ED25519_PROGRAM, SECP256R1_PROGRAM
-from solward.vault.guardrails import network_fee
 
 
 @pytest.mark.parametrize("version", ["legacy", "0", "1"])

@@ -21,17 +21,17 @@ from solward.operations.declared.tokens import LAUNCH_TOKEN
 from solward.operations.plans import plans
 from solward.operations.tokens import associated_account, mint_to
 from solward.record import TransactionType
+from solward.solana.instructions import (
+    TOKEN_METADATA_INITIALIZE,
+    TOKEN_METADATA_POINTER_INITIALIZE,
+)
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import TOKEN_2022_PROGRAM
-from solward.solana.tokens import Mint, associated_account_size
+from solward.solana.tokens import TOKEN_METADATA_FIXED_BYTES, Mint, associated_account_size
 from solward.vault.transactions.request import Draft
 
-_POINTER_INITIALIZE = b"\x27\x00"
-_METADATA_INITIALIZE = bytes((210, 225, 30, 162, 88, 184, 77, 141))
 # A mint padded to an account's size, the account type, and the pointer with its header.
 _MINT_WITH_POINTER_BYTES = 166 + 4 + 64
-# TokenMetadata's header, its two keys, and the length of its empty list of further fields.
-_METADATA_FIXED_BYTES = 4 + 64 + 4
 # The extensions of a launched mint: metadata pointer and metadata.
 _EXTENSIONS = (18, 19)
 # A seed has at most 32 bytes: 128 random bits as hex.
@@ -76,7 +76,7 @@ async def plan_launch_token(
     texts = _strings(name, symbol, "")
     # The metadata is written by growing the account, whose rent must be there before.
     mint_rent = await ledger.rent_exempt_minimum(
-        _MINT_WITH_POINTER_BYTES + _METADATA_FIXED_BYTES + len(texts)
+        _MINT_WITH_POINTER_BYTES + TOKEN_METADATA_FIXED_BYTES + len(texts)
     )
     account_rent = await ledger.rent_exempt_minimum(associated_account_size(mint))
     intent = Intent(
@@ -99,7 +99,7 @@ async def plan_launch_token(
             _create(owner, address, seed, mint_rent),
             Instruction(
                 program,
-                _POINTER_INITIALIZE + bytes(owner) + bytes(address),
+                TOKEN_METADATA_POINTER_INITIALIZE + bytes(owner) + bytes(address),
                 [AccountMeta(address, False, True)],
             ),
             initialize_mint2(
@@ -141,7 +141,7 @@ def _describe(owner: Pubkey, mint: Pubkey, texts: bytes) -> Instruction:
         AccountMeta(owner, True, False),
     ]
     return Instruction(
-        Pubkey.from_string(TOKEN_2022_PROGRAM), _METADATA_INITIALIZE + texts, accounts
+        Pubkey.from_string(TOKEN_2022_PROGRAM), TOKEN_METADATA_INITIALIZE + texts, accounts
     )
 
 

@@ -23,6 +23,7 @@ from solward.operations.declared.staking import STAKE, UNSTAKE, WITHDRAW_STAKE
 from solward.operations.plans import plans
 from solward.operations.transfer import parse_address
 from solward.record import TransactionType
+from solward.solana.instructions import Stake as StakeInstruction
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import (
     CLOCK_SYSVAR,
@@ -36,7 +37,6 @@ from solward.solana.stakes import STAKE_ACCOUNT_BYTES, Stake, StakeState, read_s
 from solward.vault.transactions.request import Draft
 
 _PROGRAM = Pubkey.from_string(STAKE_PROGRAM)
-_INITIALIZE, _DELEGATE, _WITHDRAW, _DEACTIVATE = 0, 2, 4, 5
 # A seed has at most 32 bytes: 128 random bits as hex.
 _SEED_BYTES = 16
 _NO_LOCKUP = bytes(48)
@@ -94,9 +94,11 @@ async def plan_stake(
         intent,
         (
             create,
-            _instruction(_INITIALIZE, authorities, _writable(stake), _readonly(RENT_SYSVAR)),
             _instruction(
-                _DELEGATE,
+                StakeInstruction.INITIALIZE, authorities, _writable(stake), _readonly(RENT_SYSVAR)
+            ),
+            _instruction(
+                StakeInstruction.DELEGATE,
                 b"",
                 _writable(stake),
                 _readonly(voter),
@@ -141,7 +143,7 @@ async def plan_unstake(wallet: str, *, ledger: ReadLedger, stake_account: str) -
         },
     )
     deactivate = _instruction(
-        _DEACTIVATE,
+        StakeInstruction.DEACTIVATE,
         b"",
         _writable(Pubkey.from_string(stake.address)),
         _readonly(CLOCK_SYSVAR),
@@ -178,7 +180,7 @@ async def plan_withdraw_stake(wallet: str, *, ledger: ReadLedger, stake_account:
         details={"stakeAccount": stake.address, "amount": lamports_to_sol(stake.lamports)},
     )
     withdraw = _instruction(
-        _WITHDRAW,
+        StakeInstruction.WITHDRAW,
         struct.pack("<Q", stake.lamports),
         _writable(Pubkey.from_string(stake.address)),
         _writable(owner),

@@ -30,8 +30,15 @@ MULTISIG_BYTES: Final = 355
 # A Token-2022 associated account has an account type and the immutable-owner extension.
 TOKEN_2022_ACCOUNT_BYTES: Final = 170
 
+# The largest one: 25 more for the account extensions that mints with a transfer fee, a transfer
+# hook, or tokens that are pausable or cannot be transferred require.
+TOKEN_2022_MAX_ACCOUNT_BYTES: Final = 195
+# A TokenMetadata without its texts: header, two keys, and the length of its list of further fields.
+TOKEN_METADATA_FIXED_BYTES: Final = 4 + 64 + 4
+
 TOKEN_ACCOUNT_RENT: Final = rent_exempt_minimum(TOKEN_ACCOUNT_BYTES)
 TOKEN_2022_ACCOUNT_RENT: Final = rent_exempt_minimum(TOKEN_2022_ACCOUNT_BYTES)
+TOKEN_2022_MAX_ACCOUNT_RENT: Final = rent_exempt_minimum(TOKEN_2022_MAX_ACCOUNT_BYTES)
 
 # Mint authority, supply, decimals, initialised, freeze authority; authorities are a u32 tag and
 # 32 bytes (`COption<Pubkey>`).

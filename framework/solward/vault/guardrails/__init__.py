@@ -1,6 +1,6 @@
 """Judgement of a transaction before it is signed: pure, and the same for every caller."""
 
-from solward.vault.guardrails.effects import analyse, network_fee
+from solward.vault.guardrails.effects import analyse
 from solward.vault.guardrails.model import DEFAULT_PROGRAMS, Policy, ScopeLimits, ScopeUsage
 from solward.vault.guardrails.rules import (
     RULES,
@@ -35,5 +35,4 @@ __all__ = [
     "inner_from_json",
     "judge",
     "max_debit",
-    "network_fee",
 ]

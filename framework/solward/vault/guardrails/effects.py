@@ -1,36 +1,16 @@
-"""What a transaction does to a wallet: instructions decoded, simulation compared, fee computed."""
+"""What a transaction does to a wallet: instructions decoded, simulation compared."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from solders.message import MessageV1
-
 from solward.guardrail import TransactionEffects
+from solward.solana.fees import network_fee
 from solward.solana.message import AnyMessage, ResolvedKey
-from solward.solana.programs import (
-    COMPUTE_BUDGET_PROGRAM,
-    PRECOMPILES,
-    SYSTEM_PROGRAM,
-    VOTE_PROGRAM,
-)
 from solward.solana.tokens import mint_account, token_account
 from solward.vault.guardrails.comparison import compare, measure
 from solward.vault.guardrails.instructions import decode
 from solward.vault.guardrails.simulation import Invocation, Simulation, UntrustedSimulation, View
-
-_LAMPORTS_PER_SIGNATURE = 5_000
-_MICRO_LAMPORTS = 1_000_000
-_MAX_COMPUTE_UNITS = 1_400_000
-_DEFAULT_UNITS = 200_000
-_BUILTIN_UNITS = 3_000
-
-# Programs still native to the validator get the small default (SIMD-0170). Programs that moved
-# to BPF (stake, lookup tables) and precompiles are counted high: the fee is an upper bound.
-_BUILTINS = frozenset({SYSTEM_PROGRAM, VOTE_PROGRAM, COMPUTE_BUDGET_PROGRAM})
-
-_SET_UNIT_LIMIT = 2
-_SET_UNIT_PRICE = 3
 
 
 def analyse(
@@ -120,35 +100,3 @@ def _addresses(view: View, keys: Sequence[ResolvedKey]) -> frozenset[str]:
     for _mint, owner in view.initialised.values():
         addresses.add(owner)
     return frozenset(addresses)
-
-
-def network_fee(message: AnyMessage) -> int:
-    """Most lamports the network takes for `message`, whether it succeeds or not; pure.
-
-    5,000 lamports for each signature, precompile signatures included, and the priority fee:
-    ceil(unit price x unit limit / 10**6) of the ComputeBudget instructions, and for version 1
-    the whole lamports of the message's own field as well.
-    """
-    keys = message.account_keys
-    signatures = message.header.num_required_signatures
-    units_default = 0
-    unit_limit: int | None = None
-    unit_price = 0
-    for instruction in message.instructions:
-        program = str(keys[instruction.program_id_index])
-        data = instruction.data
-        units_default += _BUILTIN_UNITS if program in _BUILTINS else _DEFAULT_UNITS
-        if program in PRECOMPILES and data:
-            signatures += data[0]
-        if program == COMPUTE_BUDGET_PROGRAM and data:
-            if data[0] == _SET_UNIT_LIMIT and len(data) >= 5:
-                unit_limit = int.from_bytes(data[1:5], "little")
-            elif data[0] == _SET_UNIT_PRICE and len(data) >= 9:
-                unit_price = int.from_bytes(data[1:9], "little")
-    priority = 0
-    if isinstance(message, MessageV1):
-        priority = message.config.priority_fee or 0
-        unit_limit = message.config.compute_unit_limit or unit_limit
-    units = min(units_default if unit_limit is None else unit_limit, _MAX_COMPUTE_UNITS)
-    priority += -(-unit_price * units // _MICRO_LAMPORTS)
-    return signatures * _LAMPORTS_PER_SIGNATURE + priority

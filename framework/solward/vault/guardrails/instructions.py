@@ -1,8 +1,4 @@
-"""What each known instruction does to a wallet.
-
-Discriminators and layouts: solana-system-interface, solana-stake-interface, spl-token-interface and
-spl-token-2022-interface (one byte), spl-token-metadata-interface (eight bytes).
-"""
+"""What each known instruction does to a wallet."""
 
 from __future__ import annotations
 
@@ -10,6 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from solward.solana.accounts import key_at, nonce_authority
+from solward.solana.fees import COMPUTE_BUDGET_SIZES
+from solward.solana.instructions import (
+    ASSOCIATED_TOKEN_CREATE,
+    ASSOCIATED_TOKEN_CREATE_IDEMPOTENT,
+    TOKEN_AUTHORITIES,
+    TOKEN_METADATA_INITIALIZE,
+    TOKEN_METADATA_POINTER_INITIALIZE,
+    Stake,
+    System,
+    Token,
+)
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
     COMPUTE_BUDGET_PROGRAM,
@@ -48,47 +55,33 @@ def decode(calls: Sequence[Invocation], view: View) -> None:
 
 # System.
 
-_SYSTEM_CREATE_ACCOUNT = 0
-_SYSTEM_ASSIGN = 1
-_SYSTEM_TRANSFER = 2
-_SYSTEM_CREATE_ACCOUNT_WITH_SEED = 3
-_SYSTEM_ADVANCE_NONCE = 4
-_SYSTEM_WITHDRAW_NONCE = 5
-_SYSTEM_INITIALIZE_NONCE = 6
-_SYSTEM_AUTHORIZE_NONCE = 7
-_SYSTEM_ALLOCATE = 8
-_SYSTEM_ALLOCATE_WITH_SEED = 9
-_SYSTEM_ASSIGN_WITH_SEED = 10
-_SYSTEM_TRANSFER_WITH_SEED = 11
-_SYSTEM_CREATE_ACCOUNT_ALLOW_PREFUND = 13
-
 
 def _decode_system(call: Invocation, view: View) -> None:
     kind = int.from_bytes(call.data[:4], "little") if len(call.data) >= 4 else -1
     accounts, data = call.accounts, call.data
-    if kind in (_SYSTEM_TRANSFER, _SYSTEM_WITHDRAW_NONCE):
+    if kind in (System.TRANSFER, System.WITHDRAW_NONCE):
         _pay(view, accounts[0], accounts[1], _u64(data, 4), base=None)
-    elif kind == _SYSTEM_TRANSFER_WITH_SEED:
+    elif kind == System.TRANSFER_WITH_SEED:
         _pay(view, accounts[0], accounts[2], _u64(data, 4), base=accounts[1])
-    elif kind == _SYSTEM_CREATE_ACCOUNT:
+    elif kind == System.CREATE_ACCOUNT:
         _create_account(view, accounts[0], accounts[1], _u64(data, 4))
-    elif kind == _SYSTEM_CREATE_ACCOUNT_WITH_SEED:
+    elif kind == System.CREATE_ACCOUNT_WITH_SEED:
         seed = _u64(data, 36)
         _create_account(view, accounts[0], accounts[1], _u64(data, 44 + seed))
-    elif kind == _SYSTEM_CREATE_ACCOUNT_ALLOW_PREFUND:
+    elif kind == System.CREATE_ACCOUNT_ALLOW_PREFUND:
         funder = accounts[1] if len(accounts) > 1 else ""
         _create_account(view, funder, accounts[0], _u64(data, 4))
-    elif kind in (_SYSTEM_ASSIGN, _SYSTEM_ASSIGN_WITH_SEED):
+    elif kind in (System.ASSIGN, System.ASSIGN_WITH_SEED):
         if accounts[0] == view.wallet:
             view.change("owner", view.wallet, key_at(data, len(data) - 32))
-    elif kind in (_SYSTEM_ALLOCATE, _SYSTEM_ALLOCATE_WITH_SEED):
+    elif kind in (System.ALLOCATE, System.ALLOCATE_WITH_SEED):
         _no_data_in_wallet(view, accounts[0])
-    elif kind == _SYSTEM_AUTHORIZE_NONCE:
+    elif kind == System.AUTHORIZE_NONCE:
         if view.wallet == accounts[1] or nonce_authority(view.pre(accounts[0])) == view.wallet:
             view.change("nonce_authority", accounts[0], key_at(data, 4))
-    elif kind == _SYSTEM_ADVANCE_NONCE:
+    elif kind == System.ADVANCE_NONCE:
         view.violate("program_allowlist", "a durable nonce would keep the transaction valid")
-    elif kind != _SYSTEM_INITIALIZE_NONCE:
+    elif kind != System.INITIALIZE_NONCE:
         view.violate("program_allowlist", f"System instruction {kind} is not allowed")
 
 
@@ -115,39 +108,23 @@ def _no_data_in_wallet(view: View, account: str) -> None:
 
 # SPL Token and Token-2022.
 
-_TOKEN_TRANSFER = 3
-_TOKEN_APPROVE = 4
-_TOKEN_SET_AUTHORITY = 6
-_TOKEN_TRANSFER_CHECKED = 12
-_TOKEN_APPROVE_CHECKED = 13
-_TOKEN_METADATA_POINTER = 39
-_TOKEN_BATCH = 255
-_TOKEN_METADATA_INITIALIZE = bytes([210, 225, 30, 162, 88, 184, 77, 141])
 
 # Discriminator -> index of the authority's account, for the kinds that need one.
 _TOKEN_AUTHORITY_AT = {
-    _TOKEN_TRANSFER: 2, _TOKEN_APPROVE: 2, 5: 1, _TOKEN_SET_AUTHORITY: 1, 7: 2, 8: 2, 9: 2, 10: 2,
-    11: 2, _TOKEN_TRANSFER_CHECKED: 3, _TOKEN_APPROVE_CHECKED: 3, 14: 2, 15: 2,
+    Token.TRANSFER: 2, Token.APPROVE: 2, 5: 1, Token.SET_AUTHORITY: 1, 7: 2, 8: 2, 9: 2, 10: 2,
+    11: 2, Token.TRANSFER_CHECKED: 3, Token.APPROVE_CHECKED: 3, 14: 2, 15: 2,
 }  # fmt: skip
 _TOKEN_INITIALIZE_ACCOUNT = frozenset({1, 16, 18})
 _TOKEN_MINT_TO = frozenset({7, 14})
 _TOKEN_BURN = frozenset({8, 15})
-_TOKEN_CLOSE = 9
 # InitializeMint, Revoke, Freeze, Thaw, SyncNative, InitializeMint2, GetAccountDataSize,
 # InitializeImmutableOwner, AmountToUiAmount, UiAmountToAmount.
 _TOKEN_HARMLESS = frozenset({0, 5, 10, 11, 17, 20, 21, 22, 23, 24})
 
-_TOKEN_AUTHORITY_KINDS = {
-    0: "mint_authority",
-    1: "freeze_authority",
-    2: "owner",
-    3: "close_authority",
-}
-
 
 def _unbatched(call: Invocation) -> Iterator[Invocation]:
     """The instructions inside a Token `Batch` (p-token), or the instruction itself."""
-    if call.program != TOKEN_PROGRAM or call.data[:1] != bytes([_TOKEN_BATCH]):
+    if call.program != TOKEN_PROGRAM or call.data[:1] != bytes([Token.BATCH]):
         yield call
         return
     accounts, data = call.accounts, call.data[1:]
@@ -174,15 +151,15 @@ def _decode_token(call: Invocation, view: View) -> None:
     accounts = call.accounts
     if kind in _TOKEN_AUTHORITY_AT and view.wallet in accounts[_TOKEN_AUTHORITY_AT[kind] + 1 :]:
         view.violate("authority_change", "the wallet would sign as a member of a multisig")
-    if kind == _TOKEN_TRANSFER:
+    if kind == Token.TRANSFER:
         _transfer_tokens(view, accounts[0], accounts[1], _u64(call.data, 1))
-    elif kind == _TOKEN_TRANSFER_CHECKED:
+    elif kind == Token.TRANSFER_CHECKED:
         _transfer_tokens(view, accounts[0], accounts[2], _u64(call.data, 1))
-    elif kind in (_TOKEN_APPROVE, _TOKEN_APPROVE_CHECKED):
+    elif kind in (Token.APPROVE, Token.APPROVE_CHECKED):
         at = _TOKEN_AUTHORITY_AT[kind]
         if view.owns_token(accounts[0]) or accounts[at] == view.wallet:
             view.change("delegate", accounts[0], accounts[at - 1])
-    elif kind == _TOKEN_SET_AUTHORITY:
+    elif kind == Token.SET_AUTHORITY:
         _set_token_authority(view, call)
     elif kind in _TOKEN_MINT_TO:
         if accounts[2] == view.wallet and not view.keeps_token(accounts[1]):
@@ -190,13 +167,13 @@ def _decode_token(call: Invocation, view: View) -> None:
     elif kind in _TOKEN_BURN:
         if view.owns_token(accounts[0]):
             view.tokens_out[accounts[1]] += _u64(call.data, 1)
-    elif kind == _TOKEN_CLOSE:
+    elif kind == Token.CLOSE_ACCOUNT:
         _close_token_account(view, accounts[0], accounts[1])
-    elif call.program == TOKEN_2022_PROGRAM and call.data[:8] == _TOKEN_METADATA_INITIALIZE:
+    elif call.program == TOKEN_2022_PROGRAM and call.data[:8] == TOKEN_METADATA_INITIALIZE:
         if accounts[3] == view.wallet:
             view.change("update_authority", accounts[2], accounts[1])
-    elif call.program == TOKEN_2022_PROGRAM and call.data[:2] == bytes(
-        [_TOKEN_METADATA_POINTER, 0]
+    elif call.program == TOKEN_2022_PROGRAM and call.data[:2] == (
+        TOKEN_METADATA_POINTER_INITIALIZE
     ):
         _set_metadata_pointer(view, call)
     elif kind not in _TOKEN_HARMLESS and kind not in _TOKEN_INITIALIZE_ACCOUNT:
@@ -219,7 +196,7 @@ def _set_token_authority(view: View, call: Invocation) -> None:
     if call.data[2] not in (0, 1):
         raise IndexError("an authority option is neither absent nor present")
     new = key_at(call.data, 3) if call.data[2] == 1 else None
-    kind = _TOKEN_AUTHORITY_KINDS.get(call.data[1], f"authority_{call.data[1]}")
+    kind = TOKEN_AUTHORITIES.get(call.data[1], f"authority_{call.data[1]}")
     if authority == view.wallet or view.owns_token(account) or view.controls_mint(account):
         view.change(kind, account, new)
 
@@ -238,19 +215,6 @@ def _close_token_account(view: View, account: str, receiver: str) -> None:
 
 # Stake.
 
-_STAKE_INITIALIZE = 0
-_STAKE_AUTHORIZE = 1
-_STAKE_SPLIT = 3
-_STAKE_WITHDRAW = 4
-_STAKE_SET_LOCKUP = 6
-_STAKE_MERGE = 7
-_STAKE_AUTHORIZE_WITH_SEED = 8
-_STAKE_INITIALIZE_CHECKED = 9
-_STAKE_AUTHORIZE_CHECKED = 10
-_STAKE_AUTHORIZE_CHECKED_WITH_SEED = 11
-_STAKE_SET_LOCKUP_CHECKED = 12
-_STAKE_MOVE_STAKE = 16
-_STAKE_MOVE_LAMPORTS = 17
 # Delegate, Deactivate, GetMinimumDelegation, DeactivateDelinquent: no lamports, no authority.
 _STAKE_HARMLESS = frozenset({2, 5, 13, 14})
 
@@ -262,30 +226,30 @@ def _decode_stake(call: Invocation, view: View) -> None:
     # Sysvar accounts are optional; the others have one order.
     accounts = tuple(account for account in call.accounts if not account.startswith("Sysvar"))
     data = call.data
-    if kind == _STAKE_INITIALIZE:
+    if kind == Stake.INITIALIZE:
         view.change("staker", accounts[0], key_at(data, 4))
         view.change("withdrawer", accounts[0], key_at(data, 36))
         if any(data[68:84]):
             view.change("lockup", accounts[0], key_at(data, 84))
-    elif kind == _STAKE_INITIALIZE_CHECKED:
+    elif kind == Stake.INITIALIZE_CHECKED:
         view.change("staker", accounts[0], accounts[1])
         view.change("withdrawer", accounts[0], accounts[2])
-    elif kind in (_STAKE_AUTHORIZE, _STAKE_AUTHORIZE_WITH_SEED):
+    elif kind in (Stake.AUTHORIZE, Stake.AUTHORIZE_WITH_SEED):
         view.change(_stake_role(data, 36), accounts[0], key_at(data, 4))
-    elif kind in (_STAKE_AUTHORIZE_CHECKED, _STAKE_AUTHORIZE_CHECKED_WITH_SEED):
+    elif kind in (Stake.AUTHORIZE_CHECKED, Stake.AUTHORIZE_CHECKED_WITH_SEED):
         view.change(_stake_role(data, 4), accounts[0], accounts[2])
-    elif kind in (_STAKE_SET_LOCKUP, _STAKE_SET_LOCKUP_CHECKED):
+    elif kind in (Stake.SET_LOCKUP, Stake.SET_LOCKUP_CHECKED):
         view.change("lockup", accounts[0], None)
-    elif kind in (_STAKE_SPLIT, _STAKE_MOVE_STAKE, _STAKE_MOVE_LAMPORTS):
+    elif kind in (Stake.SPLIT, Stake.MOVE_STAKE, Stake.MOVE_LAMPORTS):
         lamports = _u64(data, 4)
         if _controls_stake(view, accounts[0]) and not view.controls(
             view.post(accounts[1]), accounts[1]
         ):
             view.lamports_out += lamports
-    elif kind == _STAKE_WITHDRAW:
+    elif kind == Stake.WITHDRAW:
         if _controls_stake(view, accounts[0]) and accounts[1] != view.wallet:
             view.lamports_out += _u64(data, 4)
-    elif kind == _STAKE_MERGE:
+    elif kind == Stake.MERGE:
         if _controls_stake(view, accounts[1]):
             view.close(accounts[1], accounts[0])
     elif kind not in _STAKE_HARMLESS:
@@ -306,11 +270,8 @@ def _stake_role(data: bytes, start: int) -> str:
 
 # Associated Token and Compute Budget, which move nothing themselves.
 
-# Create (empty data or 0) and CreateIdempotent (1); their effects are inner instructions.
-_ASSOCIATED_TOKEN_DATA = frozenset({b"", b"\x00", b"\x01"})
-
-# RequestHeapFrame, SetComputeUnitLimit, SetComputeUnitPrice, SetLoadedAccountsDataSizeLimit.
-_COMPUTE_BUDGET_SIZES = {1: 5, 2: 5, 3: 9, 4: 5}
+# Their effects are inner instructions.
+_ASSOCIATED_TOKEN_DATA = ASSOCIATED_TOKEN_CREATE | {ASSOCIATED_TOKEN_CREATE_IDEMPOTENT}
 
 
 def _decode_associated_token(call: Invocation, view: View) -> None:
@@ -321,7 +282,7 @@ def _decode_associated_token(call: Invocation, view: View) -> None:
 
 def _decode_compute_budget(call: Invocation, view: View) -> None:
     """Refuse what `network_fee` does not read."""
-    if not call.data or _COMPUTE_BUDGET_SIZES.get(call.data[0]) != len(call.data):
+    if not call.data or COMPUTE_BUDGET_SIZES.get(call.data[0]) != len(call.data):
         view.violate("program_allowlist", "this Compute Budget instruction is not allowed")
 
 

@@ -15,7 +15,7 @@ from solders.transaction import VersionedTransaction
 from solward.errors import LedgerError
 from solward.guardrail import TransactionEffects
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
-from solward.vault.guardrails import network_fee
+from solward.solana.fees import network_fee
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import attempts as store
 from solward.vault.store import processes

@@ -1,0 +1,66 @@
+"""The network's fee of a transaction, computed from its message.
+
+Rules: solana-compute-budget-interface, SIMD-0170 (default compute units of builtins).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from solders.message import MessageV1
+
+from solward.solana.message import AnyMessage
+from solward.solana.programs import (
+    COMPUTE_BUDGET_PROGRAM,
+    PRECOMPILES,
+    SYSTEM_PROGRAM,
+    VOTE_PROGRAM,
+)
+
+LAMPORTS_PER_SIGNATURE: Final = 5_000
+_MICRO_LAMPORTS = 1_000_000
+_MAX_COMPUTE_UNITS = 1_400_000
+_DEFAULT_UNITS = 200_000
+_BUILTIN_UNITS = 3_000
+
+# Programs still native to the validator get the small default. Programs that moved to BPF (stake,
+# lookup tables) and precompiles are counted high: the fee is an upper bound.
+_BUILTINS = frozenset({SYSTEM_PROGRAM, VOTE_PROGRAM, COMPUTE_BUDGET_PROGRAM})
+
+SET_UNIT_LIMIT: Final = 2
+SET_UNIT_PRICE: Final = 3
+# RequestHeapFrame, SetComputeUnitLimit, SetComputeUnitPrice, SetLoadedAccountsDataSizeLimit: the
+# discriminator and the bytes of the whole instruction.
+COMPUTE_BUDGET_SIZES: Final = {1: 5, SET_UNIT_LIMIT: 5, SET_UNIT_PRICE: 9, 4: 5}
+
+
+def network_fee(message: AnyMessage) -> int:
+    """Most lamports the network takes for `message`, whether it succeeds or not; pure.
+
+    5,000 lamports for each signature, precompile signatures included, and the priority fee:
+    ceil(unit price x unit limit / 10**6) of the ComputeBudget instructions, and for version 1
+    the whole lamports of the message's own field as well.
+    """
+    keys = message.account_keys
+    signatures = message.header.num_required_signatures
+    units_default = 0
+    unit_limit: int | None = None
+    unit_price = 0
+    for instruction in message.instructions:
+        program = str(keys[instruction.program_id_index])
+        data = instruction.data
+        units_default += _BUILTIN_UNITS if program in _BUILTINS else _DEFAULT_UNITS
+        if program in PRECOMPILES and data:
+            signatures += data[0]
+        if program == COMPUTE_BUDGET_PROGRAM and data:
+            if data[0] == SET_UNIT_LIMIT and len(data) >= 5:
+                unit_limit = int.from_bytes(data[1:5], "little")
+            elif data[0] == SET_UNIT_PRICE and len(data) >= 9:
+                unit_price = int.from_bytes(data[1:9], "little")
+    priority = 0
+    if isinstance(message, MessageV1):
+        priority = message.config.priority_fee or 0
+        unit_limit = message.config.compute_unit_limit or unit_limit
+    units = min(units_default if unit_limit is None else unit_limit, _MAX_COMPUTE_UNITS)
+    priority += -(-unit_price * units // _MICRO_LAMPORTS)
+    return signatures * LAMPORTS_PER_SIGNATURE + priority

@@ -1,0 +1,495 @@
+"""The most a transaction can take from a wallet: a pure function of the bytes that are signed.
+
+A program can use only the accounts listed in the instruction that calls it. So an instruction that
+does not list the wallet's key gets nothing from the wallet's signature, decoded or not; and one
+that lists it must be decoded, of an exact shape, with the key at a position whose meaning is known.
+No state is read: where it would matter the bytes carry the check (a checked transfer states mint
+and decimals, CreateIdempotent checks the owner of an associated account, the Stake program compares
+authorities). Everything else is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from solders.message import MessageV1
+from solders.pubkey import Pubkey
+from solders.token.associated import get_associated_token_address
+
+from solward.guardrail import Outflow
+from solward.solana.accounts import key_at, rent_exempt_minimum
+from solward.solana.fees import (
+    COMPUTE_BUDGET_SIZES,
+    SET_UNIT_LIMIT,
+    SET_UNIT_PRICE,
+    network_fee,
+)
+from solward.solana.instructions import (
+    ASSOCIATED_TOKEN_CREATE,
+    ASSOCIATED_TOKEN_CREATE_IDEMPOTENT,
+    TOKEN_AUTHORITIES,
+    TOKEN_METADATA_INITIALIZE,
+    TOKEN_TRANSFER_CHECKED_WITH_FEE,
+    Stake,
+    System,
+    Token,
+)
+from solward.solana.message import AnyMessage, check_message
+from solward.solana.programs import (
+    ASSOCIATED_TOKEN_PROGRAM,
+    COMPUTE_BUDGET_PROGRAM,
+    MEMO_PROGRAMS,
+    PRECOMPILES,
+    PROGRAM_NAMES,
+    STAKE_PROGRAM,
+    SYSTEM_PROGRAM,
+    TOKEN_2022_PROGRAM,
+    TOKEN_2022_WRAPPED_SOL_MINT,
+    TOKEN_PROGRAM,
+    TOKEN_PROGRAMS,
+    WRAPPED_SOL_MINT,
+)
+from solward.solana.tokens import (
+    TOKEN_2022_MAX_ACCOUNT_RENT,
+    TOKEN_ACCOUNT_RENT,
+    TOKEN_METADATA_FIXED_BYTES,
+)
+
+_NATIVE_MINTS = frozenset({WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT})
+
+
+class Unbounded(Exception):
+    """The wallet's key does not sign this; `rule` names the guardrail that says so."""
+
+    def __init__(self, reason: str, rule: str = "program_allowlist") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.rule = rule
+
+
+def worst_case(message: AnyMessage, wallet: str) -> Outflow:
+    """The most `message` can take from `wallet` whatever the ledger's state; pure.
+
+    Raises:
+        Unbounded: it may take more than its bytes say, or give control away.
+        MalformedTransaction: the message is not well formed.
+    """
+    check_message(message)
+    if isinstance(message, MessageV1):
+        raise Unbounded("messages of version 1 are not signed")
+    bound = _Bound(wallet, _created_mints(message, wallet))
+    names = [str(key) for key in message.account_keys]
+    _check_compute_budget(message, names)
+    for instruction in message.instructions:
+        program = names[instruction.program_id_index]
+        data = bytes(instruction.data)
+        if program in PRECOMPILES:
+            raise Unbounded(f"program {program} costs a fee for each signature that it checks")
+        if program == SYSTEM_PROGRAM and _number(data) == System.ADVANCE_NONCE:
+            raise Unbounded("a durable nonce would keep the transaction valid for ever")
+        # An account behind a lookup table has no name here: its table may say anything.
+        accounts = tuple(
+            names[index] if index < len(names) else None for index in instruction.accounts
+        )
+        if wallet not in accounts:
+            continue
+        if any(account is None for account in accounts):
+            raise Unbounded(
+                f"an instruction of {_name(program)} names the wallet beside an account that a"
+                " lookup table holds"
+            )
+        _bound_of(_Call(program, data, tuple(account or "" for account in accounts)), bound)
+    return Outflow(
+        lamports=bound.lamports,
+        fee_lamports=network_fee(message) if names[0] == wallet else 0,
+        rent_lamports=bound.rent,
+        tokens={mint: units for mint, units in sorted(bound.tokens.items()) if units},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One instruction that names the wallet, all its accounts static."""
+
+    program: str
+    data: bytes
+    accounts: tuple[str, ...]
+
+    def u64(self, start: int) -> int:
+        return int.from_bytes(self.data[start : start + 8], "little")
+
+
+@dataclass(slots=True)
+class _Bound:
+    """What was summed so far.
+
+    Attributes:
+        mints: created in this transaction at the wallet's cost -> the rent that their bytes imply.
+        ensured: classic associated accounts of the wallet whose owner an earlier instruction
+            checked.
+    """
+
+    wallet: str
+    mints: Mapping[str, int]
+    lamports: int = 0
+    rent: int = 0
+    tokens: Counter[str] = field(default_factory=Counter)
+    ensured: set[str] = field(default_factory=set)
+
+    def pay(self, receiver: str, lamports: int) -> None:
+        """SOL from the wallet itself; wrapping its own counts too."""
+        if receiver != self.wallet:
+            self.lamports += lamports
+
+    def take(self, mint: str, units: int) -> None:
+        """Units of a mint; of a native mint they are lamports."""
+        if mint in _NATIVE_MINTS:
+            self.lamports += units
+        else:
+            self.tokens[mint] += units
+
+
+_Bounder: TypeAlias = Callable[[_Call, _Bound], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The one shape of an instruction that may name the wallet.
+
+    Attributes:
+        accounts: how many.
+        data: bytes of its data, None where `bound` checks them.
+        wallet_at: the positions where the wallet's key may stand.
+        bound: adds what it can take; the wallet stands at one of `wallet_at`, or at several.
+    """
+
+    accounts: int
+    data: int | None
+    wallet_at: frozenset[int]
+    bound: _Bounder
+
+
+def _form(accounts: int, data: int | None, wallet_at: tuple[int, ...], bound: _Bounder) -> _Form:
+    return _Form(accounts, data, frozenset(wallet_at), bound)
+
+
+def _bound_of(call: _Call, bound: _Bound) -> None:
+    if call.program in MEMO_PROGRAMS:
+        return
+    forms = _FORMS.get(call.program)
+    if forms is None:
+        raise Unbounded(
+            f"program {call.program} would get the wallet's signature, and what it does with it is"
+            " not known; run it with a pocket (context.pocket)"
+        )
+    kind = _kind(call)
+    if kind in _AUTHORITIES.get(call.program, frozenset()):
+        raise Unbounded(
+            f"instruction {_number_of(kind)} of {_name(call.program)} gives control away",
+            "authority_change",
+        )
+    form = forms.get(kind)
+    if form is None:
+        raise Unbounded(
+            f"instruction {_number_of(kind)} of {_name(call.program)} is not allowed with the"
+            " wallet's key"
+        )
+    stands = {at for at, account in enumerate(call.accounts) if account == bound.wallet}
+    exact = len(call.accounts) == form.accounts and form.data in (None, len(call.data))
+    if not exact or not stands <= form.wallet_at:
+        raise Unbounded(
+            f"instruction {_number_of(kind)} of {_name(call.program)} has {len(call.accounts)}"
+            f" accounts and {len(call.data)} bytes with the wallet at {sorted(stands)}; expected"
+            f" {form.accounts} accounts"
+            + (f", {form.data} bytes" if form.data is not None else "")
+            + f" and the wallet at none but {sorted(form.wallet_at)}"
+        )
+    form.bound(call, bound)
+
+
+def _nothing(_call: _Call, _bound: _Bound) -> None:
+    """Takes nothing, whatever the state."""
+
+
+# System.
+
+
+def _transfer(call: _Call, bound: _Bound) -> None:
+    if call.accounts[0] == bound.wallet:
+        bound.pay(call.accounts[1], call.u64(4))
+
+
+def _transfer_with_seed(call: _Call, bound: _Bound) -> None:
+    # data: number, lamports, length of the seed, seed, owner.
+    if len(call.data) != 12 + 8 + call.u64(12) + 32:
+        raise Unbounded("a System transfer with a seed is malformed")
+    if call.accounts[1] == bound.wallet:
+        bound.pay(call.accounts[2], call.u64(4))
+
+
+def _withdraw_nonce(call: _Call, bound: _Bound) -> None:
+    if call.accounts[4] == bound.wallet:
+        bound.pay(call.accounts[1], call.u64(4))
+
+
+def _create_account(call: _Call, bound: _Bound) -> None:
+    _pay_new(call.accounts[1], call.u64(4), bound)
+
+
+def _create_account_with_seed(call: _Call, bound: _Bound) -> None:
+    # number, base, length of the seed, seed, lamports, space, owner.
+    seed = call.u64(36)
+    if len(call.data) != 44 + seed + 8 + 8 + 32 or call.accounts[0] != bound.wallet:
+        raise Unbounded("a CreateAccountWithSeed is malformed, or the wallet is not its funder")
+    _pay_new(call.accounts[1], call.u64(44 + seed), bound)
+
+
+def _pay_new(account: str, lamports: int, bound: _Bound) -> None:
+    rent = min(lamports, bound.mints.get(account, 0))
+    bound.rent += rent
+    bound.pay(account, lamports - rent)
+
+
+def _created_mints(message: AnyMessage, wallet: str) -> dict[str, int]:
+    """Mints that `message` creates with the wallet as funder -> the rent their bytes imply.
+
+    An account of a token program counts as a mint where a later instruction initialises it as
+    one; the bytes of a metadata that is written into it grow it.
+    """
+    names = [str(key) for key in message.account_keys]
+    space: dict[str, tuple[str, int]] = {}
+    mints: dict[str, int] = {}
+    for instruction in message.instructions:
+        program, data = names[instruction.program_id_index], bytes(instruction.data)
+        accounts = [names[i] if i < len(names) else "" for i in instruction.accounts]
+        created = _creation(data) if program == SYSTEM_PROGRAM and len(accounts) >= 2 else None
+        if created is not None and accounts[0] == wallet:
+            space[accounts[1]] = created
+        elif program in TOKEN_PROGRAMS and accounts:
+            owner, size = space.get(accounts[0], ("", 0))
+            if owner != program:
+                continue
+            if data[:1] == bytes([Token.INITIALIZE_MINT_2]):
+                mints[accounts[0]] = size
+            elif data[:8] == TOKEN_METADATA_INITIALIZE and accounts[0] in mints:
+                mints[accounts[0]] += TOKEN_METADATA_FIXED_BYTES + len(data) - 8
+    return {mint: rent_exempt_minimum(size) for mint, size in mints.items()}
+
+
+def _creation(data: bytes) -> tuple[str, int] | None:
+    """(owner program, bytes) of a CreateAccount, with a seed or without."""
+    number = _number(data)
+    if number == System.CREATE_ACCOUNT and len(data) == 52:
+        at = 12
+    elif number == System.CREATE_ACCOUNT_WITH_SEED and len(data) >= 92:
+        at = len(data) - 40
+    else:
+        return None
+    return key_at(data, at + 8), int.from_bytes(data[at : at + 8], "little")
+
+
+# Associated Token.
+
+
+def _open_associated(call: _Call, bound: _Bound) -> None:
+    funder, account, owner, mint, system, program = call.accounts
+    if program not in TOKEN_PROGRAMS or system != SYSTEM_PROGRAM:
+        raise Unbounded("an associated token account would be opened with unknown programs")
+    if account != _associated_account(owner, mint, program):
+        raise Unbounded(f"{account} is not the associated token account of {owner} for {mint}")
+    if funder == bound.wallet:
+        classic = program == TOKEN_PROGRAM
+        bound.rent += TOKEN_ACCOUNT_RENT if classic else TOKEN_2022_MAX_ACCOUNT_RENT
+    checks_owner = call.data == ASSOCIATED_TOKEN_CREATE_IDEMPOTENT
+    if checks_owner and owner == bound.wallet and program == TOKEN_PROGRAM:
+        bound.ensured.add(account)
+
+
+def _associated_account(owner: str, mint: str, program: str) -> str:
+    keys = [Pubkey.from_string(key) for key in (owner, mint, program)]
+    return str(get_associated_token_address(*keys))
+
+
+# SPL Token and Token-2022.
+
+
+def _transfer_checked(call: _Call, bound: _Bound) -> None:
+    source, mint, destination, _authority = call.accounts
+    # Its balance is checked and nothing moves.
+    if source == destination:
+        return
+    # The wallet's own account, by an earlier check of its owner.
+    if destination in bound.ensured and destination == _associated_account(
+        bound.wallet, mint, call.program
+    ):
+        return
+    bound.take(mint, call.u64(1))
+
+
+def _transfer_checked_with_fee(call: _Call, bound: _Bound) -> None:
+    if call.program != TOKEN_2022_PROGRAM or call.data[:2] != TOKEN_TRANSFER_CHECKED_WITH_FEE:
+        raise Unbounded("this instruction of the transfer fee extension is not allowed")
+    bound.take(call.accounts[1], call.u64(2))
+
+
+def _burn_checked(call: _Call, bound: _Bound) -> None:
+    bound.take(call.accounts[1], call.u64(1))
+
+
+def _mint_to_checked(call: _Call, bound: _Bound) -> None:
+    mint, account, _authority = call.accounts
+    if account != _associated_account(bound.wallet, mint, call.program):
+        bound.take(mint, call.u64(1))
+
+
+def _close_account(call: _Call, bound: _Bound) -> None:
+    if call.accounts[1] != bound.wallet:
+        raise Unbounded(
+            f"account {call.accounts[0]} would be closed to {call.accounts[1]}, which is not the"
+            f" wallet {bound.wallet}"
+        )
+
+
+def _set_authority(call: _Call, bound: _Bound) -> None:
+    kind = call.data[1] if len(call.data) > 1 else -1
+    to_nobody = len(call.data) == 3 and call.data[2] == 0
+    to_wallet = len(call.data) == 35 and call.data[2] == 1 and key_at(call.data, 3) == bound.wallet
+    if kind not in _GIVEN_UP or not (to_nobody or to_wallet):
+        name = TOKEN_AUTHORITIES.get(kind, f"authority {kind}")
+        raise Unbounded(f"{name} of {call.accounts[0]} would be given away", "authority_change")
+
+
+# Mint, freeze and close authority; the owner of a token account stays.
+_GIVEN_UP = frozenset({0, 1, 3})
+
+
+def _describe_mint(call: _Call, bound: _Bound) -> None:
+    metadata, update_authority, mint, mint_authority = call.accounts
+    created = metadata == mint and mint in bound.mints
+    if not created or {update_authority, mint_authority} != {bound.wallet}:
+        raise Unbounded(
+            "metadata is written only into a mint that this transaction creates, with the wallet"
+            " as its authority"
+        )
+
+
+# Stake.
+
+
+def _withdraw_stake(call: _Call, bound: _Bound) -> None:
+    if call.accounts[4] == bound.wallet:
+        bound.pay(call.accounts[1], call.u64(4))
+
+
+_Kind: TypeAlias = int | bytes
+
+_TOKEN_FORMS: Final[Mapping[_Kind, _Form]] = {
+    Token.REVOKE: _form(2, 1, (1,), _nothing),
+    Token.SET_AUTHORITY: _form(2, None, (1,), _set_authority),
+    Token.CLOSE_ACCOUNT: _form(3, 1, (1, 2), _close_account),
+    Token.TRANSFER_CHECKED: _form(4, 10, (3,), _transfer_checked),
+    Token.MINT_TO_CHECKED: _form(3, 10, (2,), _mint_to_checked),
+    Token.BURN_CHECKED: _form(3, 10, (2,), _burn_checked),
+    Token.TRANSFER_FEE_EXTENSION: _form(4, 19, (3,), _transfer_checked_with_fee),
+    TOKEN_METADATA_INITIALIZE: _form(4, None, (1, 3), _describe_mint),
+}
+
+_FORMS: Final[Mapping[str, Mapping[_Kind, _Form]]] = {
+    SYSTEM_PROGRAM: {
+        System.TRANSFER: _form(2, 12, (0, 1), _transfer),
+        System.TRANSFER_WITH_SEED: _form(3, None, (1, 2), _transfer_with_seed),
+        System.WITHDRAW_NONCE: _form(5, 12, (1, 4), _withdraw_nonce),
+        System.CREATE_ACCOUNT: _form(2, 52, (0,), _create_account),
+        System.CREATE_ACCOUNT_WITH_SEED: _form(2, None, (0,), _create_account_with_seed),
+    },
+    ASSOCIATED_TOKEN_PROGRAM: {
+        ASSOCIATED_TOKEN_CREATE_IDEMPOTENT: _form(6, 1, (0, 2), _open_associated),
+        **{data: _form(6, len(data), (0, 2), _open_associated) for data in ASSOCIATED_TOKEN_CREATE},
+    },
+    STAKE_PROGRAM: {
+        # The program demands equal authorities of the accounts that these move between.
+        Stake.DELEGATE: _form(6, 4, (5,), _nothing),
+        Stake.DEACTIVATE: _form(3, 4, (2,), _nothing),
+        Stake.SPLIT: _form(3, 12, (2,), _nothing),
+        Stake.MERGE: _form(5, 4, (4,), _nothing),
+        Stake.MOVE_STAKE: _form(3, 12, (2,), _nothing),
+        Stake.MOVE_LAMPORTS: _form(3, 12, (2,), _nothing),
+        # A sixth account would be a lockup's custodian.
+        Stake.WITHDRAW: _form(5, 12, (1, 4), _withdraw_stake),
+    },
+    TOKEN_PROGRAM: _TOKEN_FORMS,
+    TOKEN_2022_PROGRAM: _TOKEN_FORMS,
+}
+
+# Instructions that hand authority over, refused by the rule for that.
+_AUTHORITIES: Final[Mapping[str, frozenset[_Kind]]] = {
+    SYSTEM_PROGRAM: frozenset(
+        {
+            System.ASSIGN,
+            System.ASSIGN_WITH_SEED,
+            System.ALLOCATE,
+            System.ALLOCATE_WITH_SEED,
+            System.AUTHORIZE_NONCE,
+        }
+    ),
+    STAKE_PROGRAM: frozenset(
+        {
+            Stake.AUTHORIZE,
+            Stake.AUTHORIZE_WITH_SEED,
+            Stake.AUTHORIZE_CHECKED,
+            Stake.AUTHORIZE_CHECKED_WITH_SEED,
+            Stake.SET_LOCKUP,
+            Stake.SET_LOCKUP_CHECKED,
+        }
+    ),
+    **dict.fromkeys(TOKEN_PROGRAMS, frozenset({Token.APPROVE, Token.APPROVE_CHECKED})),
+}
+
+
+def _kind(call: _Call) -> _Kind:
+    """What tells instructions of a program apart: a number, or the whole discriminator."""
+    if call.program == ASSOCIATED_TOKEN_PROGRAM:
+        return call.data
+    if call.program in TOKEN_PROGRAMS:
+        if call.program == TOKEN_2022_PROGRAM and call.data[:8] == TOKEN_METADATA_INITIALIZE:
+            return TOKEN_METADATA_INITIALIZE
+        return call.data[0] if call.data else -1
+    return _number(call.data)
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data[:4], "little") if len(data) >= 4 else -1
+
+
+def _number_of(kind: _Kind) -> str:
+    return kind.hex() or "0" if isinstance(kind, bytes) else str(int(kind))
+
+
+def _name(program: str) -> str:
+    return PROGRAM_NAMES.get(program, program)
+
+
+def _check_compute_budget(message: AnyMessage, names: list[str]) -> None:
+    """Refuse what `network_fee` does not read as the network does.
+
+    A price without a limit would be multiplied by a default that depends on the network's version.
+    """
+    found: set[int] = set()
+    price = 0
+    for instruction in message.instructions:
+        if names[instruction.program_id_index] != COMPUTE_BUDGET_PROGRAM:
+            continue
+        data = bytes(instruction.data)
+        kind = data[0] if data else -1
+        if COMPUTE_BUDGET_SIZES.get(kind) != len(data) or kind in found:
+            raise Unbounded("a Compute Budget instruction is malformed, repeated or not known")
+        if instruction.accounts:
+            raise Unbounded("a Compute Budget instruction has accounts")
+        found.add(kind)
+        if kind == SET_UNIT_PRICE:
+            price = int.from_bytes(data[1:9], "little")
+    if price and SET_UNIT_LIMIT not in found:
+        raise Unbounded("a price of compute units is set without a limit of them")

@@ -1,0 +1,277 @@
+"""The most a transaction can take, from its bytes alone: each instruction that may name the wallet.
+
+What each costs, and what refuses it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import pytest
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
+from solders.hash import Hash
+from solders.instruction import AccountMeta, CompiledInstruction, Instruction
+from solders.message import Message, MessageAddressTableLookup, MessageHeader, MessageV0, MessageV1
+from solders.pubkey import Pubkey
+from solders.token.associated import get_associated_token_address
+
+from solward.guardrail import Outflow
+from solward.solana.programs import (
+    ASSOCIATED_TOKEN_PROGRAM,
+    ED25519_PROGRAM,
+    MEMO_PROGRAM,
+    STAKE_PROGRAM,
+    SYSTEM_PROGRAM,
+    TOKEN_2022_PROGRAM,
+    TOKEN_PROGRAM,
+    WRAPPED_SOL_MINT,
+)
+from solward.vault.guardrails.worst_case import Unbounded, worst_case
+
+W, STRANGER, ACCOUNT, OTHER, MINT = (Pubkey(bytes([n]) * 32) for n in (7, 8, 9, 10, 11))
+NATIVE = Pubkey.from_string(WRAPPED_SOL_MINT)
+SYSVAR = Pubkey.from_string("SysvarC1ock11111111111111111111111111111111")
+CLASSIC, EXTENDED = Pubkey.from_string(TOKEN_PROGRAM), Pubkey.from_string(TOKEN_2022_PROGRAM)
+OWN = get_associated_token_address(W, MINT, CLASSIC)
+OWN_EXTENDED = get_associated_token_address(W, MINT, EXTENDED)
+RENT, RENT_2022 = 2_039_280, 2_248_080
+
+
+def call(program: str, data: bytes, *accounts: Pubkey) -> Instruction:
+    metas = [AccountMeta(each, each == W, True) for each in accounts]
+    return Instruction(Pubkey.from_string(program), data, metas)
+
+
+def u64(value: int) -> bytes:
+    return struct.pack("<Q", value)
+
+
+def system(number: int, data: bytes, *accounts: Pubkey) -> Instruction:
+    return call(SYSTEM_PROGRAM, struct.pack("<I", number) + data, *accounts)
+
+
+def stake(number: int, data: bytes, *accounts: Pubkey) -> Instruction:
+    return call(STAKE_PROGRAM, struct.pack("<I", number) + data, *accounts)
+
+
+def token(data: bytes, *accounts: Pubkey, program: str = TOKEN_PROGRAM) -> Instruction:
+    return call(program, data, *accounts)
+
+
+def pay(lamports: int, to: Pubkey = STRANGER) -> Instruction:
+    return system(2, u64(lamports), W, to)
+
+
+def opened(
+    account: Pubkey,
+    owner: Pubkey,
+    mint: Pubkey = MINT,
+    program: Pubkey = CLASSIC,
+    data: bytes = b"\x01",
+) -> Instruction:
+    accounts = (W, account, owner, MINT, Pubkey.from_string(SYSTEM_PROGRAM), program)
+    return call(ASSOCIATED_TOKEN_PROGRAM, data, *accounts)
+
+
+def sent(units: int, to: Pubkey, source: Pubkey = ACCOUNT, mint: Pubkey = MINT) -> Instruction:
+    return token(b"\x0c" + u64(units) + b"\x06", source, mint, to, W)
+
+
+def message(*instructions: Instruction, payer: Pubkey = W) -> MessageV0:
+    return MessageV0.try_compile(payer, list(instructions), [], Hash.default())
+
+
+def bound(*instructions: Instruction) -> tuple[int, int, dict[str, int]]:
+    """(SOL, rent, tokens) beside the fee of one signature."""
+    found = worst_case(message(*instructions), str(W))
+    assert found.fee_lamports == 5_000
+    return found.lamports, found.rent_lamports, dict(found.tokens)
+
+
+def create(
+    lamports: int, space: int, owner: Pubkey, account: Pubkey = ACCOUNT, seeded: bool = False
+) -> Instruction:
+    tail = u64(lamports) + u64(space) + bytes(owner)
+    if seeded:
+        return system(3, bytes(W) + u64(3) + b"abc" + tail, W, account)
+    return system(0, tail, W, account)
+
+
+METADATA = bytes((210, 225, 30, 162, 88, 184, 77, 141)) + 3 * (u64(1)[:4] + b"x")
+LAUNCH = (
+    create(5_000_000, 234, EXTENDED, seeded=True),
+    token(b"\x14" + b"\x06" + bytes(W) + b"\x00", ACCOUNT, program=TOKEN_2022_PROGRAM),
+)
+LAUNCHED_RENT = (128 + 234) * 6_960
+DESCRIBED_RENT = (128 + 234 + 72 + 15) * 6_960
+
+
+def describe(*accounts: Pubkey) -> Instruction:
+    return token(METADATA, *accounts, program=TOKEN_2022_PROGRAM)
+
+
+@pytest.mark.parametrize(
+    ("instructions", "expected"),
+    [
+        ([pay(5)], (5, 0, {})),
+        ([pay(5), pay(6)], (11, 0, {})),
+        ([pay(5, W)], (0, 0, {})),
+        ([system(2, u64(5), STRANGER, W)], (0, 0, {})),
+        # Wrapping counts when it is made.
+        ([pay(5, get_associated_token_address(W, NATIVE, CLASSIC))], (5, 0, {})),
+        ([create(9, 0, CLASSIC)], (9, 0, {})),
+        ([create(9, 200, Pubkey.from_string(STAKE_PROGRAM), seeded=True)], (9, 0, {})),
+        ([system(11, u64(9) + u64(1) + b"x" + bytes(32), ACCOUNT, W, STRANGER)], (9, 0, {})),
+        ([system(11, u64(9) + u64(1) + b"x" + bytes(32), ACCOUNT, W, W)], (0, 0, {})),
+        ([system(5, u64(9), ACCOUNT, STRANGER, SYSVAR, OTHER, W)], (9, 0, {})),
+        ([system(5, u64(9), ACCOUNT, W, SYSVAR, OTHER, W)], (0, 0, {})),
+        ([opened(OWN, W)], (0, RENT, {})),
+        ([opened(OWN, W), opened(OWN, W)], (0, 2 * RENT, {})),
+        ([opened(OWN_EXTENDED, W, program=EXTENDED)], (0, RENT_2022, {})),
+        ([sent(5, STRANGER)], (0, 0, {str(MINT): 5})),
+        ([sent(5, STRANGER, mint=NATIVE)], (5, 0, {})),
+        ([sent(5, ACCOUNT)], (0, 0, {})),
+        ([sent(5, OWN)], (0, 0, {str(MINT): 5})),
+        ([opened(OWN, W), sent(5, OWN)], (0, RENT, {})),
+        ([sent(5, OWN), opened(OWN, W)], (0, RENT, {str(MINT): 5})),
+        ([opened(OWN, W, data=b""), sent(5, OWN)], (0, RENT, {str(MINT): 5})),
+        ([opened(OWN, W), sent(5, OWN, mint=NATIVE)], (5, RENT, {})),
+        ([token(b"\x0f" + u64(5) + b"\x06", ACCOUNT, MINT, W)], (0, 0, {str(MINT): 5})),
+        ([token(b"\x0e" + u64(5) + b"\x06", MINT, STRANGER, W)], (0, 0, {str(MINT): 5})),
+        ([token(b"\x0e" + u64(5) + b"\x06", MINT, OWN, W)], (0, 0, {})),
+        ([token(b"\x1a\x01" + u64(5) + b"\x06" + u64(1), ACCOUNT, MINT, OTHER, W,
+                program=TOKEN_2022_PROGRAM)], (0, 0, {str(MINT): 5})),
+        ([token(b"\x09", ACCOUNT, W, W)], (0, 0, {})),
+        ([token(b"\x09", ACCOUNT, W, STRANGER)], (0, 0, {})),
+        ([token(b"\x05", ACCOUNT, W)], (0, 0, {})),
+        ([token(b"\x06\x00\x00", MINT, W)], (0, 0, {})),
+        ([token(b"\x06\x01\x01" + bytes(W), MINT, W)], (0, 0, {})),
+        ([token(b"\x06\x03\x00", ACCOUNT, W)], (0, 0, {})),
+        ([stake(2, b"", ACCOUNT, OTHER, SYSVAR, MINT, STRANGER, W)], (0, 0, {})),
+        ([stake(5, b"", ACCOUNT, SYSVAR, W)], (0, 0, {})),
+        ([stake(3, u64(5), ACCOUNT, OTHER, W)], (0, 0, {})),
+        ([stake(7, b"", ACCOUNT, OTHER, SYSVAR, MINT, W)], (0, 0, {})),
+        ([stake(17, u64(5), ACCOUNT, OTHER, W)], (0, 0, {})),
+        ([stake(4, u64(5), ACCOUNT, STRANGER, SYSVAR, MINT, W)], (5, 0, {})),
+        ([stake(4, u64(5), ACCOUNT, W, SYSVAR, MINT, W)], (0, 0, {})),
+        ([call(MEMO_PROGRAM, b"hello", W)], (0, 0, {})),
+        # An undecoded program without the wallet's key gets nothing from its signature.
+        ([call(str(OTHER), b"anything", ACCOUNT)], (0, 0, {})),
+        # A mint: what its bytes need is rent, the excess is SOL.
+        (LAUNCH, (5_000_000 - LAUNCHED_RENT, LAUNCHED_RENT, {})),
+        ([*LAUNCH, describe(ACCOUNT, W, ACCOUNT, W)],
+         (5_000_000 - DESCRIBED_RENT, DESCRIBED_RENT, {})),
+        ([create(5_000_000, 82, CLASSIC)], (5_000_000, 0, {})),
+    ],
+)  # fmt: skip
+def test_what_can_be_taken_is_summed_gross(
+    instructions: Sequence[Instruction], expected: tuple[int, int, dict[str, int]]
+) -> None:
+    assert bound(*instructions) == expected
+
+
+REFUSED = {
+    "assign": ([system(1, bytes(32), W)], "authority_change"),
+    "allocate": ([system(8, u64(9), W)], "authority_change"),
+    "authorize a nonce": ([system(7, bytes(32), ACCOUNT, W)], "authority_change"),
+    "advance a nonce": ([system(4, b"", ACCOUNT, SYSVAR, STRANGER)], "program_allowlist"),
+    "prefunded account": ([system(13, bytes(48), ACCOUNT, W)], "program_allowlist"),
+    "the wallet as new account": ([system(0, bytes(48), OTHER, W)], "program_allowlist"),
+    "malformed seed": ([system(11, u64(9) + u64(2) + b"x" + bytes(32), ACCOUNT, W, STRANGER)],
+                       "program_allowlist"),
+    "transfer with a third account": ([system(2, u64(5), W, STRANGER, OTHER)],
+                                      "program_allowlist"),
+    "another's associated address": ([opened(STRANGER, W)], "program_allowlist"),
+    "another token program": ([opened(OWN, W, program=OTHER)], "program_allowlist"),
+    "recover nested": ([call(ASSOCIATED_TOKEN_PROGRAM, b"\x02", ACCOUNT, MINT, OTHER, W)],
+                       "program_allowlist"),
+    "unchecked transfer": ([token(b"\x03" + u64(5), ACCOUNT, STRANGER, W)], "program_allowlist"),
+    "unchecked burn": ([token(b"\x08" + u64(5), ACCOUNT, MINT, W)], "program_allowlist"),
+    "approve": ([token(b"\x04" + u64(5), ACCOUNT, STRANGER, W)], "authority_change"),
+    "approve checked": ([token(b"\x0d" + u64(5) + b"\x06", ACCOUNT, MINT, STRANGER, W)],
+                        "authority_change"),
+    "multisig": ([token(b"\x0c" + u64(5) + b"\x06", ACCOUNT, MINT, OTHER, STRANGER, W)],
+                 "program_allowlist"),
+    "hook": ([token(b"\x0c" + u64(5) + b"\x06", ACCOUNT, MINT, OTHER, W, STRANGER)],
+             "program_allowlist"),
+    "trailing data": ([token(b"\x0c" + u64(5) + b"\x06\x00", ACCOUNT, MINT, OTHER, W)],
+                      "program_allowlist"),
+    "close to a stranger": ([token(b"\x09", ACCOUNT, STRANGER, W)], "program_allowlist"),
+    "owner": ([token(b"\x06\x02\x01" + bytes(STRANGER), ACCOUNT, W)], "authority_change"),
+    "mint authority": ([token(b"\x06\x00\x01" + bytes(STRANGER), MINT, W)], "authority_change"),
+    "batch": ([token(b"\xff\x03\x09" + b"\x03" + u64(5), ACCOUNT, STRANGER, W)],
+              "program_allowlist"),
+    "withdraw excess": ([token(b"\x26", MINT, STRANGER, W)], "program_allowlist"),
+    "reallocate": ([token(b"\x1d\x08\x00", ACCOUNT, W, STRANGER, W)], "program_allowlist"),
+    "metadata of another mint": ([describe(MINT, W, MINT, W)], "program_allowlist"),
+    "metadata for another authority": ([*LAUNCH, describe(ACCOUNT, STRANGER, ACCOUNT, W)],
+                                       "program_allowlist"),
+    "stake authorize": ([stake(1, bytes(32) + bytes(4), ACCOUNT, SYSVAR, W)], "authority_change"),
+    "stake lockup": ([stake(6, bytes(3), ACCOUNT, W)], "authority_change"),
+    "stake with a custodian": ([stake(4, u64(5), ACCOUNT, STRANGER, SYSVAR, MINT, W, OTHER)],
+                               "program_allowlist"),
+    "unknown stake": ([stake(15, b"", ACCOUNT, W)], "program_allowlist"),
+    "precompile": ([call(ED25519_PROGRAM, b"\x01" + bytes(15))], "program_allowlist"),
+    "undecoded with the wallet": ([call(str(OTHER), b"", ACCOUNT, W)], "program_allowlist"),
+    "price without a limit": ([set_compute_unit_price(1), pay(1)], "program_allowlist"),
+    "two limits": ([set_compute_unit_limit(1), set_compute_unit_limit(2), pay(1)],
+                   "program_allowlist"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_bounded_is_refused(name: str) -> None:
+    instructions, rule = REFUSED[name]
+    with pytest.raises(Unbounded) as refused:
+        worst_case(message(*instructions), str(W))
+    assert refused.value.rule == rule
+
+
+def test_an_undecoded_program_with_the_wallets_key_is_referred_to_a_pocket() -> None:
+    with pytest.raises(Unbounded, match=r"context\.pocket"):
+        worst_case(message(call(str(OTHER), b"", W)), str(W))
+
+
+def test_the_fee_is_every_signature_and_the_whole_priority_fee() -> None:
+    budget = [set_compute_unit_limit(100_001), set_compute_unit_price(1_000_000)]
+    found = worst_case(message(*budget, pay(1)), str(W))
+    assert found.fee_lamports == 5_000 + 100_001
+    assert found.costs == 105_001
+
+
+def test_somebody_elses_fee_is_not_the_wallets() -> None:
+    found = worst_case(message(pay(1), payer=STRANGER), str(W))
+    assert found == Outflow(1, 0, 0)
+
+
+def test_an_account_of_a_lookup_table_beside_the_wallet_is_refused() -> None:
+    """The table's content is what an RPC node says it is."""
+    table = MessageAddressTableLookup(OTHER, b"\x00", b"")
+    made = MessageV0(
+        MessageHeader(1, 0, 2),
+        [W, Pubkey.from_string(SYSTEM_PROGRAM), ACCOUNT],
+        Hash.default(),
+        [CompiledInstruction(1, struct.pack("<IQ", 2, 5), bytes([0, 3]))],
+        [table],
+    )
+    with pytest.raises(Unbounded, match="lookup table"):
+        worst_case(made, str(W))
+
+
+def test_an_account_of_a_lookup_table_without_the_wallet_is_no_concern() -> None:
+    table = MessageAddressTableLookup(OTHER, b"\x00", b"")
+    made = MessageV0(
+        MessageHeader(1, 0, 2),
+        [W, Pubkey.from_string(SYSTEM_PROGRAM), ACCOUNT],
+        Hash.default(),
+        [CompiledInstruction(2, b"anything", bytes([3]))],
+        [table],
+    )
+    assert worst_case(made, str(W)) == Outflow(0, 5_000, 0)
+
+
+def test_legacy_messages_are_bounded_and_version_1_is_refused() -> None:
+    assert worst_case(Message.new_with_blockhash([pay(5)], W, Hash.default()), str(W)).lamports == 5
+    with pytest.raises(Unbounded, match="version 1"):
+        worst_case(MessageV1.try_compile(W, [pay(5)], Hash.default()), str(W))
