@@ -22,7 +22,7 @@
     ├── KeystoreError              a key cannot be opened, or must not be
     ├── ConfigError                the settings cannot be served safely
     ├── PluginError                a built-in plugin is broken; carries the problem
-    ├── HomeLocked                 another process owns this SOLWARD_HOME
+    ├── HomeLocked                 another process owns this SOLWARD_HOME or its database
     ├── LocalnetError              the embedded ledger's file is in use or of another version
     └── StoreError                 the database refused or is not at this version
         ├── AuditBroken            the audit log was tampered with
@@ -176,7 +176,7 @@ class PluginError(SolwardError):
 
 
 class HomeLocked(SolwardError):
-    """Another process owns this SOLWARD_HOME."""
+    """Another process owns this SOLWARD_HOME, or its database."""
 
 
 class LocalnetError(SolwardError):

@@ -258,6 +258,8 @@ async def test_after_a_close_and_open_everything_is_there(tmp_path: Path) -> Non
         ("not a url canary", "expected an address such as"),
         ("sqlite://", "not a database in memory"),
         ("sqlite:///:memory:", "not a database in memory"),
+        ("sqlite:////canary.db?uri=true", "not a URI"),
+        ("sqlite:///file:canary.db", "not a URI"),
         ("mysql://user:canary@db/x", "expected sqlite or postgresql, not mysql"),
     ],
 )

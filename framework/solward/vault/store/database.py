@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -29,6 +28,7 @@ from solward.errors import ConfigError, StoreError
 from solward.events import Event
 from solward.telemetry import metrics
 from solward.vault.store import sqlite
+from solward.vault.store.file_lock import FileLock
 from solward.vault.store.schema import upgrade
 
 _READERS = 8
@@ -65,9 +65,12 @@ class Database:
         on_committed: called with the events of a write transaction after its commit.
     """
 
-    def __init__(self, readers: AsyncEngine, writer: AsyncEngine) -> None:
+    def __init__(
+        self, readers: AsyncEngine, writer: AsyncEngine, file_lock: FileLock | None = None
+    ) -> None:
         self._readers = readers
         self._writer = writer
+        self._file_lock = file_lock
         self._lock = asyncio.Lock() if writer.dialect.name == "sqlite" else None
         self.on_transaction: Callable[[Kind], object] | None = None
         self.on_committed: Callable[[Sequence[Event]], object] | None = None
@@ -76,11 +79,21 @@ class Database:
     async def open(cls, url: str | SecretStr | None, home: Path) -> Database:
         """Open `url`, or `solward.db` in `home`, and bring it to this version's schema.
 
+        A SQLite file is this process's alone until `close`.
+
         Raises:
             ConfigError: the URL names no database that is supported.
+            HomeLocked: another process has the SQLite file open, from whatever home.
             StoreError: it cannot be opened, or belongs to a newer version.
         """
-        database = cls(*_engines(_parse(url, home)))
+        parsed, file = _parse(url, home), database_file(url, home)
+        engines, lock = _engines(parsed), None
+        if file is not None:
+            # Write-ahead files get the mode of the database, and all of them hold sealed keys.
+            # SQLite reports what is wrong with the path.
+            with contextlib.suppress(OSError):
+                lock = FileLock(file)
+        database = cls(*engines, lock)
         try:
             async with database.write() as connection:
                 # Processes that start together upgrade one after the other.
@@ -193,6 +206,8 @@ class Database:
         committer = getattr(self._writer.dialect, "committer", None)
         if committer is not None:
             committer.shutdown()
+        if self._file_lock is not None:
+            self._file_lock.release()
 
     async def _commit(self, connection: AsyncConnection) -> None:
         events = await outbox.append(connection)
@@ -300,6 +315,9 @@ def _parse(url: str | SecretStr | None, home: Path) -> URL:
     if backend == "sqlite":
         if parsed.database in (None, "", ":memory:"):
             raise ConfigError("DATABASE_URL: expected a SQLite file, not a database in memory")
+        if "uri" in parsed.query or str(parsed.database).startswith("file:"):
+            # A URI can switch SQLite's locks off, and its path is not the file's.
+            raise ConfigError("DATABASE_URL: expected the path of a SQLite file, not a URI")
         return parsed.set(drivername=sqlite.DRIVER)
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
@@ -329,10 +347,6 @@ def _engines(url: URL) -> tuple[AsyncEngine, AsyncEngine]:
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
         return readers, engine
-    # Write-ahead files get the mode of the database, and all of them hold sealed keys. SQLite
-    # reports what is wrong with the path.
-    with contextlib.suppress(OSError):
-        os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     readers = _sqlite_engine(url, _READERS, writer=False)
     writer = _sqlite_engine(url, 1, writer=True)
     return readers, writer
