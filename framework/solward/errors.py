@@ -15,6 +15,7 @@
     │   └── TransactionFailed      the ledger refused it, or it cannot land
     ├── ProviderError              a model vendor's failure
     ├── TakenOver                  another process has taken over the work
+    ├── KeyRevoked                 the API key was revoked during its request        (HTTP 401)
     ├── TokenBudgetReached         an agent's token budget has no room               (HTTP 429)
     ├── LedgerError
     │   ├── LedgerUnavailable      no answer; says nothing about a transaction's fate
@@ -128,6 +129,14 @@ class TakenOver(SolwardError):
 
     def __init__(self) -> None:
         super().__init__("Another process has taken this over; nothing was done here")
+
+
+class KeyRevoked(SolwardError):
+    """The API key that requests a transaction was revoked meanwhile; nothing was sent."""
+
+    def __init__(self) -> None:
+        # As every request with it is answered from now on.
+        super().__init__("Invalid API key")
 
 
 class TokenBudgetReached(SolwardError):

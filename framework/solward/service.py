@@ -12,8 +12,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
-
 from solward.extras import needs
 
 with needs(__name__, "up"):
@@ -77,7 +75,6 @@ class Solward:
     registry: Registry
     events: EventBus
     audit: AuditLog
-    http: httpx.AsyncClient
     localnet: Localnet | None
     phase_hook: PhaseHook = no_phase_hook
     agents: AgentService = field(init=False)
@@ -124,7 +121,6 @@ class Solward:
             await stack.enter_async_context(event_feed(database, events))
             wallets = await Wallets.open(database, settings, home.path)
             cluster = await stack.enter_async_context(open_cluster(settings))
-            http = await stack.enter_async_context(httpx.AsyncClient(timeout=15.0))
             tokens = token_list(cluster.network)
             engine = Engine(
                 cluster.ledger, database, wallets, _engine_options(settings, registry),
@@ -152,7 +148,6 @@ class Solward:
                 registry=registry,
                 events=events,
                 audit=AuditLog(database),
-                http=http,
                 localnet=cluster.localnet,
                 phase_hook=phase_hook,
             )
@@ -202,7 +197,6 @@ class Solward:
             ledger=self.ledger,
             tokens=self.tokens,
             calls=SkillCalls(self.operations, wallet.id, actor, spec.effects),
-            http=self.http,
             log=structlog.get_logger(f"solward.skill.{spec.name}"),
         )
 

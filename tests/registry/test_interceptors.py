@@ -29,6 +29,13 @@ class Context:
     log: Any = field(default_factory=structlog.get_logger)
     seen: list[Any] = field(default_factory=list)
     release: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: bool = False
+
+    def end(self) -> None:
+        self.ended = True
+
+    async def aclose(self) -> None:
+        self.end()
 
 
 @dataclass

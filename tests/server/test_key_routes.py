@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.api import NOBODY, STRANGER, Api, serving_api
 
+from solward.vault.ledger.client import RpcLedger
 from solward_server.http.api_keys import DEFAULT_PERMISSIONS
+from solward_server.http.auth import KEY_INVALID
 
 
 async def test_a_key_is_shown_once_and_listed_without_its_value(api: Api) -> None:
@@ -43,6 +47,34 @@ async def test_a_revoked_key_ends_at_once(api: Api) -> None:
     assert (answer.status, answer.error) == (401, "Invalid API key")
     again = await api.call("DELETE", f"/keys/{key_id}")
     assert (again.status, again.error) == (404, "API key not found")
+
+
+@pytest.mark.parametrize("store", ["database", "memory"])
+@pytest.mark.parametrize("by", ["route", "skill"])
+async def test_a_revoked_key_ends_what_it_had_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, by: str
+) -> None:
+    async with serving_api(tmp_path, api_key_store=store) as api:
+        wallet = await api.wallet(1)
+        key, key_id = await api.key()
+        reached, go = asyncio.Event(), asyncio.Event()
+        simulate = RpcLedger.simulate
+
+        async def held(self: RpcLedger, *given: Any) -> Any:
+            reached.set()
+            await go.wait()
+            return await simulate(self, *given)
+
+        monkeypatch.setattr(RpcLedger, "simulate", held)
+        path = "transfer" if by == "route" else "skills/transfer"
+        body = {"to": STRANGER, "amount": 0.5}
+        paying = asyncio.create_task(api.post(f"/wallets/{wallet}/{path}", body, token=key))
+        await reached.wait()
+        assert (await api.call("DELETE", f"/keys/{key_id}")).status == 200
+        go.set()
+        answer = await paying
+        assert (answer.status, answer.error) == (401, KEY_INVALID)
+        assert [each["type"] for each in await api.records(wallet)] == ["airdrop"]
 
 
 async def test_a_confined_key_sees_only_its_wallet(api: Api) -> None:

@@ -83,7 +83,6 @@ async def test_a_skill_sends_tokens_by_its_context_if_it_declares_that_it_spends
             ledger=api.service.ledger,
             tokens=api.service.tokens,
             calls=SkillCalls(api.service.operations, found.id, ADMIN, effects),
-            http=api.service.http,
             log=structlog.get_logger("test"),
         )
         if effects is Effects.READ:

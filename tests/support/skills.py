@@ -10,7 +10,6 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import structlog
 from solders.hash import Hash
@@ -45,22 +44,20 @@ async def run_on(
     """A skill as the service runs it: registry, chain, context, engine."""
     skill = load_registry(entry_points=[*beside, *built_ins(name)]).skills[name]
     tokens = token_list(network) if tokens is None else tokens
-    async with httpx.AsyncClient() as http:
-        context = SkillContext(
-            wallet=WalletView(bench.wallet.id, bench.wallet.name, bench.wallet.address),
-            agent=None,
-            ledger=bench.ledger,
-            tokens=tokens,
-            calls=SkillCalls(
-                operations or bench.operations(network=network, tokens=tokens),
-                bench.wallet.id,
-                actor,
-                skill.spec.effects,
-            ),
-            http=http,
-            log=structlog.get_logger("test"),
-        )
-        return await run_skill(skill, params, context, emit=lambda _name, _data: None)
+    context = SkillContext(
+        wallet=WalletView(bench.wallet.id, bench.wallet.name, bench.wallet.address),
+        agent=None,
+        ledger=bench.ledger,
+        tokens=tokens,
+        calls=SkillCalls(
+            operations or bench.operations(network=network, tokens=tokens),
+            bench.wallet.id,
+            actor,
+            skill.spec.effects,
+        ),
+        log=structlog.get_logger("test"),
+    )
+    return await run_skill(skill, params, context, emit=lambda _name, _data: None)
 
 
 @dataclass

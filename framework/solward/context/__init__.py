@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from solward.context.lifetime import Lifetime
 from solward.context.operations import OperationMethods
 from solward.errors import InvalidRequest
 from solward.guardrail import Intent
@@ -27,8 +28,13 @@ class MoneyCalls(Protocol):
     """What a context needs of the service that runs the skill; it knows wallet, caller and effects.
 
     Calls that make a transaction are numbered from 1 in the order the skill makes them, so that a
-    repeated run pays each once. All raise `SkillError` for a skill that declares READ, but `quote`.
+    repeated run pays each once. All raise `SkillError` for a skill that declares READ, but `quote`,
+    and once the lifetime has ended.
     """
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """Ends when the call for which the context was made ends."""
 
     async def perform(
         self, operation: str, ordinal: int, params: Mapping[str, Any]
@@ -42,7 +48,7 @@ class MoneyCalls(Protocol):
         instructions: Sequence[Instruction],
         wire: bytes | None,
     ) -> TransactionRecord:
-        """Send a transaction that the skill made itself."""
+        """Send a transaction that the skill made itself; its wallet is that of the calls."""
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """What the venue would give for a swap with these parameters."""
@@ -72,16 +78,11 @@ class SkillContext(OperationMethods):
     or `TransactionFailed` with the stored record, and returns a record that is `confirmed`, or
     `pending` where the ledger had not answered in time.
 
-    Attributes:
-        wallet: id, name and address; no key is reachable from here.
-        agent: the agent this runs for, None for a REST or CLI call.
-        ledger: read only.
-        tokens: symbols known on this network.
-        http: a client for the skill's own calls.
-        log: a logger that scrubs secrets.
+    It lasts as long as the call it was made for: after that every money call, read and request
+    raises `SkillError` `call_ended`. Its attributes cannot be assigned.
     """
 
-    __slots__ = ("_calls", "_ordinal", "agent", "http", "ledger", "log", "tokens", "wallet")
+    __slots__ = ("_agent", "_calls", "_http", "_ledger", "_log", "_ordinal", "_tokens", "_wallet")
 
     def __init__(
         self,
@@ -91,20 +92,64 @@ class SkillContext(OperationMethods):
         ledger: ReadLedger,
         tokens: TokenList,
         calls: MoneyCalls,
-        http: httpx.AsyncClient,
         log: Any,
     ) -> None:
         # Imported at first use, as below: it brings solders.
         from solward.solana.ledger import ReadOnlyLedger
 
-        self.wallet = wallet
-        self.agent = agent
-        self.ledger: ReadLedger = ReadOnlyLedger(ledger)
-        self.tokens = tokens
-        self.http = http
-        self.log = log
+        self._wallet = wallet
+        self._agent = agent
+        self._ledger: ReadLedger = ReadOnlyLedger(ledger, calls.lifetime.check)
+        self._tokens = tokens
+        self._http: httpx.AsyncClient | None = None
+        self._log = log
         self._calls = calls
         self._ordinal = itertools.count(1)
+
+    @property
+    def wallet(self) -> WalletView:
+        """Id, name and address; no key is reachable from here."""
+        return self._wallet
+
+    @property
+    def agent(self) -> AgentView | None:
+        """The agent this runs for, None for a REST or CLI call."""
+        return self._agent
+
+    @property
+    def ledger(self) -> ReadLedger:
+        """Read only."""
+        return self._ledger
+
+    @property
+    def tokens(self) -> TokenList:
+        """Symbols known on this network."""
+        return self._tokens
+
+    @property
+    def http(self) -> httpx.AsyncClient:
+        """A client for the skill's own requests, made for this call at its first use."""
+        self._calls.lifetime.check()
+        if self._http is None:
+            from solward.context.http import CallClient
+
+            self._http = CallClient(self._calls.lifetime)
+        return self._http
+
+    @property
+    def log(self) -> Any:
+        """A logger that scrubs secrets."""
+        return self._log
+
+    def end(self) -> None:
+        """End it; the service does so when the skill returns, raises or is out of time."""
+        self._calls.lifetime.end()
+
+    async def aclose(self) -> None:
+        """End it, and close its HTTP client where it has one."""
+        self.end()
+        if self._http is not None:
+            await self._http.aclose()
 
     async def balances(self) -> Balances:
         """SOL and token holdings of the wallet."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from solders.instruction import Instruction
 
+from solward.context.lifetime import Lifetime
 from solward.errors import InvalidRequest, LedgerError, SkillError
 from solward.guardrail import Intent
 
@@ -101,8 +102,10 @@ class Operations:
         return await read_quote(**self._of(("venue", "tokens", "ledger")), **SWAP.read(params))
 
     async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
-        """Send a transaction somebody else drafted (a plugin skill)."""
-        return await self._engine.execute(wallet_id, actor, draft)
+        """Send a transaction somebody else drafted (a plugin skill), of this wallet alone."""
+        wallet = await self._wallets.get(wallet_id)
+        intent = replace(draft.intent, wallet=wallet.address)
+        return await self._engine.execute(wallet_id, actor, replace(draft, intent=intent))
 
     def _of(self, sources: Sequence[str]) -> dict[str, Any]:
         if "venue" not in sources:
@@ -115,12 +118,17 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class SkillCalls:
-    """The money calls of one run of a skill, with the actor's rights and the skill's effects."""
+    """The money calls of one run of a skill, with the actor's rights and the skill's effects.
+
+    The service's own side of a context: wallet, actor and lifetime are these, whatever a skill does
+    to what it holds.
+    """
 
     operations: Operations
     wallet_id: str
     actor: Actor
     effects: Effects
+    lifetime: Lifetime = field(default_factory=Lifetime)
 
     async def perform(
         self, operation: str, ordinal: int, params: Mapping[str, Any]
@@ -142,12 +150,16 @@ class SkillCalls:
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """Quote a swap; a skill that declares READ may, too."""
+        self.lifetime.check()
         return await self.operations.quote(params)
 
     def _numbered(self, ordinal: int) -> Actor:
         """The actor of one money call; numbered, so that a repeated cycle never pays twice."""
+        self.lifetime.check()
         if self.effects is not Effects.SPEND:
             raise SkillError("read_only", "This skill declares READ and may not transact")
-        if self.actor.action_key is None:
-            return self.actor
-        return replace(self.actor, action_key=f"{self.actor.action_key}:{ordinal}")
+        # Checked again where the amount is reserved: the call may end while this one is prepared.
+        actor = replace(self.actor, checks=(*self.actor.checks, self.lifetime.check))
+        if actor.action_key is None:
+            return actor
+        return replace(actor, action_key=f"{actor.action_key}:{ordinal}")

@@ -58,7 +58,7 @@ Emit = Callable[[str, Mapping[str, Any]], object]
 async def run_skill(
     skill: LoadedSkill, params: object, context: SkillContext, *, emit: Emit
 ) -> str:
-    """Run a skill and return its outcome.
+    """Run a skill and return its outcome; its context ends with it.
 
     Args:
         emit: publishes `skill:executed` for every run, with skill, walletId, agentId, ok, error
@@ -74,7 +74,10 @@ async def run_skill(
     chain: Handler = execute
     for interceptor in (time_out, validate, shield, functools.partial(report, emit)):
         chain = functools.partial(_around, interceptor, chain)
-    return await chain(SkillCall(skill, params, context))
+    try:
+        return await chain(SkillCall(skill, params, context))
+    finally:
+        await _close(context, skill.spec.name)
 
 
 async def report(emit: Emit, call: SkillCall, handler: Handler) -> str:
@@ -146,9 +149,12 @@ async def time_out(call: SkillCall, handler: Handler) -> str:
     try:
         await asyncio.wait({task}, timeout=spec.timeout_s)
     except asyncio.CancelledError:
+        call.context.end()
         await _stop(task, spec.name)
         raise
     if not task.done():
+        # Before it is cancelled: one that ignores that must not go on to pay.
+        call.context.end()
         await _stop(task, spec.name)
         raise SkillTimeout(spec.name, spec.timeout_s)
     if task.cancelled():
@@ -161,7 +167,11 @@ async def time_out(call: SkillCall, handler: Handler) -> str:
 
 async def execute(call: SkillCall) -> str:
     """Run the skill's own code and check the type of its outcome."""
-    outcome = await call.skill.execute(call.params, call.context)
+    try:
+        outcome = await call.skill.execute(call.params, call.context)
+    finally:
+        # In the same step of the event loop: no task that the skill left runs in between.
+        call.context.end()
     if not isinstance(outcome, str):
         name = call.skill.spec.name
         _log.error("skill_outcome_not_text", skill=name, type=type(outcome).__name__)
@@ -171,6 +181,15 @@ async def execute(call: SkillCall) -> str:
 
 async def _around(interceptor: Interceptor, handler: Handler, call: SkillCall) -> str:
     return await interceptor(call, handler)
+
+
+async def _close(context: SkillContext, name: str) -> None:
+    try:
+        async with asyncio.timeout(GRACE_S):
+            await context.aclose()
+    except Exception as error:
+        # A plugin may have put a transport of its own into its client.
+        _log.error("skill_client_not_closed", skill=name, error=type(error).__name__)
 
 
 async def _stop(task: asyncio.Future[str], name: str) -> None:

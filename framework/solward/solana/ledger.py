@@ -6,7 +6,7 @@ Addresses are base58 text; amounts are lamports or token units. Every method may
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,47 +67,60 @@ class ReadLedger(Protocol):
 
 
 class ReadOnlyLedger:
-    """Reads through another ledger, for plugins: it has no `send`, no faucet and no `close`."""
+    """Reads through another ledger, for plugins: it has no `send`, no faucet and no `close`.
 
-    __slots__ = ("_ledger",)
+    Each read calls `check` first, which raises where the reader's call has ended.
+    """
 
-    def __init__(self, ledger: ReadLedger) -> None:
+    __slots__ = ("_check", "_ledger")
+
+    def __init__(self, ledger: ReadLedger, check: Callable[[], None]) -> None:
         self._ledger = ledger
+        self._check = check
 
     async def balance(self, address: str) -> int:
         """Lamports of an address, 0 when it does not exist."""
+        self._check()
         return await self._ledger.balance(address)
 
     async def account(self, address: str) -> Account | None:
         """An account's state, None when it does not exist."""
+        self._check()
         return await self._ledger.account(address)
 
     async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
         """Many accounts' states."""
+        self._check()
         return await self._ledger.accounts(addresses)
 
     async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
         """Token accounts of a wallet under both token programs, zero balances included."""
+        self._check()
         return await self._ledger.holdings(owner)
 
     async def slot(self) -> int:
         """The current slot at `confirmed`."""
+        self._check()
         return await self._ledger.slot()
 
     async def rent_exempt_minimum(self, size: int) -> int:
         """Lamports an account of `size` bytes must hold."""
+        self._check()
         return await self._ledger.rent_exempt_minimum(size)
 
     async def program_accounts(
         self, program: str, *, size: int, offset: int, key: str
     ) -> dict[str, Account]:
         """Accounts of a program with `size` bytes of data that hold `key` at `offset`."""
+        self._check()
         return await self._ledger.program_accounts(program, size=size, offset=offset, key=key)
 
     async def stake_minimum_delegation(self) -> int:
         """Lamports a stake must delegate at least."""
+        self._check()
         return await self._ledger.stake_minimum_delegation()
 
     async def vote_accounts(self) -> tuple[VoteAccount, ...]:
         """Vote accounts of the validators that are not delinquent."""
+        self._check()
         return await self._ledger.vote_accounts()

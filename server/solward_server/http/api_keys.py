@@ -11,8 +11,9 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from solward.clock import iso, now_ms
-from solward.errors import NotFound
+from solward.errors import KeyRevoked, NotFound
 from solward.money import sol_to_lamports
+from solward.vault.transactions.request import Actor
 from solward_server.http.body import (
     Body,
     body_number,
@@ -86,6 +87,9 @@ class ApiKeyStore(Protocol):
     async def flush(self) -> None:
         """Store the noted uses."""
 
+    def bind(self, actor: Actor, key: ApiKey) -> Actor:
+        """The actor, for whom nothing is reserved once the key is revoked."""
+
 
 class MemoryKeys:
     """Keys that end with the process, for `API_KEY_STORE=memory`."""
@@ -120,6 +124,15 @@ class MemoryKeys:
 
     async def flush(self) -> None:
         """Nothing to store: the keys end with the process."""
+
+    def bind(self, actor: Actor, key: ApiKey) -> Actor:
+        """Checked here: the database does not know these keys."""
+
+        def check() -> None:
+            if key.hash not in self._by_hash:
+                raise KeyRevoked
+
+        return replace(actor, checks=(*actor.checks, check))
 
 
 def key_not_found() -> NotFound:

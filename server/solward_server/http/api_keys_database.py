@@ -8,6 +8,7 @@ from typing import Any
 
 from solward.store import api_keys as store
 from solward.vault.store.database import Database
+from solward.vault.transactions.request import Actor
 from solward_server.http.api_keys import ApiKey, key_not_found
 
 
@@ -60,6 +61,10 @@ class DatabaseKeys:
         except BaseException:
             self._uses = uses | self._uses
             raise
+
+    def bind(self, actor: Actor, key: ApiKey) -> Actor:
+        """Checked by the vault, in the database transaction that reserves."""
+        return replace(actor, api_key=key.id)
 
     def _key(self, row: Mapping[str, Any]) -> ApiKey:
         key = ApiKey(**{**row, "permissions": tuple(row["permissions"])})

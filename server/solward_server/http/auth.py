@@ -41,9 +41,10 @@ class Unauthorized(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated caller; `key` is None for the admin."""
+    """An authenticated caller; without `key` and the store it is from, the admin."""
 
-    key: ApiKey | None
+    key: ApiKey | None = None
+    keys: ApiKeyStore | None = None
 
     @property
     def principal(self) -> str:
@@ -56,11 +57,12 @@ class Caller:
         return None if self.key is None else self.key.wallet_id
 
     def actor(self) -> Actor:
-        """The caller for the engine, with its key's daily limit."""
-        if self.key is None:
+        """The caller for the engine, with its key's daily limit; it ends with the key."""
+        if self.key is None or self.keys is None:
             return Actor(self.principal, trace=request_id())
         limits = ScopeLimits(daily_lamports=self.key.spending_limit_lamports)
-        return Actor(self.principal, limits=((self.principal, limits),), trace=request_id())
+        actor = Actor(self.principal, limits=((self.principal, limits),), trace=request_id())
+        return self.keys.bind(actor, self.key)
 
 
 def public(view: View) -> View:
@@ -108,13 +110,13 @@ def authenticate(app: Quart, keys: ApiKeyStore, secret: str) -> None:
         # Header text is Latin-1 in ASGI; encoding it gives the bytes that were sent.
         credential = token.encode("latin-1", "replace")
         if token and hmac.compare_digest(credential, expected):
-            g.caller = Caller(None)
+            g.caller = Caller()
             return
         if access is Access.ADMIN:
             raise Unauthorized(ADMIN_REQUIRED)
         if not token:
             raise Unauthorized(KEY_REQUIRED)
-        g.caller = Caller(await _find_key(keys, token))
+        g.caller = Caller(await _find_key(keys, token), keys)
 
 
 async def _find_key(keys: ApiKeyStore, token: str) -> ApiKey:

@@ -10,6 +10,7 @@ from solward.errors import (
     IdempotencyInFlight,
     IdempotencyMismatch,
     InvalidRequest,
+    KeyRevoked,
     NotFound,
     SkillError,
     SkillNotFound,
@@ -37,6 +38,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (IdempotencyMismatch, 422),
     (IdempotencyInFlight, 409),
     (TokenBudgetReached, 429),
+    (KeyRevoked, 401),
 )
 _INTERNAL_CODES = frozenset({"internal_error"})
 _IN_FLIGHT_RETRY_S = 1
@@ -81,7 +83,8 @@ def handle_errors(app: Quart) -> None:
         return response
 
     @app.errorhandler(Unauthorized)
-    async def unauthorized(error: Unauthorized) -> Response:
+    @app.errorhandler(KeyRevoked)
+    async def unauthorized(error: Unauthorized | KeyRevoked) -> Response:
         response = error_response(str(error), 401)
         response.headers["WWW-Authenticate"] = "Bearer"
         return response

@@ -7,7 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.query_plans import query_plans
 
-from solward.errors import TakenOver
+from solward.errors import KeyRevoked, TakenOver
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.store import attempts, idempotency, processes, spending, transactions
 from solward.vault.store.attempts import Attempt, AttemptState, Settlement
@@ -33,6 +33,8 @@ async def everything(connection: AsyncConnection) -> None:
     await spending.freeze_reason(connection, "w")
     with pytest.raises(TakenOver):
         await spending.lock(connection, "w", ["key:k"], ("a", 1, 1))
+    with pytest.raises(KeyRevoked):
+        await spending.lock(connection, "w", ["key:k"], api_key="k")
     await processes.register(connection, "p", "api", "host", 10)
     await processes.take_over(connection, "p", 10)
     await spending.usage(connection, scopes, ["mint"], 10)

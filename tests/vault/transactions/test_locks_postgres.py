@@ -10,13 +10,25 @@ from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.agent_rows import WALLET, fields
 
+from solward.errors import KeyRevoked
 from solward.store import agents as agent_store
-from solward.store import cycles
+from solward.store import api_keys, cycles
 from solward.vault.store import spending
 from solward.vault.store.database import Database
 from solward.vault.store.tables import wallets
 
 pytestmark = pytest.mark.more
+
+KEY = {
+    "id": "k",
+    "hash": "h",
+    "name": "bot",
+    "wallet_id": None,
+    "permissions": [],
+    "rate_limit": 1,
+    "spending_limit_lamports": 1,
+    "created_ms": 1,
+}
 
 # Long enough for a statement that need not wait to have run many times over.
 WAITS_S = 0.3
@@ -107,6 +119,29 @@ async def test_whoever_enters_a_cycle_waits_for_what_the_last_run_reserves(
         entering: asyncio.Task[object] = asyncio.create_task(enter())
         assert await waits(entering)
     assert await entering != [None]
+
+
+async def test_a_revocation_waits_for_what_the_key_reserves(database: Database) -> None:
+    async with database.write() as connection:
+        await api_keys.insert_key(connection, KEY)
+
+    async def revoke() -> bool:
+        async with database.write() as connection:
+            return await api_keys.delete_key(connection, "k")
+
+    async def use() -> None:
+        async with database.write() as connection:
+            await api_keys.record_uses(connection, {"k": 5})
+
+    async with database.write() as connection:
+        await spending.lock(connection, "w1", ["key:k"], api_key="k")
+        await use()
+        revoking = asyncio.create_task(revoke())
+        assert await waits(revoking)
+    assert await revoking
+    with pytest.raises(KeyRevoked):
+        async with database.write() as connection:
+            await spending.lock(connection, "w1", ["key:k"], api_key="k")
 
 
 async def test_many_in_any_mixture_never_wait_for_ever(database: Database) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import func, insert, select
 from tests.support.agent_rows import fields
 from tests.support.engine_harness import LIMITS, Bench, Wire, open_bench
 
-from solward.errors import TakenOver, TransactionFailed
+from solward.errors import SkillError, TakenOver, TransactionFailed
 from solward.money import LAMPORTS_PER_SOL
 from solward.operations.transfer import plan_airdrop
 from solward.record import TransactionRecord, TransactionStatus
@@ -288,6 +288,28 @@ async def test_the_fence_is_read_with_the_reservation_not_before(
         with pytest.raises(TakenOver):
             await paying
         assert await bench.history() == []
+
+
+async def test_an_agent_that_was_stopped_meanwhile_spends_nothing(tmp_path: Path) -> None:
+    async with open_bench(tmp_path, limits=LIMITS) as bench:
+        await agent(bench, cycle=7, fence=3)
+        reached, go = asyncio.Event(), asyncio.Event()
+
+        async def simulating(_method: str, _params: Any) -> None:
+            reached.set()
+            await go.wait()
+
+        bench.wire.faults["simulateTransaction"] = simulating
+        actor = Actor("agent:agent-1", run=AgentRun("agent-1", 7, 3))
+        paying = asyncio.create_task(bench.transfer(HALF, actor))
+        await reached.wait()
+        async with bench.database.write() as connection:
+            await agent_store.update_agent(connection, "agent-1", {"desired_state": "stopped"})
+        go.set()
+        with pytest.raises(SkillError, match="The agent was stopped"):
+            await paying
+        assert await bench.history() == []
+        assert await bench.reserved_units() == 0
 
 
 async def test_one_action_asked_for_at_two_processes_at_once_is_one_payment(

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any, Protocol, cast
 
+import httpx
+
 from solward.context import SkillContext
 from solward.errors import SolwardError
 from solward.record import TransactionRecord
@@ -152,16 +154,22 @@ def calls_plugin(code: CodeType) -> bool:
 class _ObservedContext(SkillContext):
     """The same context; counts requested transactions, and its calls wait at the gate."""
 
-    __slots__ = ("_run",)
+    __slots__ = ("_gate", "_run")
 
     def __init__(self, run: Run, context: SkillContext, gate: Gate | None) -> None:
         for slot in SkillContext.__slots__:
             setattr(self, slot, getattr(context, slot))
         self._run = run
+        self._gate = gate
         if gate is not None:
-            self.ledger = cast(Any, _Gated(self.ledger, gate, run))
-            self.http = cast(Any, _Gated(self.http, gate, run))
+            self._ledger = cast(Any, _Gated(self._ledger, gate, run))
             self._calls = cast(Any, _Gated(self._calls, gate, run))
+
+    @property
+    def http(self) -> httpx.AsyncClient:
+        """The same client; its calls wait at the gate."""
+        client = super().http
+        return client if self._gate is None else cast(Any, _Gated(client, self._gate, self._run))
 
     async def _perform(self, operation: str, params: Mapping[str, Any]) -> TransactionRecord:
         self._run.requested += 1

@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, case, column, delete, func, insert, select, ta
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import DAY_MS, MINUTE_MS, now_ms
-from solward.errors import TakenOver
+from solward.errors import KeyRevoked, SkillError, TakenOver
 from solward.vault.store.database import lock_exclusive, lock_shared
 from solward.vault.store.tables import reservations, switches, transactions, wallets
 from solward.vault.store.transactions import UNFINISHED
@@ -39,12 +39,22 @@ _LOCK_WALLET = (
     .where(wallets.c.id == bindparam("wallet_id"))
     .with_for_update(key_share=True)
 )
-# Of the agents' table the vault reads the fencing token alone: the run that may spend.
-_AGENTS = table("agents", column("id"), column("cycle_no"), column("fence"))
+# Of the agents' table the vault reads what makes a run the one that may spend.
+_AGENTS = table(
+    "agents", column("id"), column("cycle_no"), column("fence"), column("desired_state")
+)
 _LOCK_AGENT = (
-    select(_AGENTS.c.cycle_no, _AGENTS.c.fence)
+    select(_AGENTS.c.cycle_no, _AGENTS.c.fence, _AGENTS.c.desired_state)
     .where(_AGENTS.c.id == bindparam("agent_id"))
     .with_for_update(key_share=True)
+)
+# Of the API keys' table it reads whether a key is there. A revocation waits for this lock, noting
+# a key's use does not.
+_API_KEYS = table("api_keys", column("id"))
+_LOCK_API_KEY = (
+    select(_API_KEYS.c.id)
+    .where(_API_KEYS.c.id == bindparam("key_id"))
+    .with_for_update(read=True, key_share=True)
 )
 
 
@@ -53,6 +63,7 @@ async def lock(
     wallet_id: str,
     keys: Sequence[str] = (),
     run: tuple[str, int, int] | None = None,
+    api_key: str | None = None,
 ) -> None:
     """Lock scopes against other reservations until the transaction ends.
 
@@ -62,18 +73,27 @@ async def lock(
     Args:
         keys: scopes of API keys.
         run: agent, cycle and fencing token of the run that reserves.
+        api_key: id of the stored API key that reserves.
 
     Raises:
+        KeyRevoked: the key is gone.
         TakenOver: another run has the agent's fencing token, or the agent is gone.
+        SkillError: the agent was stopped.
     """
     await lock_shared(connection, SERVICE_SCOPE)
     for scope in sorted(keys):
         await lock_exclusive(connection, scope)
+    if api_key is not None:
+        found = await connection.execute(_LOCK_API_KEY, {"key_id": api_key})
+        if found.first() is None:
+            raise KeyRevoked
     if run is not None:
         agent_id, cycle, fence = run
         row = (await connection.execute(_LOCK_AGENT, {"agent_id": agent_id})).first()
-        if row is None or tuple(row) != (cycle, fence):
+        if row is None or (row.cycle_no, row.fence) != (cycle, fence):
             raise TakenOver
+        if row.desired_state != "running":
+            raise SkillError("agent_stopped", "The agent was stopped; nothing was sent")
     await lock_wallet(connection, wallet_id)
 
 

@@ -45,7 +45,11 @@ class Actor:
         action_key: names one logical action for good; a second request with it returns the
             first one's record and sends nothing.
         idempotency: the HTTP caller's Idempotency-Key, when given.
-        run: the agent's run that requests it; one whose fencing token was replaced is refused.
+        run: the agent's run that requests it; one whose fencing token was replaced, or whose agent
+            was stopped, is refused.
+        api_key: id of the stored API key that requests it; one that was revoked is refused.
+        checks: raise where what requests it has ended; called, as the two above are read, in the
+            database transaction that reserves.
         trace: where the request came from, in the logs of every process that works on the
             transaction: a request's id, or `agent:<id>:<cycle>`.
         dry_run: everything is judged and nothing is sent: the engine raises `TrialEnded` where it
@@ -59,6 +63,8 @@ class Actor:
     idempotency: IdempotencyKey | None = None
     dry_run: bool = False
     run: AgentRun | None = None
+    api_key: str | None = None
+    checks: tuple[Callable[[], None], ...] = ()
     trace: str | None = None
 
 

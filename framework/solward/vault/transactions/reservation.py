@@ -67,7 +67,9 @@ class Reserver:
 
         Raises:
             IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
-            TakenOver: another run of the agent's cycle has the fencing token.
+            TakenOver, KeyRevoked, SkillError: what requests it has ended: another run of the
+                agent's cycle has the fencing token, the agent was stopped, the API key was
+                revoked, the skill's call is over.
         """
         scopes = self._scopes(record.wallet_id, actor)
         asked = None
@@ -172,7 +174,10 @@ class Reserver:
                 record.wallet_id,
                 [scope for scope, _ in actor.limits if scope.startswith("key:")],
                 None if run is None else (run.agent_id, run.cycle, run.fence),
+                actor.api_key,
             )
+            for check in actor.checks:
+                check()
         except TakenOver:
             metrics.FENCED.labels("reserve").inc()
             raise
