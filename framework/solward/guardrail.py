@@ -26,6 +26,8 @@ class Intent:
         may_close: token accounts of the wallet that may be closed back to the wallet.
         may_revoke: mints whose authority the wallet may give up.
         details: the record's `details`, JSON-able, amounts as Decimal.
+        price_impact_bps: how far a swap moves the price, in basis points, rounded up; None where it
+            is no swap.
     """
 
     type: str
@@ -39,6 +41,7 @@ class Intent:
     may_close: frozenset[str] = frozenset()
     may_revoke: frozenset[str] = frozenset()
     details: Mapping[str, Any] = field(default_factory=dict)
+    price_impact_bps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,9 @@ class TransactionEffects:
             the SOL by which it grows, wrapped or not, before the fee.
         closed: the wallet's accounts that cease to exist -> who gets their lamports.
         authority_changes: control given away, delegates included.
-        programs: every program called, top level and inner.
+        programs: every program called, top level and inner, but for `other_programs`.
+        other_programs: programs called only by instructions that do not name the wallet, in a
+            transaction that one of its pockets signs too: they can take nothing of the wallet.
         addresses: every address touched or named: account keys with lookup tables resolved,
             owners of token accounts, keys inside instruction data.
         violations: effects that no declaration allows (rule name, reason).
@@ -115,3 +120,4 @@ class TransactionEffects:
     created: Mapping[str, str] = field(default_factory=dict)
     instruction_data: tuple[bytes, ...] = ()
     decimals: Mapping[str, int] = field(default_factory=dict)
+    other_programs: frozenset[str] = frozenset()

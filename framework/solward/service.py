@@ -27,7 +27,7 @@ from solward.context import AgentView, SkillContext, WalletView
 from solward.errors import InvalidRequest, LedgerError, NotFound, SkillNotFound
 from solward.events import EventBus, EventKind
 from solward.operations.perform import Operations, SkillCalls
-from solward.operations.swap import Venue
+from solward.operations.swap import SwapLimits, Venue
 from solward.record import TransactionRecord
 from solward.registry import Registry, load_registry, run_skill
 from solward.registry.discovery import BUILT_IN
@@ -144,6 +144,7 @@ class Solward:
                     tokens=tokens,
                     network=cluster.network,
                     venues=[Venue(venue, venue_context) for venue in registry.venues.values()],
+                    swap_limits=SwapLimits(settings.max_slippage_bps),
                 ),
                 registry=registry,
                 events=events,

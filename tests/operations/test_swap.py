@@ -44,7 +44,7 @@ from tests.support.swap import (
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.operations.declared.fields import camel
 from solward.operations.declared.swap import SWAP
-from solward.operations.swap import plan_swap
+from solward.operations.swap import NO_SWAP_LIMITS, plan_swap
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
@@ -59,13 +59,16 @@ Extra = Callable[[SwapBench], Sequence[Instruction]]
 
 async def plan(swaps: SwapBench, **asked: Any) -> Any:
     given = {camel(name): value for name, value in asked.items()}
-    return await plan_swap(
-        swaps.address,
-        swaps.venue,
-        tokens=token_list("localnet"),
-        ledger=swaps.bench.ledger,
-        **SWAP.read({"inputToken": "SOL", "outputToken": "USDC", "amount": 1} | given),
-    )
+    async with swaps.bench.wallets.new_pocket(swaps.bench.wallet.id) as pocket:
+        return await plan_swap(
+            swaps.address,
+            swaps.venue,
+            pocket=pocket,
+            tokens=token_list("localnet"),
+            ledger=swaps.bench.ledger,
+            limits=NO_SWAP_LIMITS,
+            **SWAP.read({"inputToken": "SOL", "outputToken": "USDC", "amount": 1} | given),
+        )
 
 
 async def only_record(swaps: SwapBench) -> TransactionRecord:

@@ -37,7 +37,14 @@ from solward.operations.swap import Venue, VenuePlugin
 from solward.record import TransactionRecord
 from solward.registry import load_registry
 from solward.vault.transactions.request import ADMIN, Actor
-from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
+from solward.venue import (
+    Quote,
+    QuoteRequest,
+    SwapInstructions,
+    SwapTransaction,
+    VenueContext,
+    VenueSpec,
+)
 from solward_localnet.market import POOLS, genesis_accounts
 from solward_localnet.venue import venue_app
 
@@ -67,6 +74,20 @@ class Rogue:
 
     async def quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
         return self.requote(await self.real.quote(request, context))
+
+    @property
+    def gives_instructions(self) -> bool:
+        return self.real.gives_instructions and self.build is None
+
+    async def instructions(
+        self,
+        quote: Quote,
+        taker: str,
+        destination: str,
+        context: VenueContext,
+        max_accounts: int | None = None,
+    ) -> SwapInstructions:
+        return await self.real.instructions(quote, taker, destination, context, max_accounts)
 
     async def swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
         self.wallets.append(wallet)

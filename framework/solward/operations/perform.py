@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from solders.instruction import Instruction
 
 from solward.context.lifetime import Lifetime
-from solward.errors import InvalidRequest, LedgerError, SkillError
+from solward.errors import InvalidRequest, LedgerError, LedgerUnavailable, SkillError
 from solward.guardrail import Intent
 
 # The families are imported for the plans they register.
@@ -19,20 +23,32 @@ from solward.operations import tokens as _tokens  # noqa: F401
 from solward.operations import transfer as _transfer  # noqa: F401
 from solward.operations import transfer_token as _transfer_token  # noqa: F401
 from solward.operations import wrapping as _wrapping  # noqa: F401
-from solward.operations.declared import OPERATIONS
+from solward.operations.declared import OPERATIONS, Operation
 from solward.operations.declared.swap import SWAP
-from solward.operations.plans import PLANS, run_plan
-from solward.operations.swap import Venue, read_quote
+from solward.operations.plans import PLANS, Plan, run_plan
+from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, Venue, read_quote
 from solward.record import TransactionRecord
 from solward.skill import Effects
 from solward.solana.ledger import ReadLedger
 from solward.solana.token_list import TokenList
 from solward.vault.transactions.engine import Engine
-from solward.vault.transactions.request import Actor, Draft
-from solward.vault.wallets import Wallets
+from solward.vault.transactions.request import Actor, Draft, PocketTaken
+from solward.vault.wallets import Wallet, Wallets
 from solward.venue import Quote
 
 __all__ = ["Operations", "SkillCalls"]
+
+
+# Of a swap whose pocket another process used first.
+_POCKET_TRIES = 5
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Who may buy now, and how many want to."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    wanted: int = 0
 
 
 class Operations:
@@ -47,11 +63,20 @@ class Operations:
         tokens: TokenList,
         network: str,
         venues: Sequence[Venue],
+        swap_limits: SwapLimits = NO_SWAP_LIMITS,
     ) -> None:
         self._engine = engine
         self._wallets = wallets
-        self._sources: dict[str, Any] = {"ledger": ledger, "tokens": tokens, "network": network}
+        self._tokens = tokens
+        self._sources: dict[str, Any] = {
+            "ledger": ledger,
+            "tokens": tokens,
+            "network": network,
+            "limits": swap_limits,
+        }
         self._venues = venues
+        # Purchases in this process by wallet and mint, with how many wait for each.
+        self._purchases: dict[tuple[str, str], _Turn] = {}
 
     async def perform(
         self, name: str, wallet_id: str, actor: Actor, params: Mapping[str, Any]
@@ -80,8 +105,31 @@ class Operations:
             if known is not None:
                 return known
         values = operation.read(params)
+        if "pocket" not in plan.sources:
+            return await self._planned(operation, plan, wallet, actor, values, {})
+        bought = self._tokens.resolve(values["output_token"], "outputToken")
+        async with self._turn(wallet.id, bought):
+            for _ in range(_POCKET_TRIES):
+                async with self._wallets.new_pocket(wallet.id) as pocket:
+                    with contextlib.suppress(PocketTaken):
+                        return await self._planned(
+                            operation, plan, wallet, actor, values, {"pocket": pocket}
+                        )
+        raise LedgerUnavailable("Other processes swap with this wallet at the same time; try again")
+
+    async def _planned(
+        self,
+        operation: Operation,
+        plan: Plan,
+        wallet: Wallet,
+        actor: Actor,
+        values: Mapping[str, Any],
+        more: Mapping[str, Any],
+    ) -> TransactionRecord:
+        wallet_id = wallet.id
         try:
-            planned = await run_plan(plan, wallet.address, **self._of(plan.sources), **values)
+            sources = self._of(plan.sources, more)
+            planned = await run_plan(plan, wallet.address, **sources, **values)
         except LedgerError as error:
             details = operation.requested(wallet.address, values)
             intent = Intent(type=operation.type, wallet=wallet.address, details=details)
@@ -91,7 +139,7 @@ class Operations:
         try:
             return await self._engine.execute(wallet_id, actor, planned)
         except InvalidRequest as error:
-            if planned.wire is None:
+            if planned.wire is None and planned.pocket is None:
                 raise
             # The venue made these bytes, so they are not the caller's bad request.
             text = f"The swap venue's transaction was refused: {error}"
@@ -107,13 +155,29 @@ class Operations:
         intent = replace(draft.intent, wallet=wallet.address)
         return await self._engine.execute(wallet_id, actor, replace(draft, intent=intent))
 
-    def _of(self, sources: Sequence[str]) -> dict[str, Any]:
-        if "venue" not in sources:
-            return {name: self._sources[name] for name in sources}
-        if not self._venues:
-            raise SkillError("no_venue", "No swap venue plugin is loaded")
-        found = self._sources | {"venue": self._venues[0]}
+    def _of(
+        self, sources: Sequence[str], more: Mapping[str, Any] = MappingProxyType({})
+    ) -> dict[str, Any]:
+        found = {**self._sources, **more}
+        if "venue" in sources:
+            if not self._venues:
+                raise SkillError("no_venue", "No swap venue plugin is loaded")
+            found["venue"] = self._venues[0]
         return {name: found[name] for name in sources}
+
+    @asynccontextmanager
+    async def _turn(self, wallet_id: str, mint: str) -> AsyncIterator[None]:
+        """One purchase of a mint by a wallet at a time: each asserts what the wallet then holds."""
+        key = (wallet_id, mint)
+        turn = self._purchases.setdefault(key, _Turn())
+        turn.wanted += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.wanted -= 1
+            if not turn.wanted:
+                del self._purchases[key]
 
 
 @dataclass(frozen=True, slots=True)

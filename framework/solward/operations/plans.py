@@ -16,7 +16,7 @@ Planned: TypeAlias = Draft | tuple[Intent, int]
 Function = TypeVar("Function", bound=Callable[..., Planned | Awaitable[Planned]])
 
 # What a plan may read; it gets those that its parameters name.
-SOURCES = ("ledger", "tokens", "network", "venue")
+SOURCES = ("ledger", "tokens", "network", "venue", "limits", "pocket")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,71 @@
-"""Selling one token for another at a venue: the venue's bytes, bound to its quote."""
+"""Selling one token for another at a venue, bound to the venue's quote."""
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any, Protocol
 
+from solders.hash import Hash
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 
-from solward.errors import InvalidRequest, LedgerUnavailable
+from solward.errors import InvalidRequest, LedgerUnavailable, SolwardError
 from solward.guardrail import Intent, TransactionEffects
-from solward.money import SOL_DECIMALS, U64_MAX, from_units, to_units
+from solward.money import SOL_DECIMALS, U64_MAX, format_sol, from_units, to_units
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS, SWAP
 from solward.operations.plans import plans
+from solward.operations.pocket_swap import MAX_EXTRA_ACCOUNTS, PocketSwap, Side, check_swap
 from solward.record import TransactionType
+from solward.solana.accounts import rent_exempt_minimum
 from solward.solana.ledger import ReadLedger
-from solward.solana.programs import TOKEN_2022_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.programs import CLOCK_SYSVAR, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
-from solward.solana.tokens import TOKEN_2022_ACCOUNT_RENT, TOKEN_ACCOUNT_RENT, read_mint
-from solward.vault.transactions.request import Draft
-from solward.venue import Quote, QuoteRequest, SwapTransaction, VenueContext, VenueSpec
+from solward.solana.tokens import (
+    TOKEN_ACCOUNT_RENT,
+    TRANSFER_FEE,
+    TRANSFER_HOOK,
+    associated_account_size,
+    read_mint,
+    token_account,
+    transfer_fee,
+)
+from solward.vault.transactions.assess import TooLarge, compile_instructions
+from solward.vault.transactions.request import Draft, PocketUse
+from solward.vault.wallets import Pocket
+from solward.venue import (
+    Quote,
+    QuoteRequest,
+    SwapInstructions,
+    SwapTransaction,
+    VenueContext,
+    VenueSpec,
+)
 
 # No trade moves a price by more; what a venue says beyond it is not a number to keep.
 _MOST_IMPACT = 100
 _IMPACT_DECIMALS = 9
+
+# The price of a trade is compared with that of this part of it, if that gives enough units for the
+# comparison to mean something: a thousand are off by a thousandth at most.
+_SMALL_SHARE = 1_000
+_LEAST_COMPARED = 1_000
+
+# Where a transaction is too large, the venue is asked for a route over fewer accounts.
+_MAX_ACCOUNTS = (None, 40, 30, 20)
+# Of the right size, to measure a transaction with.
+_ANY_BLOCKHASH = str(Hash.default())
+
+# Two signatures; a swap that costs more than a tenth of what it moves is refused.
+_NETWORK_FEE = 10_000
+_FEE_SHARE = 10
+
+# In the clock sysvar: slot, start of the epoch, epoch.
+_EPOCH_AT = 16
 
 
 class VenuePlugin(Protocol):
@@ -35,8 +75,22 @@ class VenuePlugin(Protocol):
     def spec(self) -> VenueSpec:
         """What it declared."""
 
+    @property
+    def gives_instructions(self) -> bool:
+        """Whether it has `instructions`, otherwise `swap` alone."""
+
     async def quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
         """Its offer."""
+
+    async def instructions(
+        self,
+        quote: Quote,
+        taker: str,
+        destination: str,
+        context: VenueContext,
+        max_accounts: int | None = None,
+    ) -> SwapInstructions:
+        """Its swap as one instruction."""
 
     async def swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
         """Its transaction."""
@@ -51,13 +105,44 @@ class Venue:
 
 
 @dataclass(frozen=True, slots=True)
+class SwapLimits:
+    """What the settings bound of a swap's request: `max_slippage_bps` in basis points."""
+
+    max_slippage_bps: int
+
+
+NO_SWAP_LIMITS = SwapLimits(MAX_SLIPPAGE_BPS)
+
+
+@dataclass(frozen=True, slots=True)
 class _Swap:
-    """The request in mints and units."""
+    """The request in mints and units.
+
+    Attributes:
+        amount: what leaves the wallet. The request sells less where the mint withholds a fee.
+    """
 
     request: QuoteRequest
-    input_decimals: int
-    output_decimals: int
-    output_rent: int
+    source: _Token
+    target: _Token
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """One of the two tokens: its side of the swap, and the rent of an account for it."""
+
+    side: Side
+    rent: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """A quote, and how far it moves the price: as the venue says or as its own prices show,
+    whichever is more."""
+
+    quote: Quote
+    impact: Decimal
 
 
 @plans(SWAP)
@@ -65,55 +150,164 @@ async def plan_swap(
     wallet: str,
     venue: Venue,
     *,
+    pocket: Pocket,
     tokens: TokenList,
     ledger: ReadLedger,
+    limits: SwapLimits,
     input_token: str,
     output_token: str,
     amount: Decimal | int,
     slippage_bps: int,
 ) -> Draft:
-    """Quote, fetch the venue's transaction, and declare exactly what the quote promised.
+    """Quote, fetch the venue's swap, and bind it to what the quote promised.
 
-    The declaration is what binds the bytes: the engine simulates them, and anything that takes
-    more than the quoted input or gives less than the quoted minimum is blocked.
+    A venue's instruction gets into a transaction of Solward's own, which wallet and `pocket` sign
+    and which fails where less than the quoted minimum arrives.
 
     Raises:
         InvalidRequest: naming the field, or the venue's reason to refuse.
         LedgerUnavailable: ledger or venue did not answer, or answered something else.
     """
+    if slippage_bps > limits.max_slippage_bps:
+        raise InvalidRequest(
+            f"slippageBps must be at most {limits.max_slippage_bps} (MAX_SLIPPAGE_BPS)"
+        )
     swap = await _read_request(tokens, ledger, input_token, output_token, amount, slippage_bps)
-    request = swap.request
-    quote = await venue.plugin.quote(request, venue.context)
-    _check(quote, request)
-    transaction = await venue.plugin.swap(quote, wallet, venue.context)
-    sells_sol = request.input_mint == WRAPPED_SOL_MINT
-    wraps = WRAPPED_SOL_MINT in (request.input_mint, request.output_mint)
-    intent = Intent(
-        type=TransactionType.SWAP,
+    offer = await _offer(venue, swap.request)
+    if not venue.plugin.gives_instructions:
+        return await _whole_transaction(wallet, venue, swap, offer)
+    _check_worth(swap, offer.quote)
+    return await _one_transaction(wallet, venue, pocket, ledger, swap, offer)
+
+
+async def _one_transaction(
+    wallet: str, venue: Venue, pocket: Pocket, ledger: ReadLedger, swap: _Swap, offer: _Offer
+) -> Draft:
+    source, target = swap.source.side, swap.target.side
+    made = PocketSwap(
         wallet=wallet,
-        lamports_out=request.amount if sells_sol else 0,
+        pocket=pocket.address,
+        source=source,
+        target=target,
+        amount=swap.amount,
+        minimum=offer.quote.minimum_out,
+        held=None if target.is_sol else await _held(ledger, wallet, target),
+    )
+    for max_accounts in _MAX_ACCOUNTS:
+        answer = await venue.plugin.instructions(
+            offer.quote, pocket.address, made.destination, venue.context, max_accounts
+        )
+        _check(answer.quote, swap.request)
+        check_swap(answer.swap, wallet, pocket.address)
+        extra = await _extra(ledger, answer, made)
+        # The first quote is what the slippage was given for; a newer one may only promise more.
+        least = max(offer.quote.minimum_out, answer.quote.minimum_out)
+        built = replace(made, minimum=least, extra=tuple(each.side for each in extra))
+        rents = [each.rent for each in (swap.source, *extra)]
+        if target.is_sol or made.held is None:
+            rents.append(swap.target.rent)
+        intent = _intent(wallet, swap, replace(offer, quote=answer.quote), least)
+        draft = Draft(
+            replace(intent, rent_lamports=sum(rents), destinations=frozenset({pocket.address})),
+            built.instructions(answer.swap, answer.compute_units),
+            settled_details=partial(_received, swap, answer.quote),
+            pocket=PocketUse(
+                pocket,
+                mints=tuple(side.mint for side in built.opens),
+                output_mint=None if target.is_sol else target.mint,
+            ),
+            tables=answer.tables,
+            otherwise=None,
+        )
+        try:
+            compile_instructions(draft, _ANY_BLOCKHASH, None)
+        except TooLarge:
+            continue
+        return (
+            draft if source.is_sol else replace(draft, otherwise=_left_open(draft, built, answer))
+        )
+    raise LedgerUnavailable(
+        "The venue's swap does not fit into a transaction, even over the fewest accounts"
+    )
+
+
+def _left_open(draft: Draft, swap: PocketSwap, answer: SwapInstructions) -> Draft:
+    """The same swap, with the pocket's input account left for a later sweep."""
+    assert draft.pocket is not None
+    kept = swap.instructions(answer.swap, answer.compute_units, close_source=False)
+    return replace(draft, instructions=kept, pocket=replace(draft.pocket, leaves=True))
+
+
+async def _held(ledger: ReadLedger, wallet: str, side: Side) -> int | None:
+    """Units on the wallet's own account of a mint, None where there is no account."""
+    address = str(side.account(wallet))
+    state = await ledger.account(address)
+    account = token_account(state)
+    if account is not None and account.owner != wallet:
+        raise InvalidRequest(
+            f"outputToken: the wallet's account {address} belongs to {account.owner}"
+        )
+    return None if account is None else account.amount
+
+
+async def _extra(
+    ledger: ReadLedger, answer: SwapInstructions, swap: PocketSwap
+) -> tuple[_Token, ...]:
+    """Further accounts of the pocket that the venue asks for."""
+    own = {side.mint for side in swap.opens}
+    mints = [mint for mint in dict.fromkeys(answer.accounts) if mint not in own]
+    if len(mints) > MAX_EXTRA_ACCOUNTS:
+        raise LedgerUnavailable(
+            f"The venue asks for {len(mints)} further accounts, more than {MAX_EXTRA_ACCOUNTS}"
+        )
+    try:
+        return tuple([await _token(ledger, mint, "inputToken") for mint in mints])
+    except InvalidRequest:
+        raise LedgerUnavailable("The venue asks for an account of what is no mint") from None
+
+
+async def _whole_transaction(wallet: str, venue: Venue, swap: _Swap, offer: _Offer) -> Draft:
+    transaction = await venue.plugin.swap(offer.quote, wallet, venue.context)
+    source, target = swap.source, swap.target
+    wraps = source.side.is_sol or target.side.is_sol
+    intent = _intent(wallet, swap, offer, offer.quote.minimum_out)
+    intent = replace(
+        intent,
         # An aggregator wraps SOL in an account it opens and closes on the way.
-        rent_lamports=swap.output_rent + (TOKEN_ACCOUNT_RENT if wraps else 0),
-        tokens_out={} if sells_sol else {request.input_mint: request.amount},
-        tokens_in={request.output_mint: quote.minimum_out},
+        rent_lamports=(0 if target.side.is_sol else target.rent)
+        + (TOKEN_ACCOUNT_RENT if wraps else 0),
         programs=venue.plugin.spec.programs,
         # Back to the wallet only: the rule sees to it.
         may_close=frozenset({_wrapped_account(wallet)}) if wraps else frozenset(),
+    )
+    received = partial(_received, swap, offer.quote)
+    return Draft(intent, wire=transaction.wire, settled_details=received)
+
+
+def _intent(wallet: str, swap: _Swap, offer: _Offer, least: int) -> Intent:
+    """What leaves and what must arrive; rent and accounts depend on how the swap is made."""
+    request, source, target = swap.request, swap.source.side, swap.target.side
+    return Intent(
+        type=TransactionType.SWAP,
+        wallet=wallet,
+        lamports_out=swap.amount if source.is_sol else 0,
+        tokens_out={} if source.is_sol else {request.input_mint: swap.amount},
+        tokens_in={request.output_mint: least},
+        price_impact_bps=math.ceil(offer.impact * MAX_SLIPPAGE_BPS),
         details={
             "inputToken": request.input_mint,
             "outputToken": request.output_mint,
-            "inputAmount": from_units(quote.in_amount, swap.input_decimals),
-            "outputAmount": from_units(quote.out_amount, swap.output_decimals),
+            "inputAmount": from_units(swap.amount, source.decimals),
+            "outputAmount": from_units(offer.quote.out_amount, target.decimals),
             "slippageBps": request.slippage_bps,
-            "priceImpact": round(quote.price_impact, _IMPACT_DECIMALS),
+            "priceImpact": round(offer.impact, _IMPACT_DECIMALS),
         },
     )
 
-    def received(effects: TransactionEffects) -> Mapping[str, Any]:
-        units = effects.tokens_in.get(request.output_mint, quote.out_amount)
-        return {"outputAmount": from_units(units, swap.output_decimals)}
 
-    return Draft(intent, wire=transaction.wire, settled_details=received)
+def _received(swap: _Swap, quote: Quote, effects: TransactionEffects) -> Mapping[str, Any]:
+    units = effects.tokens_in.get(swap.request.output_mint, quote.out_amount)
+    return {"outputAmount": from_units(units, swap.target.side.decimals)}
 
 
 async def read_quote(
@@ -138,6 +332,42 @@ async def read_quote(
     return quote
 
 
+async def _offer(venue: Venue, request: QuoteRequest) -> _Offer:
+    """The venue's quote, and its price for a thousandth of the amount beside it."""
+    small = replace(request, amount=max(1, request.amount // _SMALL_SHARE))
+    quote, little = await asyncio.gather(
+        venue.plugin.quote(request, venue.context),
+        venue.plugin.quote(small, venue.context),
+        return_exceptions=True,
+    )
+    if isinstance(quote, BaseException):
+        raise quote
+    _check(quote, request)
+    impact = max(quote.price_impact, Decimal(0))
+    # A venue may trade no such amount; then there is nothing to compare.
+    if isinstance(little, Quote) and little.in_amount == small.amount < request.amount:
+        # What the small trade lost to rounding counts against the large one.
+        fair = Decimal(little.out_amount + 1) * request.amount / small.amount
+        if little.out_amount >= _LEAST_COMPARED:
+            impact = max(impact, 1 - quote.out_amount / fair)
+    elif isinstance(little, BaseException) and not isinstance(little, SolwardError):
+        raise little
+    return _Offer(quote, impact)
+
+
+def _check_worth(swap: _Swap, quote: Quote) -> None:
+    """Refuse a swap of SOL whose network fee is too large a share of it."""
+    request = swap.request
+    lamports = request.amount if swap.source.side.is_sol else quote.minimum_out
+    if WRAPPED_SOL_MINT not in (request.input_mint, request.output_mint):
+        return
+    if lamports < _NETWORK_FEE * _FEE_SHARE:
+        raise InvalidRequest(
+            f"amount is too small: the network's fee of {format_sol(_NETWORK_FEE)} SOL would be"
+            f" more than a tenth of the {format_sol(lamports)} SOL traded"
+        )
+
+
 async def _read_request(
     tokens: TokenList,
     ledger: ReadLedger,
@@ -146,24 +376,41 @@ async def _read_request(
     amount: Decimal | int,
     slippage_bps: int,
 ) -> _Swap:
-    source = tokens.resolve(input_token, "inputToken")
-    target = tokens.resolve(output_token, "outputToken")
-    if source == target:
+    given = tokens.resolve(input_token, "inputToken")
+    wanted = tokens.resolve(output_token, "outputToken")
+    if given == wanted:
         raise InvalidRequest("inputToken and outputToken must differ")
-    input_decimals, _ = await _token(ledger, source, "inputToken")
-    output_decimals, output_rent = await _token(ledger, target, "outputToken")
-    units = to_units(amount, input_decimals, "amount")
-    request = QuoteRequest(source, target, units, slippage_bps)
-    return _Swap(request, input_decimals, output_decimals, output_rent)
+    source = await _token(ledger, given, "inputToken")
+    target = await _token(ledger, wanted, "outputToken")
+    units = to_units(amount, source.side.decimals, "amount")
+    sold = units
+    if source.side.taxed:
+        sold -= transfer_fee(
+            await read_mint(ledger, given, "inputToken"), units, await _epoch(ledger)
+        )
+        if sold < 1:
+            raise InvalidRequest("amount is too small: the mint's transfer fee takes all of it")
+    return _Swap(QuoteRequest(given, wanted, sold, slippage_bps), source, target, units)
 
 
-async def _token(ledger: ReadLedger, address: str, field: str) -> tuple[int, int]:
-    """A token's decimals, and the lamports of rent an account for it takes; SOL needs none."""
+async def _epoch(ledger: ReadLedger) -> int:
+    """The epoch at the ledger's tip."""
+    clock = await ledger.account(CLOCK_SYSVAR)
+    if clock is None or len(clock.data) < _EPOCH_AT + 8:
+        raise LedgerUnavailable("The ledger shows no clock")
+    return int.from_bytes(clock.data[_EPOCH_AT : _EPOCH_AT + 8], "little")
+
+
+async def _token(ledger: ReadLedger, address: str, field: str) -> _Token:
+    """A token of a swap, with the lamports of rent an account for it takes."""
     if address == WRAPPED_SOL_MINT:
-        return SOL_DECIMALS, 0
+        return _Token(Side(address, TOKEN_PROGRAM, SOL_DECIMALS), TOKEN_ACCOUNT_RENT)
     mint = await read_mint(ledger, address, field)
-    extended = mint.program == TOKEN_2022_PROGRAM
-    return mint.decimals, TOKEN_2022_ACCOUNT_RENT if extended else TOKEN_ACCOUNT_RENT
+    if TRANSFER_HOOK in mint.extensions:
+        # The hook's program wants accounts that the wallet's signature must not meet.
+        raise InvalidRequest(f"{field}: {address} has a transfer hook, so it cannot be swapped")
+    side = Side(address, mint.program, mint.decimals, TRANSFER_FEE in mint.extensions)
+    return _Token(side, rent_exempt_minimum(associated_account_size(mint)))
 
 
 def _wrapped_account(wallet: str) -> str:

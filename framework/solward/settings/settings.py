@@ -48,6 +48,11 @@ def _network_of(data: dict[str, Any]) -> Network:
     return "localnet" if data.get("solana_rpc_url") is None else "devnet"
 
 
+def _max_slippage_of(data: dict[str, Any]) -> int:
+    # What a venue keeps of a trade within the slippage costs real money on mainnet alone.
+    return 300 if data.get("solana_network") == MAINNET else 1_000
+
+
 def _api_key_store_of(data: dict[str, Any]) -> ApiKeyStoreKind:
     return "database" if _shared(data.get("database_url")) else "memory"
 
@@ -95,6 +100,9 @@ class Settings(AccessSettings, VendorSettings):
     max_sol_per_transaction: Decimal = Decimal(2)
     max_transactions_per_minute: int = Field(5, ge=1)
     daily_spending_limit_sol: Decimal = Decimal(10)
+    # Basis points: how much less than quoted a swap may give, and how far it may move the price.
+    max_slippage_bps: int = Field(default_factory=_max_slippage_of, ge=0, le=10_000)
+    max_price_impact_bps: int = Field(500, ge=0, le=10_000)
     blocked_addresses: Annotated[frozenset[str], NoDecode] = frozenset()
     token_limits: Annotated[Mapping[str, int], NoDecode] = Field(default_factory=dict)
 

@@ -49,6 +49,15 @@ _TOKEN_ACCOUNT = struct.Struct("<32s32sQI32sBIQQI32s")
 _MINT_TYPE, _ACCOUNT_TYPE = 1, 2
 _TOKEN_METADATA = 19
 
+# Mint extensions that change what a transfer does.
+TRANSFER_FEE: Final = 1
+TRANSFER_HOOK: Final = 14
+
+# `TransferFeeConfig`: two authorities, what is withheld, then the fee before an epoch and from it
+# on (epoch, most units, basis points).
+_TRANSFER_FEE_AT = 72
+_TRANSFER_FEE = struct.Struct("<QQHQQH")
+
 # Mint extension -> bytes of the account extension it requires, header included
 # (`ExtensionType::get_required_init_account_extensions`): transfer fee, non-transferable,
 # transfer hook, pausable.
@@ -184,6 +193,19 @@ def associated_account_size(mint: Mint) -> int:
         return TOKEN_ACCOUNT_BYTES
     required = sum(_ACCOUNT_EXTENSION_BYTES.get(kind, 0) for kind in mint.extensions)
     return TOKEN_2022_ACCOUNT_BYTES + required
+
+
+def transfer_fee(mint: Mint, units: int, epoch: int) -> int:
+    """Units of a transfer that the mint withholds from the receiver in this epoch."""
+    for kind, value in zip(mint.extensions, mint.extension_values, strict=True):
+        if kind == TRANSFER_FEE:
+            _from, old_most, old_bps, since, most, bps = _TRANSFER_FEE.unpack_from(
+                value, _TRANSFER_FEE_AT
+            )
+            if epoch < since:
+                most, bps = old_most, old_bps
+            return min(-(-units * int(bps) // 10_000), int(most))
+    return 0
 
 
 async def read_mint(ledger: ReadLedger, address: str, field: str = "mint") -> Mint:

@@ -13,6 +13,7 @@ from solward.solana.stakes import stake_account
 from solward.solana.tokens import (
     TOKEN_2022_ACCOUNT_RENT,
     TOKEN_ACCOUNT_RENT,
+    TRANSFER_FEE,
     mint_account,
     token_account,
 )
@@ -69,6 +70,9 @@ def _check_mints(view: View) -> None:
             continue
         for kind, value in zip(mint.extensions, mint.extension_values, strict=True):
             if kind in _SAFE_EXTENSIONS or (kind == _DEFAULT_ACCOUNT_STATE and value == b"\x01"):
+                continue
+            if kind == TRANSFER_FEE and view.pocket and address in view.tokens_out:
+                # The fee is taken of what leaves, all of which is counted.
                 continue
             name = _EXTENSION_NAMES.get(kind, f"extension {kind}")
             view.violate("simulated_effects", f"mint {address} has {name}")
@@ -210,8 +214,9 @@ def _rent_room(view: View, address: str, flows: Flows) -> int:
         flows.created[address] = mint.mint_authority or view.wallet
         return max(0, rent_exempt_minimum(len(after.data)) - balance)
     entry = view.initialised.get(address)
-    if after is None and entry is not None and entry[1] == view.wallet:
-        # Created and closed again; `closed` refuses closing it to a stranger.
+    if after is None and entry is not None and entry[1] in (view.wallet, view.pocket):
+        # Created and closed again; `closed` refuses closing the wallet's to a stranger, and what a
+        # pocket's would take with it was counted when it was put in.
         classic = entry[0] == WRAPPED_SOL_MINT
         return max(0, (TOKEN_ACCOUNT_RENT if classic else TOKEN_2022_ACCOUNT_RENT) - balance)
     return 0

@@ -9,7 +9,7 @@ from solward.solana.fees import network_fee
 from solward.solana.message import AnyMessage, ResolvedKey
 from solward.solana.tokens import mint_account, token_account
 from solward.vault.guardrails.comparison import compare, measure
-from solward.vault.guardrails.instructions import decode
+from solward.vault.guardrails.instructions import decode, decodes
 from solward.vault.guardrails.simulation import Invocation, Simulation, UntrustedSimulation, View
 
 
@@ -19,6 +19,8 @@ def analyse(
     simulation: Simulation,
     wallet: str,
     managed: Collection[str] = (),
+    *,
+    pocket: str | None = None,
 ) -> TransactionEffects:
     """The gross effects of `message` on everything `wallet` controls.
 
@@ -27,13 +29,18 @@ def analyse(
         simulation: of the same bytes; inner instructions complete.
         managed: other required signers this service holds keys for; each must sign a transaction of
             its own, so one here is a violation.
+        pocket: a key of the wallet that signs too. Instructions of programs without a decoder may
+            then stand beside the wallet's own if they do not name the wallet: its signature gives
+            them nothing.
 
     Raises:
         UntrustedSimulation: inner instructions belong to no top-level instruction, or call
             accounts the message does not have.
     """
-    view = View(wallet, simulation)
-    calls = list(_calls(message, keys, simulation))
+    view = View(wallet, simulation, pocket)
+    every = list(_calls(message, keys, simulation))
+    apart = set() if pocket is None else _without(wallet, every)
+    calls = [call for call in every if call.top not in apart]
     decode(calls, view)
     compare(view, keys)
     for key in keys:
@@ -54,9 +61,19 @@ def analyse(
         addresses=_addresses(view, keys),
         violations=tuple(dict.fromkeys(view.violations)),
         created=flows.created,
-        instruction_data=tuple(dict.fromkeys(call.data for call in calls)),
+        other_programs=frozenset(call.program for call in every if call.top in apart),
+        instruction_data=tuple(dict.fromkeys(call.data for call in every)),
         decimals=_decimals(simulation),
     )
+
+
+def _without(wallet: str, calls: Sequence[Invocation]) -> set[int]:
+    """Top-level instructions of programs without a decoder that do not name the wallet."""
+    return {
+        call.top
+        for call in calls
+        if not call.inner and not decodes(call.program) and wallet not in call.accounts
+    }
 
 
 def _calls(
@@ -76,6 +93,7 @@ def _calls(
             tuple(names[index] for index in instruction.accounts),
             bytes(instruction.data),
             top,
+            inner=False,
         )
         yield from (call for call in simulation.inner if call.top == top)
 

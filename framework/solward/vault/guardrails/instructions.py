@@ -20,6 +20,7 @@ from solward.solana.instructions import (
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
     COMPUTE_BUDGET_PROGRAM,
+    MEMO_PROGRAMS,
     STAKE_PROGRAM,
     SYSTEM_PROGRAM,
     TOKEN_2022_PROGRAM,
@@ -51,6 +52,11 @@ def decode(calls: Sequence[Invocation], view: View) -> None:
             step(call, view)
         except (IndexError, ValueError):
             view.violate("program_allowlist", f"an instruction of {call.program} is malformed")
+
+
+def decodes(program: str) -> bool:
+    """Whether a program's instructions are understood."""
+    return program in _DECODERS or program in MEMO_PROGRAMS
 
 
 # System.

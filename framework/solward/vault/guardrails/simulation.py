@@ -44,12 +44,14 @@ class Invocation:
         accounts: base58 addresses, in the instruction's order.
         data: the raw instruction data.
         top: index of the top-level instruction it is, or runs inside.
+        inner: whether it runs inside.
     """
 
     program: str
     accounts: tuple[str, ...]
     data: bytes
     top: int
+    inner: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class View:
     """One wallet's view of a simulated transaction: who owns what, and the findings so far.
 
     Attributes:
+        pocket: a key of the wallet that signs too, if any.
         initialised: token accounts initialised by the transaction -> (mint, owner).
         paid: receiver -> lamports the wallet pays it, gross.
         lamports_out: lamports leaving other accounts the wallet controls.
@@ -86,6 +89,7 @@ class View:
 
     wallet: str
     simulation: Simulation
+    pocket: str | None = None
     initialised: dict[str, tuple[str, str]] = field(default_factory=dict)
     paid: Counter[str] = field(default_factory=Counter)
     lamports_out: int = 0

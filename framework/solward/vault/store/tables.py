@@ -117,6 +117,32 @@ reservations = Table(
     Index(None, "scope", "asset", "created_ms", "units"),
 )
 
+# Keys derived from a wallet's own, which sign what the wallet's must not
+# (`solward.vault.wallets.pockets`). The row is written before the key first signs, so no counter
+# is used twice.
+pockets = Table(
+    "pockets",
+    metadata,
+    Column("wallet_id", Text, ForeignKey("wallets.id"), primary_key=True),
+    Column("counter", BigInteger, primary_key=True, autoincrement=False),
+    Column("address", Text, nullable=False, unique=True),
+    Column("transaction_id", Text),  # what made it; none where a restore skipped counters
+    Column("program", Text),  # with `position`: a position that stays
+    Column("position", Text),
+    Column("mints", JSON, nullable=False),  # whose tokens it may hold beside SOL
+    Column("output_mint", Text),  # what the wallet's own account gets, by an assertion of its sum
+    Column("state", Text, nullable=False),  # single, open, empty
+    Column("created_ms", BigInteger, nullable=False),
+    Index(None, "transaction_id"),
+    Index(
+        "ix_pockets_open",
+        "wallet_id",
+        sqlite_where=text("state = 'open'"),
+        postgresql_where=text("state = 'open'"),
+    ),
+    Index("uq_pockets_position", "wallet_id", "program", "position", unique=True),
+)
+
 attempts = Table(
     "attempts",
     metadata,

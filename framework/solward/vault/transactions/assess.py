@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from solders.address_lookup_table_account import AddressLookupTableAccount
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
+from solders.keypair import Keypair
 from solders.message import MessageV0, to_bytes_versioned
 from solders.pubkey import Pubkey
 from solders.signature import Signature
@@ -16,7 +18,13 @@ from solders.transaction import VersionedTransaction
 
 from solward.errors import InvalidRequest, LedgerError, LedgerUnavailable
 from solward.guardrail import TransactionEffects
-from solward.solana.message import MalformedTransaction, decode_transaction, lookup_tables, resolve
+from solward.solana.message import (
+    MAX_WIRE_BYTES,
+    MalformedTransaction,
+    decode_transaction,
+    lookup_tables,
+    resolve,
+)
 from solward.solana.programs import MEMO_PROGRAM
 from solward.vault.guardrails import Simulation, analyse, counted_lamports, inner_from_json
 from solward.vault.ledger.protocol import Blockhash, Ledger
@@ -159,6 +167,17 @@ class Assessor:
                 return assessment
         raise AssertionError("unreachable: the last try returns")
 
+    async def assess_any(
+        self, draft: Draft, nonce: str, *, trial: bool = False
+    ) -> tuple[Draft, Assessment]:
+        """As `assess`; where the draft would fail and its `otherwise` would not, that one."""
+        assessment = await self.assess(draft, nonce, trial=trial)
+        if assessment.effects is None and draft.otherwise is not None:
+            other = await self.assess(draft.otherwise, nonce, trial=trial)
+            if other.effects is not None:
+                return draft.otherwise, other
+        return draft, assessment
+
     async def rebuild(self, draft: Draft, nonce: str) -> Assessment:
         """Assess again with a message that was never built, after a signature collision."""
         self._blockhashes.forget()
@@ -202,7 +221,8 @@ class Assessor:
         if set(before) - set(result.accounts):
             raise MalformedTransaction("The simulation did not report every account")
         simulation = Simulation(before, result.accounts, inner)
-        effects = analyse(message, keys, simulation, draft.intent.wallet)
+        pocket = None if draft.pocket is None else draft.pocket.pocket.address
+        effects = analyse(message, keys, simulation, draft.intent.wallet, pocket=pocket)
         return Assessment(transaction, blockhash, effects, None)
 
 
@@ -218,28 +238,66 @@ def _may_be_others(draft: Draft, assessment: Assessment) -> bool:
     return any(effects.tokens_in.get(mint, 0) < least for mint, least in intent.tokens_in.items())
 
 
+class TooLarge(InvalidRequest):
+    """The instructions do not fit into a transaction."""
+
+
 def compile_instructions(draft: Draft, blockhash: str, memo: str | None) -> VersionedTransaction:
-    """Compile a draft's instructions with the wallet as fee payer and only signer; pure.
+    """Compile a draft's instructions with the wallet as fee payer; it and its pocket alone sign.
 
     `memo` makes the message differ from an otherwise equal one on the same blockhash, which
     would have the same signature.
 
     Raises:
+        TooLarge: they do not fit into a transaction.
         InvalidRequest: the instructions need another signature, or cannot be compiled.
     """
     wallet = Pubkey.from_string(draft.intent.wallet)
+    signers = [wallet]
+    if draft.pocket is not None:
+        signers.append(Pubkey.from_string(draft.pocket.pocket.address))
     instructions = list(draft.instructions)
     if not instructions:
         raise InvalidRequest("instructions must not be empty")
     if memo is not None:
         instructions.append(Instruction(_MEMO, memo.encode(), [AccountMeta(wallet, True, False)]))
     try:
-        message = MessageV0.try_compile(wallet, instructions, [], Hash.from_string(blockhash))
+        message = MessageV0.try_compile(
+            wallet,
+            instructions,
+            _tables(draft.tables, wallet, instructions),
+            Hash.from_string(blockhash),
+        )
     except ValueError as error:
         raise InvalidRequest(f"The instructions do not make a transaction: {error}") from None
-    if message.header.num_required_signatures != 1:
+    needed = message.account_keys[: message.header.num_required_signatures]
+    if set(needed) - set(signers):
         raise InvalidRequest("The instructions need a signature besides the wallet's")
-    return VersionedTransaction.populate(message, [Signature.default()])
+    transaction = VersionedTransaction.populate(message, [Signature.default()] * len(needed))
+    if len(bytes(transaction)) > MAX_WIRE_BYTES:
+        raise TooLarge(f"The instructions do not fit into {MAX_WIRE_BYTES} bytes")
+    return transaction
+
+
+def _tables(
+    tables: Mapping[str, tuple[str, ...]], wallet: Pubkey, instructions: Sequence[Instruction]
+) -> list[AddressLookupTableAccount]:
+    """The tables, with the accounts that must stay in the message itself taken out."""
+    static = {
+        str(meta.pubkey)
+        for instruction in instructions
+        if any(meta.pubkey == wallet for meta in instruction.accounts)
+        for meta in instruction.accounts
+    }
+    # The others keep their indexes, so an address that no instruction has takes their place.
+    nobody = Keypair().pubkey()
+    return [
+        AddressLookupTableAccount(
+            Pubkey.from_string(table),
+            [nobody if address in static else Pubkey.from_string(address) for address in held],
+        )
+        for table, held in tables.items()
+    ]
 
 
 def parse_wire(wire: bytes, wallet: str) -> VersionedTransaction:

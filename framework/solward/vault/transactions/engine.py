@@ -32,7 +32,7 @@ from solward.vault.transactions.reconcile import (
     faucet_in_flight,
     reconcile,
 )
-from solward.vault.transactions.request import Actor, Draft
+from solward.vault.transactions.request import Actor, Draft, PocketUse
 from solward.vault.transactions.reservation import Reservation, Reserver
 from solward.vault.transactions.sender import InFlight, Sender
 from solward.vault.transactions.signing import Signing
@@ -108,6 +108,7 @@ class Engine:
             GuardrailBlocked: a rule refused it; the record is stored.
             TransactionFailed: it cannot succeed or did not; the record is stored.
             TakenOver: another process runs the agent's cycle now; nothing was stored.
+            PocketTaken: another process used the pocket first; nothing was stored.
             IdempotencyInFlight, IdempotencyMismatch: the key was claimed by another request.
         """
         if actor.dry_run:
@@ -125,7 +126,9 @@ class Engine:
         await self._wallets.get(wallet_id)
         effects, failure = None, None
         try:
-            assessment = await self._assessor.assess(draft, str(uuid.uuid4()), trial=True)
+            draft, assessment = await self._assessor.assess_any(
+                draft, str(uuid.uuid4()), trial=True
+            )
         except LedgerError as error:
             failure = str(error)
         else:
@@ -210,7 +213,7 @@ class Engine:
     ) -> TransactionRecord:
         try:
             with tracing.span("transaction.assess"):
-                assessment = await self._assessor.assess(draft, record.id)
+                draft, assessment = await self._assessor.assess_any(draft, record.id)
         except LedgerError as error:
             raise refusal(
                 await self._reserver.fail(record, actor, draft.intent, None, str(error))
@@ -219,7 +222,9 @@ class Engine:
         if assessment.effects is None:
             text = would_fail(assessment.failure)
             raise refusal(await self._reserver.fail(record, actor, draft.intent, None, text))
-        reservation = await self._reserve(record, actor, draft.intent, assessment.effects)
+        reservation = await self._reserve(
+            record, actor, draft.intent, assessment.effects, draft.pocket
+        )
         self._hook(Step.RESERVED)
         with tracing.span("transaction.sign"):
             item = await self._signing.sign_and_write(
@@ -232,10 +237,15 @@ class Engine:
         return await self._outcome(reservation.record, item)
 
     async def _reserve(
-        self, record: TransactionRecord, actor: Actor, intent: Intent, effects: TransactionEffects
+        self,
+        record: TransactionRecord,
+        actor: Actor,
+        intent: Intent,
+        effects: TransactionEffects,
+        pocket: PocketUse | None = None,
     ) -> Reservation:
         with tracing.span("transaction.reserve"):
-            reservation = await self._reserver.reserve(record, actor, intent, effects)
+            reservation = await self._reserver.reserve(record, actor, intent, effects, pocket)
         if reservation.record.status is not TransactionStatus.PENDING:
             raise refusal(reservation.record)
         return reservation

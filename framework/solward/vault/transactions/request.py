@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from solders.instruction import Instruction
 
 from solward.guardrail import Intent, TransactionEffects
 from solward.vault.guardrails import ScopeLimits
+from solward.vault.wallets import Pocket
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,28 @@ ADMIN = Actor("admin")
 
 
 @dataclass(frozen=True, slots=True)
+class PocketUse:
+    """The pocket that signs a transaction beside the wallet.
+
+    Attributes:
+        mints: tokens it may hold on the way.
+        output_mint: the mint whose sum on the wallet's own account the transaction asserts. Two of
+            one wallet and mint at once would each count what the other brings, so the second is
+            refused. None where nothing of the wallet's state is asserted.
+        leaves: something stays in it, to be swept later.
+    """
+
+    pocket: Pocket
+    mints: tuple[str, ...] = ()
+    output_mint: str | None = None
+    leaves: bool = False
+
+
+class PocketTaken(Exception):
+    """Another process used the pocket's counter first; nothing was stored. Plan again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A transaction to judge and send: the declaration and either instructions or bytes.
 
@@ -81,9 +104,16 @@ class Draft:
         wire: a complete versioned transaction made elsewhere (a swap venue), where only the
             wallet's signature may be missing; its blockhash is kept.
         settled_details: details to add once the effects are known (a swap's output amount).
+        pocket: signs the instructions too, in one transaction with the wallet.
+        tables: lookup table -> its addresses in order. Accounts of instructions that name the
+            wallet are never looked up: what a table holds is a node's word.
+        otherwise: assessed instead where the simulation of this one fails.
     """
 
     intent: Intent
     instructions: tuple[Instruction, ...] = ()
     wire: bytes | None = None
     settled_details: Callable[[TransactionEffects], Mapping[str, Any]] | None = None
+    pocket: PocketUse | None = None
+    tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    otherwise: Draft | None = None

@@ -23,12 +23,13 @@ from solward.vault.guardrails import (
     max_debit,
 )
 from solward.vault.store import attempts as attempt_store
-from solward.vault.store import idempotency, spending
+from solward.vault.store import idempotency, pockets, spending
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.database import Database, clock
+from solward.vault.store.pockets import PocketState
 from solward.vault.transactions.plugin_rules import PluginRules
-from solward.vault.transactions.request import Actor
+from solward.vault.transactions.request import Actor, PocketTaken, PocketUse
 
 # In a record's `guardrailsApplied` where the freeze switch refused it.
 FREEZE_RULE = "freeze"
@@ -41,6 +42,33 @@ class Reservation:
     record: TransactionRecord
     scopes: tuple[tuple[str, ScopeLimits], ...]
     held_lamports: int
+
+
+async def _with_pocket(
+    connection: AsyncConnection, record: TransactionRecord, use: PocketUse
+) -> TransactionRecord:
+    """Store the pocket with the reservation; under the wallet's lock, so that both checks hold."""
+    pocket = use.pocket
+    if await pockets.is_used(connection, pocket.wallet_id, pocket.counter):
+        raise PocketTaken
+    mint = use.output_mint
+    if mint and await pockets.purchase_in_flight(connection, pocket.wallet_id, mint):
+        error = f"Another swap into {mint} has not ended yet; nothing was sent"
+        return replace(record, status=TransactionStatus.FAILED, error=error)
+    row = pockets.PocketRow(
+        wallet_id=pocket.wallet_id,
+        counter=pocket.counter,
+        address=pocket.address,
+        transaction_id=record.id,
+        program=None,
+        position=None,
+        mints=use.mints,
+        output_mint=mint,
+        state=PocketState.OPEN if use.leaves else PocketState.SINGLE,
+        created_ms=record.created_ms,
+    )
+    await pockets.add(connection, row)
+    return record
 
 
 class Reserver:
@@ -61,15 +89,22 @@ class Reserver:
         self._plugin_rules = PluginRules(plugin_guardrails)
 
     async def reserve(
-        self, record: TransactionRecord, actor: Actor, intent: Intent, effects: TransactionEffects
+        self,
+        record: TransactionRecord,
+        actor: Actor,
+        intent: Intent,
+        effects: TransactionEffects,
+        pocket: PocketUse | None = None,
     ) -> Reservation:
-        """Judge a simulated transaction; returns its record as stored, pending or blocked.
+        """Judge a simulated transaction; returns its record as stored: pending, blocked, or failed
+        where another purchase of its pocket's mint is in flight.
 
         Raises:
             IdempotencyInFlight, IdempotencyMismatch: another request claimed the key first.
             TakenOver, KeyRevoked, SkillError: what requests it has ended: another run of the
                 agent's cycle has the fencing token, the agent was stopped, the API key was
                 revoked, the skill's call is over.
+            PocketTaken: another process used the pocket first.
         """
         scopes = self._scopes(record.wallet_id, actor)
         asked = None
@@ -78,6 +113,8 @@ class Reserver:
             asked = await self.trial(record.wallet_id, actor, intent, effects)
         async with self._database.write() as connection:
             judged = await self._judge(connection, record, actor, scopes, intent, effects, asked)
+            if judged.status is TransactionStatus.PENDING and pocket is not None:
+                judged = await _with_pocket(connection, judged, pocket)
             allowed = judged.status is TransactionStatus.PENDING
             debit = max_debit(intent, effects) if allowed else 0
             await self._insert(connection, judged, actor, debit)

@@ -9,6 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from solward.clock import now_ms
 from solward.errors import TakenOver, TransactionFailed
+from solward.solana.message import required_signers
 from solward.telemetry import metrics
 from solward.vault.guardrails import max_debit
 from solward.vault.store import attempts as store
@@ -74,12 +75,20 @@ class Signing:
     ) -> InFlight:
         assert assessment.effects is not None
         record, effects = reservation.record, assessment.effects
-        signer = await self._wallets.signer(wallet_id)
         message = assessment.transaction.message
-        signature = Signature.from_bytes(await signer.sign(bytes(to_bytes_versioned(message))))
-        signed = VersionedTransaction.populate(
-            message, [signature, *assessment.transaction.signatures[1:]]
+        signers = [await self._wallets.signer(wallet_id)]
+        if draft.pocket is not None:
+            counter = draft.pocket.pocket.counter
+            signers.append(await self._wallets.pocket_signer(wallet_id, counter))
+        signatures = dict(
+            zip(required_signers(message), assessment.transaction.signatures, strict=True)
         )
+        for signer in signers:
+            if signer.address in signatures:
+                made = await signer.sign(bytes(to_bytes_versioned(message)))
+                signatures[signer.address] = Signature.from_bytes(made)
+        signature, *_others = signatures.values()
+        signed = VersionedTransaction.populate(message, list(signatures.values()))
         self._hook(Step.SIGNED)
         debit = max_debit(draft.intent, effects)
         attempt = Attempt(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from solward.clock import now_ms
 from solward.errors import InvalidRequest, WalletNotFound
 from solward.settings import Settings
+from solward.vault.store import pockets as pocket_store
 from solward.vault.store import wallets as store
 from solward.vault.store.database import Database
 from solward.vault.wallets.envelope import Envelope, open_envelope, seal
@@ -28,12 +30,13 @@ from solward.vault.wallets.model import (
     parse_keypair_file,
     wallet_of,
 )
+from solward.vault.wallets.pockets import Pocket, pocket_keypair
 
 KEY_FILE = "keystore.key"
 
 
 class Signer(Protocol):
-    """Signs transactions of one wallet.
+    """Signs transactions of one wallet or of one of its pockets.
 
     Only `solward.vault.transactions` gets one, and signs only bytes that guardrails have judged.
     Nothing signs raw messages: a signature over bytes that happen to be a transaction *is* that
@@ -42,7 +45,7 @@ class Signer(Protocol):
 
     @property
     def address(self) -> str:
-        """The wallet's base58 public key."""
+        """The base58 public key it signs for."""
         ...
 
     async def sign(self, message: bytes) -> bytes:
@@ -73,6 +76,29 @@ class InProcessSigner:
         return f"InProcessSigner({self.address})"
 
 
+class PocketSigner:
+    """Derives a pocket's key for each signature and drops it at once."""
+
+    __slots__ = ("_counter", "_envelope", "_keystore", "address")
+
+    def __init__(self, keystore: Keystore, envelope: Envelope, counter: int) -> None:
+        self._keystore = keystore
+        self._envelope = envelope
+        self._counter = counter
+        self.address = str(self._keypair().pubkey())
+
+    async def sign(self, message: bytes) -> bytes:
+        """See `Signer.sign`."""
+        return bytes(self._keypair().sign_message(message))
+
+    def _keypair(self) -> Keypair:
+        kek = self._keystore.keyring.kek(self._envelope.kek_version)
+        return pocket_keypair(open_envelope(kek, self._envelope), self._counter)
+
+    def __repr__(self) -> str:
+        return f"PocketSigner({self.address})"
+
+
 @dataclass(frozen=True, slots=True)
 class _CachedWallet:
     """A wallet in memory; its key only as it is stored, sealed."""
@@ -98,6 +124,7 @@ class Wallets:
         self._keystore = keystore
         self._cache: dict[str, _CachedWallet] = {}
         self._waiting: list[_Creation] = []
+        self._planned: dict[str, set[int]] = {}
         self._writer: asyncio.Task[None] | None = None
 
     @classmethod
@@ -183,6 +210,37 @@ class Wallets:
         """
         cached = await self._load(wallet_id)
         return InProcessSigner(self._keystore, cached.envelope)
+
+    async def pocket_signer(self, wallet_id: str, counter: int) -> Signer:
+        """Signs transactions of a wallet's pocket; for `solward.vault.transactions` alone.
+
+        Raises:
+            WalletNotFound: no such wallet.
+        """
+        cached = await self._load(wallet_id)
+        return PocketSigner(self._keystore, cached.envelope, counter)
+
+    @asynccontextmanager
+    async def new_pocket(self, wallet_id: str) -> AsyncIterator[Pocket]:
+        """A pocket whose counter nobody else in this process has until the block ends.
+
+        It is used once its row is stored; another process may be first (`PocketTaken`).
+
+        Raises:
+            WalletNotFound: no such wallet.
+        """
+        async with self._database.read() as connection:
+            last = await pocket_store.last_counter(connection, wallet_id)
+        planned = self._planned.setdefault(wallet_id, set())
+        counter = max(last, *planned, 0) + 1
+        planned.add(counter)
+        try:
+            signer = await self.pocket_signer(wallet_id, counter)
+            yield Pocket(wallet_id, counter, signer.address)
+        finally:
+            planned.discard(counter)
+            if not planned:
+                self._planned.pop(wallet_id, None)
 
     async def rotate(self, new: KeySource) -> int:
         """Put every key under a new key-encryption key; returns how many moved.

@@ -6,6 +6,9 @@ Revises: 0003
 
 from __future__ import annotations
 
+import sqlalchemy as sa
+from alembic import op
+
 revision = "0004"
 down_revision = "0003"
 branch_labels = None
@@ -13,7 +16,37 @@ depends_on = None
 
 
 def upgrade() -> None:
-    pass
+    _pockets()
+
+
+def _pockets() -> None:
+    op.create_table(
+        "pockets",
+        sa.Column("wallet_id", sa.Text(), nullable=False),
+        sa.Column("counter", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("address", sa.Text(), nullable=False),
+        sa.Column("transaction_id", sa.Text(), nullable=True),
+        sa.Column("program", sa.Text(), nullable=True),
+        sa.Column("position", sa.Text(), nullable=True),
+        sa.Column("mints", sa.JSON(), nullable=False),
+        sa.Column("output_mint", sa.Text(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("created_ms", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["wallet_id"], ["wallets.id"], name=op.f("fk_pockets_wallet_id")),
+        sa.PrimaryKeyConstraint("wallet_id", "counter", name=op.f("pk_pockets")),
+        sa.UniqueConstraint("address", name=op.f("uq_pockets_address")),
+    )
+    op.create_index(op.f("ix_pockets_transaction_id"), "pockets", ["transaction_id"])
+    op.create_index(
+        "ix_pockets_open",
+        "pockets",
+        ["wallet_id"],
+        sqlite_where=sa.text("state = 'open'"),
+        postgresql_where=sa.text("state = 'open'"),
+    )
+    op.create_index(
+        "uq_pockets_position", "pockets", ["wallet_id", "program", "position"], unique=True
+    )
 
 
 def downgrade() -> None:
