@@ -25,7 +25,7 @@ from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.transport import HttpTransport, InProcessTransport
 from solward.vault.transactions.assess import no_verification
 from solward_localnet.errors import LedgerLocked, LedgerMismatch, RpcError
-from solward_localnet.market import genesis_accounts
+from solward_localnet.market import genesis_accounts, upgrade
 from solward_localnet.node import Localnet as Localnet
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.venue import venue_app
@@ -119,6 +119,7 @@ def localnet_options(settings: Settings) -> LocalnetOptions:
         slot_ms=settings.localnet_slot_ms,
         slots_per_epoch=settings.localnet_slots_per_epoch,
         genesis=genesis_accounts,
+        upgrade=upgrade,
     )
 
 

@@ -6,7 +6,6 @@ public: whoever reads them can take the pools, which hold play money only.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,12 +19,21 @@ from solders.token.associated import get_associated_token_address
 from solders.token.state import Mint, TokenAccount, TokenAccountState
 
 from solward.solana.accounts import rent_exempt_minimum
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import MINT_BYTES, TOKEN_ACCOUNT_RENT
-from solward_localnet.options import LAMPORTS_PER_SOL
+from solward_localnet.market_program import (
+    AUTHORITY,
+    FEE_BPS,
+    MARKET_PROGRAM,
+    POOL_BYTES,
+    program_file,
+    seeded,
+)
+from solward_localnet.options import LAMPORTS_PER_SOL, ReadAccount
 
-
-def _seeded(name: str) -> Keypair:
-    return Keypair.from_seed(hashlib.sha256(f"solward localnet {name}".encode()).digest())
+_NATIVE_MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
+# Programs of this loader are one account that nobody can change.
+_LOADER = Pubkey.from_string("BPFLoader2111111111111111111111111111111111")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +56,38 @@ class Pool:
     @property
     def maker(self) -> Keypair:
         """Signs the pool's side of a swap."""
-        return _seeded(f"{self.symbol} pool")
+        return seeded(f"{self.symbol} pool")
 
     @property
     def mint(self) -> Pubkey:
         """The mint traded against SOL."""
-        return _seeded(f"{self.symbol} mint").pubkey()
+        return seeded(f"{self.symbol} mint").pubkey()
 
     @property
     def vault(self) -> Pubkey:
         """The maker's associated token account."""
         return get_associated_token_address(self.maker.pubkey(), self.mint)
+
+    @property
+    def address(self) -> Pubkey:
+        """The program's account that names the two vaults."""
+        return seeded(f"{self.symbol} market").pubkey()
+
+    @property
+    def sol_vault(self) -> Pubkey:
+        """The wrapped SOL the program trades with."""
+        return seeded(f"{self.symbol} market SOL").pubkey()
+
+    @property
+    def mint_vault(self) -> Pubkey:
+        """The units of `mint` the program trades with."""
+        return seeded(f"{self.symbol} market {self.symbol}").pubkey()
+
+    def hop(self, sells_sol: bool) -> tuple[Pubkey, Pubkey, Pubkey]:
+        """What the program's `swap` takes of it: itself, the vault paid, the vault paying."""
+        vaults = (self.sol_vault, self.mint_vault)
+        paid, paying = vaults if sells_sol else reversed(vaults)
+        return self.address, paid, paying
 
 
 # Opening prices: 150 USDC a SOL; 0.00002 USDC a BONK, hence 7.5 million BONK a SOL.
@@ -69,13 +98,13 @@ POOLS = (
 
 
 def genesis_accounts() -> Mapping[Pubkey, Account]:
-    """The mints, the makers and their vaults."""
-    accounts: dict[Pubkey, Account] = {}
+    """The mints, the makers and their vaults, the program, its pools and their vaults."""
+    accounts = {MARKET_PROGRAM: _program()}
     for pool in POOLS:
         maker = pool.maker.pubkey()
         mint = Mint(
             mint_authority=None,
-            supply=pool.units,
+            supply=2 * pool.units,
             decimals=pool.decimals,
             is_initialized=True,
             freeze_authority=None,
@@ -93,7 +122,54 @@ def genesis_accounts() -> Mapping[Pubkey, Account]:
         accounts[pool.mint] = Account(rent_exempt_minimum(MINT_BYTES), bytes(mint), TOKEN_PROGRAM)
         accounts[pool.vault] = Account(TOKEN_ACCOUNT_RENT, bytes(vault), TOKEN_PROGRAM)
         accounts[maker] = Account(pool.sol, b"", SYSTEM_PROGRAM)
+        accounts |= _program_pool(pool, pool.sol, pool.units)
     return accounts
+
+
+def upgrade(read: ReadAccount) -> Mapping[Pubkey, Account]:
+    """What a ledger of an older release lacks of the market; nothing where it has no market.
+
+    The program is replaced by this release's. A pool that the ledger lacks is opened.
+    """
+    if all(read(pool.mint) is None for pool in POOLS):
+        return {}
+    changed: dict[Pubkey, Account] = {}
+    program, present = _program(), read(MARKET_PROGRAM)
+    if present is None or present.data != program.data:
+        changed[MARKET_PROGRAM] = program
+    for pool in POOLS:
+        if read(pool.address) is None:
+            changed |= _program_pool(pool, pool.sol, pool.units)
+    return changed
+
+
+def _program() -> Account:
+    code = program_file()
+    return Account(rent_exempt_minimum(len(code)), code, _LOADER, executable=True)
+
+
+def _program_pool(pool: Pool, sol: int, units: int) -> Mapping[Pubkey, Account]:
+    names = bytes(pool.sol_vault) + bytes(pool.mint_vault)
+    return {
+        pool.address: Account(rent_exempt_minimum(POOL_BYTES), names, MARKET_PROGRAM),
+        pool.sol_vault: _vault(_NATIVE_MINT, sol, TOKEN_ACCOUNT_RENT),
+        pool.mint_vault: _vault(pool.mint, units, None),
+    }
+
+
+def _vault(mint: Pubkey, amount: int, native_rent: int | None) -> Account:
+    state = TokenAccount(
+        mint=mint,
+        owner=AUTHORITY,
+        amount=amount,
+        delegate=None,
+        state=TokenAccountState.Initialized,
+        is_native=native_rent,
+        delegated_amount=0,
+        close_authority=None,
+    )
+    lamports = TOKEN_ACCOUNT_RENT if native_rent is None else native_rent + amount
+    return Account(lamports, bytes(state), TOKEN_PROGRAM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +183,6 @@ class Trade:
     paid: int
     received: int
     price_impact: Decimal
-
-
-# The pools' fee, which stays in their reserves, in basis points.
-FEE_BPS = 30
 
 
 def trade(paid: int, reserve_in: int, reserve_out: int) -> Trade:

@@ -1,39 +1,42 @@
-"""The localnet's swap venue: the two calls of the Jupiter Swap API over the demo market.
+"""The localnet's swap venue: `GET /swap/v2/build` of the Jupiter Swap API over the demo market.
 
-`GET /swap/v1/quote` and `POST /swap/v1/swap` (dev.jup.ag). The swap answers a transaction that
-the pools have signed and only the user's signature is missing from, so it settles whole or not.
+The parameters and fields of the official documentation (developers.jup.ag, "Build Transaction");
+what the market does not serve of them is refused, as is what is not documented. The answer's
+instructions are of the market's program, and only the taker signs.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
+from solders.compute_budget import set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import Instruction
-from solders.message import MessageV0, to_bytes_versioned
 from solders.pubkey import Pubkey
-from solders.signature import Signature
 from solders.system_program import TransferParams, transfer
-from solders.transaction import VersionedTransaction
-from spl.memo.constants import MEMO_PROGRAM_ID
-from spl.token.constants import TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
+from spl.token.constants import TOKEN_PROGRAM_ID
 from spl.token.instructions import (
+    close_account,
     create_idempotent_associated_token_account,
     get_associated_token_address,
-    transfer_checked,
+    sync_native,
 )
-from spl.token.models import TransferCheckedParams
+from spl.token.models import CloseAccountParams, SyncNativeParams
 
 from solward.solana.accounts import Account
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import token_account
 from solward_localnet.errors import RpcError
 from solward_localnet.market import POOLS, Pool, trade
+from solward_localnet.market_program import swap_instruction
+from solward_localnet.venue_errors import VenueError
+from solward_localnet.venue_v1 import answer_v1
 
 Call = Callable[[str, Sequence[Any]], Awaitable[Any]]
 Scope = Mapping[str, Any]
@@ -41,27 +44,45 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 PREFIX = "/swap/"
+_BUILD = "/swap/v2/build"
 U64_MAX = 2**64 - 1
-_MAX_BODY = 65_536
 _BPS = 10_000
+_MAX_ACCOUNTS = 64
+_NATIVE_MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
 
-
-class VenueError(Exception):
-    """A refusal in Jupiter's shape: `error` for people, `errorCode` for programs."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+_SERVED = frozenset(
+    {
+        "inputMint",
+        "outputMint",
+        "amount",
+        "taker",
+        "slippageBps",
+        "maxAccounts",
+        "wrapAndUnwrapSol",
+        "destinationTokenAccount",
+    }
+)
+_DOCUMENTED = _SERVED | {
+    "mode",
+    "dexes",
+    "excludeDexes",
+    "platformFeeBps",
+    "feeAccount",
+    "payer",
+    "nativeDestinationAccount",
+    "blockhashSlotsToExpiry",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class Hop:
     """One pool's part of a swap; `sells_sol` is its direction."""
 
     pool: Pool
     sells_sol: bool
     paid: int
     received: int
+    impact: Decimal
 
 
 def venue_app(call: Call) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
@@ -82,191 +103,176 @@ def venue_app(call: Call) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
 
 
 async def _answer(call: Call, scope: Scope, receive: Receive) -> dict[str, Any]:
-    route = (scope["method"], scope["path"])
-    if route == ("GET", "/swap/v1/quote"):
-        query = parse_qs(scope["query_string"].decode("latin-1"))
-        return await _quote(call, {name: values[-1] for name, values in query.items()})
-    if route == ("POST", "/swap/v1/swap"):
-        body = b""
-        more = True
-        while more:
-            message = await receive()
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > _MAX_BODY:
-                raise VenueError("INVALID_REQUEST", "the body is too large")
-        try:
-            parsed = json.loads(body)
-        except (ValueError, RecursionError):
-            raise VenueError("INVALID_REQUEST", "the body is not JSON") from None
-        return await _swap(call, parsed)
-    raise VenueError("NOT_FOUND", "unknown path; known: /swap/v1/quote, /swap/v1/swap")
+    if (scope["method"], scope["path"]) == ("GET", _BUILD):
+        return await _build(call, _query(scope["query_string"].decode("latin-1")))
+    return await answer_v1(call, scope, receive)
 
 
-async def _quote(call: Call, query: Mapping[str, str]) -> dict[str, Any]:
+def _query(text: str) -> Mapping[str, str]:
+    query: dict[str, str] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        if name in query:
+            raise _invalid(f"{name} is there twice")
+        if name not in _DOCUMENTED:
+            raise _invalid(f"there is no parameter {name}")
+        if name not in _SERVED:
+            raise _invalid(f"the localnet's market does not serve {name}")
+        query[name] = value
+    return query
+
+
+async def _build(call: Call, query: Mapping[str, str]) -> dict[str, Any]:
     source, target = query.get("inputMint", ""), query.get("outputMint", "")
-    amount = _integer(query.get("amount"), "amount", 1, U64_MAX)
-    slippage = _integer(query.get("slippageBps", "50"), "slippageBps", 0, _BPS)
-    if query.get("swapMode", "ExactIn") != "ExactIn":
-        raise VenueError("INVALID_REQUEST", "swapMode must be ExactIn")
-    legs, context = await _route(call, source, target, amount)
-    impact, received = _outcome(legs, context.impacts)
+    amount = _integer(query, "amount", 1, U64_MAX)
+    slippage = _integer(query, "slippageBps", 0, _BPS, "50")
+    most = _integer(query, "maxAccounts", 1, _MAX_ACCOUNTS, str(_MAX_ACCOUNTS))
+    taker = _address(query.get("taker"), "taker")
+    wraps = _flag(query, "wrapAndUnwrapSol")
+    destination = query.get("destinationTokenAccount")
+    hops = await _route(call, source, target, amount)
+    received = hops[-1].received
+    least = _at_least(received, slippage)
+    swap = swap_instruction(
+        taker,
+        get_associated_token_address(taker, Pubkey.from_string(source)),
+        get_associated_token_address(taker, Pubkey.from_string(target))
+        if destination is None
+        else _address(destination, "destinationTokenAccount"),
+        [hop.pool.hop(hop.sells_sol) for hop in hops],
+        amount,
+        least,
+    )
+    if len(swap.accounts) + 1 > most:
+        raise VenueError("COULD_NOT_FIND_ANY_ROUTE", f"no route of at most {most} accounts")
+    setup, cleanup = _around(taker, source, target, amount, wraps, destination is None)
+    latest = (await call("getLatestBlockhash", [{"commitment": "confirmed"}]))["value"]
     return {
         "inputMint": source,
-        "inAmount": str(amount),
         "outputMint": target,
+        "inAmount": str(amount),
         "outAmount": str(received),
-        "otherAmountThreshold": str(_at_least(received, slippage)),
+        "otherAmountThreshold": str(least),
         "swapMode": "ExactIn",
         "slippageBps": slippage,
-        "platformFee": None,
-        "priceImpactPct": impact,
-        "routePlan": [_plan(leg) for leg in legs],
-        "contextSlot": context.slot,
+        "priceImpactPct": _impact(hops),
+        "routePlan": [_plan(hop) for hop in hops],
+        "computeBudgetInstructions": [_instruction(set_compute_unit_price(0))],
+        "setupInstructions": [_instruction(each) for each in setup],
+        "swapInstruction": _instruction(swap),
+        "cleanupInstruction": None if cleanup is None else _instruction(cleanup),
+        "otherInstructions": [],
+        "tipInstruction": None,
+        "addressesByLookupTableAddress": {},
+        "blockhashWithMetadata": {
+            "blockhash": list(bytes(Hash.from_string(latest["blockhash"]))),
+            "lastValidBlockHeight": latest["lastValidBlockHeight"],
+        },
     }
 
 
-async def _swap(call: Call, body: Any) -> dict[str, Any]:
-    if not isinstance(body, Mapping) or not isinstance(body.get("quoteResponse"), Mapping):
-        raise VenueError("INVALID_REQUEST", "quoteResponse must be an object")
-    quote = body["quoteResponse"]
-    user = _address(body.get("userPublicKey"), "userPublicKey")
-    if any(user == pool.maker.pubkey() for pool in POOLS):
-        # A pool signs for its own side only; as the user it would pay the fee as well.
-        raise VenueError("INVALID_REQUEST", "userPublicKey must not be a pool")
-    source, target = quote.get("inputMint"), quote.get("outputMint")
-    amount = _integer(quote.get("inAmount"), "inAmount", 1, U64_MAX)
-    least = _integer(quote.get("otherAmountThreshold"), "otherAmountThreshold", 0, U64_MAX)
-    legs, _context = await _route(call, source, target, amount)
-    if legs[-1].received < least:
-        raise VenueError(
-            "SLIPPAGE_TOLERANCE_EXCEEDED",
-            f"the market gives {legs[-1].received} now, less than {least}",
-        )
-    latest = (await call("getLatestBlockhash", [{"commitment": "confirmed"}]))["value"]
-    message = MessageV0.try_compile(
-        user, _instructions(user, legs), [], Hash.from_string(latest["blockhash"])
-    )
-    return {
-        "swapTransaction": base64.b64encode(bytes(_signed(message, legs))).decode("ascii"),
-        "lastValidBlockHeight": latest["lastValidBlockHeight"],
-        "prioritizationFeeLamports": 0,
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class _Context:
-    slot: int
-    impacts: tuple[Any, ...]
-
-
-async def _route(
-    call: Call, source: object, target: object, amount: int
-) -> tuple[list[Leg], _Context]:
-    """One leg from or to SOL, two between tokens; each priced by what the pools hold now."""
-    steps = _steps(str(source), str(target))
-    addresses = [str(key) for pool, _ in steps for key in (pool.maker.pubkey(), pool.vault)]
+async def _route(call: Call, source: str, target: str, amount: int) -> list[Hop]:
+    """One hop from or to SOL, two between tokens; each priced by what the vaults hold now."""
+    steps = route_steps(source, target)
+    addresses = [str(key) for pool, _ in steps for key in (pool.sol_vault, pool.mint_vault)]
     answer = await call("getMultipleAccounts", [addresses, {"encoding": "base64"}])
-    legs, impacts, paid = [], [], amount
+    hops: list[Hop] = []
+    paid = amount
     for index, (pool, sells_sol) in enumerate(steps):
-        maker, vault = answer["value"][2 * index : 2 * index + 2]
-        if maker is None or vault is None:
+        sol, units = map(_held, answer["value"][2 * index : 2 * index + 2])
+        if not sol or not units:
             raise VenueError("COULD_NOT_FIND_ANY_ROUTE", "this ledger has no demo market")
-        sol = int(maker["lamports"])
-        data = base64.b64decode(vault["data"][0])
-        token = token_account(Account(int(vault["lamports"]), str(vault["owner"]), data))
-        units = token.amount if token else 0
-        if units == 0:
-            raise VenueError("COULD_NOT_FIND_ANY_ROUTE", "the demo market has been emptied")
         done = trade(paid, sol, units) if sells_sol else trade(paid, units, sol)
         if done.received < 1:
             raise VenueError("ROUTE_PLAN_DOES_NOT_CONSUME_ALL_THE_AMOUNT", "amount is too small")
-        legs.append(Leg(pool, sells_sol, paid, done.received))
-        impacts.append(done.price_impact)
+        hops.append(Hop(pool, sells_sol, paid, done.received, done.price_impact))
         paid = done.received
-    return legs, _Context(int(answer["context"]["slot"]), tuple(impacts))
+    return hops
 
 
-def _steps(source: str, target: str) -> list[tuple[Pool, bool]]:
+def _held(account: Mapping[str, Any] | None) -> int:
+    """The units in a token account as the RPC answers it, 0 where there is none."""
+    if account is None:
+        return 0
+    data = base64.b64decode(account["data"][0])
+    token = token_account(Account(int(account["lamports"]), str(account["owner"]), data))
+    return token.amount if token else 0
+
+
+def route_steps(source: str, target: str) -> list[tuple[Pool, bool]]:
+    """The pools from one mint to another, each with whether it is sold SOL."""
     pools = {str(pool.mint): pool for pool in POOLS}
-    native = str(WRAPPED_SOL_MINT)
     for mint, name in ((source, "inputMint"), (target, "outputMint")):
-        if mint != native and mint not in pools:
+        if mint != WRAPPED_SOL_MINT and mint not in pools:
             raise VenueError("TOKEN_NOT_TRADABLE", f"{name} is not tradable here: {mint}")
     if source == target:
         raise VenueError("CIRCULAR_ARBITRAGE_IS_DISABLED", "inputMint and outputMint are the same")
-    steps = [] if source == native else [(pools[source], False)]
-    return steps if target == native else [*steps, (pools[target], True)]
+    steps = [] if source == WRAPPED_SOL_MINT else [(pools[source], False)]
+    return steps if target == WRAPPED_SOL_MINT else [*steps, (pools[target], True)]
 
 
-def _instructions(user: Pubkey, legs: Sequence[Leg]) -> list[Instruction]:
-    """The user pays the first pool, each pool the next, the last pool the user."""
-    instructions: list[Instruction] = []
-    payers = [user, *(leg.pool.maker.pubkey() for leg in legs)]
-    takers = [*(leg.pool.maker.pubkey() for leg in legs), user]
-    first, last = legs[0], legs[-1]
-    if last.sells_sol:
-        instructions.append(create_idempotent_associated_token_account(user, user, last.pool.mint))
-    hops = [(first.pool, not first.sells_sol, first.paid)]
-    hops += [(leg.pool, leg.sells_sol, leg.received) for leg in legs]
-    for (pool, in_tokens, amount), payer, taker in zip(hops, payers, takers, strict=True):
-        if in_tokens:
-            instructions.append(_pay_tokens(pool, payer, taker, amount))
-        else:
-            params = TransferParams(from_pubkey=payer, to_pubkey=taker, lamports=amount)
-            instructions.append(transfer(params))
-    # Two equal swaps on one blockhash would have one signature, and the second would not land.
-    instructions.append(Instruction(MEMO_PROGRAM_ID, secrets.token_hex(8).encode(), []))
-    return instructions
+def _around(
+    taker: Pubkey, source: str, target: str, amount: int, wraps: bool, to_taker: bool
+) -> tuple[list[Instruction], Instruction | None]:
+    """What the taker's own accounts need before the swap, and after it.
 
-
-def _pay_tokens(pool: Pool, payer: Pubkey, taker: Pubkey, amount: int) -> Instruction:
-    return transfer_checked(
-        TransferCheckedParams(
-            program_id=TOKEN_PROGRAM_ID,
-            source=get_associated_token_address(payer, pool.mint),
-            mint=pool.mint,
-            dest=get_associated_token_address(taker, pool.mint),
-            owner=payer,
-            amount=amount,
-            decimals=pool.decimals,
-        )
+    SOL is wrapped only where it is sold or arrives in the taker's own account.
+    """
+    setup: list[Instruction] = []
+    native = get_associated_token_address(taker, _NATIVE_MINT)
+    sells_sol, buys_sol = source == WRAPPED_SOL_MINT, target == WRAPPED_SOL_MINT and to_taker
+    if sells_sol and wraps:
+        setup += [
+            create_idempotent_associated_token_account(taker, taker, _NATIVE_MINT),
+            transfer(TransferParams(from_pubkey=taker, to_pubkey=native, lamports=amount)),
+            sync_native(SyncNativeParams(program_id=TOKEN_PROGRAM_ID, account=native)),
+        ]
+    if to_taker:
+        mint = Pubkey.from_string(target)
+        setup.append(create_idempotent_associated_token_account(taker, taker, mint))
+    if not (wraps and (sells_sol or buys_sol)):
+        return setup, None
+    closing = CloseAccountParams(
+        program_id=TOKEN_PROGRAM_ID, account=native, dest=taker, owner=taker
     )
+    return setup, close_account(closing)
 
 
-def _signed(message: MessageV0, legs: Sequence[Leg]) -> VersionedTransaction:
-    makers = {leg.pool.maker.pubkey(): leg.pool.maker for leg in legs}
-    covered = bytes(to_bytes_versioned(message))
-    signers = message.account_keys[: message.header.num_required_signatures]
-    signatures = [
-        makers[key].sign_message(covered) if key in makers else Signature.default()
-        for key in signers
-    ]
-    return VersionedTransaction.populate(message, signatures)
+def _instruction(instruction: Instruction) -> dict[str, Any]:
+    return {
+        "programId": str(instruction.program_id),
+        "accounts": [
+            {
+                "pubkey": str(meta.pubkey),
+                "isWritable": meta.is_writable,
+                "isSigner": meta.is_signer,
+            }
+            for meta in instruction.accounts
+        ],
+        "data": base64.b64encode(instruction.data).decode("ascii"),
+    }
 
 
-def _outcome(legs: Sequence[Leg], impacts: Sequence[Any]) -> tuple[str, int]:
-    remaining = 1
-    for impact in impacts:
-        remaining *= 1 - impact
-    return f"{1 - remaining:f}", legs[-1].received
+def _impact(hops: Sequence[Hop]) -> str:
+    remaining = Decimal(1)
+    for hop in hops:
+        remaining *= 1 - hop.impact
+    return f"{1 - remaining:f}"
 
 
-def _plan(leg: Leg) -> dict[str, Any]:
-    mints = [str(WRAPPED_SOL_MINT), str(leg.pool.mint)]
-    source, target = mints if leg.sells_sol else reversed(mints)
+def _plan(hop: Hop) -> dict[str, Any]:
+    mints = [WRAPPED_SOL_MINT, str(hop.pool.mint)]
+    source, target = mints if hop.sells_sol else reversed(mints)
     return {
         "swapInfo": {
-            "ammKey": str(leg.pool.maker.pubkey()),
-            "label": f"Solward demo {leg.pool.symbol}",
+            "ammKey": str(hop.pool.address),
+            "label": f"Solward demo {hop.pool.symbol}",
             "inputMint": source,
             "outputMint": target,
-            "inAmount": str(leg.paid),
-            "outAmount": str(leg.received),
-            "feeAmount": "0",
-            "feeMint": source,
+            "inAmount": str(hop.paid),
+            "outAmount": str(hop.received),
         },
         "percent": 100,
+        "bps": _BPS,
     }
 
 
@@ -275,15 +281,26 @@ def _at_least(amount: int, slippage_bps: int) -> int:
     return -(-amount * (_BPS - slippage_bps) // _BPS)
 
 
-def _integer(value: object, field: str, least: int, most: int) -> int:
-    text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+def _integer(query: Mapping[str, str], field: str, least: int, most: int, default: str = "") -> int:
+    text = query.get(field, default)
     if text.isascii() and text.isdecimal() and len(text) <= 20 and least <= int(text) <= most:
         return int(text)
-    raise VenueError("INVALID_REQUEST", f"{field} must be an integer from {least} to {most}")
+    raise _invalid(f"{field} must be an integer from {least} to {most}")
 
 
-def _address(value: object, field: str) -> Pubkey:
+def _flag(query: Mapping[str, str], field: str) -> bool:
+    text = query.get(field, "true")
+    if text not in ("true", "false"):
+        raise _invalid(f"{field} must be true or false")
+    return text == "true"
+
+
+def _address(text: str | None, field: str) -> Pubkey:
     try:
-        return Pubkey.from_string(str(value))
+        return Pubkey.from_string(text or "")
     except ValueError:
-        raise VenueError("INVALID_REQUEST", f"{field} must be a base58 address") from None
+        raise _invalid(f"{field} must be a base58 address") from None
+
+
+def _invalid(message: str) -> VenueError:
+    return VenueError("INVALID_REQUEST", message)

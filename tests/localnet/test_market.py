@@ -46,7 +46,7 @@ async def test_genesis_holds_real_mints_and_token_accounts() -> None:
             assert mint["owner"] == vault["owner"] == str(TOKEN_PROGRAM)
             read = Mint.from_bytes(base64.b64decode(mint["data"][0]))
             assert (read.supply, read.decimals, read.is_initialized) == (
-                pool.units,
+                2 * pool.units,
                 pool.decimals,
                 True,
             )
@@ -74,7 +74,7 @@ async def test_the_ledger_itself_reads_the_genesis_tokens(pool: Pool) -> None:
     node = await Localnet.open(None, LocalnetOptions(genesis=genesis_accounts, ticker=False))
     try:
         supply = (await node.call("getTokenSupply", [str(pool.mint)]))["value"]
-        assert (supply["amount"], supply["decimals"]) == (str(pool.units), pool.decimals)
+        assert (supply["amount"], supply["decimals"]) == (str(2 * pool.units), pool.decimals)
         options = [str(pool.maker.pubkey()), {"mint": str(pool.mint)}, {"encoding": "jsonParsed"}]
         (account,) = (await node.call("getTokenAccountsByOwner", options))["value"]
         assert account["pubkey"] == str(pool.vault)

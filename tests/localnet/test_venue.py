@@ -348,7 +348,7 @@ async def test_a_body_that_is_no_swap_is_refused(market: Market, content: bytes,
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", "/swap/v1/swap"), ("POST", "/swap/v1/quote"), ("GET", "/swap/v2/quote")],
+    [("GET", "/swap/v1/swap"), ("POST", "/swap/v1/quote"), ("POST", "/swap/v2/build")],
 )
 async def test_other_calls_are_told_the_two_there_are(
     market: Market, method: str, path: str

@@ -1,4 +1,4 @@
-"""jupiter: the Jupiter Swap API (dev.jup.ag), and whatever speaks its two calls.
+"""jupiter: the Jupiter Swap API (developers.jup.ag), and whatever speaks its calls.
 
 The address is configuration (`JUPITER_API_URL`), already bound to the client that is handed in.
 """
@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import httpx
+from solders.instruction import AccountMeta, Instruction
+from solders.pubkey import Pubkey
 
 from solward import (
     InvalidRequest,
     LedgerUnavailable,
     Quote,
     QuoteRequest,
+    SwapInstructions,
     SwapTransaction,
     VenueContext,
     VenueSpec,
@@ -25,6 +29,10 @@ from solward import (
 
 # Jupiter's aggregator program; the pools it routes through must be allowlisted too.
 JUPITER_V6 = "JUP6LkbZbjS1jKKwapdHNy74zcZ3tLUZoi5QNyVTaV4"
+
+_ASSOCIATED_ACCOUNTS = "ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL"
+# Its instructions Create (in its old form as well) and CreateIdempotent.
+_CREATES = frozenset({b"", b"\x00", b"\x01"})
 
 # The API's own default is up to 5,000,000 lamports; the guardrails allow 1,000,000 in all.
 MAX_PRIORITY_LAMPORTS = 900_000
@@ -52,18 +60,94 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
     }
     body = await _answer(context, "GET", "/swap/v1/quote", params=query)
     try:
-        return Quote(
-            input_mint=str(body["inputMint"]),
-            output_mint=str(body["outputMint"]),
-            in_amount=_integer(body["inAmount"]),
-            out_amount=_integer(body["outAmount"]),
-            minimum_out=_integer(body["otherAmountThreshold"]),
-            slippage_bps=_integer(body["slippageBps"]),
-            price_impact=_fraction(body.get("priceImpactPct")),
-            raw=body,
-        )
+        return _quote(body, body)
     except (KeyError, TypeError, ValueError, InvalidOperation):
         raise _unexpected() from None
+
+
+def _quote(body: Mapping[str, Any], raw: Mapping[str, Any]) -> Quote:
+    return Quote(
+        input_mint=str(body["inputMint"]),
+        output_mint=str(body["outputMint"]),
+        in_amount=_integer(body["inAmount"]),
+        out_amount=_integer(body["outAmount"]),
+        minimum_out=_integer(body["otherAmountThreshold"]),
+        slippage_bps=_integer(body["slippageBps"]),
+        price_impact=_fraction(body.get("priceImpactPct")),
+        raw=raw,
+    )
+
+
+@hookimpl
+async def venue_instructions(
+    quote: Quote, taker: str, destination: str, max_accounts: int | None, context: VenueContext
+) -> SwapInstructions:
+    """`GET /swap/v2/build`: the swap of a quote at the price of now.
+
+    Neither `payer` nor `nativeDestinationAccount` is ever sent: both put another key than the
+    taker's into the swap instruction. SOL is sold from the taker's wrapped SOL account and
+    arrives wrapped.
+    """
+    query = {
+        "inputMint": quote.input_mint,
+        "outputMint": quote.output_mint,
+        "amount": str(quote.in_amount),
+        "slippageBps": str(quote.slippage_bps),
+        "taker": taker,
+        "destinationTokenAccount": destination,
+        "wrapAndUnwrapSol": "false",
+    }
+    if max_accounts is not None:
+        query["maxAccounts"] = str(max_accounts)
+    body = await _answer(context, "GET", "/swap/v2/build", params=query)
+    try:
+        return SwapInstructions(
+            quote=_quote(body, {}),
+            swap=_instruction(body["swapInstruction"]),
+            accounts=_accounts_of(taker, body["setupInstructions"]),
+            tables=_tables(body["addressesByLookupTableAddress"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidOperation):
+        raise _unexpected() from None
+
+
+def _instruction(body: Mapping[str, Any]) -> Instruction:
+    accounts = [
+        AccountMeta(
+            Pubkey.from_string(each["pubkey"]),
+            is_signer=_flag(each["isSigner"]),
+            is_writable=_flag(each["isWritable"]),
+        )
+        for each in body["accounts"]
+    ]
+    data = base64.b64decode(body["data"], validate=True)
+    return Instruction(Pubkey.from_string(body["programId"]), data, accounts)
+
+
+def _accounts_of(taker: str, setup: list[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The mints whose associated accounts of the taker the setup opens; the rest is dropped."""
+    mints: dict[str, None] = {}
+    for instruction in map(_instruction, setup):
+        if str(instruction.program_id) != _ASSOCIATED_ACCOUNTS or len(instruction.accounts) < 4:
+            continue
+        _payer, _account, owner, mint = (str(meta.pubkey) for meta in instruction.accounts[:4])
+        if owner == taker and bytes(instruction.data) in _CREATES:
+            mints[mint] = None
+    return tuple(mints)
+
+
+def _tables(body: Mapping[str, list[str]] | None) -> dict[str, tuple[str, ...]]:
+    return {_address(table): tuple(map(_address, held)) for table, held in (body or {}).items()}
+
+
+def _address(text: str) -> str:
+    return str(Pubkey.from_string(text))
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError("neither true nor false")
 
 
 @hookimpl

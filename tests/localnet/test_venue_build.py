@@ -1,0 +1,380 @@
+"""`GET /swap/v2/build` of the localnet's market, and swaps made of what it answers."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from solders.instruction import AccountMeta, Instruction
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+from solders.token.associated import get_associated_token_address
+from spl.token.instructions import create_idempotent_associated_token_account
+from tests.support.localnet_chain import FEE, SOL, Chain, StillClock
+
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward_localnet.errors import RpcError
+from solward_localnet.market import POOLS, genesis_accounts, trade
+from solward_localnet.market_program import MARKET_PROGRAM
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
+from solward_localnet.venue import venue_app
+
+USDC_POOL, BONK_POOL = POOLS
+USDC, BONK = str(USDC_POOL.mint), str(BONK_POOL.mint)
+TAKER = str(Keypair().pubkey())
+RENT = 2_039_280
+
+# The fields of the response (developers.jup.ag, "Build Transaction"), with their types there.
+FIELDS = {
+    "inputMint": str,
+    "outputMint": str,
+    "inAmount": str,
+    "outAmount": str,
+    "otherAmountThreshold": str,
+    "swapMode": str,
+    "slippageBps": int,
+    "routePlan": list,
+    "computeBudgetInstructions": list,
+    "setupInstructions": list,
+    "swapInstruction": dict,
+    "otherInstructions": list,
+    "addressesByLookupTableAddress": dict,
+    "blockhashWithMetadata": dict,
+}
+HOP_FIELDS = {"ammKey", "label", "inputMint", "outputMint", "inAmount", "outAmount"}
+
+
+@dataclass
+class Market:
+    """The venue's HTTP side over a localnet whose clock stands still."""
+
+    chain: Chain
+    http: httpx.AsyncClient
+
+    async def ask(self, **query: Any) -> httpx.Response:
+        good = {"inputMint": WRAPPED_SOL_MINT, "outputMint": USDC, "amount": SOL, "taker": TAKER}
+        asked = {name: each for name, each in (good | query).items() if each is not None}
+        return await self.http.get("/swap/v2/build", params=asked)
+
+    async def build(self, source: str, target: str, amount: int, **more: Any) -> dict[str, Any]:
+        response = await self.ask(inputMint=source, outputMint=target, amount=amount, **more)
+        assert response.status_code == 200, response.text
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    async def trade(self, source: str, target: str, amount: int) -> int:
+        """Settle the payer's swap as a user of the API does; what it was quoted."""
+        taker = self.chain.payer
+        answer = await self.build(source, target, amount, taker=str(taker.pubkey()))
+        await self.chain.do(*whole(answer))
+        self.chain.clock.slots(1)
+        return int(answer["outAmount"])
+
+    async def units(self, owner: Pubkey, mint: str) -> int:
+        account = get_associated_token_address(owner, Pubkey.from_string(mint))
+        held = await self.chain.value("getTokenAccountBalance", str(account))
+        return int(held["amount"])
+
+
+def instruction(body: dict[str, Any]) -> Instruction:
+    accounts = [
+        AccountMeta(Pubkey.from_string(each["pubkey"]), each["isSigner"], each["isWritable"])
+        for each in body["accounts"]
+    ]
+    return Instruction(
+        Pubkey.from_string(body["programId"]), base64.b64decode(body["data"]), accounts
+    )
+
+
+def whole(answer: dict[str, Any]) -> list[Instruction]:
+    """Every instruction of an answer, in the order in which they are sent."""
+    parts = [
+        *answer["computeBudgetInstructions"],
+        *answer["setupInstructions"],
+        answer["swapInstruction"],
+        *([answer["cleanupInstruction"]] if answer["cleanupInstruction"] else []),
+    ]
+    return [instruction(part) for part in parts]
+
+
+@asynccontextmanager
+async def open_market(**options: Any) -> AsyncIterator[Market]:
+    clock = StillClock()
+    opened = {"clock": clock, "ticker": False, "genesis": genesis_accounts, **options}
+    node = await Localnet.open(None, LocalnetOptions(**opened))
+    try:
+        chain = await Chain.with_payer(node, clock)
+        transport = httpx.ASGITransport(venue_app(node.call))
+        async with httpx.AsyncClient(transport=transport, base_url="http://venue") as http:
+            yield Market(chain, http)
+    finally:
+        await node.close()
+
+
+@pytest.fixture
+async def market() -> AsyncIterator[Market]:
+    async with open_market() as opened:
+        yield opened
+
+
+def refused(response: httpx.Response, code: str, text: str) -> None:
+    assert response.status_code == 400
+    body = response.json()
+    assert set(body) == {"error", "errorCode"}
+    assert body["errorCode"] == code
+    assert text in body["error"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "hops"),
+    [(WRAPPED_SOL_MINT, USDC, 1), (USDC, WRAPPED_SOL_MINT, 1), (USDC, BONK, 2)],
+)
+async def test_an_answer_has_every_field_jupiter_documents(
+    market: Market, source: str, target: str, hops: int
+) -> None:
+    answer = await market.build(source, target, 5_000_000, slippageBps=100)
+    assert {name: type(answer[name]) for name in FIELDS} == FIELDS
+    assert (answer["inputMint"], answer["outputMint"]) == (source, target)
+    assert (answer["inAmount"], answer["slippageBps"]) == ("5000000", 100)
+    assert answer["swapMode"] == "ExactIn"
+    assert 0 < float(answer["priceImpactPct"]) < 0.01
+    assert [set(step["swapInfo"]) for step in answer["routePlan"]] == [HOP_FIELDS] * hops
+    first, last = answer["routePlan"][0]["swapInfo"], answer["routePlan"][-1]["swapInfo"]
+    assert (first["inputMint"], first["inAmount"]) == (source, "5000000")
+    assert (last["outputMint"], last["outAmount"]) == (target, answer["outAmount"])
+    latest = await market.chain.value("getLatestBlockhash")
+    metadata = answer["blockhashWithMetadata"]
+    assert bytes(metadata["blockhash"]) == bytes(await market.chain.blockhash())
+    assert metadata["lastValidBlockHeight"] == latest["lastValidBlockHeight"]
+
+
+async def test_a_price_is_that_of_the_pools_reserves(market: Market) -> None:
+    answer = await market.build(WRAPPED_SOL_MINT, USDC, SOL)
+    expected = trade(SOL, USDC_POOL.sol, USDC_POOL.units)
+    assert answer["outAmount"] == str(expected.received) == "149548509"
+    assert answer["otherAmountThreshold"] == "148800767"
+    assert answer["priceImpactPct"] == str(expected.price_impact)
+
+
+@pytest.mark.parametrize(("slippage", "left"), [(0, 149_548_509), (10_000, 0)])
+async def test_slippage_takes_nothing_or_everything_at_its_ends(
+    market: Market, slippage: int, left: int
+) -> None:
+    answer = await market.build(WRAPPED_SOL_MINT, USDC, SOL, slippageBps=slippage)
+    assert int(answer["otherAmountThreshold"]) == left
+
+
+async def test_the_swap_instruction_is_the_programs_and_only_the_taker_signs(
+    market: Market,
+) -> None:
+    destination = str(Keypair().pubkey())
+    for source, target in ((WRAPPED_SOL_MINT, USDC), (USDC, WRAPPED_SOL_MINT), (USDC, BONK)):
+        answer = await market.build(
+            source, target, SOL, destinationTokenAccount=destination, wrapAndUnwrapSol="false"
+        )
+        swap = instruction(answer["swapInstruction"])
+        assert swap.program_id == MARKET_PROGRAM
+        assert [str(meta.pubkey) for meta in swap.accounts if meta.is_signer] == [TAKER]
+        named = [str(meta.pubkey) for meta in swap.accounts if meta.is_writable]
+        own = get_associated_token_address(Pubkey.from_string(TAKER), Pubkey.from_string(source))
+        assert named[:2] == [str(own), destination]
+        # The output is not the taker's, so there is nothing to open, and nothing to close.
+        assert answer["setupInstructions"] == []
+        assert answer["cleanupInstruction"] is None
+
+
+async def test_a_fresh_key_swaps_what_it_was_given_and_the_output_arrives_elsewhere(
+    market: Market,
+) -> None:
+    chain, pocket = market.chain, Keypair()
+    wallet = chain.payer.pubkey()
+    await market.trade(WRAPPED_SOL_MINT, USDC, SOL)
+    held = await market.units(wallet, USDC)
+    answer = await market.build(
+        WRAPPED_SOL_MINT,
+        USDC,
+        SOL,
+        taker=str(pocket.pubkey()),
+        destinationTokenAccount=str(get_associated_token_address(wallet, USDC_POOL.mint)),
+    )
+    # The wallet pays what the taker has no money for; only the swap is the pocket's.
+    setup = [instruction(each) for each in answer["setupInstructions"]]
+    assert len(setup) == 3
+    own = [
+        create_idempotent_associated_token_account(
+            wallet, pocket.pubkey(), Pubkey.from_string(WRAPPED_SOL_MINT)
+        ),
+        Instruction(
+            setup[1].program_id,
+            setup[1].data,
+            [AccountMeta(wallet, True, True), setup[1].accounts[1]],
+        ),
+        setup[2],
+    ]
+    cleanup = instruction(answer["cleanupInstruction"])
+    await chain.do(*own, instruction(answer["swapInstruction"]), cleanup, signers=[pocket])
+    assert await market.units(wallet, USDC) == held + int(answer["outAmount"])
+
+
+async def test_sol_buys_tokens_and_tokens_buy_sol_and_each_other(market: Market) -> None:
+    chain, user = market.chain, market.chain.payer.pubkey()
+    before = await chain.balance(user)
+
+    usdc = await market.trade(WRAPPED_SOL_MINT, USDC, 2 * SOL)
+    assert await market.units(user, USDC) == usdc
+    # One signature, and the rent of the new token account.
+    assert await chain.balance(user) == before - 2 * SOL - RENT - FEE
+
+    held = await chain.balance(user)
+    sol = await market.trade(USDC, WRAPPED_SOL_MINT, 100_000_000)
+    assert await chain.balance(user) == held + sol - FEE
+    assert await market.units(user, USDC) == usdc - 100_000_000
+
+    bonk = await market.trade(USDC, BONK, 50_000_000)
+    assert await market.units(user, BONK) == bonk
+    assert await market.units(user, USDC) == usdc - 150_000_000
+
+
+async def test_wrapped_sol_stays_wrapped_where_that_is_asked_for(market: Market) -> None:
+    chain, user = market.chain, market.chain.payer.pubkey()
+    await market.trade(WRAPPED_SOL_MINT, USDC, SOL)
+    answer = await market.build(
+        USDC, WRAPPED_SOL_MINT, 1_000_000, taker=str(user), wrapAndUnwrapSol="false"
+    )
+    await chain.do(*whole(answer))
+    assert await market.units(user, WRAPPED_SOL_MINT) == int(answer["outAmount"])
+
+
+async def test_a_price_that_moved_beyond_the_slippage_fails_on_chain(market: Market) -> None:
+    chain, user = market.chain, market.chain.payer.pubkey()
+    answer = await market.build(WRAPPED_SOL_MINT, USDC, SOL, taker=str(user))
+    # Somebody buys 0.6% of the pool between the answer and the swap.
+    await market.trade(WRAPPED_SOL_MINT, USDC, 600 * SOL)
+    held = await market.units(user, USDC)
+    error = await chain.refused(await chain.signed(whole(answer)))
+    assert "custom program error: 0x1771" in error.message
+    assert await market.units(user, USDC) == held
+
+
+async def test_within_the_slippage_the_market_of_then_is_paid(market: Market) -> None:
+    chain, user = market.chain, market.chain.payer.pubkey()
+    answer = await market.build(WRAPPED_SOL_MINT, USDC, SOL, taker=str(user), slippageBps=200)
+    await market.trade(WRAPPED_SOL_MINT, USDC, 600 * SOL)
+    now = int((await market.build(WRAPPED_SOL_MINT, USDC, SOL))["outAmount"])
+    held = await market.units(user, USDC)
+    await chain.do(*whole(answer))
+    assert await market.units(user, USDC) == held + now < held + int(answer["outAmount"])
+
+
+async def test_the_reserves_product_grows_with_every_settled_trade(market: Market) -> None:
+    await market.trade(WRAPPED_SOL_MINT, USDC, 500 * SOL)
+    await market.trade(USDC, WRAPPED_SOL_MINT, 60_000_000_000)
+    sol, units = [
+        int((await market.chain.value("getTokenAccountBalance", str(vault)))["amount"])
+        for vault in (USDC_POOL.sol_vault, USDC_POOL.mint_vault)
+    ]
+    assert sol * units > USDC_POOL.sol * USDC_POOL.units
+
+
+@pytest.mark.parametrize(("hops", "needed"), [(1, 9), (2, 12)])
+async def test_a_route_of_more_accounts_than_asked_for_is_not_offered(
+    market: Market, hops: int, needed: int
+) -> None:
+    source = WRAPPED_SOL_MINT if hops == 1 else BONK
+    query = {"inputMint": source, "maxAccounts": needed}
+    assert (await market.ask(**query)).status_code == 200
+    response = await market.ask(**query | {"maxAccounts": needed - 1})
+    text = f"no route of at most {needed - 1} accounts"
+    refused(response, "COULD_NOT_FIND_ANY_ROUTE", text)
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "text"),
+    [
+        ({"amount": None}, "INVALID_REQUEST", "amount must be an integer from 1 to"),
+        ({"amount": "0"}, "INVALID_REQUEST", "amount must be an integer from 1 to"),
+        ({"amount": "-1"}, "INVALID_REQUEST", "amount must be an integer from 1 to"),
+        ({"amount": "1.5"}, "INVALID_REQUEST", "amount must be an integer from 1 to"),
+        ({"amount": str(2**64)}, "INVALID_REQUEST", "amount must be an integer from 1 to"),
+        ({"amount": "٣"}, "INVALID_REQUEST", "amount must be an integer from 1 to"),
+        ({"slippageBps": "10001"}, "INVALID_REQUEST", "slippageBps must be an integer from 0"),
+        ({"slippageBps": "half"}, "INVALID_REQUEST", "slippageBps must be an integer from 0"),
+        ({"maxAccounts": "0"}, "INVALID_REQUEST", "maxAccounts must be an integer from 1 to 64"),
+        ({"maxAccounts": "65"}, "INVALID_REQUEST", "maxAccounts must be an integer from 1 to 64"),
+        ({"wrapAndUnwrapSol": "1"}, "INVALID_REQUEST", "wrapAndUnwrapSol must be true or false"),
+        ({"taker": None}, "INVALID_REQUEST", "taker must be a base58 address"),
+        ({"taker": "me"}, "INVALID_REQUEST", "taker must be a base58 address"),
+        (
+            {"destinationTokenAccount": ""},
+            "INVALID_REQUEST",
+            "destinationTokenAccount must be a base58 address",
+        ),
+        ({"amount": ["1", "2"]}, "INVALID_REQUEST", "amount is there twice"),
+        ({"payer": TAKER}, "INVALID_REQUEST", "the localnet's market does not serve payer"),
+        (
+            {"nativeDestinationAccount": TAKER},
+            "INVALID_REQUEST",
+            "the localnet's market does not serve nativeDestinationAccount",
+        ),
+        ({"platformFeeBps": "5"}, "INVALID_REQUEST", "does not serve platformFeeBps"),
+        ({"mode": "fast"}, "INVALID_REQUEST", "does not serve mode"),
+        ({"swapMode": "ExactIn"}, "INVALID_REQUEST", "there is no parameter swapMode"),
+        ({"userPublicKey": TAKER}, "INVALID_REQUEST", "there is no parameter userPublicKey"),
+        ({"inputMint": None}, "TOKEN_NOT_TRADABLE", "inputMint is not tradable here"),
+        ({"inputMint": "SOL"}, "TOKEN_NOT_TRADABLE", "inputMint is not tradable here: SOL"),
+        ({"outputMint": "1" * 32}, "TOKEN_NOT_TRADABLE", "outputMint is not tradable here: 111"),
+        (
+            {"outputMint": WRAPPED_SOL_MINT},
+            "CIRCULAR_ARBITRAGE_IS_DISABLED",
+            "inputMint and outputMint are the same",
+        ),
+        (
+            {"amount": "1"},
+            "ROUTE_PLAN_DOES_NOT_CONSUME_ALL_THE_AMOUNT",
+            "amount is too small",
+        ),
+    ],
+)
+async def test_a_swap_that_cannot_be_built_says_why(
+    market: Market, query: dict[str, Any], code: str, text: str
+) -> None:
+    refused(await market.ask(**query), code, text)
+
+
+async def test_a_ledger_without_the_market_has_no_route() -> None:
+    async with open_market(genesis=None) as market:
+        refused(await market.ask(), "COULD_NOT_FIND_ANY_ROUTE", "this ledger has no demo market")
+
+
+async def test_a_ledger_that_fails_is_the_venues_failure_not_its_crash() -> None:
+    async def broken(_method: str, _params: Sequence[Any]) -> Any:
+        raise RpcError(-32603, "disk full")
+
+    transport = httpx.ASGITransport(venue_app(broken))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localnet") as client:
+        query = {"inputMint": USDC, "outputMint": BONK, "amount": "1", "taker": TAKER}
+        answer = await client.get("/swap/v2/build", params=query)
+    assert (answer.status_code, answer.json()["errorCode"]) == (500, "INTERNAL")
+
+
+async def test_the_program_and_its_pools_outlive_a_restart(tmp_path: Path) -> None:
+    path, clock = tmp_path / "ledger.db", StillClock()
+    options = LocalnetOptions(clock=clock, ticker=False, genesis=genesis_accounts)
+    sold = []
+    for _ in range(2):
+        node = await Localnet.open(path, options)
+        try:
+            chain = await Chain.with_payer(node, clock)
+            transport = httpx.ASGITransport(venue_app(node.call))
+            async with httpx.AsyncClient(transport=transport, base_url="http://venue") as http:
+                sold.append(await Market(chain, http).trade(WRAPPED_SOL_MINT, USDC, SOL))
+        finally:
+            await node.close()
+    assert sold[1] == trade(SOL, USDC_POOL.sol + SOL, USDC_POOL.units - sold[0]).received
