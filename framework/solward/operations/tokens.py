@@ -39,7 +39,7 @@ from solward.operations.declared.tokens import (
 from solward.operations.plans import plans
 from solward.record import TransactionType
 from solward.solana.ledger import ReadLedger, TokenHolding
-from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import Mint, associated_account_size, read_mint
 from solward.vault.transactions.request import Draft
@@ -77,6 +77,10 @@ async def plan_mint_supply(
     owner = Pubkey.from_string(wallet)
     account = associated_account(owner, found)
     rent, opening = await open_account(ledger, owner, found, account)
+    if not opening and found.program == TOKEN_PROGRAM:
+        # An existing one may have been given away before the wallet was imported: CreateIdempotent
+        # checks its owner. Under Token-2022 the owner is immutable.
+        opening = (_open_associated(owner, found),)
     intent = Intent(
         type=TransactionType.MINT_SUPPLY,
         wallet=wallet,
@@ -215,9 +219,13 @@ async def open_account(
     if found is not None and found.owner == mint.program:
         return 0, ()
     rent = await ledger.rent_exempt_minimum(associated_account_size(mint))
+    return rent, (_open_associated(owner, mint),)
+
+
+def _open_associated(owner: Pubkey, mint: Mint) -> Instruction:
     program = Pubkey.from_string(mint.program)
     address = Pubkey.from_string(mint.address)
-    return rent, (create_idempotent_associated_token_account(owner, owner, address, program),)
+    return create_idempotent_associated_token_account(owner, owner, address, program)
 
 
 def mint_to(owner: Pubkey, mint: Mint, account: Pubkey, units: int) -> Instruction:

@@ -139,7 +139,11 @@ def describe(*accounts: Pubkey) -> Instruction:
         ([opened(OWN, W), sent(5, OWN, mint=NATIVE)], (5, RENT, {})),
         ([token(b"\x0f" + u64(5) + b"\x06", ACCOUNT, MINT, W)], (0, 0, {str(MINT): 5})),
         ([token(b"\x0e" + u64(5) + b"\x06", MINT, STRANGER, W)], (0, 0, {str(MINT): 5})),
-        ([token(b"\x0e" + u64(5) + b"\x06", MINT, OWN, W)], (0, 0, {})),
+        # A classic account may have been given away, one of Token-2022 cannot.
+        ([token(b"\x0e" + u64(5) + b"\x06", MINT, OWN, W)], (0, 0, {str(MINT): 5})),
+        ([opened(OWN, W), token(b"\x0e" + u64(5) + b"\x06", MINT, OWN, W)], (0, RENT, {})),
+        ([token(b"\x0e" + u64(5) + b"\x06", MINT, OWN_EXTENDED, W, program=TOKEN_2022_PROGRAM)],
+         (0, 0, {})),
         ([token(b"\x1a\x01" + u64(5) + b"\x06" + u64(1), ACCOUNT, MINT, OTHER, W,
                 program=TOKEN_2022_PROGRAM)], (0, 0, {str(MINT): 5})),
         ([token(b"\x09", ACCOUNT, W, W)], (0, 0, {})),

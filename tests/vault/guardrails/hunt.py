@@ -1,0 +1,190 @@
+"""Generated messages judged by their bytes, then executed: does any take more than was counted?"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TypeAlias
+
+from solders.account import Account
+from solders.instruction import Instruction
+from solders.message import Message, MessageV0
+from solders.pubkey import Pubkey
+from tests.vault.guardrails.generated_messages import Case, generate
+from tests.vault.guardrails.world import NATIVE_MINTS, Accounts, Loss, World, total
+
+from solward.guardrail import Outflow
+
+Judge: TypeAlias = Callable[[World, Case, Message | MessageV0], Outflow | None]
+"""The bound of a message, None where it is refused; it knows nothing of the accounts' state."""
+
+_PACKET = 1_232
+
+
+@dataclass
+class Report:
+    """What became of the cases.
+
+    Attributes:
+        moved: landed accepted messages that took something beside the fee.
+        refused_harm: what refused messages took when they were executed all the same -> how often.
+        violations: accepted messages that took more than their bound, readable.
+    """
+
+    accepted: int = 0
+    landed: int = 0
+    moved: int = 0
+    refused: int = 0
+    refused_harm: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+
+
+def hunt(world: World, judge: Judge, seed: int, cases: Iterable[int]) -> Report:
+    """Run generated cases; each follows from `seed` and its number alone."""
+    report = Report()
+    for number in cases:
+        case = generate(world, random.Random(seed * 1_000_003 + number))
+        _run(world, judge, case, f"seed {seed} case {number}", report)
+    return report
+
+
+def _run(world: World, judge: Judge, case: Case, name: str, report: Report) -> None:
+    message = compile_case(world, case)
+    transaction = world.sign(message)
+    if transaction is None or len(bytes(transaction)) > _PACKET or not _asked(world, message):
+        return
+    bound = judge(world, case, message)
+    addresses = _addresses(message, case)
+    around = addresses | {
+        meta.pubkey for front in case.fronts for one in front for meta in one.accounts
+    }
+    world.prepare(around, random.Random(case.state))
+    world.put_table(case.held)
+    absent = [each for each in around if each not in world.states and not world.exists(each)]
+    for front in case.fronts:
+        _land_front(world, front)
+    before = world.read(addresses)
+    if bound is None:
+        report.refused += 1
+        after, fee = world.simulate(transaction, before)
+        if after is not None:
+            paid = fee if case.payer == world.own else 0
+            report.refused_harm.update(world.step(before, _refunded(world, after, paid)).kinds)
+    else:
+        report.accepted += 1
+        steps = _steps(world, case, before)
+        after, fee = world.land(transaction, before)
+        paid = fee if case.payer == world.own else 0
+        loss = Loss(paid)
+        if after is not None:
+            report.landed += 1
+            steps.append(_refunded(world, after, paid))
+            loss = total([loss, *(world.step(*pair) for pair in pairwise(steps))])
+            report.moved += bool(loss.kinds or loss.own)
+        excess = _excess(bound, loss)
+        if excess:
+            report.violations.append(_told(world, case, name, bound, loss, excess, before))
+    for address in absent:
+        if world.exists(address):
+            world.remove(address)
+
+
+def compile_case(world: World, case: Case) -> Message | MessageV0:
+    return world.compile(case.payer, case.instructions, case.claimed, legacy=case.legacy)
+
+
+def _asked(world: World, message: Message | MessageV0) -> bool:
+    return world.own in message.account_keys[: message.header.num_required_signatures]
+
+
+def _addresses(message: Message | MessageV0, case: Case) -> set[Pubkey]:
+    """Every account the message can use, whatever it names in the lookup table."""
+    return {*message.account_keys, *case.held}
+
+
+def _steps(world: World, case: Case, before: Accounts) -> list[Accounts]:
+    """The accounts before the message and after each of its instructions but the last.
+
+    An instruction after which the message cannot end (its accounts are below their rent) has no
+    state of its own.
+    """
+    steps = [before]
+    for count in range(1, len(case.instructions)):
+        part = replace(case, instructions=case.instructions[:count])
+        transaction = world.sign(compile_case(world, part))
+        assert transaction is not None
+        after, fee = world.simulate(transaction, before)
+        if after is not None:
+            steps.append(_refunded(world, after, fee if case.payer == world.own else 0))
+    return steps
+
+
+def _refunded(world: World, accounts: Accounts, fee: int) -> Accounts:
+    """The accounts as if there had been no fee."""
+    account = accounts.get(world.own)
+    if account is None or not fee:
+        return accounts
+    whole = Account(account.lamports + fee, account.data, account.owner)
+    return {**accounts, world.own: whole}
+
+
+def _land_front(world: World, front: Sequence[Instruction]) -> None:
+    transaction = world.sign(world.compile(world.them, front))
+    if (
+        transaction is not None
+        and world.own
+        not in transaction.message.account_keys[
+            : transaction.message.header.num_required_signatures
+        ]
+    ):
+        world.svm.send_transaction(transaction)
+
+
+def _excess(bound: Outflow, loss: Loss) -> list[str]:
+    """What of the loss the bound does not cover."""
+    covered = bound.lamports + bound.rent_lamports
+    over = []
+    if loss.fee > bound.fee_lamports:
+        over.append(f"fee {loss.fee} > {bound.fee_lamports}")
+    if loss.own > covered:
+        over.append(f"lamports of the wallet's account {loss.own} > {covered}")
+    native = sum(bound.tokens.get(str(mint), 0) for mint in NATIVE_MINTS)
+    if loss.lamports > covered + native:
+        over.append(f"lamports {loss.lamports} > {covered + native}")
+    for mint, units in loss.units.items():
+        if units > bound.tokens.get(str(mint), 0):
+            over.append(f"units of {mint} {units} > {bound.tokens.get(str(mint), 0)}")
+    over += [f"{name} of {address}" for name, address in sorted(loss.powers)]
+    return over
+
+
+def _told(
+    world: World,
+    case: Case,
+    name: str,
+    bound: Outflow,
+    loss: Loss,
+    excess: Sequence[str],
+    before: Accounts,
+) -> str:
+    """All one needs to understand a violation; the seed and the number run it again."""
+    lines = [f"{name}: {'; '.join(excess)}", f"  {bound}", f"  {loss}"]
+    fronts = [("before it, by the thief", front) for front in case.fronts]
+    for label, steps in ((f"paid by {world.name(case.payer)}", case.instructions), *fronts):
+        lines.append(f"  {label}")
+        for one in steps:
+            metas = ", ".join(
+                world.name(meta.pubkey) + "+" * meta.is_signer + "*" * meta.is_writable
+                for meta in one.accounts
+            )
+            lines.append(f"    {world.name(one.program_id)} {bytes(one.data).hex()} [{metas}]")
+    if case.claimed is not None:
+        for said, held in zip(case.claimed, case.held, strict=True):
+            lines.append(f"  table: {world.name(said)} is {world.name(held)}")
+    for address, account in before.items():
+        if account is not None and address in world.states:
+            lines.append(f"  {world.name(address)}: {account.lamports} {account.data.hex()}")
+    return "\n".join(lines)

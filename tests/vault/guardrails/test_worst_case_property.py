@@ -1,0 +1,168 @@
+"""What a signed message takes is at most what its bytes were said to take, whatever the state is.
+
+Generated messages are judged by their bytes alone and then executed on a real SVM, with the
+wallet's real signature, beside a thief who signs too, prepared accounts of every kind before and
+changes them between the judgement and the landing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from solders.instruction import AccountMeta, Instruction
+from solders.message import Message, MessageV0
+from solders.pubkey import Pubkey
+from spl.token.instructions import create_idempotent_associated_token_account
+from tests.vault.guardrails.bank import RENT_TOKEN, key
+from tests.vault.guardrails.generated_messages import Case
+from tests.vault.guardrails.hunt import Report, compile_case, hunt
+from tests.vault.guardrails.world import STAKE, SYSTEM, TOKEN, TOKEN_2022, World
+
+from solward.guardrail import Outflow
+from solward.solana.programs import MEMO_PROGRAM, PRECOMPILES
+from solward.vault.guardrails.worst_case import Unbounded, worst_case
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World()
+
+
+def by_bytes(world: World, case: Case, message: Message | MessageV0) -> Outflow | None:
+    try:
+        return worst_case(message, str(world.own))
+    except Unbounded:
+        return None
+
+
+def check(report: Report, cases: int) -> None:
+    assert not report.violations, "\n".join(report.violations[:3])
+    # The hunt is worth something: much is allowed, lands and takes, and what is refused would take
+    # lamports, units and authorities of every kind.
+    assert report.landed > cases / 12
+    assert report.moved > cases / 25
+    assert set(report.refused_harm) == {
+        "lamports", "units", "staker", "lockup", "mint authority", "freeze authority"
+    }  # fmt: skip
+    assert sum(report.refused_harm.values()) > cases / 50
+
+
+def test_5000_generated_messages_take_at_most_their_bound(world: World) -> None:
+    check(hunt(world, by_bytes, 14, range(5_000)), 5_000)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_100000_generated_messages_take_at_most_their_bound(world: World, seed: int) -> None:
+    check(hunt(world, by_bytes, seed, range(25_000)), 25_000)
+
+
+# A rule is left out by judging other bytes than those that are executed; the hunt must catch it.
+
+Rewrite = Callable[[World, Case], tuple[Case, int]]
+"""The case to judge in place of the real one, and lamports that count too little."""
+
+
+def _kept(case: Case, keep: Callable[[Instruction], bool]) -> tuple[Case, int]:
+    return replace(case, instructions=tuple(one for one in case.instructions if keep(one))), 0
+
+
+def _kind(one: Instruction, *programs: Pubkey) -> int:
+    return one.data[0] if one.program_id in programs and len(one.data) > 0 else -1
+
+
+def _without(kinds: set[int], *programs: Pubkey) -> Rewrite:
+    return lambda world, case: _kept(case, lambda one: _kind(one, *programs) not in kinds)
+
+
+def _table_believed(world: World, case: Case) -> tuple[Case, int]:
+    return replace(case, claimed=None), 0
+
+
+def _own_accounts_believed(world: World, case: Case) -> tuple[Case, int]:
+    opened = [
+        create_idempotent_associated_token_account(world.own, world.own, mint.address, TOKEN)
+        for mint in world.mints
+        if mint.program == TOKEN
+    ]
+    return replace(case, instructions=(*opened, *case.instructions)), RENT_TOKEN * len(opened)
+
+
+def _inflow_counted(world: World, case: Case) -> tuple[Case, int]:
+    inflow = sum(
+        int.from_bytes(one.data[4:12], "little")
+        for one in case.instructions
+        if _kind(one, SYSTEM) == 2 and [meta.pubkey for meta in one.accounts[1:]] == [world.own]
+    )
+    return case, inflow
+
+
+def _precompiles_free(world: World, case: Case) -> tuple[Case, int]:
+    return _kept(case, lambda one: str(one.program_id) not in PRECOMPILES)
+
+
+# What each token instruction uses of its accounts when one owner signs.
+_TOKEN_ACCOUNTS: Final = {9: 3, 12: 4, 15: 3}
+
+
+def _more_accounts_ignored(world: World, case: Case) -> tuple[Case, int]:
+    def cut(one: Instruction) -> Instruction:
+        count = _TOKEN_ACCOUNTS.get(_kind(one, TOKEN, TOKEN_2022), len(one.accounts))
+        return Instruction(one.program_id, bytes(one.data), one.accounts[:count])
+
+    return replace(case, instructions=tuple(map(cut, case.instructions))), 0
+
+
+def _to_the_wallet(kind: int, *programs: Pubkey) -> Rewrite:
+    """As if the receiver of an instruction, its second account, were always the wallet."""
+
+    def moved(world: World, one: Instruction) -> Instruction:
+        if _kind(one, *programs) != kind or len(one.accounts) < 2:
+            return one
+        metas = one.accounts
+        metas[1] = AccountMeta(world.own, metas[1].is_signer, True)
+        return Instruction(one.program_id, bytes(one.data), metas)
+
+    return lambda world, case: (
+        replace(case, instructions=tuple(moved(world, one) for one in case.instructions)), 0
+    )  # fmt: skip
+
+
+WEAKENED: Final[dict[str, Rewrite]] = {
+    "lookup tables believed": _table_believed,
+    "own accounts believed to be the wallet's": _own_accounts_believed,
+    "inflows counted": _inflow_counted,
+    "precompile signatures free": _precompiles_free,
+    "more accounts ignored": _more_accounts_ignored,
+    "unchecked transfers free": _without({3}, TOKEN, TOKEN_2022),
+    "approvals free": _without({4, 13}, TOKEN, TOKEN_2022),
+    "authorities free": _without({6}, TOKEN, TOKEN_2022),
+    "unknown token instructions free": _without({38, 45, 255}, TOKEN, TOKEN_2022),
+    "assigning free": _without({1, 8, 9, 10}, SYSTEM),
+    "closing to anybody": _to_the_wallet(9, TOKEN, TOKEN_2022),
+    "stakes withdrawn to anybody": _to_the_wallet(4, STAKE),
+    "nonces withdrawn to anybody": _to_the_wallet(5, SYSTEM),
+    "stake authorities free": _without({1, 6, 10, 12}, STAKE),
+}
+
+
+@pytest.mark.parametrize("name", WEAKENED)
+def test_the_hunt_catches_a_rule_left_out(world: World, name: str) -> None:
+    def judge(world: World, case: Case, message: Message | MessageV0) -> Outflow | None:
+        judged, credit = WEAKENED[name](world, case)
+        # The wallet signs whatever else is left.
+        signs = Instruction(key(MEMO_PROGRAM), b"", [AccountMeta(world.own, True, False)])
+        judged = replace(judged, instructions=(*judged.instructions, signs))
+        bound = by_bytes(world, judged, compile_case(world, judged))
+        if bound is None:
+            return None
+        rent = max(0, bound.rent_lamports - credit)
+        lamports = max(0, bound.lamports - max(0, credit - bound.rent_lamports))
+        return replace(bound, lamports=lamports, rent_lamports=rent)
+
+    batches = range(0, 8_000, 200)
+    assert any(hunt(world, judge, 7, range(at, at + 200)).violations for at in batches)
