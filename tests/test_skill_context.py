@@ -35,7 +35,7 @@ async def test_its_ledger_only_reads(wallet: TestWallet) -> None:
 
 
 async def test_a_type_that_no_record_has_is_refused(wallet: TestWallet) -> None:
-    with pytest.raises(InvalidRequest, match="type must be one of transfer, swap"):
+    with pytest.raises(InvalidRequest, match="type must be one of transfer, token_transfer"):
         await wallet.context("transfer").transact(type="gift")
     assert await wallet.records() == []
 

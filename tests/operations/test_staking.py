@@ -288,7 +288,7 @@ async def judged(tokens: TokenBench, draft: Draft, rule: str) -> None:
     """What a hostile skill asks for is refused by the rule, whatever it declares."""
     before = await tokens.lamports()
     with pytest.raises(GuardrailBlocked) as refusal:
-        await tokens.operations.execute(tokens.wallet, ADMIN, draft)
+        await tokens.bench.engine.execute(tokens.wallet, ADMIN, draft)
     assert refusal.value.rule == rule
     assert await tokens.lamports() == before
 

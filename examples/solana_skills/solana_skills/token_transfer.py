@@ -99,11 +99,8 @@ async def skill_execute(params: dict[str, Any], context: SkillContext) -> str:
         rent_lamports=rent,
         tokens_out={mint.address: units},
         destinations=[str(receiver), str(target)],
-        details={
-            "mint": mint.address,
-            "to": str(receiver),
-            "amount": from_units(units, mint.decimals),
-        },
+        # Mint, amount and the account that receives are read from the transaction itself.
+        details={"to": str(receiver)},
     )
     what = context.tokens.symbol_of(mint.address) or mint.address
     return (

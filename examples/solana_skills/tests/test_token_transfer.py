@@ -36,7 +36,14 @@ async def test_tokens_arrive_and_are_recorded(wallet: TestWallet) -> None:
     assert f"Sent 12.5 {mint} to {receiver}. Status: confirmed." in outcome
     record = (await wallet.records())[0]
     assert record.type == TransactionType.TOKEN_TRANSFER
-    assert record.details == {"mint": mint, "to": receiver, "amount": Decimal("12.5")}
+    account = record.details["account"]
+    assert record.details == {
+        "from": wallet.address,
+        "to": receiver,
+        "mint": mint,
+        "amount": Decimal("12.5"),
+        "account": account,
+    }
     ledger = wallet.context(token_transfer).ledger
     (held,) = await ledger.holdings(receiver)
     assert (held.mint, held.units) == (mint, 1250)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from solward.context.lifetime import Lifetime
 from solward.context.operations import OperationMethods
-from solward.errors import InvalidRequest
 from solward.guardrail import Intent
-from solward.record import TransactionRecord, TransactionType
+from solward.record import TransactionRecord
 
 if TYPE_CHECKING:
     import httpx
@@ -184,7 +183,8 @@ class SkillContext(OperationMethods):
         control given away, is blocked.
 
         Args:
-            type: one of the records' types, such as `token_transfer`.
+            type: `other`, or what the bytes are and nothing more: `transfer`, `token_transfer`,
+                `burn`, `mint_supply`, or a `swap` of one asset for another.
             lamports_out: lamports that leave, without fee and rent.
             rent_lamports: most lamports of rent for the accounts it opens.
             tokens_out: mint -> most units that leave.
@@ -192,14 +192,13 @@ class SkillContext(OperationMethods):
             destinations: who receives; checked against the blocked addresses.
             programs: those beyond the default ones; the service's allowlist must hold them too.
             may_close: token accounts of the wallet that it closes, their rent to the wallet.
-            details: the record's, JSON-able, amounts as Decimal.
+            details: the record's, JSON-able, amounts as Decimal. What the type states by itself
+                (addresses, mint, amount) is read from the bytes; give it equal, or leave it out.
 
         Raises:
-            InvalidRequest: no such type, or it is no transaction this wallet alone can sign.
+            InvalidRequest: a type or a detail that is not what the bytes do, or it is no
+                transaction this wallet alone can sign.
         """
-        kinds = [kind.value for kind in TransactionType]
-        if type not in kinds:
-            raise InvalidRequest(f"type must be one of {', '.join(kinds)}")
         intent = Intent(
             type=type,
             wallet=self.wallet.address,

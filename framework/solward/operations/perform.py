@@ -26,6 +26,7 @@ from solward.operations import wrapping as _wrapping  # noqa: F401
 from solward.operations.declared import OPERATIONS, Operation
 from solward.operations.declared.swap import SWAP
 from solward.operations.plans import PLANS, Plan, run_plan
+from solward.operations.plugin_draft import plain, plugin_draft
 from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, Venue, read_quote
 from solward.record import TransactionRecord
 from solward.skill import Effects
@@ -149,11 +150,23 @@ class Operations:
         """What the venue would give for a swap with these parameters; sends nothing."""
         return await read_quote(**self._of(("venue", "tokens", "ledger")), **SWAP.read(params))
 
-    async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
-        """Send a transaction somebody else drafted (a plugin skill), of this wallet alone."""
+    async def transact(
+        self,
+        wallet_id: str,
+        actor: Actor,
+        declared: Intent,
+        instructions: Sequence[Instruction],
+        wire: bytes | None,
+    ) -> TransactionRecord:
+        """Send a transaction that a plugin skill made itself, of this wallet alone.
+
+        Raises:
+            InvalidRequest: a value or a type that does not fit; names the field.
+            Otherwise what `Engine.execute` raises.
+        """
         wallet = await self._wallets.get(wallet_id)
-        intent = replace(draft.intent, wallet=wallet.address)
-        return await self._engine.execute(wallet_id, actor, replace(draft, intent=intent))
+        draft = plugin_draft(wallet.address, declared, instructions, wire)
+        return await self._engine.execute(wallet_id, actor, draft)
 
     def _of(
         self, sources: Sequence[str], more: Mapping[str, Any] = MappingProxyType({})
@@ -199,7 +212,7 @@ class SkillCalls:
     ) -> TransactionRecord:
         """Perform a declared operation as the run's money call number `ordinal`."""
         actor = self._numbered(ordinal)
-        return await self.operations.perform(operation, self.wallet_id, actor, params)
+        return await self.operations.perform(operation, self.wallet_id, actor, plain(params))
 
     async def transact(
         self,
@@ -209,13 +222,13 @@ class SkillCalls:
         wire: bytes | None,
     ) -> TransactionRecord:
         """Send what the skill drafted as the run's money call number `ordinal`."""
-        made = Draft(intent, tuple(instructions), wire)
-        return await self.operations.execute(self.wallet_id, self._numbered(ordinal), made)
+        actor = self._numbered(ordinal)
+        return await self.operations.transact(self.wallet_id, actor, intent, instructions, wire)
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """Quote a swap; a skill that declares READ may, too."""
         self.lifetime.check()
-        return await self.operations.quote(params)
+        return await self.operations.quote(plain(params))
 
     def _numbered(self, ordinal: int) -> Actor:
         """The actor of one money call; numbered, so that a repeated cycle never pays twice."""

@@ -1,0 +1,342 @@
+"""A transaction that a plugin made itself: plain values, and a type that its bytes bear out.
+
+A plugin's values may be of classes of its own, whose comparisons answer as it likes. Limits are
+comparisons, so only exact built-in types pass on from here.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, Final
+
+from solders.instruction import Instruction
+from solders.pubkey import Pubkey
+from solders.token.associated import get_associated_token_address
+
+from solward import jsontext
+from solward.errors import InvalidRequest
+from solward.guardrail import Intent, TransactionEffects
+from solward.money import SOL_DECIMALS, U64_MAX, from_units
+from solward.record import TransactionType
+from solward.solana.instructions import (
+    ASSOCIATED_TOKEN_CREATE,
+    ASSOCIATED_TOKEN_CREATE_IDEMPOTENT,
+    System,
+    Token,
+)
+from solward.solana.message import decode_transaction
+from solward.solana.programs import (
+    ASSOCIATED_TOKEN_PROGRAM,
+    COMPUTE_BUDGET_PROGRAM,
+    MEMO_PROGRAMS,
+    SYSTEM_PROGRAM,
+    TOKEN_PROGRAMS,
+    WRAPPED_SOL_MINT,
+)
+from solward.vault.transactions.request import Draft
+
+Details = dict[str, Any]
+
+
+def plugin_draft(
+    wallet: str, declared: Intent, instructions: Iterable[object], wire: object = None
+) -> Draft:
+    """The draft of a transaction that a skill made, of this wallet alone.
+
+    Args:
+        declared: as the skill declares it; its wallet is not read.
+        wire: a whole transaction, in place of instructions.
+
+    Raises:
+        InvalidRequest: a value of another kind, or a type or a detail that is not what the bytes
+            do; names the field.
+    """
+    made = tuple(_instruction(each) for each in instructions)
+    if wire is not None and not isinstance(wire, bytes | bytearray | memoryview):
+        raise InvalidRequest("wire must be bytes")
+    exact = None if wire is None else bytes(memoryview(wire))
+    type_ = _text(declared.type, "type")
+    intent = Intent(
+        type=type_,
+        wallet=wallet,
+        lamports_out=_units(declared.lamports_out, "lamports_out"),
+        rent_lamports=_units(declared.rent_lamports, "rent_lamports"),
+        tokens_out=_units_by_mint(declared.tokens_out, "tokens_out"),
+        tokens_in=_units_by_mint(declared.tokens_in, "tokens_in"),
+        destinations=_texts(declared.destinations, "destinations"),
+        programs=_texts(declared.programs, "programs"),
+        may_close=_texts(declared.may_close, "may_close"),
+        details=_details(declared.details),
+    )
+    if type_ == TransactionType.OTHER:
+        return Draft(intent, made, exact)
+    if type_ == TransactionType.SWAP:
+        return _swap(intent, made, exact)
+    state = _STATED.get(type_)
+    if state is None:
+        raise InvalidRequest(f"type must be one of {', '.join(TYPES)}")
+    calls = list(_calls(made, exact))
+    kind = [call for call in calls if all(call.accounts) and state.is_kind(call)]
+    rest = [call for call in calls if call not in kind]
+    pure = bool(kind) and all(map(_is_neutral, rest))
+    stated = state.details(wallet, kind, intent.details) if pure else None
+    if stated is None:
+        raise InvalidRequest(f"type must be other: a {type_} is {state.text}, and nothing else")
+    return Draft(_with_details(intent, stated), made, exact)
+
+
+def plain(value: object) -> Any:
+    """JSON-like data in exact built-in types; anything else is returned as it is."""
+    kind = type(value)
+    if value is None or kind in (bool, int, str, Decimal):
+        return value
+    if issubclass(kind, int):
+        return operator.index(value)  # type: ignore[arg-type]
+    if issubclass(kind, str):
+        return str.__str__(value)
+    if issubclass(kind, Decimal):
+        return Decimal(value)  # type: ignore[arg-type]
+    if isinstance(value, Mapping):
+        return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+# What a type says of the bytes.
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A top-level instruction; an account behind a lookup table is empty text."""
+
+    program: str
+    accounts: tuple[str, ...]
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Stated:
+    """A type that the instructions show by themselves, with every detail it has.
+
+    Attributes:
+        text: what it is, for the refusal.
+        details: wallet, instructions of the kind, the given details -> those the service states;
+            None where the instructions are not one such thing of this wallet.
+    """
+
+    text: str
+    is_kind: Callable[[_Call], bool]
+    details: Callable[[str, Sequence[_Call], Mapping[str, Any]], Details | None]
+
+
+def _is_transfer(call: _Call) -> bool:
+    return (
+        call.program == SYSTEM_PROGRAM
+        and len(call.accounts) == 2
+        and len(call.data) == 12
+        and _number(call.data[:4]) == System.TRANSFER
+    )
+
+
+def _transfer(wallet: str, calls: Sequence[_Call], _given: Mapping[str, Any]) -> Details | None:
+    (source, to), lamports = calls[0].accounts, _number(calls[0].data[4:])
+    if len(calls) != 1 or source != wallet:
+        return None
+    return {"from": wallet, "to": to, "amount": from_units(lamports, SOL_DECIMALS)}
+
+
+def _is_token(kind: Token, accounts: int) -> Callable[[_Call], bool]:
+    """Whether it is a checked instruction: its amount and decimals are in its data."""
+
+    def found(call: _Call) -> bool:
+        return (
+            call.program in TOKEN_PROGRAMS
+            and len(call.accounts) == accounts
+            and len(call.data) == 10
+            and call.data[0] == kind
+        )
+
+    return found
+
+
+def _amount(calls: Sequence[_Call]) -> Decimal:
+    return from_units(sum(_number(call.data[1:9]) for call in calls), calls[0].data[9])
+
+
+def _same(calls: Sequence[_Call], *parts: int) -> bool:
+    """Whether all have the same program, decimals and these accounts."""
+    seen = {(c.program, c.data[9], *(c.accounts[at] for at in parts)) for c in calls}
+    return len(seen) == 1
+
+
+def _token_transfer(
+    wallet: str, calls: Sequence[_Call], given: Mapping[str, Any]
+) -> Details | None:
+    # Source, mint, receiver, authority; from several accounts of the wallet at once.
+    _source, mint, account, authority = calls[0].accounts
+    if not _same(calls, 1, 2, 3) or authority != wallet:
+        return None
+    to = given.get("to", account)
+    if to != account and _associated(to, mint, calls[0].program) != account:
+        raise InvalidRequest(
+            f"details.to must be {account}, which receives, or the address whose associated"
+            " account that is"
+        )
+    return {"from": wallet, "to": to, "mint": mint, "amount": _amount(calls), "account": account}
+
+
+def _burn(wallet: str, calls: Sequence[_Call], _given: Mapping[str, Any]) -> Details | None:
+    _account, mint, authority = calls[0].accounts
+    if not _same(calls, 1, 2) or authority != wallet:
+        return None
+    return {"mint": mint, "amount": _amount(calls)}
+
+
+def _mint_supply(wallet: str, calls: Sequence[_Call], _given: Mapping[str, Any]) -> Details | None:
+    mint, account, authority = calls[0].accounts
+    own = _associated(wallet, mint, calls[0].program)
+    if len(calls) != 1 or authority != wallet or account != own:
+        return None
+    return {"mint": mint, "amount": _amount(calls), "account": account}
+
+
+_STATED: Final[Mapping[str, _Stated]] = {
+    TransactionType.TRANSFER: _Stated(
+        "one System transfer from the wallet", _is_transfer, _transfer
+    ),
+    TransactionType.TOKEN_TRANSFER: _Stated(
+        "a TransferChecked of one mint by the wallet to one account",
+        _is_token(Token.TRANSFER_CHECKED, 4),
+        _token_transfer,
+    ),
+    TransactionType.MINT_SUPPLY: _Stated(
+        "one MintToChecked by the wallet to its associated account",
+        _is_token(Token.MINT_TO_CHECKED, 3),
+        _mint_supply,
+    ),
+    TransactionType.BURN: _Stated(
+        "a BurnChecked of one mint by the wallet", _is_token(Token.BURN_CHECKED, 3), _burn
+    ),
+}
+# What a plugin's own transaction may be called; every other type is made by its operation alone.
+TYPES: Final = (*_STATED, TransactionType.SWAP, TransactionType.OTHER)
+
+
+def _is_neutral(call: _Call) -> bool:
+    """Whether it moves nothing by itself: compute budget, memo, opening an associated account."""
+    if call.program == ASSOCIATED_TOKEN_PROGRAM:
+        return call.data in (*ASSOCIATED_TOKEN_CREATE, ASSOCIATED_TOKEN_CREATE_IDEMPOTENT)
+    return call.program == COMPUTE_BUDGET_PROGRAM or call.program in MEMO_PROGRAMS
+
+
+# A swap is shown by what leaves and what must arrive; simulation and ledger hold it to that.
+_SWAP_AMOUNTS: Final = ("inputAmount", "outputAmount", "slippageBps", "priceImpact")
+
+
+def _swap(intent: Intent, made: tuple[Instruction, ...], wire: bytes | None) -> Draft:
+    sold = {mint: units for mint, units in intent.tokens_out.items() if units}
+    if intent.lamports_out:
+        sold[WRAPPED_SOL_MINT] = sold.get(WRAPPED_SOL_MINT, 0) + intent.lamports_out
+    bought = {mint: units for mint, units in intent.tokens_in.items() if units}
+    if len(sold) != 1 or len(bought) != 1 or sold.keys() == bought.keys():
+        raise InvalidRequest(
+            "type must be other: a swap declares one asset in lamports_out or tokens_out, and"
+            " another that must arrive in tokens_in"
+        )
+    for name in _SWAP_AMOUNTS:
+        if name in intent.details:
+            raise InvalidRequest(
+                f"details.{name} must be left out: amounts are read from the transaction"
+            )
+    [(source, units)], [target] = sold.items(), bought
+
+    def settled(effects: TransactionEffects) -> Mapping[str, Any]:
+        amounts = {
+            "inputAmount": (source, units),
+            "outputAmount": (target, effects.tokens_in.get(target)),
+        }
+        decimals = {WRAPPED_SOL_MINT: SOL_DECIMALS, **effects.decimals}
+        return {
+            name: from_units(amount, decimals[mint])
+            for name, (mint, amount) in amounts.items()
+            if amount is not None and mint in decimals
+        }
+
+    stated = {"inputToken": source, "outputToken": target}
+    return Draft(_with_details(intent, stated), made, wire, settled)
+
+
+def _with_details(intent: Intent, stated: Details) -> Intent:
+    for name, value in stated.items():
+        if name in intent.details and intent.details[name] != value:
+            raise InvalidRequest(f"details.{name} must be {value}, as in the transaction")
+    return replace(intent, details={**intent.details, **stated})
+
+
+def _calls(made: Sequence[Instruction], wire: bytes | None) -> Iterable[_Call]:
+    if wire is None:
+        for each in made:
+            accounts = tuple(str(meta.pubkey) for meta in each.accounts)
+            yield _Call(str(each.program_id), accounts, bytes(each.data))
+        return
+    message = decode_transaction(wire).message
+    keys = [str(key) for key in message.account_keys]
+    for compiled in message.instructions:
+        named = tuple(keys[at] if at < len(keys) else "" for at in compiled.accounts)
+        yield _Call(keys[compiled.program_id_index], named, bytes(compiled.data))
+
+
+def _associated(owner: object, mint: str, program: str) -> str | None:
+    try:
+        owned, of = Pubkey.from_string(str(owner)), Pubkey.from_string(mint)
+        return str(get_associated_token_address(owned, of, Pubkey.from_string(program)))
+    except ValueError:
+        return None
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "little")
+
+
+# Plain values.
+
+
+def _instruction(value: object) -> Instruction:
+    if not isinstance(value, Instruction):
+        raise InvalidRequest("instructions must be instructions of solders")
+    # A copy: the skill may change its own while this one is judged.
+    return Instruction.from_bytes(bytes(value))
+
+
+def _units(value: object, field: str) -> int:
+    found = plain(value)
+    if type(found) is not int or not 0 <= found <= U64_MAX:
+        raise InvalidRequest(f"{field} must be a whole number of smallest units")
+    return found
+
+
+def _units_by_mint(value: Mapping[str, int], field: str) -> dict[str, int]:
+    return {_text(mint, field): _units(units, field) for mint, units in value.items()}
+
+
+def _text(value: object, field: str) -> str:
+    found = plain(value)
+    if type(found) is not str:
+        raise InvalidRequest(f"{field} must be text")
+    return found
+
+
+def _texts(values: Iterable[object], field: str) -> frozenset[str]:
+    return frozenset(_text(value, field) for value in values)
+
+
+def _details(value: Mapping[str, Any]) -> Details:
+    try:
+        found: Details = jsontext.loads(jsontext.dumps(plain(value)))
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidRequest("details must be JSON data, amounts as Decimal") from None
+    return found

@@ -1,0 +1,277 @@
+"""A plugin's own transaction: its record says what the bytes do; no value lies to a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from solders.hash import Hash
+from solders.instruction import Instruction
+from solders.keypair import Keypair
+from solders.message import MessageV0
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+from solders.system_program import TransferParams
+from solders.system_program import transfer as system_transfer
+from solders.token.associated import get_associated_token_address
+from solders.transaction import VersionedTransaction
+from spl.token.instructions import (
+    burn_checked,
+    create_idempotent_associated_token_account,
+    mint_to_checked,
+    transfer_checked,
+)
+from spl.token.models import BurnCheckedParams, MintToCheckedParams, TransferCheckedParams
+
+from solward import GuardrailBlocked, InvalidRequest
+from solward.guardrail import Intent, TransactionEffects
+from solward.operations.plugin_draft import TYPES, plain, plugin_draft
+from solward.record import TransactionType
+from solward.solana.programs import TOKEN_2022_PROGRAM, WRAPPED_SOL_MINT
+from solward.testing import TestWallet
+
+SOL = 10**9
+ME, HER, MINT = (Keypair.from_seed(bytes([n]) * 32).pubkey() for n in (1, 2, 3))
+WALLET, STRANGER, TOKEN = str(ME), str(HER), str(MINT)
+PROGRAM = Pubkey.from_string(TOKEN_2022_PROGRAM)
+MINE, HERS = (get_associated_token_address(each, MINT, PROGRAM) for each in (ME, HER))
+DECLARED = Intent("other", WALLET)
+
+
+def pays(lamports: int = SOL, source: Pubkey = ME, to: Pubkey = HER) -> Instruction:
+    return system_transfer(TransferParams(from_pubkey=source, to_pubkey=to, lamports=lamports))
+
+
+def sends(units: int = 5, to: Pubkey = HERS, owner: Pubkey = ME) -> Instruction:
+    return transfer_checked(
+        TransferCheckedParams(
+            program_id=PROGRAM,
+            source=MINE,
+            mint=MINT,
+            dest=to,
+            owner=owner,
+            amount=units,
+            decimals=2,
+        )
+    )
+
+
+def burns(units: int = 5, owner: Pubkey = ME) -> Instruction:
+    return burn_checked(
+        BurnCheckedParams(
+            program_id=PROGRAM, mint=MINT, account=MINE, owner=owner, amount=units, decimals=2
+        )
+    )
+
+
+def mints(units: int = 5, to: Pubkey = MINE) -> Instruction:
+    return mint_to_checked(
+        MintToCheckedParams(
+            program_id=PROGRAM,
+            mint=MINT,
+            dest=to,
+            mint_authority=ME,
+            amount=units,
+            decimals=2,
+        )
+    )
+
+
+OPENS = create_idempotent_associated_token_account(ME, HER, MINT, PROGRAM)
+
+TRUE: dict[str, tuple[Sequence[Instruction], dict[str, Any]]] = {
+    "transfer": ([pays()], {"from": WALLET, "to": STRANGER, "amount": 1}),
+    "token_transfer": (
+        [OPENS, sends(2), sends(3)],
+        {
+            "from": WALLET,
+            "to": str(HERS),
+            "mint": TOKEN,
+            "amount": Decimal("0.05"),
+            "account": str(HERS),
+        },
+    ),
+    "burn": ([burns()], {"mint": TOKEN, "amount": Decimal("0.05")}),
+    "mint_supply": ([mints()], {"mint": TOKEN, "amount": Decimal("0.05"), "account": str(MINE)}),
+}
+
+LIES: list[tuple[str, Sequence[Instruction]]] = [
+    ("airdrop", [pays()]),
+    ("transfer", [sends()]),
+    ("transfer", [pays(), pays(1)]),
+    ("transfer", [pays(), sends()]),
+    ("transfer", [pays(source=HER)]),
+    ("transfer", []),
+    ("token_transfer", [pays()]),
+    ("token_transfer", [sends(1), pays()]),
+    ("token_transfer", [sends(), sends(to=MINE)]),
+    ("token_transfer", [sends(owner=HER)]),
+    ("token_transfer", [burns()]),
+    ("burn", [sends()]),
+    ("burn", [burns(owner=HER)]),
+    ("mint_supply", [mints(to=HERS)]),
+    *((type_, [pays()]) for type_ in TransactionType if type_ not in TYPES),
+]
+
+
+@pytest.mark.parametrize("type_", TRUE)
+def test_what_a_type_states_is_read_from_the_bytes(type_: str) -> None:
+    instructions, stated = TRUE[type_]
+    draft = plugin_draft(WALLET, replace(DECLARED, type=type_), instructions)
+    assert dict(draft.intent.details) == stated
+    same = replace(DECLARED, type=type_, details={**stated, "note": "thanks"})
+    assert plugin_draft(WALLET, same, instructions).intent.details == {**stated, "note": "thanks"}
+    for name in stated:
+        other = replace(DECLARED, type=type_, details={name: 7})
+        with pytest.raises(InvalidRequest, match=rf"details\.{name} must be"):
+            plugin_draft(WALLET, other, instructions)
+
+
+@pytest.mark.parametrize(("type_", "instructions"), LIES)
+def test_a_type_that_the_bytes_are_not_is_refused(
+    type_: str, instructions: Sequence[Instruction]
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"^type must be"):
+        plugin_draft(WALLET, replace(DECLARED, type=type_), instructions)
+
+
+@pytest.mark.parametrize("type_", TRUE)
+def test_whole_bytes_are_read_like_instructions(type_: str) -> None:
+    instructions, stated = TRUE[type_]
+    message = MessageV0.try_compile(ME, list(instructions), [], Hash.default())
+    wire = bytes(VersionedTransaction.populate(message, [Signature.default()]))
+    draft = plugin_draft(WALLET, replace(DECLARED, type=type_), [], wire)
+    assert (draft.wire, dict(draft.intent.details)) == (wire, stated)
+    wrong = "burn" if type_ != "burn" else "transfer"
+    with pytest.raises(InvalidRequest, match=r"^type must be other"):
+        plugin_draft(WALLET, replace(DECLARED, type=wrong), [], wire)
+
+
+def test_a_token_transfer_may_name_the_owner_of_the_associated_account() -> None:
+    def to(address: object) -> Intent:
+        return replace(DECLARED, type="token_transfer", details={"to": address})
+
+    draft = plugin_draft(WALLET, to(STRANGER), [sends()])
+    assert draft.intent.details["to"] == STRANGER
+    for lie in (WALLET, TOKEN, "nobody", 7):
+        with pytest.raises(InvalidRequest, match=r"details\.to must be"):
+            plugin_draft(WALLET, to(lie), [sends()])
+
+
+def test_a_swap_gives_one_asset_for_another() -> None:
+    swap = replace(DECLARED, type="swap")
+    good = replace(swap, lamports_out=SOL, tokens_in={TOKEN: 3})
+    assert dict(plugin_draft(WALLET, good, [pays()]).intent.details) == {
+        "inputToken": WRAPPED_SOL_MINT,
+        "outputToken": TOKEN,
+    }
+    settled = plugin_draft(WALLET, good, [pays()]).settled_details
+    assert settled is not None
+    seen = TransactionEffects(SOL, 5_000, tokens_in={TOKEN: 40}, decimals={TOKEN: 1})
+    assert settled(seen) == {"inputAmount": 1, "outputAmount": 4}
+    assert settled(replace(seen, decimals={})) == {"inputAmount": 1}
+    for wrong in (
+        replace(swap, lamports_out=SOL),
+        replace(swap, tokens_in={TOKEN: 3}),
+        replace(good, tokens_in={TOKEN: 0}),
+        replace(good, tokens_out={TOKEN: 1}),
+        replace(swap, tokens_out={TOKEN: 1}, tokens_in={TOKEN: 3}),
+    ):
+        with pytest.raises(InvalidRequest, match=r"^type must be other: a swap"):
+            plugin_draft(WALLET, wrong, [pays()])
+    with pytest.raises(InvalidRequest, match=r"details\.outputAmount must be left out"):
+        plugin_draft(WALLET, replace(good, details={"outputAmount": 1000}), [pays()])
+
+
+class Small(int):
+    """Any number, which says that it is below every limit."""
+
+    def __gt__(self, other: object) -> bool:
+        return False
+
+    def __le__(self, other: object) -> bool:
+        return True
+
+    __lt__, __ge__ = __le__, __gt__
+
+
+class Chameleon(str):
+    """A text that is equal to everything."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def test_every_value_is_taken_in_its_exact_type() -> None:
+    lying: Any = {
+        "lamports_out": Small(7),
+        "tokens_out": {Chameleon(TOKEN): Small(8)},
+        "tokens_in": {TOKEN: True + 1},
+        "destinations": frozenset({Chameleon(STRANGER)}),
+        "details": {Chameleon("note"): [Small(1), Decimal("0.5")]},
+    }
+    intent = plugin_draft(WALLET, replace(DECLARED, **lying), [pays()]).intent
+    assert type(intent.lamports_out) is int
+    [(mint, units)] = intent.tokens_out.items()
+    assert (type(mint), type(units), mint, units) == (str, int, TOKEN, 8)
+    assert {type(each) for each in intent.destinations} == {str}
+    assert plain({"a": (Small(1), Chameleon("x"), True, None)}) == {"a": [1, "x", True, None]}
+    for field, value in (
+        ("lamports_out", -1),
+        ("lamports_out", 1.5),
+        ("rent_lamports", True),
+        ("tokens_in", {TOKEN: 2**64}),
+        ("tokens_out", {MINT: 1}),
+        ("destinations", frozenset({HER})),
+        ("details", {"to": HER}),
+    ):
+        changed: Any = {field: value}
+        with pytest.raises(InvalidRequest, match=f"^{field} must be"):
+            plugin_draft(WALLET, replace(DECLARED, **changed), [pays()])
+
+
+async def test_a_number_that_lies_to_comparisons_passes_no_limit(wallet: TestWallet) -> None:
+    context = wallet.context("transfer")
+    me = Pubkey.from_string(wallet.address)
+    with pytest.raises(GuardrailBlocked, match="max_per_tx: 3 SOL"):
+        await context.transact(
+            instructions=[pays(3 * SOL, me)], lamports_out=Small(0), destinations=[STRANGER]
+        )
+    with pytest.raises(GuardrailBlocked, match="max_per_tx: 3 SOL"):
+        await context.transfer(to=STRANGER, amount=Small(3))
+
+
+async def test_an_instruction_is_the_one_that_was_given(wallet: TestWallet) -> None:
+    me = Pubkey.from_string(wallet.address)
+    given = pays(1, me)
+    draft = plugin_draft(wallet.address, DECLARED, [given])
+    given.accounts = pays(1, me, to=MINT).accounts
+    assert draft.instructions == (pays(1, me),)
+    assert draft.intent.wallet == wallet.address
+
+
+async def test_a_payment_is_stored_as_what_it_is(wallet: TestWallet) -> None:
+    context = wallet.context("transfer")
+    payment: dict[str, Any] = {
+        "instructions": [pays(SOL, Pubkey.from_string(wallet.address))],
+        "lamports_out": SOL,
+        "destinations": [STRANGER],
+    }
+    for claim in ({"type": "airdrop"}, {"type": "transfer", "details": {"amount": 0}}):
+        with pytest.raises(InvalidRequest, match=r"type|details"):
+            await context.transact(**payment, **claim)
+    assert await wallet.records() == []
+    await context.transact(**payment, type="transfer")
+    [record] = await wallet.records()
+    assert (record.type, record.details) == (
+        "transfer",
+        {"from": wallet.address, "to": STRANGER, "amount": 1},
+    )
