@@ -26,14 +26,13 @@ from solward_localnet.market_program import (
     FEE_BPS,
     MARKET_PROGRAM,
     POOL_BYTES,
+    program_account,
     program_file,
     seeded,
 )
 from solward_localnet.options import LAMPORTS_PER_SOL, ReadAccount
 
 _NATIVE_MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
-# Programs of this loader are one account that nobody can change.
-_LOADER = Pubkey.from_string("BPFLoader2111111111111111111111111111111111")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ POOLS = (
 
 def genesis_accounts() -> Mapping[Pubkey, Account]:
     """The mints, the makers and their vaults, the program, its pools and their vaults."""
-    accounts = {MARKET_PROGRAM: _program()}
+    accounts = {MARKET_PROGRAM: program_account(program_file())}
     for pool in POOLS:
         maker = pool.maker.pubkey()
         mint = Mint(
@@ -134,18 +133,13 @@ def upgrade(read: ReadAccount) -> Mapping[Pubkey, Account]:
     if all(read(pool.mint) is None for pool in POOLS):
         return {}
     changed: dict[Pubkey, Account] = {}
-    program, present = _program(), read(MARKET_PROGRAM)
+    program, present = program_account(program_file()), read(MARKET_PROGRAM)
     if present is None or present.data != program.data:
         changed[MARKET_PROGRAM] = program
     for pool in POOLS:
         if read(pool.address) is None:
             changed |= _program_pool(pool, pool.sol, pool.units)
     return changed
-
-
-def _program() -> Account:
-    code = program_file()
-    return Account(rent_exempt_minimum(len(code)), code, _LOADER, executable=True)
 
 
 def _program_pool(pool: Pool, sol: int, units: int) -> Mapping[Pubkey, Account]:

@@ -21,11 +21,23 @@ import struct
 from collections.abc import Sequence
 from functools import cache
 
+from solders.account import Account
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.token import ID as TOKEN_PROGRAM
 
+from solward.solana.accounts import rent_exempt_minimum
+from solward_localnet.program_input import (
+    COUNT,
+    DATA,
+    INFOS,
+    KEY,
+    LENGTH,
+    OWNER,
+    READ_ACCOUNTS,
+    TABLE,
+)
 from solward_localnet.sbpf import assemble
 
 # The pools' fee, which stays in their reserves, in basis points.
@@ -37,6 +49,7 @@ SLIPPAGE_EXCEEDED = 6001
 INVALID_ACCOUNTS = 6002
 
 POOL_BYTES = 64
+_LOADER = Pubkey.from_string("BPFLoader2111111111111111111111111111111111")
 _SWAP = 1
 _AUTHORITY_SEED = b"authority"
 
@@ -81,14 +94,15 @@ def program_file() -> bytes:
     return assemble(_SOURCE)
 
 
-# On the stack of the entry point: pointers to the accounts, the least amount out, the program's
-# own address, how many accounts there are, the pool at hand and what it pays, and of each account
-# what a call of another program takes.
-_TABLE, _MINIMUM, _PROGRAM, _COUNT, _POOL, _OUT, _INFOS = -96, -104, -112, -120, -128, -136, -800
-# Offsets in an account as the runtime writes it. The data has room behind it to grow.
-_KEY, _OWNER, _LAMPORTS, _LENGTH, _DATA, _ROOM = 8, 40, 72, 80, 88, 10_240
-_AMOUNT = _DATA + 64
-_INFO_BYTES = 56
+def program_account(file: bytes) -> Account:
+    """A program as one account that nobody can change."""
+    return Account(rent_exempt_minimum(len(file)), file, _LOADER, executable=True)
+
+
+# On the stack of the entry point, below what `READ_ACCOUNTS` keeps there: the least amount out, the
+# program's own address, the pool at hand and what it pays.
+_MINIMUM, _PROGRAM, _POOL, _OUT = INFOS - 8, INFOS - 16, INFOS - 24, INFOS - 32
+_AMOUNT = DATA + 64
 # On the stack of `pay`: the instruction, its accounts, its data, the authority's seeds.
 _CALL, _METAS, _CALL_DATA, _SEEDS, _SIGNERS = -40, -88, -104, -136, -152
 _TOKEN_TRANSFER = 3
@@ -97,55 +111,10 @@ _SLIPPAGE_TEXT = "the market gives less than the minimum out"
 
 _SOURCE = f"""
 entrypoint:
-    mov64 r6, r1
-    ldxdw r7, [r6]
-    jeq r7, 8, read_accounts
+{READ_ACCOUNTS}
+    jeq r7, 8, read_data
     jne r7, 11, invalid_accounts
-read_accounts:
-    stxdw [r10{_COUNT}], r7
-    add64 r6, 8
-    mov64 r8, 0
-read_account:
-    ldxb r1, [r6]
-    jne r1, 255, invalid_accounts       ; one that is there twice
-    mov64 r2, r8
-    lsh64 r2, 3
-    add64 r2, r10
-    stxdw [r2{_TABLE}], r6
-    mov64 r3, r8
-    mul64 r3, {_INFO_BYTES}
-    add64 r3, r10
-    add64 r3, {_INFOS}
-    mov64 r1, r6
-    add64 r1, {_KEY}
-    stxdw [r3], r1
-    mov64 r1, r6
-    add64 r1, {_LAMPORTS}
-    stxdw [r3+8], r1
-    ldxdw r4, [r6+{_LENGTH}]
-    stxdw [r3+16], r4
-    mov64 r1, r6
-    add64 r1, {_DATA}
-    stxdw [r3+24], r1
-    mov64 r1, r6
-    add64 r1, {_OWNER}
-    stxdw [r3+32], r1
-    ldxb r1, [r6+1]
-    stxb [r3+48], r1                    ; signs
-    ldxb r1, [r6+2]
-    stxb [r3+49], r1                    ; is written
-    ldxb r1, [r6+3]
-    stxb [r3+50], r1                    ; is a program
-    add64 r4, 7
-    and64 r4, -8
-    add64 r6, r4
-    add64 r6, {_DATA + _ROOM}
-    ldxdw r1, [r6]
-    stxdw [r3+40], r1                   ; rent epoch
-    add64 r6, 8
-    add64 r8, 1
-    jlt r8, r7, read_account
-
+read_data:
     ldxdw r1, [r6]
     jne r1, 17, invalid_instruction
     ldxb r1, [r6+8]
@@ -163,7 +132,7 @@ hop:
     mov64 r1, r6
     lsh64 r1, 3
     add64 r1, r10
-    add64 r1, {_TABLE}
+    add64 r1, {TABLE}
     stxdw [r10{_POOL}], r1
     ldxdw r2, [r10{_PROGRAM}]
     call is_pool
@@ -214,15 +183,15 @@ is_pool:
     ldxdw r7, [r1+8]
     ldxdw r8, [r1+16]
     mov64 r1, r6
-    add64 r1, {_OWNER}
+    add64 r1, {OWNER}
     call same_key
     jeq r0, 0, is_pool_end
     mov64 r0, 0
-    ldxdw r1, [r6+{_LENGTH}]
+    ldxdw r1, [r6+{LENGTH}]
     jne r1, {POOL_BYTES}, is_pool_end
-    add64 r6, {_DATA}
-    add64 r7, {_KEY}
-    add64 r8, {_KEY}
+    add64 r6, {DATA}
+    add64 r7, {KEY}
+    add64 r8, {KEY}
     mov64 r1, r6
     mov64 r2, r7
     call same_key
@@ -381,22 +350,22 @@ pay:
 
     lsh64 r8, 3
     add64 r8, r1
-    ldxdw r3, [r8{_TABLE}]
-    add64 r3, {_KEY}
+    ldxdw r3, [r8{TABLE}]
+    add64 r3, {KEY}
     stxdw [r10{_METAS}], r3
     stdw [r10{_METAS + 8}], 1           ; written, no signer
     lsh64 r2, 3
     add64 r2, r1
-    ldxdw r3, [r2{_TABLE}]
-    add64 r3, {_KEY}
+    ldxdw r3, [r2{TABLE}]
+    add64 r3, {KEY}
     stxdw [r10{_METAS + 16}], r3
     stdw [r10{_METAS + 24}], 1
-    ldxdw r3, [r1{_TABLE + 8 * 4}]
+    ldxdw r3, [r1{TABLE + 8 * 4}]
     sub64 r8, r1
     jne r8, {8 * 2}, pay_authority
-    ldxdw r3, [r1{_TABLE + 8 * 1}]
+    ldxdw r3, [r1{TABLE + 8 * 1}]
 pay_authority:
-    add64 r3, {_KEY}
+    add64 r3, {KEY}
     stxdw [r10{_METAS + 32}], r3
     stdw [r10{_METAS + 40}], 256        ; a signer, not written
 
@@ -411,9 +380,9 @@ pay_authority:
     stxdw [r10{_SIGNERS}], r4
     stdw [r10{_SIGNERS + 8}], 2
 
-    ldxdw r3, [r1{_COUNT}]
+    ldxdw r3, [r1{COUNT}]
     mov64 r2, r1
-    add64 r2, {_INFOS}
+    add64 r2, {INFOS}
     mov64 r1, r10
     add64 r1, {_CALL}
     mov64 r4, r10
