@@ -18,6 +18,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from spl.token.instructions import get_associated_token_address
+from tests.support.hostile_programs import name_owner, name_victim, take_lamports, take_tokens
 from tests.vault.guardrails.attacks import CLOCK, HISTORY, RECENT, RENT, call, u64
 from tests.vault.guardrails.bank import SOL, key
 from tests.vault.guardrails.world import (
@@ -526,6 +527,28 @@ def _signed_text() -> bytes:
     return bytes(signer.pubkey()) + bytes(signer.sign_message(b"hi")) + b"hi"
 
 
+def hostile(draw: Draw) -> list[Instruction]:
+    """A program that takes all it can by the signatures it is given, or names the wallet itself."""
+    world, rng, mint = draw.world, draw.rng, draw.mint()
+    signs = draw.chance(0.8)
+    source, target = draw.source(mint), rng.choice([mint.theirs, mint.lent])
+    apart = {world.own, world.them, source, target}
+    drawn = rng.sample(sorted(set(world.pool) - apart, key=bytes), rng.randrange(3))
+    others = [AccountMeta(address, is_signer=False, is_writable=True) for address in drawn]
+    return [
+        rng.choice(
+            [
+                take_lamports(draw.who, world.stranger, signs=signs),
+                take_lamports(draw.who, world.them, signs=signs, others=others),
+                take_tokens(draw.who, source, target, signs=signs, program=mint.program),
+                take_tokens(draw.who, source, target, program=mint.program, others=others),
+                name_victim(world.own, world.them, SOL, others=others),
+                name_owner(world.own, source, target, others=others),
+            ]
+        )
+    ]
+
+
 Shape: TypeAlias = Callable[[Draw], list[Instruction]]
 
 SHAPES: Final[tuple[tuple[Shape, int], ...]] = (
@@ -533,7 +556,7 @@ SHAPES: Final[tuple[tuple[Shape, int], ...]] = (
     (recover_nested, 1), (send, 14), (collect, 14), (assertion, 4), (wrap, 6), (close, 8),
     (unchecked, 7), (burn, 4), (mint_to, 7), (revoke, 3), (set_authority, 6), (other_token, 6),
     (launch, 5), (stake_steps, 18), (new_stake, 4), (split_stake, 3), (budget, 6), (memo, 3),
-    (precompile, 2),
+    (precompile, 2), (hostile, 6),
 )  # fmt: skip
 _SHAPES: Final = tuple(shape for shape, _ in SHAPES)
 _WEIGHTS: Final = tuple(weight for _, weight in SHAPES)

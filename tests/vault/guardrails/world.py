@@ -26,6 +26,7 @@ from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata
 from spl.token.instructions import get_associated_token_address
+from tests.support.hostile_programs import PROGRAMS
 from tests.vault.guardrails.bank import RENT_TOKEN, SOL, key, mint_data, token_data
 
 from solward.solana.programs import (
@@ -130,7 +131,9 @@ class World:
         self.keys |= {
             each.pubkey(): each for each in map(keypair, map("fresh {}".format, range(4)))
         }
-        self.names: dict[Pubkey, str] = {}
+        self.names = {program.address: program.name for program in PROGRAMS}
+        for program in PROGRAMS:
+            self.svm.add_program(program.address, program.file())
         self.states: dict[Pubkey, list[Account]] = {}
         self.vote = self._vote_account()
         self._people()
