@@ -15,9 +15,15 @@ MIN_SLOTS_PER_EPOCH = 32
 """Agave's `MINIMUM_SLOTS_PER_EPOCH`."""
 
 
+# Uptime goes on while a Linux machine sleeps.
+_UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_BOOTED_NS = time.time_ns() - time.clock_gettime_ns(_UPTIME)
+
+
 def wall_clock_ms() -> int:
-    """Milliseconds since the Unix epoch, by the machine's clock."""
-    return time.time_ns() // 1_000_000
+    """Milliseconds since the Unix epoch: the machine's clock as it was when the process began, and
+    its uptime since, so that setting the clock moves no ledger that is open."""
+    return (_BOOTED_NS + time.clock_gettime_ns(_UPTIME)) // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,10 @@ _log = structlog.get_logger(__name__)
 def agents_worker(service: Solward, concurrency: int | None = None) -> Worker:
     """A worker for the agents of a service that is open in this process."""
     from solward.agents.worker import CONCURRENCY, Worker
-    from solward.clock import now_ms
-    from solward.store.retention import retain
+    from solward.store.retention import retain_now
 
     async def delete_old_rows() -> None:
-        await retain(service.database, service.settings, now_ms())
+        await retain_now(service.database, service.settings)
 
     return Worker(
         service.database,

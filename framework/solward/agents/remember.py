@@ -15,7 +15,6 @@ from solward.agents.cycle import CycleResult, EnteredCycle
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.memory_cache import MemoryCache
 from solward.audit import outbox
-from solward.clock import now_ms
 from solward.events import EventKind
 from solward.provider import Usage
 from solward.store import agents as agent_store
@@ -69,7 +68,7 @@ class Journal:
             agents = [agent_of(row) for row in rows if row is not None]
             uncached = [agent.id for agent in agents if not self._memory.is_current(agent)]
             recalled = await store.recall(connection, uncached)
-            used = await _budgeted_usage(connection, agents)
+            used = await _budgeted_usage(self._database, connection, agents)
         entered: dict[str, EnteredCycle] = {}
         for agent in agents:
             found = recalled.get(agent.id)
@@ -108,20 +107,25 @@ class Journal:
 
 
 async def _budgeted_usage(
-    connection: AsyncConnection, agents: Sequence[Agent]
+    database: Database, connection: AsyncConnection, agents: Sequence[Agent]
 ) -> dict[str, TokensUsed]:
     """The last day's tokens of the agents that have a daily budget."""
     counted = [agent.id for agent in agents if agent.llm_budget.daily]
     if not counted:
         return {}
-    rows = await agent_store.used(connection, counted, now_ms() // _HOUR_MS)
+    rows = await agent_store.used(connection, counted, await _window_hour(database, connection))
     return {agent_id: _tokens_used(row) for agent_id, row in rows.items()}
 
 
-async def tokens_used(connection: AsyncConnection, agent_id: str) -> TokensUsed:
+async def tokens_used(database: Database, connection: AsyncConnection, agent_id: str) -> TokensUsed:
     """The last day's tokens of one agent."""
-    rows = await agent_store.used(connection, [agent_id], now_ms() // _HOUR_MS)
+    rows = await agent_store.used(connection, [agent_id], await _window_hour(database, connection))
     return _tokens_used(rows[agent_id]) if rows else NOTHING_USED
+
+
+async def _window_hour(database: Database, connection: AsyncConnection) -> int:
+    # A model's budget is money too: a clock that is ahead empties no day.
+    return (await database.moment(connection)).window_ms // _HOUR_MS
 
 
 def _tokens_used(row: dict[str, Any]) -> TokensUsed:

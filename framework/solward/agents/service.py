@@ -242,7 +242,7 @@ class AgentService:
         """The last day's tokens of the agent's model."""
         async with self._database.read() as connection:
             self._agent(await store.get_agent(connection, agent_id))
-            return await tokens_used(connection, agent_id)
+            return await tokens_used(self._database, connection, agent_id)
 
     async def limits(self, agent_id: str) -> dict[str, Any]:
         """The agent's own limits, spent and reserved amounts of each, and its model's tokens."""
@@ -269,7 +269,7 @@ class AgentService:
             if agent.status not in _ACTIVE:
                 raise InvalidRequest("Agent is not running")
             memory = await store.list_memory(connection, agent_id, MEMORY_GIVEN)
-            used = await tokens_used(connection, agent_id)
+            used = await tokens_used(self._database, connection, agent_id)
         entries = tuple(map(memory_of, memory))
         network = self._service.network
         return agent, chat_request(agent, message, entries, network=network, used=used)

@@ -188,13 +188,24 @@ def stake_at(address: str, account: Account | None, time: StakeTime) -> Stake | 
     )
 
 
+def unix_time(clock: Account | None) -> int:
+    """The ledger's time in its clock sysvar, in seconds since the Unix epoch; raises
+    `LedgerUnavailable` where it is none."""
+    try:
+        if clock is None:
+            raise LedgerUnavailable("The ledger did not show its clock")
+        return int(CLOCK.unpack_from(clock.data)[-1])
+    except struct.error:
+        raise LedgerUnavailable("The ledger's clock is malformed") from None
+
+
 def stake_time(clock: Account | None, history: Account | None) -> StakeTime:
     """The two sysvars' content; raises `LedgerUnavailable` where they are not what they must be."""
     try:
         if clock is None or history is None:
             raise LedgerUnavailable("The ledger did not show its clock and stake history")
-        _slot, _start, epoch, _leaders, unix_time = CLOCK.unpack_from(clock.data)
-        return StakeTime(epoch, unix_time, read_stake_history(history.data))
+        _slot, _start, epoch, _leaders, seconds = CLOCK.unpack_from(clock.data)
+        return StakeTime(epoch, seconds, read_stake_history(history.data))
     except struct.error:
         raise LedgerUnavailable("The ledger's clock or stake history is malformed") from None
 

@@ -14,7 +14,7 @@ from sqlalchemy import bindparam, delete, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.tables import audit, audit_heads
-from solward.clock import DAY_MS, now_ms
+from solward.clock import DAY_MS
 from solward.errors import StoreError
 from solward.settings import Settings
 from solward.store.tables import decisions
@@ -96,6 +96,17 @@ async def retain(database: Database, settings: Settings, now_ms: int) -> Retaine
     return Retained(decisions, events)
 
 
+async def retain_now(database: Database, settings: Settings) -> Retained:
+    """`retain` by the time of the limits' windows: a clock that is ahead deletes nothing early.
+
+    Raises:
+        StoreError: the database refused.
+    """
+    async with database.read() as connection:
+        moment = await database.moment(connection)
+    return await retain(database, settings, moment.window_ms)
+
+
 @asynccontextmanager
 async def hourly_retention(database: Database, settings: Settings) -> AsyncIterator[None]:
     """Run `retain` now and every hour; on PostgreSQL the workers do it instead."""
@@ -114,7 +125,7 @@ async def hourly_retention(database: Database, settings: Settings) -> AsyncItera
 async def _hourly(database: Database, settings: Settings) -> None:
     while True:
         try:
-            await retain(database, settings, now_ms())
+            await retain_now(database, settings)
         except StoreError as error:
             _log.warning("retention_failed", error=str(error))
         await asyncio.sleep(EVERY_S)

@@ -93,6 +93,10 @@ RPC_CALLS = _counter("rpc_calls", "Calls of the ledger's RPC, by outcome.", "met
 RPC_CALL = _histogram("rpc_call_seconds", "How long the RPC took to answer.", _SLOW, "method")
 RPC_FAILOVERS = _counter("rpc_failovers", "Calls given to another RPC of the list.")
 LEDGER_HEALTHY = _gauge("ledger_healthy", "1 while the ledger answers, else 0.")
+WINDOWS_BEHIND = _gauge(
+    "windows_behind_seconds",
+    "How far the limits' windows are behind the database's clock, as the ledger's time is.",
+)
 LEDGER_SLOT = _gauge("ledger_slot", "The ledger's slot as last seen.")
 
 HTTP_REQUESTS = _counter(

@@ -14,7 +14,8 @@ from tests.support.engine_harness import LIMITS, Bench, open_bench
 from solward.clock import DAY_MS, MINUTE_MS
 from solward.errors import GuardrailBlocked
 from solward.vault.store import spending
-from solward.vault.transactions import limits_report, reservation
+from solward.vault.store.database import Database
+from solward.vault.store.window_clock import Moment
 from solward.vault.transactions.request import ADMIN
 
 # Two seconds before a day of the calendar, a month and a year end.
@@ -27,16 +28,19 @@ class Clock:
     def __init__(self) -> None:
         self.ms = NEARLY_MIDNIGHT
 
-    async def __call__(self, _connection: object) -> int:
-        return self.ms
+    def moment(self) -> Moment:
+        return Moment(self.ms, self.ms)
 
 
 @contextmanager
 def clock() -> Iterator[Clock]:
     made = Clock()
     with pytest.MonkeyPatch.context() as patch:
-        for user in (reservation, limits_report):
-            patch.setattr(user, "clock", made)
+
+        async def moment(_database: object, _connection: object) -> Moment:
+            return made.moment()
+
+        patch.setattr(Database, "moment", moment)
         yield made
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import SecretStr
-from sqlalchemy import ColumnElement, event, literal_column, select, text
+from sqlalchemy import ColumnElement, bindparam, event, literal_column, select, text, update
 from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as Exhausted
@@ -30,6 +30,8 @@ from solward.telemetry import metrics
 from solward.vault.store import sqlite
 from solward.vault.store.file_lock import FileLock
 from solward.vault.store.schema import upgrade
+from solward.vault.store.tables import ledger_time
+from solward.vault.store.window_clock import Moment, WindowClock
 
 _READERS = 8
 # Connections of one process to PostgreSQL, which has a few hundred for all processes.
@@ -53,6 +55,19 @@ _NO_IDLE_TIMEOUT = text("SET LOCAL idle_in_transaction_session_timeout = 0")
 _CLOCK: ColumnElement[int] = literal_column(
     "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 )
+_LEDGER_TIME = select(ledger_time.c.ms)
+# Of processes that store it at once one does: none waits for another's reservation.
+_KEEP_LEDGER_TIME = (
+    update(ledger_time)
+    .where(
+        ledger_time.c.id.in_(
+            select(ledger_time.c.id)
+            .where(ledger_time.c.ms < bindparam("b_ms"))
+            .with_for_update(skip_locked=True)
+        )
+    )
+    .values(ms=bindparam("b_ms"))
+)
 
 Kind = Literal["read", "write"]
 
@@ -63,6 +78,7 @@ class Database:
     Attributes:
         on_transaction: called with "read" or "write" as each transaction begins, for counting.
         on_committed: called with the events of a write transaction after its commit.
+        windows: the clock of limits' windows; who hears the ledger's time tells it.
     """
 
     def __init__(
@@ -71,6 +87,7 @@ class Database:
         self._readers = readers
         self._writer = writer
         self._file_lock = file_lock
+        self.windows = WindowClock()
         self._lock = asyncio.Lock() if writer.dialect.name == "sqlite" else None
         self.on_transaction: Callable[[Kind], object] | None = None
         self.on_committed: Callable[[Sequence[Event]], object] | None = None
@@ -99,6 +116,10 @@ class Database:
                 # Processes that start together upgrade one after the other.
                 await lock_exclusive(connection, "schema")
                 await upgrade(connection)
+                if not database.shared:
+                    # Nobody else writes it.
+                    stored = (await connection.execute(_LEDGER_TIME)).scalar_one()
+                    database.windows.moment(now_ms(), stored)
         except BaseException:
             await database.close()
             raise
@@ -180,6 +201,19 @@ class Database:
                 await self._end(connection.close())
         except (DatabaseError, Exhausted) as error:
             raise _translated(error) from error
+
+    async def moment(self, connection: AsyncConnection) -> Moment:
+        """Now, by the database's clock and by that of the limits' windows."""
+        if not self.shared:
+            return self.windows.moment(now_ms())
+        row = (await connection.execute(select(_CLOCK, _LEDGER_TIME.scalar_subquery()))).one()
+        return self.windows.moment(int(row[0]), int(row[1]))
+
+    async def keep_ledger_time(self, connection: AsyncConnection) -> None:
+        """Store the ledger's time where it has moved on, as part of the caller's transaction."""
+        ledger_ms = self.windows.to_keep()
+        if ledger_ms is not None:
+            await connection.execute(_KEEP_LEDGER_TIME, {"b_ms": ledger_ms})
 
     @property
     def shared(self) -> bool:

@@ -73,6 +73,14 @@ switches = Table(
     Column("changed_ms", BigInteger, nullable=False),
 )
 
+# The latest time of the ledger that was believed, in one row; 0 before there was any.
+ledger_time = Table(
+    "ledger_time",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("ms", BigInteger, nullable=False),
+)
+
 transactions = Table(
     "transactions",
     metadata,

@@ -25,7 +25,8 @@ from solward.solana.message import (
     lookup_tables,
     resolve,
 )
-from solward.solana.programs import MEMO_PROGRAM
+from solward.solana.programs import CLOCK_SYSVAR, MEMO_PROGRAM
+from solward.solana.stakes import unix_time
 from solward.vault.guardrails import Simulation, analyse, counted_lamports, inner_from_json
 from solward.vault.ledger.protocol import Blockhash, Ledger
 from solward.vault.transactions.failures import explain
@@ -130,9 +131,14 @@ class Assessor:
         ledger: Ledger,
         verify: Callable[[], Awaitable[None]] = no_verification,
         hook: StepHook = no_hook,
+        observe_ms: Callable[[int], object] = int,
     ) -> None:
+        """Args:
+        observe_ms: told the ledger's time, in Unix milliseconds, as it is read.
+        """
         self._ledger = ledger
         self._hook = hook
+        self._observe_ms = observe_ms
         self._blockhashes = BlockhashSource(ledger, verify)
         # Messages built on the current blockhash: an equal one would have an equal signature.
         self._built: dict[str, set[bytes]] = {}
@@ -209,10 +215,15 @@ class Assessor:
             contents = {a: account.data for a, account in found.items() if account is not None}
         keys = resolve(message, contents)
         addresses = list(dict.fromkeys(key.address for key in keys))
-        # Requested together: on the embedded ledger nothing runs between the two.
+        # Requested together: on the embedded ledger nothing runs between the two. The ledger's time
+        # comes with the accounts, so that it costs no call.
         before, result = await asyncio.gather(
-            self._ledger.accounts(addresses), self._ledger.simulate(bytes(transaction), addresses)
+            self._ledger.accounts(list(dict.fromkeys((*addresses, CLOCK_SYSVAR)))),
+            self._ledger.simulate(bytes(transaction), addresses),
         )
+        self._observe_ms(unix_time(before[CLOCK_SYSVAR]) * 1000)
+        if CLOCK_SYSVAR not in addresses:
+            del before[CLOCK_SYSVAR]
         if result.err is not None:
             stale = isinstance(result.err, str) and result.err in _STALE
             failure = result.err if stale else explain(result.err, result.logs)

@@ -86,7 +86,7 @@ class Engine:
         self._wallets = wallets
         self._options = options
         self._hook = hook
-        self._assessor = Assessor(ledger, verify_cluster, hook)
+        self._assessor = Assessor(ledger, verify_cluster, hook, database.windows.observe)
         self._reserver = Reserver(
             database, options.policy, options.wallet_limits, options.plugin_guardrails, owner
         )

@@ -7,7 +7,7 @@ from typing import Any
 from solward.money import lamports_to_sol
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.store import spending
-from solward.vault.store.database import Database, clock
+from solward.vault.store.database import Database
 
 
 async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> dict[str, Any]:
@@ -17,7 +17,7 @@ async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> 
     `left` what another transaction may take.
     """
     async with database.read() as connection:
-        now = await clock(connection)
+        now = (await database.moment(connection)).window_ms
         usage = await spending.usage(connection, [scope], limits.daily_tokens, now)
         held_units = await spending.reserved(connection, scope)
     spent = usage[scope]

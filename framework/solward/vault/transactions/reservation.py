@@ -26,13 +26,18 @@ from solward.vault.store import attempts as attempt_store
 from solward.vault.store import idempotency, pockets, spending
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import Settlement
-from solward.vault.store.database import Database, clock
+from solward.vault.store.database import Database
 from solward.vault.store.pockets import PocketState
+from solward.vault.store.window_clock import MOST_BEHIND_MS, Moment
 from solward.vault.transactions.plugin_rules import PluginRules
 from solward.vault.transactions.request import Actor, PocketTaken, PocketUse
 
 # In a record's `guardrailsApplied` where the freeze switch refused it.
 FREEZE_RULE = "freeze"
+# Likewise where windows are so far behind that nothing may be counted in them.
+CLOCK_RULE = "clock"
+# Rules of rolling windows.
+_WINDOWED = ("rate_limit", "daily_limit", "spending_limit_check")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,9 @@ class Reserver:
             # Before the write transaction: a plugin must hold no lock of the database.
             asked = await self.trial(record.wallet_id, actor, intent, effects)
         async with self._database.write() as connection:
-            judged = await self._judge(connection, record, actor, scopes, intent, effects, asked)
+            judged, now = await self._judge(
+                connection, record, actor, scopes, intent, effects, asked
+            )
             if judged.status is TransactionStatus.PENDING and pocket is not None:
                 judged = await _with_pocket(connection, judged, pocket)
             allowed = judged.status is TransactionStatus.PENDING
@@ -122,8 +129,9 @@ class Reserver:
                 units = {spending.SOL_ASSET: counted_lamports(intent, effects)}
                 units |= counted_tokens(intent, effects)
                 await spending.reserve(
-                    connection, record.id, [scope for scope, _ in scopes], units, judged.created_ms
+                    connection, record.id, [scope for scope, _ in scopes], units, now.reserved_ms
                 )
+                await self._database.keep_ledger_time(connection)
         return Reservation(judged, scopes, debit)
 
     async def fail(
@@ -138,7 +146,7 @@ class Reserver:
         failed otherwise. Nothing is reserved."""
         scopes = self._scopes(record.wallet_id, actor)
         async with self._database.write() as connection:
-            judged = await self._judge(connection, record, actor, scopes, intent, effects)
+            judged, _now = await self._judge(connection, record, actor, scopes, intent, effects)
             if judged.status is TransactionStatus.PENDING:
                 judged = replace(judged, status=TransactionStatus.FAILED, error=error)
             await self._insert(connection, judged, actor)
@@ -151,7 +159,7 @@ class Reserver:
         async with self._database.read() as connection:
             frozen = await spending.freeze_reason(connection, wallet_id)
             scopes = self._scopes(wallet_id, actor)
-            now = await clock(connection)
+            now = await self._database.moment(connection)
             verdict = await self._verdict(connection, frozen, scopes, intent, effects, now)
         return await self._plugin_rules.judge(verdict, intent, effects)
 
@@ -197,8 +205,8 @@ class Reserver:
         intent: Intent,
         effects: TransactionEffects | None,
         asked: Verdict | None = None,
-    ) -> TransactionRecord:
-        """The record with its verdict, under the locks of its scopes.
+    ) -> tuple[TransactionRecord, Moment]:
+        """The record with its verdict, under the locks of its scopes, and when it was judged.
 
         Args:
             asked: the verdict of a moment ago, where plugins were asked. A refusal stands; where
@@ -220,20 +228,21 @@ class Reserver:
             raise
         frozen = await spending.freeze_reason(connection, record.wallet_id)
         # Read under the lock, so that records and rate windows follow the order of judgement.
-        now = await clock(connection)
+        now = await self._database.moment(connection)
         if asked is not None and not asked.allowed:
             verdict = asked
         else:
             verdict = await self._verdict(connection, frozen, scopes, intent, effects, now)
             if asked is not None and verdict.allowed:
                 verdict = replace(verdict, applied=verdict.applied + self._plugin_rules.names)
-        return replace(
+        judged = replace(
             record,
-            created_ms=now,
+            created_ms=now.database_ms,
             status=TransactionStatus.PENDING if verdict.allowed else TransactionStatus.BLOCKED,
             guardrails_applied=verdict.applied,
             error=verdict.reason,
         )
+        return judged, now
 
     async def _verdict(
         self,
@@ -242,22 +251,30 @@ class Reserver:
         scopes: tuple[tuple[str, ScopeLimits], ...],
         intent: Intent,
         effects: TransactionEffects | None,
-        now: int,
+        now: Moment,
     ) -> Verdict:
         if frozen is not None:
             reason = "transactions are frozen" + (f": {frozen}" if frozen else "")
             return Verdict((FREEZE_RULE,), FREEZE_RULE, reason)
+        behind = f"the ledger's time, {now.behind_ms // 1000} s behind the database's clock"
+        if now.behind_ms > MOST_BEHIND_MS and effects is not None:
+            reason = f"windows of limits end at {behind}; more than a day is not bridged"
+            return Verdict((CLOCK_RULE,), CLOCK_RULE, reason)
+        window_ms = now.window_ms
         assets = {mint for _, limits in scopes for mint in limits.daily_tokens}
-        used = await spending.usage(connection, [scope for scope, _ in scopes], assets, now)
+        used = await spending.usage(connection, [scope for scope, _ in scopes], assets, window_ms)
         judged: list[tuple[str, ScopeLimits, ScopeUsage]] = []
         for scope, limits in scopes:
             spent, most, next_tx_ms = used[scope], limits.max_tx_per_minute, None
             if most and spent.tx_last_minute >= most:
-                next_tx_ms = await spending.next_tx_ms(connection, scope, most, now)
+                next_tx_ms = await spending.next_tx_ms(connection, scope, most, window_ms)
             lamports = spent.units_last_day.get(spending.SOL_ASSET, 0)
             usage = ScopeUsage(spent.tx_last_minute, lamports, spent.units_last_day, next_tx_ms)
             judged.append((scope, limits, usage))
-        return judge(intent, effects, judged, self._policy)
+        verdict = judge(intent, effects, judged, self._policy)
+        if now.behind_ms and verdict.rule in _WINDOWED:
+            verdict = replace(verdict, reason=f"{verdict.reason}; windows end at {behind}")
+        return verdict
 
     async def _insert(
         self,

@@ -17,6 +17,7 @@ depends_on = None
 
 def upgrade() -> None:
     _pockets()
+    _ledger_time()
 
 
 def _pockets() -> None:
@@ -46,6 +47,19 @@ def _pockets() -> None:
     )
     op.create_index(
         "uq_pockets_position", "pockets", ["wallet_id", "program", "position"], unique=True
+    )
+
+
+def _ledger_time() -> None:
+    """What is in a window was reserved at a time that the ledger had about reached."""
+    op.create_table(
+        "ledger_time",
+        sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_ledger_time")),
+    )
+    op.execute(
+        "INSERT INTO ledger_time (id, ms) SELECT 1, coalesce(max(created_ms), 0) FROM reservations"
     )
 
 
