@@ -49,7 +49,7 @@ from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
 from solward.vault.guardrails import RULES, ScopeLimits
-from solward.venue import Quote, SwapTransaction
+from solward.venue import Quote, SwapInstructions
 from solward_localnet.market import genesis_accounts
 
 SLIPPAGE = "slippageBps must be a whole number from 0 to 10000"
@@ -93,8 +93,8 @@ async def test_sol_buys_tokens_in_one_transaction_with_exact_balances(swaps: Swa
     }
     assert 224_000_000 < bought < 225_000_000
     assert await swaps.lamports() == 10 * SOL - 15 * SOL // 10 - RENT - FEE
-    assert await swaps.bench.lamports(str(MAKER.pubkey())) == USDC_POOL.sol + 15 * SOL // 10
-    assert await swaps.units(USDC_POOL.mint, MAKER.pubkey()) == USDC_POOL.units - bought
+    assert await swaps.held(USDC_POOL.sol_vault) == USDC_POOL.sol + 15 * SOL // 10
+    assert await swaps.held(USDC_POOL.mint_vault) == USDC_POOL.units - bought
     stored = await only_record(swaps)
     assert stored == replace(record, created_ms=stored.created_ms)
     # What the limits count is the amount, without the fee and the rent.
@@ -124,8 +124,8 @@ async def test_tokens_buy_tokens_through_both_pools(swaps: SwapBench) -> None:
     assert await swaps.units(USDC_POOL.mint) == held - 100_000_000
     bought = await swaps.units(BONK_POOL.mint)
     assert record.details["outputAmount"] == whole(bought, 5)
-    # Three signatures, and the account for what was bought.
-    assert await swaps.lamports() == lamports - RENT - FEE - 5_000
+    # The account for what was bought stays; that of the pocket is gone again.
+    assert await swaps.lamports() == lamports - RENT - FEE
 
 
 async def test_the_whole_balance_cannot_be_sold_since_fee_and_rent_are_due(
@@ -134,13 +134,14 @@ async def test_the_whole_balance_cannot_be_sold_since_fee_and_rent_are_due(
     async with open_swaps(tmp_path, sol=1) as swaps:
         with pytest.raises(TransactionFailed, match=r"would fail: insufficient balance"):
             await swaps.swap("SOL", "USDC", 1)
-        with pytest.raises(TransactionFailed, match="below the rent-exempt minimum"):
-            await swaps.swap("SOL", "USDC", whole(SOL - RENT - FEE - 1, 9))
+        # The rent of the pocket's account is needed on the way, and comes back.
+        most = SOL - 2 * RENT - FEE
+        with pytest.raises(TransactionFailed, match="insufficient balance"):
+            await swaps.swap("SOL", "USDC", whole(most + 1, 9))
         assert await swaps.lamports() == SOL
         assert await swaps.sent() == 0
-        # To the last lamport where both are left.
-        await swaps.swap("SOL", "USDC", whole(SOL - RENT - FEE, 9))
-        assert await swaps.lamports() == 0
+        await swaps.swap("SOL", "USDC", whole(most, 9))
+        assert await swaps.lamports() == RENT
 
 
 async def test_more_tokens_than_held_is_a_failed_record(swaps: SwapBench) -> None:
@@ -162,7 +163,7 @@ async def test_a_sale_of_sol_is_held_to_the_limits(tmp_path: Path) -> None:
 
 
 async def test_a_blocked_pool_is_not_traded_with(tmp_path: Path) -> None:
-    blocked = frozenset({str(MAKER.pubkey())})
+    blocked = frozenset({str(USDC_POOL.mint_vault)})
     async with open_swaps(tmp_path, blocked=blocked) as swaps:
         with pytest.raises(GuardrailBlocked) as caught:
             await swaps.swap("SOL", "USDC", 1)
@@ -228,7 +229,7 @@ async def test_what_the_venue_refuses_is_told_and_not_recorded(swaps: SwapBench)
     assert await swaps.bench.history() == []
 
 
-@pytest.mark.parametrize("path", ["/swap/v1/quote", "/swap/v1/swap"])
+@pytest.mark.parametrize("path", ["/swap/v1/quote", "/swap/v2/build"])
 async def test_a_venue_that_is_away_is_a_failed_record(swaps: SwapBench, path: str) -> None:
     served = swaps.http
 
@@ -559,17 +560,21 @@ async def test_bytes_on_a_blockhash_the_ledger_does_not_know_fail(swaps: SwapBen
 
 async def test_the_declaration_is_what_the_quote_says(swaps: SwapBench) -> None:
     sale = (await plan(swaps)).intent
+    (pocket,) = swaps.plugin.takers
     assert (sale.lamports_out, dict(sale.tokens_out)) == (SOL, {})
     assert sale.tokens_in == {USDC: 148_800_767}
-    assert sale.programs == swaps.plugin.spec.programs
-    assert (sale.destinations, sale.may_revoke) == (frozenset(), frozenset())
+    # No program of a venue: none gets the wallet's signature.
+    assert sale.programs == frozenset()
+    assert (sale.destinations, sale.may_revoke) == (frozenset({pocket}), frozenset())
+    assert sale.rent_lamports == 2 * RENT
+    assert sale.price_impact_bps == 31
 
     purchase = (await plan(swaps, input_token="USDC", output_token="SOL")).intent
     assert (purchase.lamports_out, purchase.tokens_out) == (0, {USDC: 1_000_000})
     assert list(purchase.tokens_in) == [WRAPPED_SOL_MINT]
 
     exchange = (await plan(swaps, input_token="USDC", output_token="BONK")).intent
-    assert (exchange.rent_lamports, exchange.may_close) == (RENT, frozenset())
+    assert (exchange.rent_lamports, exchange.may_close) == (2 * RENT, frozenset())
 
 
 async def test_the_account_of_a_token_2022_mint_is_larger(tmp_path: Path) -> None:
@@ -596,7 +601,9 @@ async def test_the_account_of_a_token_2022_mint_is_larger(tmp_path: Path) -> Non
 
 
 class _Quoting:
-    """A venue with one quote, and bytes nobody looks at."""
+    """A venue with one quote, and an instruction nobody looks at."""
+
+    gives_instructions = True
 
     def __init__(self, swaps: SwapBench, quoted: Quote) -> None:
         self.spec = swaps.plugin.spec
@@ -605,5 +612,5 @@ class _Quoting:
     async def quote(self, _request: Any, _context: Any) -> Quote:
         return self._quoted
 
-    async def swap(self, _quote: Quote, _wallet: str, _context: Any) -> SwapTransaction:
-        return SwapTransaction(b"", 1)
+    async def instructions(self, quote: Quote, *_: Any) -> SwapInstructions:
+        return SwapInstructions(quote, Instruction(Keypair().pubkey(), b"", []))

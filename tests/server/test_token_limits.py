@@ -67,10 +67,8 @@ async def test_the_swap_beyond_the_day_is_refused_and_told_what_is_left(tmp_path
             "limit": "50000000", "spent": "30000000", "reserved": "0", "left": "20000000"
         }  # fmt: skip
         assert (await sell(api, wallet, 20)).status == 200
-        answer = await sell(api, wallet, Decimal("0.000001"))
-        assert answer.error == BLOCKED.format(
-            asked="0.000001", mint=USDC, left=0, limit=50, spent=50
-        )
+        answer = await sell(api, wallet, Decimal("0.02"))
+        assert answer.error == BLOCKED.format(asked="0.02", mint=USDC, left=0, limit=50, spent=50)
         records = await api.records(wallet)
         assert [r["status"] for r in records[:4]] == ["blocked", "confirmed", "blocked",
                                                       "confirmed"]  # fmt: skip

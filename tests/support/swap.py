@@ -36,6 +36,7 @@ from solward.operations.perform import Operations
 from solward.operations.swap import Venue, VenuePlugin
 from solward.record import TransactionRecord
 from solward.registry import load_registry
+from solward.solana.tokens import token_account
 from solward.vault.transactions.request import ADMIN, Actor
 from solward.venue import (
     Quote,
@@ -61,12 +62,16 @@ Build = Callable[[Quote, str], Awaitable[bytes]]
 
 @dataclass
 class Rogue:
-    """The real plugin, but for what a test replaces: the quote's fields, or the bytes."""
+    """The real plugin, but for what a test replaces: the quote's fields, its instructions, or
+    whole bytes in their place."""
 
     real: VenuePlugin
     requote: Callable[[Quote], Quote] = lambda quote: quote
     build: Build | None = None
+    remake: Callable[[SwapInstructions, str, str], Awaitable[SwapInstructions]] | None = None
     wallets: list[str] = field(default_factory=list)
+    takers: list[str] = field(default_factory=list)
+    asked_accounts: list[int | None] = field(default_factory=list)
 
     @property
     def spec(self) -> VenueSpec:
@@ -87,7 +92,10 @@ class Rogue:
         context: VenueContext,
         max_accounts: int | None = None,
     ) -> SwapInstructions:
-        return await self.real.instructions(quote, taker, destination, context, max_accounts)
+        self.takers.append(taker)
+        self.asked_accounts.append(max_accounts)
+        made = await self.real.instructions(quote, taker, destination, context, max_accounts)
+        return made if self.remake is None else await self.remake(made, taker, destination)
 
     async def swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
         self.wallets.append(wallet)
@@ -146,6 +154,11 @@ class SwapBench:
         """Units of `mint` the wallet's (or `owner`'s) associated account holds, 0 without one."""
         account = await self.bench.ledger.account(str(ata(owner or self.user, mint)))
         return int.from_bytes(account.data[64:72], "little") if account else 0
+
+    async def held(self, account: Pubkey) -> int:
+        """Units a token account holds, 0 without one."""
+        state = token_account(await self.bench.ledger.account(str(account)))
+        return 0 if state is None else state.amount
 
     async def sent(self) -> int:
         """How many transactions reached the ledger by the engine."""

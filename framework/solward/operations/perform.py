@@ -31,6 +31,7 @@ from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, Venue, read_quot
 from solward.record import TransactionRecord
 from solward.skill import Effects
 from solward.solana.ledger import ReadLedger
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
 from solward.vault.transactions.engine import Engine
 from solward.vault.transactions.request import Actor, Draft, PocketTaken
@@ -109,7 +110,9 @@ class Operations:
         if "pocket" not in plan.sources:
             return await self._planned(operation, plan, wallet, actor, values, {})
         bought = self._tokens.resolve(values["output_token"], "outputToken")
-        async with self._turn(wallet.id, bought):
+        # SOL arrives on an account of the pocket's own, whatever else the wallet gets meanwhile.
+        alone = bought != WRAPPED_SOL_MINT
+        async with self._turn(wallet.id, bought) if alone else contextlib.nullcontext():
             for _ in range(_POCKET_TRIES):
                 async with self._wallets.new_pocket(wallet.id) as pocket:
                     with contextlib.suppress(PocketTaken):

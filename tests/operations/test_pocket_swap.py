@@ -1,0 +1,392 @@
+"""A swap that wallet and pocket sign together: to the lamport, and against venues that steal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from solders.instruction import AccountMeta, Instruction
+from solders.keypair import Keypair
+from solders.message import MessageV0
+from solders.pubkey import Pubkey
+from solders.transaction import VersionedTransaction
+from spl.token.constants import WRAPPED_SOL_MINT as WSOL
+from spl.token.instructions import create_idempotent_associated_token_account
+from sqlalchemy import select
+from tests.support.swap import (
+    BONK_POOL,
+    FEE,
+    MAKER,
+    RENT,
+    SOL,
+    USDC,
+    USDC_POOL,
+    SwapBench,
+    ata,
+    pay,
+    whole,
+    wrap,
+)
+
+from solward.errors import InvalidRequest, TransactionFailed
+from solward.operations.perform import Operations
+from solward.operations.swap import SwapLimits
+from solward.record import TransactionStatus
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.vault.guardrails.worst_case import worst_case
+from solward.vault.store import pockets as store
+from solward.vault.store.pockets import PocketRow, PocketState
+from solward.vault.store.tables import attempts
+from solward.vault.transactions.request import ADMIN
+from solward.venue import SwapInstructions
+from solward_localnet.market_program import swap_instruction
+
+
+async def pockets_of(swaps: SwapBench) -> list[PocketRow]:
+    async with swaps.bench.database.read() as connection:
+        return await store.of_wallet(connection, swaps.bench.wallet.id)
+
+
+async def only_pocket_is_empty(swaps: SwapBench) -> None:
+    (row,) = await pockets_of(swaps)
+    assert row.state is PocketState.SINGLE
+    await is_empty(swaps, row.address)
+
+
+async def is_empty(swaps: SwapBench, address: str) -> None:
+    """No lamports, and no token account of the mints it could have had."""
+    owner = Pubkey.from_string(address)
+    found = await swaps.bench.ledger.accounts(
+        [address, *(str(ata(owner, mint)) for mint in (WSOL, USDC_POOL.mint, BONK_POOL.mint))]
+    )
+    assert set(found.values()) == {None}
+
+
+async def last_message(swaps: SwapBench) -> MessageV0:
+    async with swaps.bench.database.read() as connection:
+        wires = (await connection.execute(select(attempts.c.wire))).scalars().all()
+    message = VersionedTransaction.from_bytes(bytes(wires[-1])).message
+    assert isinstance(message, MessageV0)
+    return message
+
+
+async def test_a_sale_of_sol_costs_the_amount_two_signatures_and_its_own_account(
+    swaps: SwapBench,
+) -> None:
+    before = await swaps.lamports()
+    record = await swaps.swap("SOL", "USDC", 1)
+    assert await swaps.lamports() == before - SOL - 10_000 - 2_039_280
+    assert record.fee_lamports == 10_000
+    assert record.details["outputAmount"] == whole(await swaps.units(USDC_POOL.mint), 6)
+    await only_pocket_is_empty(swaps)
+    bound = worst_case(await last_message(swaps), swaps.address)
+    assert (bound.lamports, bound.fee_lamports, bound.tokens) == (SOL, 10_000, {})
+    assert bound.rent_lamports == 2 * RENT
+
+    # The account is there now: nothing but the amount and the fee.
+    before = await swaps.lamports()
+    await swaps.swap("SOL", "USDC", 1)
+    assert await swaps.lamports() == before - SOL - 10_000
+
+
+async def test_a_sale_of_tokens_costs_two_signatures(swaps: SwapBench) -> None:
+    await swaps.swap("SOL", "USDC", 1)
+    before, units = await swaps.lamports(), await swaps.units(USDC_POOL.mint)
+    record = await swaps.swap("USDC", "SOL", 100)
+    gained = await swaps.lamports() - before
+    assert record.details["outputAmount"] == whole(gained + 10_000, 9)
+    assert await swaps.units(USDC_POOL.mint) == units - 100_000_000
+    bound = worst_case(await last_message(swaps), swaps.address)
+    assert (bound.lamports, bound.tokens) == (0, {USDC: 100_000_000})
+    for row in await pockets_of(swaps):
+        await is_empty(swaps, row.address)
+
+
+async def test_tokens_for_tokens_pass_through_the_pocket_too(swaps: SwapBench) -> None:
+    await swaps.swap("SOL", "USDC", 1)
+    await swaps.swap("SOL", "BONK", 1)
+    before = await swaps.lamports()
+    await swaps.swap("USDC", "BONK", 10)
+    assert await swaps.lamports() == before - 10_000
+    assert worst_case(await last_message(swaps), swaps.address).tokens == {USDC: 10_000_000}
+    for row in await pockets_of(swaps):
+        await is_empty(swaps, row.address)
+
+
+Change = Callable[[SwapInstructions, str], SwapInstructions]
+
+
+def _named(made: SwapInstructions, wallet: str) -> SwapInstructions:
+    swap = made.swap
+    metas = [*swap.accounts, AccountMeta(Pubkey.from_string(wallet), False, True)]
+    return replace(made, swap=Instruction(swap.program_id, swap.data, metas))
+
+
+def _signed(made: SwapInstructions, wallet: str) -> SwapInstructions:
+    swap = made.swap
+    metas = [*swap.accounts, AccountMeta(Pubkey.from_string(wallet), True, True)]
+    return replace(made, swap=Instruction(swap.program_id, swap.data, metas))
+
+
+def _cosigned(made: SwapInstructions, _wallet: str) -> SwapInstructions:
+    swap = made.swap
+    metas = [*swap.accounts, AccountMeta(Keypair().pubkey(), True, True)]
+    return replace(made, swap=Instruction(swap.program_id, swap.data, metas))
+
+
+def _many(made: SwapInstructions, _wallet: str) -> SwapInstructions:
+    return replace(made, accounts=tuple(str(Keypair().pubkey()) for _ in range(4)))
+
+
+def _no_mint(made: SwapInstructions, _wallet: str) -> SwapInstructions:
+    return replace(made, accounts=(str(MAKER.pubkey()),))
+
+
+def _less(made: SwapInstructions, _wallet: str) -> SwapInstructions:
+    return replace(made, quote=replace(made.quote, minimum_out=1))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (_named, "The venue's swap instruction names the wallet"),
+        (_signed, "The venue's swap instruction names the wallet"),
+        (_cosigned, "The venue's swap instruction needs a signature of somebody else"),
+        (_many, "The venue asks for 4 further accounts, more than 3"),
+        (_no_mint, "The venue asks for an account of what is no mint"),
+        (_less, "The venue's quote promises less than the slippage allows"),
+    ],
+)
+async def test_an_instruction_that_wants_more_than_the_pocket_is_refused(
+    swaps: SwapBench, change: Change, text: str
+) -> None:
+
+    async def remake(made: SwapInstructions, _taker: str, _destination: str) -> SwapInstructions:
+        return change(made, swaps.address)
+
+    swaps.plugin.remake = remake
+    with pytest.raises(TransactionFailed, match=text):
+        await swaps.swap("SOL", "USDC", 1)
+    assert await swaps.sent() == 0
+    assert await pockets_of(swaps) == []
+    (record,) = await swaps.bench.history()
+    assert record.status is TransactionStatus.FAILED
+
+
+async def test_a_plain_theft_in_place_of_a_swap_fails_before_it_is_signed(
+    swaps: SwapBench,
+) -> None:
+    maker = MAKER.pubkey()
+    opening = [create_idempotent_associated_token_account(maker, maker, WSOL)]
+    await swaps.bench.ledger.send(await swaps.wire(opening, MAKER, payer=maker))
+
+    async def steal(made: SwapInstructions, taker: str, _destination: str) -> SwapInstructions:
+        return replace(made, swap=pay(WSOL, 9, Pubkey.from_string(taker), maker, SOL))
+
+    swaps.plugin.remake = steal
+    before, sent = await swaps.lamports(), await swaps.sent()
+    with pytest.raises(TransactionFailed, match="The transaction would fail"):
+        await swaps.swap("SOL", "USDC", 1)
+    assert (await swaps.lamports(), await swaps.sent()) == (before, sent)
+
+
+@asynccontextmanager
+async def front_run(swaps: SwapBench, lamports: int) -> AsyncIterator[None]:
+    """Between the signature and the ledger somebody buys for `lamports` of SOL."""
+    maker, done = MAKER.pubkey(), asyncio.Event()
+    buy = swap_instruction(
+        maker, ata(maker, WSOL), ata(maker, USDC_POOL.mint), [USDC_POOL.hop(True)], lamports, 1
+    )
+    wire = await swaps.wire([*wrap(maker, lamports), buy], MAKER, payer=maker)
+
+    async def first(_method: str, params: Any) -> Any:
+        if not done.is_set():
+            done.set()
+            await swaps.bench.wire.direct("sendTransaction", [_base64(wire), params[1]])
+        return None
+
+    swaps.bench.wire.faults["sendTransaction"] = first
+    try:
+        yield
+    finally:
+        del swaps.bench.wire.faults["sendTransaction"]
+    assert done.is_set()
+
+
+def _base64(wire: bytes) -> str:
+    import base64
+
+    return base64.b64encode(wire).decode()
+
+
+async def test_what_the_market_gives_less_when_it_lands_costs_the_fee_alone(
+    swaps: SwapBench,
+) -> None:
+    """The venue's own instruction asks for nothing: only the assertion holds it to its quote."""
+    await swaps.swap("SOL", "USDC", 1)
+
+    async def careless(made: SwapInstructions, taker: str, to: str) -> SwapInstructions:
+        user = Pubkey.from_string(taker)
+        hops = [USDC_POOL.hop(True)]
+        swap = swap_instruction(
+            user, ata(user, WSOL), Pubkey.from_string(to), hops, made.quote.in_amount, 1
+        )
+        return replace(made, swap=swap)
+
+    swaps.plugin.remake = careless
+    before, units = await swaps.lamports(), await swaps.units(USDC_POOL.mint)
+    async with front_run(swaps, 1_000 * SOL):
+        with pytest.raises(
+            TransactionFailed, match=r"failed on the ledger: instruction \d+ failed: Custom 1"
+        ):
+            await swaps.swap("SOL", "USDC", 1)
+    assert await swaps.lamports() == before - FEE
+    assert await swaps.units(USDC_POOL.mint) == units
+    for row in await pockets_of(swaps):
+        await is_empty(swaps, row.address)
+    # A sale into SOL is held to its quote on the pocket's own account.
+    swaps.plugin.remake = None
+
+
+async def test_a_unit_sent_to_the_pocket_does_not_stop_the_swap(swaps: SwapBench) -> None:
+    """The venue knows the pocket's address before anybody: it sends a unit, and no close works."""
+    await swaps.swap("SOL", "USDC", 1)
+    maker = MAKER.pubkey()
+
+    async def dust(made: SwapInstructions, taker: str, _destination: str) -> SwapInstructions:
+        pocket = Pubkey.from_string(taker)
+        gift = [
+            create_idempotent_associated_token_account(maker, pocket, USDC_POOL.mint),
+            pay(USDC_POOL.mint, 6, maker, pocket, 1),
+        ]
+        await swaps.bench.ledger.send(await swaps.wire(gift, MAKER, payer=maker))
+        return made
+
+    swaps.plugin.remake = dust
+    before = await swaps.lamports()
+    record = await swaps.swap("USDC", "SOL", 100)
+    assert record.status is TransactionStatus.CONFIRMED
+    assert await swaps.lamports() > before + SOL * 66 // 100
+    row = (await pockets_of(swaps))[-1]
+    # Its account is known, and left for a sweep.
+    assert (row.state, row.mints) == (PocketState.OPEN, (USDC, WRAPPED_SOL_MINT))
+    assert await swaps.units(USDC_POOL.mint, Pubkey.from_string(row.address)) == 1
+
+
+async def test_a_swap_too_large_for_a_transaction_is_asked_for_over_fewer_accounts(
+    swaps: SwapBench,
+) -> None:
+    async def wide(made: SwapInstructions, _taker: str, _destination: str) -> SwapInstructions:
+        if swaps.plugin.asked_accounts[-1] in (None, 40):
+            more = [AccountMeta(Keypair().pubkey(), False, False) for _ in range(30)]
+            swap = made.swap
+            swap = Instruction(swap.program_id, swap.data, [*swap.accounts, *more])
+            return replace(made, swap=swap)
+        return made
+
+    swaps.plugin.remake = wide
+    await swaps.swap("SOL", "USDC", 1)
+    assert swaps.plugin.asked_accounts == [None, 40, 30]
+    assert len(set(swaps.plugin.takers)) == 1
+
+    async def ever_wide(made: SwapInstructions, _taker: str, _to: str) -> SwapInstructions:
+        swaps.plugin.asked_accounts.append(None)
+        return await wide(made, _taker, _to)
+
+    swaps.plugin.remake = ever_wide
+    with pytest.raises(TransactionFailed, match="does not fit into a transaction"):
+        await swaps.swap("SOL", "USDC", 1)
+
+
+async def test_two_purchases_of_one_mint_follow_each_other(swaps: SwapBench) -> None:
+    """Each asserts what the wallet holds after it, so neither may count what the other brings."""
+    await swaps.swap("SOL", "USDC", Decimal("0.1"))
+    operations, actor = swaps.operations(), ADMIN
+    running = 0
+    most = 0
+
+    async def watched(made: SwapInstructions, _taker: str, _to: str) -> SwapInstructions:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return made
+
+    swaps.plugin.remake = watched
+    body = {"inputToken": "SOL", "outputToken": "USDC", "amount": Decimal("0.1")}
+    wallet = swaps.bench.wallet.id
+    records = await asyncio.gather(
+        *(operations.perform("swap", wallet, actor, body) for _ in range(5))
+    )
+    assert {record.status for record in records} == {TransactionStatus.CONFIRMED}
+    assert most == 1
+    assert operations._purchases == {}
+    rows = await pockets_of(swaps)
+    assert [row.counter for row in rows] == [1, 2, 3, 4, 5, 6]
+    got = sum(record.details["outputAmount"] for record in records)
+    held = whole(await swaps.units(USDC_POOL.mint), 6)
+    first = (await swaps.bench.history())[-1].details["outputAmount"]
+    assert held == got + first
+
+
+async def test_more_slippage_than_the_service_allows_is_a_bad_request(swaps: SwapBench) -> None:
+    bench = swaps.bench
+    operations = Operations(
+        engine=bench.engine,
+        wallets=bench.wallets,
+        ledger=bench.ledger,
+        tokens=swaps.operations()._tokens,
+        network="localnet",
+        venues=[swaps.venue],
+        swap_limits=SwapLimits(max_slippage_bps=100),
+    )
+    body = {"inputToken": "SOL", "outputToken": "USDC", "amount": 1, "slippageBps": 101}
+    with pytest.raises(InvalidRequest, match=r"slippageBps must be at most 100 \(MAX_SLIPPAGE_BPS"):
+        await operations.perform("swap", bench.wallet.id, ADMIN, body)
+    assert swaps.plugin.takers == []
+    record = await operations.perform("swap", bench.wallet.id, ADMIN, body | {"slippageBps": 100})
+    assert record.status is TransactionStatus.CONFIRMED
+
+
+async def test_a_swap_that_costs_more_than_a_tenth_of_itself_is_a_bad_request(
+    swaps: SwapBench,
+) -> None:
+    with pytest.raises(InvalidRequest, match="amount is too small: the network"):
+        await swaps.swap("SOL", "USDC", Decimal("0.000099999"))
+    assert await swaps.bench.history() == []
+    await swaps.swap("SOL", "USDC", Decimal("0.0001"))
+
+
+async def test_the_price_impact_is_read_off_the_venues_own_prices(swaps: SwapBench) -> None:
+    """A venue that says 0 for a trade of a tenth of its pool is not believed."""
+    plugin = swaps.plugin
+    plugin.requote = lambda quote: replace(quote, price_impact=Decimal(0))
+    async with swaps.bench.wallets.new_pocket(swaps.bench.wallet.id) as pocket:
+        from solward.operations.swap import NO_SWAP_LIMITS, plan_swap
+        from solward.solana.token_list import token_list
+
+        async def impact(amount: int) -> int:
+            draft = await plan_swap(
+                swaps.address,
+                swaps.venue,
+                pocket=pocket,
+                tokens=token_list("localnet"),
+                ledger=swaps.bench.ledger,
+                limits=NO_SWAP_LIMITS,
+                input_token="SOL",
+                output_token="USDC",
+                amount=amount,
+                slippage_bps=50,
+            )
+            assert draft.intent.price_impact_bps is not None
+            return draft.intent.price_impact_bps
+
+        # 100,000 SOL in the pool: a tenth of it moves the price by a tenth and a little more.
+        assert 900 <= await impact(10_000) <= 910
+        assert await impact(1) <= 2
