@@ -140,7 +140,8 @@ class Transaction:
     """A stored transaction; `status` is pending, confirmed, failed or blocked.
 
     Attributes:
-        principal: who requested it: `admin`, `key:<id>` or `agent:<id>`.
+        principal: who requested it: `admin`, `key:<id>` or `agent:<id>`; None only in the answer
+            to an Idempotency-Key that an older release stored.
         details: by type, amounts in whole units (docs/transactions.md).
         guardrails_applied: the rules evaluated, in order; where one refused, it is the last.
         error: why it is blocked or failed.
@@ -148,7 +149,7 @@ class Transaction:
 
     id: str
     wallet_id: str
-    principal: str
+    principal: str | None
     type: str
     status: str
     signature: str | None
@@ -165,7 +166,7 @@ class Transaction:
         return cls(
             id=raw["id"],
             wallet_id=raw["walletId"],
-            principal=raw["principal"],
+            principal=raw.get("principal"),
             type=raw["type"],
             status=raw["status"],
             signature=raw.get("signature"),

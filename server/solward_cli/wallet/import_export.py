@@ -22,11 +22,12 @@ _MAX_FILE_BYTES = 4096
 def import_(file: Path, name: str | None) -> None:
     """Import a Solana CLI keypair file, while the service is stopped.
 
-    The key is sealed in SOLWARD_HOME; the file stays as it is.
+    The key is sealed in SOLWARD_HOME; the file stays as it is. Refused while others have rights on
+    the key's accounts, such as a token account's delegate: what those take, no limit bounds.
     """
     import asyncio
 
-    from solward.errors import InvalidRequest
+    from solward.errors import InvalidRequest, LedgerError
     from solward_cli.entrypoint import keystore_settings, refusals, refuse
 
     settings = keystore_settings()
@@ -35,6 +36,8 @@ def import_(file: Path, name: str | None) -> None:
             wallet = asyncio.run(_import(settings, file, name or file.stem))
         except InvalidRequest as error:
             refuse(str(error))
+        except LedgerError as error:
+            refuse(f"The key's accounts could not be read, so it is not imported: {error}")
     click.echo(f"Wallet:  {wallet.id}")
     click.echo(f"Name:    {wallet.name}")
     click.echo(f"Address: {wallet.address}")
@@ -76,13 +79,28 @@ def export(wallet: str, file: Path) -> None:
 
 
 async def _import(settings: Settings, file: Path, name: str) -> Wallet:
+    from solward.cluster import open_cluster
+    from solward.errors import InvalidRequest
     from solward.vault.wallets import Wallets
+    from solward.vault.wallets.foreign_rights import foreign_rights
+    from solward.vault.wallets.model import parse_keypair_file
     from solward_cli.offline import offline_database
 
     with file.open("rb") as opened:
         text = opened.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
     async with offline_database(settings) as database:
         wallets = await Wallets.open(database, settings, settings.solward_home)
+        address = str(parse_keypair_file(text).pubkey())
+        async with open_cluster(settings) as cluster:
+            await cluster.verify()
+            rights = await foreign_rights(cluster.ledger, address)
+        for each in rights.stakes:
+            click.echo(f"Note: {each}", err=True)
+        if rights.taking:
+            raise InvalidRequest(
+                "Others may take what this key holds, so it is not imported. End their rights with"
+                f" the key's file, then import it again: {'; '.join(rights.taking)}"
+            )
         return await wallets.import_keypair(text, name)
 
 

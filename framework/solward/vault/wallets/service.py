@@ -158,6 +158,8 @@ class Wallets:
     ) -> Wallet:
         """A wallet on an existing key: the text of a Solana CLI keypair file.
 
+        Of a key that was used elsewhere, `foreign_rights` is asked first.
+
         Raises:
             InvalidRequest: it is no such file, or the key is managed already; never shows it.
         """

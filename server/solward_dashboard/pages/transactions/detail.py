@@ -25,7 +25,8 @@ async def show_record(record: Transaction, wallet: str, network: str) -> None:
             fact("Wallet", wallet)
             if record.agent_id is not None:
                 fact("Agent", record.agent_id, "sw-mono")
-            fact("By", record.principal, "sw-mono")
+            if record.principal is not None:
+                fact("By", record.principal, "sw-mono")
             fact("Time", record.timestamp.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"))
             for name, text in details(record):
                 fact(name, text, "sw-mono")
