@@ -25,6 +25,7 @@ from solward.settings import Settings
 from solward.solana.token_list import TokenList, token_list
 from solward.vault.guardrails import DEFAULT_PROGRAMS, Policy, ScopeLimits
 from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.transport import IN_PROCESS
 from solward.vault.store import transactions as store
 from solward.vault.store.database import Database
 from solward.vault.transactions.engine import Engine, EngineOptions
@@ -45,7 +46,12 @@ Fault = Callable[[str, Sequence[Any]], Awaitable[Any]]
 
 
 class Wire:
-    """The transport to the localnet: counts calls, and lets a test put a fault before any."""
+    """The transport to the localnet: counts calls, and lets a test put a fault before any.
+
+    It is the process's own; a test may give it the `origin` of a remote one.
+    """
+
+    origin = IN_PROCESS
 
     def __init__(self, localnet: Localnet) -> None:
         self._localnet = localnet

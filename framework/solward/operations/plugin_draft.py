@@ -18,7 +18,7 @@ from solders.token.associated import get_associated_token_address
 
 from solward import jsontext
 from solward.errors import InvalidRequest
-from solward.guardrail import Intent, TransactionEffects
+from solward.guardrail import Intent
 from solward.money import SOL_DECIMALS, U64_MAX, from_units
 from solward.record import TransactionType
 from solward.solana.instructions import (
@@ -252,22 +252,9 @@ def _swap(intent: Intent, made: tuple[Instruction, ...], wire: bytes | None) -> 
             raise InvalidRequest(
                 f"details.{name} must be left out: amounts are read from the transaction"
             )
-    [(source, units)], [target] = sold.items(), bought
-
-    def settled(effects: TransactionEffects) -> Mapping[str, Any]:
-        amounts = {
-            "inputAmount": (source, units),
-            "outputAmount": (target, effects.tokens_in.get(target)),
-        }
-        decimals = {WRAPPED_SOL_MINT: SOL_DECIMALS, **effects.decimals}
-        return {
-            name: from_units(amount, decimals[mint])
-            for name, (mint, amount) in amounts.items()
-            if amount is not None and mint in decimals
-        }
-
+    [source], [target] = sold, bought
     stated = {"inputToken": source, "outputToken": target}
-    return Draft(_with_details(intent, stated), made, wire, settled)
+    return Draft(_with_details(intent, stated), made, wire)
 
 
 def _with_details(intent: Intent, stated: Details) -> Intent:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from solders.hash import Hash
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 
 from solward.errors import InvalidRequest, LedgerUnavailable, SolwardError
-from solward.guardrail import Intent, TransactionEffects
+from solward.guardrail import Intent
 from solward.money import SOL_DECIMALS, U64_MAX, format_sol, from_units, to_units
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS, SWAP
 from solward.operations.plans import plans
@@ -210,7 +208,6 @@ async def _one_transaction(
         draft = Draft(
             replace(intent, rent_lamports=sum(rents), destinations=frozenset({pocket.address})),
             built.instructions(answer.swap, answer.compute_units),
-            settled_details=partial(_received, swap, answer.quote),
             pocket=PocketUse(
                 pocket,
                 mints=tuple(side.mint for side in built.opens),
@@ -280,8 +277,7 @@ async def _whole_transaction(wallet: str, venue: Venue, swap: _Swap, offer: _Off
         # Back to the wallet only: the rule sees to it.
         may_close=frozenset({_wrapped_account(wallet)}) if wraps else frozenset(),
     )
-    received = partial(_received, swap, offer.quote)
-    return Draft(intent, wire=transaction.wire, settled_details=received)
+    return Draft(intent, wire=transaction.wire)
 
 
 def _intent(wallet: str, swap: _Swap, offer: _Offer, least: int) -> Intent:
@@ -303,11 +299,6 @@ def _intent(wallet: str, swap: _Swap, offer: _Offer, least: int) -> Intent:
             "priceImpact": round(offer.impact, _IMPACT_DECIMALS),
         },
     )
-
-
-def _received(swap: _Swap, quote: Quote, effects: TransactionEffects) -> Mapping[str, Any]:
-    units = effects.tokens_in.get(swap.request.output_mint, quote.out_amount)
-    return {"outputAmount": from_units(units, swap.target.side.decimals)}
 
 
 async def read_quote(

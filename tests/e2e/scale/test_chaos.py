@@ -183,7 +183,8 @@ def attempts_are_what_the_ledger_says(cluster: Cluster) -> None:
             {"searchTransactionHistory": True},
         )["value"]
         for (_, signature, state), status in zip(page, found, strict=True):
-            expected = "dead"
+            # All its nodes are of one host.
+            expected = "presumed_dead"
             if status is not None:
                 expected = "landed_ok" if status["err"] is None else "landed_err"
             assert state == expected, (signature, state, status)

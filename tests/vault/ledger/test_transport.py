@@ -49,6 +49,24 @@ async def _server(
         await runner.cleanup()
 
 
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://RPC.example.com:8899/key", "rpc.example.com"),
+        ("https://rpc.example.com./?api-key=k", "rpc.example.com"),
+        ("https://user:key@rpc.example.com", "rpc.example.com"),
+        ("http://127.0.0.1:1", "localhost"),
+        ("http://127.9.9.9", "localhost"),
+        ("http://[::1]:8899", "localhost"),
+        ("http://[::ffff:127.0.0.1]:8899", "localhost"),
+        ("http://localhost:2", "localhost"),
+        ("http://[2001:DB8:0::1]", "2001:db8::1"),
+    ],
+)
+def test_a_host_has_one_name_however_its_address_is_written(url: str, host: str) -> None:
+    assert HttpTransport(url).origin == host
+
+
 @pytest.mark.parametrize("retries", [0, 1])
 async def test_a_request_that_is_cut_off_is_repeated_as_often_as_said(retries: int) -> None:
     async with _node() as node, _transport(node.url, retries) as transport:

@@ -1,4 +1,5 @@
-"""What became of an expired transaction: one node's whole word, or nothing is called dead."""
+"""What became of an expired transaction: one node's whole word, or nothing is called dead; and
+two hosts' word, or no money comes back."""
 
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.transport import HttpTransport
 from solward.vault.store.tables import attempts
 from solward.vault.transactions.engine import Engine, EngineOptions
+from solward.vault.transactions.fates import PATIENCE_BLOCKS
 from solward.vault.transactions.reconcile import reconcile
 from solward.vault.transactions.request import ADMIN
 from solward.vault.transactions.sender import Sender
@@ -84,16 +86,31 @@ def an_hour_apart() -> Any:
     return itertools.count(step=3_600).__next__
 
 
+def of_host(node: RpcNode, host: str) -> HttpTransport:
+    """A node on loopback that counts as one of `host`."""
+    transport = HttpTransport(node.url, 5, retries=0)
+    transport.origin = host
+    return transport
+
+
+async def swallows(_method: str, _params: Sequence[Any]) -> Any:
+    """A node that sends nothing on."""
+    return "1" * 64
+
+
 @asynccontextmanager
-async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+async def pair(
+    tmp_path: Path, hosts: tuple[str, str] = ("one.example", "two.example")
+) -> AsyncIterator[Pair]:
+    """The two listen on loopback, and count as nodes of `hosts`."""
     async with (
         open_bench(tmp_path) as bench,
         listening(of(bench.localnet), of(bench.localnet)) as nodes,
     ):
         transport = FailoverTransport(
             [
-                Node(node.url, HttpTransport(node.url, 5, retries=0), lambda _hash: None, clock)
-                for node, clock in zip(nodes, (an_hour_apart(), an_hour_apart()), strict=True)
+                Node(node.url, of_host(node, host), lambda _hash: None, an_hour_apart())
+                for node, host in zip(nodes, hosts, strict=True)
             ]
         )
         options = EngineOptions(Policy(DEFAULT_PROGRAMS), UNLIMITED, close_wait_s=0.1)
@@ -214,20 +231,111 @@ async def test_one_node_that_has_it_counts_more_than_another_that_has_not(tmp_pa
         assert nodes.ignorant.calls["getFirstAvailableBlock"] == 1
 
 
-async def test_what_no_node_has_is_dead_though_one_of_them_is_away(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("hosts", "said", "left"),
+    [
+        (("one.example", "two.example"), "nothing was paid$", 0),
+        # Two addresses of one host, or of this machine, are one witness.
+        (("one.example", "one.example"), "by the word of one RPC node only", HALF_LAMPORTS),
+    ],
+)
+async def test_money_comes_back_at_once_only_by_the_word_of_two_hosts(
+    tmp_path: Path, hosts: tuple[str, str], said: str, left: int
+) -> None:
+    async with pair(tmp_path, hosts) as nodes:
+        nodes.ignorant.faults.clear()
+        for node in (nodes.knows, nodes.ignorant):
+            node.faults["sendTransaction"] = swallows
+        paying = nodes.paying()
+        await nodes.asked(nodes.knows, "sendTransaction", 1)
+        await nodes.bench.localnet.advance_slots(EXPIRED_SLOTS)
+        with pytest.raises(TransactionFailed, match=said):
+            await paying
+        assert await nodes.bench.reserved_units() == left
+        await until_state(nodes.bench, "presumed_dead" if left else "dead")
+
+
+async def test_another_host_is_waited_for_and_then_done_without(tmp_path: Path) -> None:
     async with pair(tmp_path) as nodes:
-
-        async def swallows(_method: str, _params: Sequence[Any]) -> Any:
-            return "1" * 64
-
         for node in (nodes.knows, nodes.ignorant):
             node.faults["sendTransaction"] = swallows
         nodes.knows.faults["getEpochInfo"] = 500
         paying = nodes.paying()
         await nodes.asked(nodes.knows, "sendTransaction", 1)
         await nodes.bench.localnet.advance_slots(EXPIRED_SLOTS)
-        with pytest.raises(TransactionFailed, match="expired without reaching the ledger"):
+        await nodes.asked(nodes.ignorant, "getFirstAvailableBlock")
+        assert (await nodes.record()).status is TransactionStatus.PENDING
+        await nodes.bench.localnet.advance_slots(PATIENCE_BLOCKS)
+        with pytest.raises(TransactionFailed, match="by the word of one RPC node only"):
             await paying
+        assert await nodes.bench.reserved_units() == HALF_LAMPORTS
+
+
+async def test_a_host_that_comes_back_in_time_says_what_landed(tmp_path: Path) -> None:
+    """The other one lies: it calls dead what has landed."""
+    async with pair(tmp_path) as nodes:
+        nodes.knows.faults |= {"getSignatureStatuses": 500, "getEpochInfo": 500}
+        paying = nodes.paying()
+        await nodes.landed()
+        await nodes.bench.localnet.advance_slots(EXPIRED_SLOTS)
+        await nodes.asked(nodes.ignorant, "getFirstAvailableBlock")
+        nodes.knows.faults.clear()
+        assert (await paying).status is TransactionStatus.CONFIRMED
+        assert await nodes.bench.reserved_units() == HALF_LAMPORTS
+
+
+async def test_one_remote_node_that_lies_gives_no_budget_back(bench: Bench) -> None:
+    """It calls dead what has landed: the caller is not told that nothing was paid."""
+    bench.wire.origin = "rpc.example"
+    bench.engine.sender._resend_s = bench.engine.sender._poll_s = 0.02
+    bench.wire.faults["getSignatureStatuses"] = knows_nothing
+    paying = asyncio.create_task(bench.transfer(HALF))
+
+    async def paid() -> bool:
+        return await bench.lamports(bench.recipient) == HALF_LAMPORTS
+
+    await until(paid)
+    await bench.localnet.advance_slots(EXPIRED_SLOTS)
+    with pytest.raises(TransactionFailed, match="look its signature up") as caught:
+        await paying
+    assert "nothing was paid" not in str(caught.value)
+    assert caught.value.record.signature is not None
+    assert await bench.reserved_units() == HALF_LAMPORTS
+    await until_state(bench, "presumed_dead")
+
+
+async def says_failed(_method: str, params: Sequence[Any]) -> Any:
+    """The statuses of a node by which everything landed with an error."""
+    status = {"slot": 1, "err": "AccountInUse", "confirmationStatus": "finalized"}
+    return {"context": {"slot": 2**40}, "value": [status] * len(params[0])}
+
+
+async def test_one_remote_node_that_calls_a_payment_failed_gives_no_budget_back(
+    bench: Bench,
+) -> None:
+    bench.wire.origin = "rpc.example"
+    bench.wire.faults["getSignatureStatuses"] = says_failed
+    with pytest.raises(TransactionFailed, match="by the word of one RPC node only"):
+        await bench.transfer(HALF)
+    assert await bench.lamports(bench.recipient) == HALF_LAMPORTS
+    assert await bench.reserved_units() == HALF_LAMPORTS
+
+
+async def test_of_two_hosts_the_one_by_which_it_landed_well_is_believed(tmp_path: Path) -> None:
+    async with pair(tmp_path) as nodes:
+        # The one in use lies.
+        nodes.ignorant.faults.clear()
+        nodes.knows.faults["getSignatureStatuses"] = says_failed
+        assert (await nodes.paying()).status is TransactionStatus.CONFIRMED
+        assert await nodes.bench.reserved_units() == HALF_LAMPORTS
+
+
+async def test_two_hosts_that_call_it_failed_give_the_amount_back(tmp_path: Path) -> None:
+    async with pair(tmp_path) as nodes:
+        nodes.ignorant.faults["getSignatureStatuses"] = says_failed
+        nodes.knows.faults["getSignatureStatuses"] = says_failed
+        with pytest.raises(TransactionFailed, match=r"AccountInUse$"):
+            await nodes.paying()
         assert await nodes.bench.reserved_units() == 0
 
 

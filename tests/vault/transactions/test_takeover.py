@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -125,9 +124,7 @@ async def test_a_payment_that_two_finish_lands_once_and_both_say_so(tmp_path: Pa
             await pause()
 
         bench.wire.faults["sendTransaction"] = frozen
-        # What only the first one knows to add once it landed.
-        draft = replace(bench.draft(HALF), settled_details=lambda _effects: {"received": 1})
-        paying = asyncio.create_task(bench.engine.execute(bench.wallet.id, ADMIN, draft))
+        paying = asyncio.create_task(bench.transfer(HALF))
         await pause.reached.wait()
         assert await other.reconcile(10) == Reconciliation(released=0, resumed=1)
         assert await bench.lamports(bench.recipient) == HALF_LAMPORTS

@@ -37,6 +37,17 @@ class RpcLedger:
             return (self,)
         return tuple(RpcLedger(node, self._rent) for node in self._transport.nodes())
 
+    @property
+    def origin(self) -> str:
+        """Whose answers these are; of several nodes, those of the one in use."""
+        return self._transport.origin
+
+    def origins(self) -> frozenset[str]:
+        """The origins of every node that is configured."""
+        if not isinstance(self._transport, ManyNodes):
+            return frozenset({self._transport.origin})
+        return self._transport.origins()
+
     async def balance(self, address: str) -> int:
         """Lamports of an address, 0 when it does not exist."""
         return _int(_value(await self._call("getBalance", address, _CONFIRMED)))

@@ -62,6 +62,11 @@ class Node:
         self._rest_s = 0.0
 
     @property
+    def origin(self) -> str:
+        """The host that answers."""
+        return self._transport.origin
+
+    @property
     def resting(self) -> bool:
         """Whether it failed recently and is not to be used yet."""
         return self._clock() < self.rests_until
@@ -144,6 +149,15 @@ class FailoverTransport:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = tuple(nodes)
         self._current = 0
+
+    @property
+    def origin(self) -> str:
+        """The origin of the node in use."""
+        return self._nodes[self._current].origin
+
+    def origins(self) -> frozenset[str]:
+        """The origins of all nodes that are not of another cluster."""
+        return frozenset(node.origin for node in self._nodes if node.wrong is None)
 
     async def check(self) -> None:
         """Check the cluster of every node; one that is away is checked before it is used.

@@ -74,6 +74,13 @@ class Ledger(ReadLedger, Protocol):
     async def first_slot(self) -> int:
         """The first slot in the node's history; of older ones it knows nothing."""
 
+    @property
+    def origin(self) -> str:
+        """Whose word an answer of one of `nodes()` is; see `solward.vault.ledger.trust`."""
+
+    def origins(self) -> frozenset[str]:
+        """The origins of every node that is configured, those that rest included."""
+
     def nodes(self) -> Sequence[Ledger]:
         """A ledger for each usable node, the one in use first; none switches to another node.
 

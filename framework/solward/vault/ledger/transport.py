@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -17,6 +18,8 @@ from solward.telemetry.scrub import scrub_text
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
+# The origin of a ledger of our own process; no host is named so.
+IN_PROCESS: Final = "this process"
 # Longer than a loaded public node takes.
 REQUEST_TIMEOUT_S = 15.0
 # To one node; further calls wait.
@@ -25,6 +28,10 @@ CONNECTIONS = 100
 
 class Transport(Protocol):
     """One JSON-RPC call."""
+
+    @property
+    def origin(self) -> str:
+        """Whose answers these are: the host's, or `IN_PROCESS`."""
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
         """The `result`; raises `LedgerRejected` on an error object, `LedgerUnavailable` on none."""
@@ -37,8 +44,22 @@ class Transport(Protocol):
 class ManyNodes(Protocol):
     """A transport over several nodes."""
 
+    def origins(self) -> frozenset[str]:
+        """The origins of all its nodes, those that rest included."""
+
     def nodes(self) -> Sequence[Transport]:
         """A transport for each usable node, which never switches; the one in use first."""
+
+
+def host_of(url: str) -> str:
+    """The host of an address in one spelling; this machine by any name is `localhost`."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "localhost" if host.endswith(".localhost") else host
+    address = getattr(address, "ipv4_mapped", None) or address
+    return "localhost" if address.is_loopback else str(address)
 
 
 class _NoAnswer(Exception):
@@ -54,6 +75,7 @@ class HttpTransport:
 
     def __init__(self, url: str, timeout_s: float = REQUEST_TIMEOUT_S, *, retries: int = 1) -> None:
         """`retries` are of a request that was cut off; its bytes are the same each time."""
+        self.origin = host_of(url)
         self._url = url
         self._timeout_s = timeout_s
         self._retries = retries
@@ -132,6 +154,8 @@ def _proxy(url: str) -> str | None:
 
 class InProcessTransport:
     """A dispatcher in this process: `call` is the localnet's own, without a socket."""
+
+    origin = IN_PROCESS
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -34,6 +34,8 @@ class AttemptState(StrEnum):
     """On the ledger with an error; only the fee was paid."""
     DEAD = "dead"
     """Expired without landing; it can never land."""
+    PRESUMED_DEAD = "presumed_dead"
+    """Expired, and dead by the word of one host only; its amount keeps counting."""
 
 
 # The text of the partial index, so that both databases use it.
@@ -63,6 +65,8 @@ class Settlement:
         attempt: final attempt state, None where no attempt was ever written.
         held_lamports: the actual debit, which replaces the reserved one.
         details: the record's details in full, None to leave them.
+        lowered: asset -> units that still count, of those assets of which less left than was
+            reserved; never raises what is reserved.
         owner: the process that releases a reservation without an attempt. The end of an attempt
             is a fact of the ledger, which any process may settle.
     """
@@ -75,6 +79,7 @@ class Settlement:
     error: str | None = None
     details: Mapping[str, Any] | None = None
     owner: str | None = None
+    lowered: Mapping[str, int] = field(default_factory=dict)
 
 
 _INSERT = insert(attempts)
@@ -177,6 +182,17 @@ _SETTLE_ATTEMPT = (
     )
     .values(state=bindparam("b_state"))
 )
+_LOWER = (
+    update(reservations)
+    .where(
+        reservations.c.transaction_id == bindparam("b_id"),
+        reservations.c.asset == bindparam("b_asset"),
+        reservations.c.units > bindparam("b_units"),
+    )
+    .values(units=bindparam("b_units"))
+)
+# What the ledger never had; nothing of it counts any more.
+_GIVEN_BACK = frozenset({None, AttemptState.DEAD})
 
 
 async def settle(
@@ -184,9 +200,9 @@ async def settle(
 ) -> dict[str, TransactionRecord]:
     """End transactions: store status and cost, and keep what still counts against the limits.
 
-    A dead one releases its amount and its rate slot; one that landed with an error keeps its rate
-    slot and releases its amount. Unchanged are transactions that have ended already, and releases
-    of transactions that are another process's now.
+    A dead one releases its amount and its rate slot, one presumed dead neither; one that landed
+    keeps its rate slot, and its units but for those `lowered`. Unchanged are transactions that have
+    ended already, and releases of transactions that are another process's now.
 
     Returns:
         The records as stored then.
@@ -216,17 +232,17 @@ async def settle(
             _SETTLE_ATTEMPT,
             [{"b_id": item.transaction_id, "b_state": item.attempt} for item in ended],
         )
-    landed_err = [i.transaction_id for i in settlements if i.attempt is AttemptState.LANDED_ERR]
-    if landed_err:
-        await connection.execute(
-            update(reservations)
-            .where(reservations.c.transaction_id.in_(landed_err))
-            .values(units=0)
-        )
+    lowered = [
+        {"b_id": item.transaction_id, "b_asset": asset, "b_units": max(units, 0)}
+        for item in settlements
+        for asset, units in item.lowered.items()
+    ]
+    if lowered:
+        await connection.execute(_LOWER, lowered)
     never_landed = [
         item.transaction_id
         for item in settlements
-        if item.status is TransactionStatus.FAILED and item.attempt is not AttemptState.LANDED_ERR
+        if item.status is TransactionStatus.FAILED and item.attempt in _GIVEN_BACK
     ]
     if never_landed:
         await connection.execute(

@@ -15,6 +15,8 @@ from solward.vault.store.tables import reservations, switches, transactions, wal
 from solward.vault.store.transactions import UNFINISHED
 
 SOL_ASSET = "SOL"
+# Network fees and rent, in lamports.
+COSTS_ASSET = "COSTS"
 # The switch that freezes everything, and the lock that every reservation shares against it.
 SERVICE_SCOPE = "service"
 # Columns are signed 64-bit, a mint's units unsigned; no limit is as high.
@@ -230,3 +232,22 @@ async def reserved(connection: AsyncConnection, scope: str) -> dict[str, int]:
         .group_by(reservations.c.asset)
     )
     return {row.asset: int(row.units) for row in await connection.execute(statement)}
+
+
+async def reserved_by(
+    connection: AsyncConnection, transaction_ids: Collection[str]
+) -> dict[str, dict[str, int]]:
+    """transaction id -> asset -> its reserved units, which are the same in each of its scopes."""
+    statement = (
+        select(
+            reservations.c.transaction_id,
+            reservations.c.asset,
+            func.max(reservations.c.units).label("units"),
+        )
+        .where(reservations.c.transaction_id.in_(transaction_ids))
+        .group_by(reservations.c.transaction_id, reservations.c.asset)
+    )
+    found: dict[str, dict[str, int]] = {}
+    for row in await connection.execute(statement):
+        found.setdefault(row.transaction_id, {})[row.asset] = int(row.units)
+    return found

@@ -113,7 +113,7 @@ transactions = Table(
 
 # One row per transaction and scope (`wallet:<id>`, `agent:<id>`, `key:<id>`) and asset ("SOL"
 # or a mint). The SOL row always exists, so counting it gives the rate. Rows of a transaction
-# that never landed are deleted; the others hold what counts against the limits.
+# that certainly never landed are deleted; the others hold what counts against the limits.
 reservations = Table(
     "reservations",
     metadata,
@@ -163,7 +163,7 @@ attempts = Table(
     Column("last_valid_block_height", BigInteger, nullable=False),
     Column("context_slot", BigInteger, nullable=False),
     Column("max_debit", BigInteger, nullable=False),
-    Column("state", Text, nullable=False),  # signed, sent, unknown, landed_ok, landed_err, dead
+    Column("state", Text, nullable=False),  # of attempts.AttemptState
     Column("created_ms", BigInteger, nullable=False),
     Index(
         "uq_attempts_live",

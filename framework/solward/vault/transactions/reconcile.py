@@ -7,6 +7,7 @@ Each unfinished transaction has an owner. A process that finds the owner dead ta
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -18,7 +19,7 @@ from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.fees import network_fee
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import attempts as store
-from solward.vault.store import processes
+from solward.vault.store import processes, spending
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.attempts import Attempt, Settlement
 from solward.vault.store.database import Database
@@ -57,13 +58,13 @@ async def reconcile(
     Args:
         me: the id of the process that takes over.
     """
-    open_items = await _take_over(database, me)
+    open_items, reserved = await _take_over(database, me)
     if not open_items:
         return Reconciliation(0, 0)
     resumed = []
     for record, held, attempt in open_items:
         if attempt is not None:
-            resumed.append(_in_flight(attempt, held))
+            resumed.append(_in_flight(record, attempt, held, reserved.get(record.id, {})))
         elif record.signature is not None:
             resumed.append(await _faucet(ledger, record))
     for item in resumed:
@@ -77,8 +78,9 @@ async def reconcile(
 
 async def _take_over(
     database: Database, me: str
-) -> list[tuple[TransactionRecord, int, Attempt | None]]:
+) -> tuple[list[tuple[TransactionRecord, int, Attempt | None]], dict[str, dict[str, int]]]:
     all_items: list[tuple[TransactionRecord, int, Attempt | None]] = []
+    reserved: dict[str, dict[str, int]] = {}
     while True:
         async with database.write() as connection:
             seqs = await processes.take_over(connection, me, _BATCH)
@@ -91,11 +93,14 @@ async def _take_over(
             ]
             if released:
                 await store.settle(connection, released)
+            signed = [record.id for record, _, attempt in items if attempt is not None]
+            if signed:
+                reserved |= await spending.reserved_by(connection, signed)
         for record, _, _ in items:
             log_taken_over(record, traces[record.id], me)
         all_items += items
         if len(seqs) < _BATCH:
-            return all_items
+            return all_items, reserved
 
 
 def _released(record: TransactionRecord, me: str) -> Settlement:
@@ -103,7 +108,9 @@ def _released(record: TransactionRecord, me: str) -> Settlement:
     return Settlement(record.id, TransactionStatus.FAILED, None, 0, 0, error=error, owner=me)
 
 
-def _in_flight(attempt: Attempt, held: int) -> InFlight:
+def _in_flight(
+    record: TransactionRecord, attempt: Attempt, held: int, reserved: Mapping[str, int]
+) -> InFlight:
     message = VersionedTransaction.from_bytes(attempt.wire).message
     return InFlight(
         attempt.transaction_id,
@@ -112,6 +119,9 @@ def _in_flight(attempt: Attempt, held: int) -> InFlight:
         attempt.last_valid_block_height,
         fee_lamports=network_fee(message),
         held_lamports=held,
+        type=record.type,
+        details=record.details,
+        reserved=reserved,
         context_slot=attempt.context_slot,
     )
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from solders.instruction import Instruction
 
-from solward.guardrail import Intent, TransactionEffects
+from solward.guardrail import Intent
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.wallets import Pocket
 
@@ -103,7 +102,6 @@ class Draft:
         instructions: compiled by the engine with the wallet as fee payer.
         wire: a complete versioned transaction made elsewhere (a swap venue), where only the
             wallet's signature may be missing; its blockhash is kept.
-        settled_details: details to add once the effects are known (a swap's output amount).
         pocket: signs the instructions too, in one transaction with the wallet.
         tables: lookup table -> its addresses in order. Accounts of instructions that name the
             wallet are never looked up: what a table holds is a node's word.
@@ -113,7 +111,6 @@ class Draft:
     intent: Intent
     instructions: tuple[Instruction, ...] = ()
     wire: bytes | None = None
-    settled_details: Callable[[TransactionEffects], Mapping[str, Any]] | None = None
     pocket: PocketUse | None = None
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     otherwise: Draft | None = None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -42,11 +42,13 @@ _WINDOWED = ("rate_limit", "daily_limit", "spending_limit_check")
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A judged record, the limits it was judged by, and the debit it reserves."""
+    """A judged record, the limits it was judged by, and what it reserves: the debit, and the units
+    of each asset that count in each scope."""
 
     record: TransactionRecord
     scopes: tuple[tuple[str, ScopeLimits], ...]
     held_lamports: int
+    units: Mapping[str, int] = field(default_factory=dict)
 
 
 async def _with_pocket(
@@ -125,6 +127,7 @@ class Reserver:
             allowed = judged.status is TransactionStatus.PENDING
             debit = max_debit(intent, effects) if allowed else 0
             await self._insert(connection, judged, actor, debit)
+            units: dict[str, int] = {}
             if allowed:
                 units = {spending.SOL_ASSET: counted_lamports(intent, effects)}
                 units |= counted_tokens(intent, effects)
@@ -132,7 +135,7 @@ class Reserver:
                     connection, record.id, [scope for scope, _ in scopes], units, now.reserved_ms
                 )
                 await self._database.keep_ledger_time(connection)
-        return Reservation(judged, scopes, debit)
+        return Reservation(judged, scopes, debit, units)
 
     async def fail(
         self,

@@ -1,7 +1,7 @@
 """Watch what was sent until its fate is known: poll in batches, resend, settle.
 
 The only terminal facts are the ledger's: a status, or what `fates` counts as a proof that there
-never will be one. The wall clock never decides.
+never will be one. The wall clock never decides a fate.
 """
 
 from __future__ import annotations
@@ -11,24 +11,42 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import structlog
+from solders.transaction import VersionedTransaction
 
 from solward.errors import LedgerError
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
-from solward.vault.ledger.protocol import Ledger, SignatureStatus
+from solward.vault.ledger.protocol import Ledger
+from solward.vault.ledger.trust import is_enough
 from solward.vault.store import attempts as store
 from solward.vault.store.attempts import AttemptState, Settlement
 from solward.vault.store.database import Database
 from solward.vault.transactions.failures import explain
-from solward.vault.transactions.fates import find_fates
+from solward.vault.transactions.fates import Fate, find_fates
+from solward.vault.transactions.settlement import (
+    Landed,
+    kept_of_failed,
+    kept_units,
+    needs_balances,
+    read_landed,
+    settled_details,
+)
 from solward.vault.transactions.steps import Step, StepHook, no_hook
 
 # Statuses at the pace of slots (0.4 s); the same bytes again once five slots took none of them.
 RESEND_S = 2.0
 POLL_S = 0.4
+# For the balances of what has landed: a node has a status before it has them. After that they
+# report nothing and give nothing back.
+BALANCES_S = 5.0
+
+_ONE_HOST: Final = (
+    "by the word of one RPC node only: look its signature up before you repeat it. "
+    "Its amount counts against the limits until its window ends"
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -41,7 +59,9 @@ class InFlight:
         wire: the stored signed bytes; None when somebody else sends it (a faucet).
         fee_lamports: what landing costs the wallet, whatever comes of it.
         held_lamports: the debit if it lands without error.
-        details: the record's full details if it lands, None to leave them.
+        type: the record's.
+        details: the record's.
+        reserved: asset -> units that count against the limits.
         context_slot: the slot its blockhash was read at, before which it cannot have landed; None
             where that is not known.
         unknown: whether its state `unknown` is stored already.
@@ -55,7 +75,9 @@ class InFlight:
     last_valid_block_height: int
     fee_lamports: int
     held_lamports: int
-    details: Mapping[str, Any] | None = None
+    type: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    reserved: Mapping[str, int] = field(default_factory=dict)
     context_slot: int | None = None
     unknown: bool = False
     done: asyncio.Future[Settlement] = field(
@@ -64,6 +86,8 @@ class InFlight:
     polled: bool = False
     first_sent: float | None = None
     sent_at: float = 0.0
+    asked_at: float = 0.0
+    landed_at: float | None = None
 
 
 class Sender:
@@ -78,6 +102,7 @@ class Sender:
         on_settled: Callable[[Settlement], None] = lambda _settlement: None,
         poll_s: float = POLL_S,
         resend_s: float = RESEND_S,
+        balances_s: float = BALANCES_S,
     ) -> None:
         self._ledger = ledger
         self._database = database
@@ -85,6 +110,7 @@ class Sender:
         self._on_settled = on_settled
         self._poll_s = poll_s
         self._resend_s = resend_s
+        self._balances_s = balances_s
         self._open: dict[str, InFlight] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -137,20 +163,29 @@ class Sender:
         for item in items:
             item.polled = True
         statuses = await self._ledger.statuses([item.signature for item in items])
-        landed = [
+        ended = [
             (item, status)
             for item, status in zip(items, statuses, strict=True)
             if status is not None and status.confirmation in ("confirmed", "finalized")
         ]
+        landed = [item for item, status in ended if status.err is None]
         if landed:
             self._hook(Step.LANDED)
-            await self._settle([_landed(item, status) for item, status in landed])
+            await self._settle_landed(landed)
         now = time.monotonic()
         late = [
             item
             for item, status in zip(items, statuses, strict=True)
             if status is None and now - item.sent_at >= self._resend_s
         ]
+        # That one failed gives money back, so the node in use does not say it alone.
+        failed = [
+            item
+            for item, status in ended
+            if status.err is not None and now - item.asked_at >= self._resend_s
+        ]
+        if failed:
+            await self._end(failed)
         if late:
             await self._resend_or_end(late)
 
@@ -165,19 +200,49 @@ class Sender:
             await asyncio.gather(*(self._send(item) for item in alive))
             metrics.RESENDS.inc(sum(item.wire is not None for item in alive))
         if expired:
-            await self._end_expired(expired)
+            await self._end(expired)
 
-    async def _end_expired(self, expired: Sequence[InFlight]) -> None:
+    async def _end(self, items: Sequence[InFlight]) -> None:
+        """Ask every node about what the one in use calls expired or failed."""
         now = time.monotonic()
-        for item in expired:
-            item.sent_at = now
-        fates = await find_fates(self._ledger, expired)
-        ended = [_landed(item, fates.landed[item.signature]) for item in expired
-                 if item.signature in fates.landed]  # fmt: skip
-        ended += [_dead(item) for item in expired if item.signature in fates.dead]
-        if ended:
-            await self._settle(ended)
-        await self._mark_unknown([item for item in expired if item.signature in fates.unknown])
+        for item in items:
+            item.sent_at = item.asked_at = now
+        fates = await find_fates(self._ledger, items)
+        landed, settlements = [], []
+        for item in items:
+            fate = fates.ended.get(item.signature)
+            if fate is None:
+                continue
+            if fate.status is not None and fate.status.err is None:
+                landed.append(item)
+            else:
+                settlements.append(_failed(item, fate))
+        if landed or any(each.attempt is AttemptState.LANDED_ERR for each in settlements):
+            self._hook(Step.LANDED)
+        await self._settle_landed(landed)
+        if settlements:
+            await self._settle(settlements)
+        await self._mark_unknown([item for item in items if item.signature in fates.unknown])
+
+    async def _settle_landed(self, items: Sequence[InFlight]) -> None:
+        """Settle what landed without an error; from its balances, where these can say more."""
+        found = await asyncio.gather(*(self._landed(item) for item in items))
+        settlements = [each for each in found if each is not None]
+        if settlements:
+            await self._settle(settlements)
+
+    async def _landed(self, item: InFlight) -> Settlement | None:
+        """The settlement; None while its balances are waited for."""
+        landed, sure = None, False
+        if item.wire is not None and needs_balances(item.type, item.fee_lamports, item.reserved):
+            message = VersionedTransaction.from_bytes(item.wire).message
+            landed, sure = await read_landed(self._ledger, item.signature, message)
+            now = time.monotonic()
+            item.landed_at = item.landed_at or now
+            wanted = landed is None or (not sure and is_enough(self._ledger.origins()))
+            if wanted and now - item.landed_at < self._balances_s:
+                return None
+        return _settled(item, landed, sure=sure)
 
     async def _mark_unknown(self, items: Sequence[InFlight]) -> None:
         new = [item for item in items if not item.unknown]
@@ -231,32 +296,47 @@ def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
     )
 
 
-def _landed(item: InFlight, status: SignatureStatus) -> Settlement:
-    if status.err is None:
+def _settled(item: InFlight, landed: Landed | None, *, sure: bool) -> Settlement:
+    details, lowered = None, {}
+    if landed is not None:
+        wallet = landed.accounts[0]
+        details = settled_details(item.type, item.details, landed, wallet, item.fee_lamports)
+        if sure:
+            lowered = kept_units(landed, wallet, item.fee_lamports, item.reserved)
+    return Settlement(
+        item.transaction_id,
+        TransactionStatus.CONFIRMED,
+        AttemptState.LANDED_OK,
+        fee_lamports=item.fee_lamports,
+        held_lamports=item.held_lamports,
+        details=details,
+        lowered=lowered,
+    )
+
+
+def _failed(item: InFlight, fate: Fate) -> Settlement:
+    if not fate.sure:
+        _log.warning(
+            "attempt_presumed", signature=item.signature, transaction_id=item.transaction_id
+        )
+    if fate.status is None:
         return Settlement(
             item.transaction_id,
-            TransactionStatus.CONFIRMED,
-            AttemptState.LANDED_OK,
-            fee_lamports=item.fee_lamports,
-            held_lamports=item.held_lamports,
-            details=item.details,
+            TransactionStatus.FAILED,
+            AttemptState.DEAD if fate.sure else AttemptState.PRESUMED_DEAD,
+            fee_lamports=0,
+            held_lamports=0 if fate.sure else item.held_lamports,
+            error="The transaction expired without reaching the ledger; nothing was paid"
+            if fate.sure
+            else f"The transaction expired, and is not on the ledger {_ONE_HOST}",
         )
+    error = f"The transaction failed on the ledger: {explain(fate.status.err, ())}"
     return Settlement(
         item.transaction_id,
         TransactionStatus.FAILED,
         AttemptState.LANDED_ERR,
         fee_lamports=item.fee_lamports,
-        held_lamports=item.fee_lamports,
-        error=f"The transaction failed on the ledger: {explain(status.err, ())}",
-    )
-
-
-def _dead(item: InFlight) -> Settlement:
-    return Settlement(
-        item.transaction_id,
-        TransactionStatus.FAILED,
-        AttemptState.DEAD,
-        fee_lamports=0,
-        held_lamports=0,
-        error="The transaction expired without reaching the ledger; nothing was paid",
+        held_lamports=item.fee_lamports if fate.sure else item.held_lamports,
+        error=error if fate.sure else f"{error}; so it is {_ONE_HOST}",
+        lowered=kept_of_failed(item.fee_lamports, item.reserved) if fate.sure else {},
     )

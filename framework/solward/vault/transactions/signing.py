@@ -104,7 +104,6 @@ class Signing:
         async with self._database.write() as connection:
             await store.write_ahead(connection, attempt, now_ms(), owner=self._owner)
         self._hook(Step.WRITTEN_AHEAD)
-        settled = {} if draft.settled_details is None else draft.settled_details(effects)
         return InFlight(
             record.id,
             attempt.signature,
@@ -112,6 +111,8 @@ class Signing:
             attempt.last_valid_block_height,
             fee_lamports=effects.fee_lamports,
             held_lamports=debit,
-            details={**record.details, **settled} if settled else None,
+            type=record.type,
+            details=record.details,
+            reserved=reservation.units,
             context_slot=attempt.context_slot,
         )

@@ -1,0 +1,279 @@
+"""What a landed transaction really took, from its own balances before and after.
+
+Reservations are gross. What did not leave is given back per asset, at most what this transaction
+reserved, and only on a word that is enough (`solward.vault.ledger.trust`). Nothing here comes from
+a simulation or from another slot: the balances belong to one signature.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from solders.message import Message, MessageV0, MessageV1
+from solders.pubkey import Pubkey
+from solders.token.associated import get_associated_token_address
+
+from solward.errors import LedgerError, LedgerUnavailable
+from solward.money import SOL_DECIMALS, from_units
+from solward.record import TransactionType
+from solward.solana.accounts import rent_exempt_minimum
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.vault.ledger.protocol import Ledger
+from solward.vault.ledger.trust import is_enough
+from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
+
+# Of an associated account with every extension that a mint can ask for.
+_MOST_RENT = rent_exempt_minimum(195)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBalance:
+    """What a token account held: `units` of `mint`."""
+
+    mint: str
+    owner: str
+    program: str
+    units: int
+    decimals: int
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A transaction's accounts with their lamports and tokens, before and after it.
+
+    Attributes:
+        accounts: in the order of the message, those of lookup tables last.
+        tokens_before: by the place in `accounts`; no other is a token account.
+        tokens_after: likewise.
+    """
+
+    accounts: tuple[str, ...]
+    lamports_before: tuple[int, ...]
+    lamports_after: tuple[int, ...]
+    tokens_before: Mapping[int, TokenBalance]
+    tokens_after: Mapping[int, TokenBalance]
+
+
+def needs_balances(record_type: str, fee_lamports: int, reserved: Mapping[str, int]) -> bool:
+    """Whether a landed transaction's balances can give back or report anything; a transfer's
+    cannot, and costs no call for them."""
+    return record_type == TransactionType.SWAP or reserved.get(COSTS_ASSET, 0) > fee_lamports
+
+
+def kept_units(
+    landed: Landed, wallet: str, fee_lamports: int, reserved: Mapping[str, int]
+) -> dict[str, int]:
+    """asset -> units that count, for a transaction that landed without an error; pure.
+
+    Never more than reserved and never below 0. Lamports cannot have left the wallet but to
+    accounts that have more afterwards, so these bound SOL and costs together, whatever came in at
+    the same time. Tokens are measured at the wallet's own accounts: they can be burned or withheld
+    on the way. What arrives counts in its associated account alone; another account of its may
+    have a delegate who takes it back.
+
+    Args:
+        wallet: pays the fee.
+        fee_lamports: of the message's bytes.
+        reserved: asset -> units; `COSTS_ASSET` is fee and rent.
+    """
+    rent, moved, total = _lamports_gained(landed, wallet)
+    kept = {
+        asset: min(units, _tokens_lost(landed, wallet, asset))
+        for asset, units in reserved.items()
+        if asset not in (SOL_ASSET, COSTS_ASSET)
+    }
+    # What fits one of the two no more counts as the other.
+    costs = min(reserved.get(COSTS_ASSET, 0), fee_lamports + rent)
+    sol = min(reserved.get(SOL_ASSET, 0), max(moved, fee_lamports + total - costs))
+    costs = min(reserved.get(COSTS_ASSET, 0), max(costs, fee_lamports + total - sol))
+    found = {SOL_ASSET: sol, COSTS_ASSET: costs}
+    return kept | {asset: units for asset, units in found.items() if asset in reserved}
+
+
+def kept_of_failed(fee_lamports: int, reserved: Mapping[str, int]) -> dict[str, int]:
+    """asset -> units that count, for a transaction that landed with an error: its fee; pure."""
+    return {
+        asset: min(units, fee_lamports) if asset == COSTS_ASSET else 0
+        for asset, units in reserved.items()
+    }
+
+
+def settled_details(
+    record_type: str, details: Mapping[str, Any], landed: Landed, wallet: str, fee_lamports: int
+) -> dict[str, Any] | None:
+    """A record's details with what the landed transaction adds to them; None where nothing.
+
+    Of a swap: what arrived, and what was sold where the record does not say it yet.
+    """
+    if record_type != TransactionType.SWAP:
+        return None
+    found: dict[str, Any] = {}
+    for side, sign in (("input", -1), ("output", 1)):
+        mint = details.get(f"{side}Token")
+        if isinstance(mint, str) and (side == "output" or "inputAmount" not in details):
+            change = _change(landed, wallet, fee_lamports, mint)
+            if change is not None:
+                found[f"{side}Amount"] = max(Decimal(0), sign * change)
+    return {**details, **found}
+
+
+async def read_landed(
+    ledger: Ledger, signature: str, message: Message | MessageV0 | MessageV1
+) -> tuple[Landed | None, bool]:
+    """The balances of a landed transaction, and whether enough hosts say the same of them; None
+    where no node has them (yet)."""
+    answers = await asyncio.gather(*(_of_node(node, signature, message) for node in ledger.nodes()))
+    found = [(landed, origin) for landed, origin in answers if landed is not None]
+    for landed, _ in found:
+        if is_enough([origin for other, origin in found if other == landed]):
+            return landed, True
+    return (found[0][0] if found else None), False
+
+
+async def _of_node(
+    node: Ledger, signature: str, message: Message | MessageV0 | MessageV1
+) -> tuple[Landed | None, str]:
+    try:
+        answer = await node.transaction(signature)
+        landed = None if answer is None else parse_landed(answer, signature, message)
+    except LedgerError:
+        landed = None
+    return landed, node.origin
+
+
+def parse_landed(
+    answer: Mapping[str, Any], signature: str, message: Message | MessageV0 | MessageV1
+) -> Landed:
+    """Read a `getTransaction` answer in the encoding `json`.
+
+    Raises:
+        LedgerUnavailable: it is another transaction's, or has no balances.
+    """
+    try:
+        meta = answer["meta"]
+        if answer["transaction"]["signatures"][0] != signature:
+            raise LedgerUnavailable("The ledger answered with another transaction")
+        loaded = meta.get("loadedAddresses") or {}
+        accounts = (
+            *(str(key) for key in message.account_keys),
+            *(str(address) for address in loaded.get("writable", ())),
+            *(str(address) for address in loaded.get("readonly", ())),
+        )
+        before, after = _amounts(meta["preBalances"]), _amounts(meta["postBalances"])
+        if not len(accounts) == len(before) == len(after):
+            raise _malformed()
+        return Landed(
+            accounts,
+            before,
+            after,
+            _tokens(meta["preTokenBalances"], len(accounts)),
+            _tokens(meta["postTokenBalances"], len(accounts)),
+        )
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        raise _malformed() from None
+
+
+def _malformed() -> LedgerUnavailable:
+    return LedgerUnavailable("The ledger's answer to getTransaction has an unexpected shape")
+
+
+def _amounts(values: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(map(_amount, values))
+
+
+def _amount(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise _malformed()
+    return value
+
+
+def _tokens(entries: Sequence[Mapping[str, Any]], accounts: int) -> dict[int, TokenBalance]:
+    found: dict[int, TokenBalance] = {}
+    for entry in entries:
+        place, amount = _amount(entry["accountIndex"]), entry["uiTokenAmount"]
+        if place >= accounts or place in found:
+            raise _malformed()
+        found[place] = TokenBalance(
+            str(entry["mint"]),
+            str(entry["owner"]),
+            str(entry["programId"]),
+            _amount(int(amount["amount"])),
+            _amount(amount["decimals"]),
+        )
+    return found
+
+
+def _lamports_gained(landed: Landed, wallet: str) -> tuple[int, int, int]:
+    """Lamports by which accounts other than the wallet grew: rent of new token accounts; what else
+    they got, and accounts of any other kind; all of them together."""
+    rent = moved = total = 0
+    for place, address in enumerate(landed.accounts):
+        if address == wallet:
+            continue
+        gained = max(0, landed.lamports_after[place] - landed.lamports_before[place])
+        new = place in landed.tokens_after and place not in landed.tokens_before
+        wrapped = _wrapped(landed.tokens_after, place)
+        of_rent = min(max(0, gained - wrapped), _MOST_RENT) if new else 0
+        rent += of_rent
+        moved += gained - of_rent
+        total += gained
+    return rent, moved, total
+
+
+def _wrapped(tokens: Mapping[int, TokenBalance], place: int) -> int:
+    held = tokens.get(place)
+    return 0 if held is None or held.mint != WRAPPED_SOL_MINT else held.units
+
+
+def _tokens_lost(landed: Landed, wallet: str, mint: str) -> int:
+    lost = 0
+    for place, address in enumerate(landed.accounts):
+        before = _own(landed.tokens_before, place, wallet, mint)
+        after = _own(landed.tokens_after, place, wallet, mint)
+        if after > before and not _is_associated(landed, place, address, wallet):
+            after = before
+        lost += before - after
+    return max(0, lost)
+
+
+def _own(tokens: Mapping[int, TokenBalance], place: int, wallet: str, mint: str) -> int:
+    held = tokens.get(place)
+    return held.units if held is not None and (held.owner, held.mint) == (wallet, mint) else 0
+
+
+def _is_associated(landed: Landed, place: int, address: str, wallet: str) -> bool:
+    held = landed.tokens_after[place]
+    owner, mint, program = map(Pubkey.from_string, (wallet, held.mint, held.program))
+    return address == str(get_associated_token_address(owner, mint, program))
+
+
+def _change(landed: Landed, wallet: str, fee_lamports: int, mint: str) -> Decimal | None:
+    """Whole units of `mint` by which the wallet's holding grew, None where no account shows its
+    decimals. SOL is that of the wallet and its token accounts, so that opening, closing and
+    unwrapping one of them is neither sold nor bought; without the fee."""
+    if mint == WRAPPED_SOL_MINT:
+        after = _own_lamports(landed.lamports_after, landed.tokens_after, landed, wallet)
+        before = _own_lamports(landed.lamports_before, landed.tokens_before, landed, wallet)
+        return from_units(after - before + fee_lamports, SOL_DECIMALS)
+    shown = (*landed.tokens_after.values(), *landed.tokens_before.values())
+    decimals = {held.decimals for held in shown if held.mint == mint}
+    units = sum(
+        _own(landed.tokens_after, place, wallet, mint)
+        - _own(landed.tokens_before, place, wallet, mint)
+        for place in range(len(landed.accounts))
+    )
+    return from_units(units, decimals.pop()) if decimals else None
+
+
+def _own_lamports(
+    lamports: Sequence[int], tokens: Mapping[int, TokenBalance], landed: Landed, wallet: str
+) -> int:
+    return sum(
+        lamports[place]
+        for place, address in enumerate(landed.accounts)
+        if address == wallet or (place in tokens and tokens[place].owner == wallet)
+    )
