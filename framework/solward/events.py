@@ -51,6 +51,10 @@ class EventKind(StrEnum):
     """New transactions of a wallet, or of all, were stopped."""
     SWITCH_THAWED = "switch:thawed"
     """They were allowed again."""
+    AUDIT_AUTHENTICATED = "audit:authenticated"
+    """The chains' ends, written by an older release, were authenticated for the first time."""
+    AUDIT_PRUNED = "audit:pruned"
+    """Retention cut old entries from the chains' beginnings."""
     ALERT_RAISED = "alert:raised"
     """An operator should look: `solward.vault.store.alerts`."""
 

@@ -45,29 +45,35 @@ async def listing(call: ServiceCall, limit: int, before: int | None) -> Renderab
 @click.option("--head", help="A hash this printed earlier: it must still be in the log.")
 @click.option("--against", type=_FILE, help="A file of --save: every chain must still continue.")
 @click.option("--save", type=_FILE, help="Write where every chain ends to this file (0600).")
-def verify(head: str | None, against: Path | None, save: Path | None) -> None:
+@click.option(
+    "--hashes-only",
+    is_flag=True,
+    help="Without the keystore's secret: do not check that the chains' ends are authentic.",
+)
+def verify(head: str | None, against: Path | None, save: Path | None, hashes_only: bool) -> None:
     """Check every entry of the audit log, also while the service runs.
 
-    Reads the database of SOLWARD_HOME, or DATABASE_URL. Exits with 1 and names the first entry
-    that was changed or is missing, and its chain. Keep the head's hash or the saved ends
-    elsewhere: whoever can rewrite the whole database cannot make earlier ends fit.
+    Reads the database of SOLWARD_HOME, or DATABASE_URL, and the keystore's secret. Exits with 1
+    and names the first entry that was changed or is missing, and its chain. Keep the head's hash
+    or the saved ends elsewhere: whoever puts back an older copy of the whole database cannot make
+    it continue later ends.
     """
     import asyncio
 
     from solward.errors import AuditBroken
-    from solward_cli.entrypoint import read_settings, refusals
+    from solward_cli.entrypoint import keystore_settings, read_settings, refusals
 
     with refusals():
-        settings = read_settings()
+        settings = read_settings() if hashes_only else keystore_settings()
         try:
-            log = asyncio.run(_verify(settings, head, against, save))
+            log = asyncio.run(_verify(settings, head, against, save, hashes_only))
         except AuditBroken as error:
             click.echo(f"Error: {error}", err=True)
             sys.exit(_EXIT_BROKEN)
-    _print(log)
+    _print(log, hashes_only)
 
 
-def _print(log: Log) -> None:
+def _print(log: Log, hashes_only: bool) -> None:
     from solward.clock import iso
 
     click.echo(f"Entries: {log.entries}")
@@ -78,18 +84,29 @@ def _print(log: Log) -> None:
         click.echo(f"First:   {iso(log.first_ms)}")
         click.echo(f"Last:    {iso(log.last_ms)}")
     click.echo(f"Head:    {log.hash}")
+    if hashes_only:
+        click.echo("The chains' ends were not authenticated: that needs the keystore's secret.")
 
 
 async def _verify(
-    settings: Settings, head: str | None, against: Path | None, save: Path | None
+    settings: Settings,
+    head: str | None,
+    against: Path | None,
+    save: Path | None,
+    hashes_only: bool,
 ) -> Log:
     from solward.audit import heads_file
     from solward.audit.log import AuditLog
     from solward.vault.store.database import Database
+    from solward.vault.wallets.keystore import audit_key
+    from solward.vault.wallets.service import key_source
 
     earlier = None if against is None else heads_file.read(against)
     database = Database.inspect(settings.database_url, settings.solward_home)
     try:
+        if not hashes_only:
+            source = key_source(settings, settings.solward_home)
+            database.audit_key = await audit_key(database, source)
         log = await AuditLog(database).verify(head, earlier)
     finally:
         await database.close()

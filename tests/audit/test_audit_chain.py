@@ -227,11 +227,14 @@ async def test_a_chain_begun_again_under_its_old_name_is_found_by_its_old_head(
         await append(database, "wallet:a", ms=2000)
     assert not await continued(database, before, "wallet:a")
     assert await continued(database, before, "")
+    if not database.shared:
+        with pytest.raises(AuditBroken, match="18 entries were written and its chains have 13"):
+            await verify(database)
 
 
 async def continued(database: Database, before: Log, chain: str) -> bool:
     async with database.read() as connection:
-        log = await audit.verify(connection)
+        log = Log(0, await audit.heads(connection), None, None)
         return await audit.continues(connection, log, chain, before.heads[chain])
 
 

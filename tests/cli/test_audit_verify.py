@@ -23,6 +23,7 @@ from solward.settings import Settings
 from solward.settings.home import Home
 from solward.store.retention import retain
 from solward.vault.store.database import Database
+from solward.vault.wallets import Wallets
 from solward_cli import main
 
 ENTRIES = 5
@@ -35,9 +36,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
+async def opened(home: Path, url: str | None = None) -> Database:
+    """The database with its keystore, which has the audit key."""
+    database = await Database.open(url, home)
+    await Wallets.open(database, Settings(_env_file=None), home)
+    return database
+
+
 async def write(home: Path, count: int) -> None:
     home.mkdir(exist_ok=True)
-    database = await Database.open(None, home)
+    database = await opened(home)
     for number in range(count):
         await AuditLog(database).append("key:created", {"number": number})
     await database.close()
@@ -113,7 +121,9 @@ def rewrite(connection: sqlite3.Connection) -> None:
             "UPDATE audit SET data = ?, previous_hash = ?, hash = ? WHERE seq = ?", row
         )
         previous = hash_
-    connection.execute("UPDATE audit_heads SET hash = ?", (previous,))
+    connection.execute(
+        "UPDATE audit_heads SET hash = ?, service_number = 0, service_hash = NULL", (previous,)
+    )
 
 
 def test_a_head_kept_elsewhere_shows_a_rewritten_and_a_cut_history(
@@ -125,15 +135,15 @@ def test_a_head_kept_elsewhere_shows_a_rewritten_and_a_cut_history(
     assert longer.exit_code == 0, longer.output
     assert longer.output.startswith(f"Entries: {ENTRIES + 3}\n")
     rewrite(connection)
-    assert verify(home).exit_code == 0
-    result = verify(home, "--head", head)
+    assert verify(home, "--hashes-only").exit_code == 0
+    result = verify(home, "--hashes-only", "--head", head)
     assert result.exit_code == 1
     assert head in result.stderr
 
 
 async def fill(home: Path) -> None:
     """Entries in chains of their own beside the common one."""
-    database = await Database.open(None, home)
+    database = await opened(home)
     for chain in ("a", "b", "a"):
         await AuditLog(database).append("agent:stopped", {"agentId": chain})
     await database.close()
@@ -157,29 +167,19 @@ def test_saved_ends_are_continued_and_saved_again(home: Path, tmp_path: Path) ->
     assert [entry.name for entry in tmp_path.iterdir() if entry.name != "home"] == [file.name]
 
 
-@pytest.mark.parametrize(
-    "tampering",
-    [
-        ["DELETE FROM audit WHERE chain = 'agent:a'", "DELETE FROM audit_heads WHERE chain > ''"],
-        [
-            "DELETE FROM audit WHERE chain = 'agent:a' AND number = 2",
-            "UPDATE audit_heads SET number = 1, hash = "
-            "(SELECT hash FROM audit WHERE chain = 'agent:a') WHERE chain = 'agent:a'",
-        ],
-    ],
-    ids=["a chain removed with its head", "a chain cut with its head"],
-)
-def test_what_is_whole_in_itself_is_held_to_the_saved_ends(
-    home: Path, connection: sqlite3.Connection, tmp_path: Path, tampering: list[str]
+def test_an_older_copy_of_the_database_is_held_to_the_saved_ends(
+    home: Path, connection: sqlite3.Connection, tmp_path: Path
 ) -> None:
+    """What nobody can tell from the database alone."""
     asyncio.run(fill(home))
-    connection.execute("DELETE FROM audit WHERE chain = 'agent:b'")
-    connection.execute("DELETE FROM audit_heads WHERE chain = 'agent:b'")
-    file = tmp_path / "ends.json"
-    assert verify(home, "--save", str(file)).exit_code == 0
-    saved = file.read_bytes()
-    for statement in tampering:
-        connection.execute(statement)
+    with sqlite3.connect(tmp_path / "older.db") as older:
+        connection.backup(older)
+        asyncio.run(fill(home))
+        file = tmp_path / "ends.json"
+        assert verify(home, "--save", str(file)).exit_code == 0
+        saved = file.read_bytes()
+        older.backup(connection)
+    older.close()
     assert verify(home).exit_code == 0
     result = verify(home, "--against", str(file), "--save", str(file))
     assert result.exit_code == 1
@@ -187,11 +187,126 @@ def test_what_is_whole_in_itself_is_held_to_the_saved_ends(
     assert file.read_bytes() == saved
 
 
+def forged(connection: sqlite3.Connection, chain: str) -> None:
+    """Rewrite a chain's last entry and move its end there, with all that needs no secret."""
+    row = "SELECT seq, created_ms, event, previous_hash FROM audit WHERE chain = ?"
+    seq, ms, kind, previous = connection.execute(
+        f"{row} ORDER BY number DESC LIMIT 1", (chain,)
+    ).fetchone()
+    text = jsontext.dumps([seq, ms, kind, "{}", previous], canonical=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    connection.execute("UPDATE audit SET data = '{}', hash = ? WHERE seq = ?", (digest, seq))
+    connection.execute("UPDATE audit_heads SET hash = ? WHERE chain = ?", (digest, chain))
+
+
+CUT_A = [
+    "DELETE FROM audit WHERE chain = 'agent:a' AND number = 2",
+    "UPDATE audit_heads SET number = 1, hash = "
+    "(SELECT hash FROM audit WHERE chain = 'agent:a') WHERE chain = 'agent:a'",
+]
+PRUNED_A = [
+    "UPDATE audit_heads SET pruned_number = 1, pruned_hash = "
+    "(SELECT hash FROM audit WHERE chain = 'agent:a' AND number = 1) WHERE chain = 'agent:a'",
+    "DELETE FROM audit WHERE chain = 'agent:a' AND number = 1",
+]
+NOT_AUTHENTIC = r"broken at entry {} of agent:a: its end is not authenticated"
+
+
+@pytest.mark.parametrize(
+    ("tampering", "told"),
+    [
+        pytest.param(CUT_A, NOT_AUTHENTIC.format(1), id="cut"),
+        pytest.param(PRUNED_A, NOT_AUTHENTIC.format(2), id="pruned by hand"),
+        pytest.param(
+            ["UPDATE audit_heads SET mac = NULL WHERE chain = 'agent:a'"],
+            NOT_AUTHENTIC.format(2),
+            id="mac removed",
+        ),
+        pytest.param(
+            [
+                "UPDATE audit_heads SET mac = (SELECT mac FROM audit_heads WHERE chain = 'agent:b')"
+                " WHERE chain = 'agent:a'"
+            ],
+            NOT_AUTHENTIC.format(2),
+            id="mac of another chain",
+        ),
+        pytest.param(
+            [
+                "UPDATE keystore SET kdf = json_remove(kdf, '$.audit')",
+                "UPDATE audit_heads SET mac = NULL",
+            ],
+            "is not this keystore's key",
+            id="key removed",
+        ),
+        pytest.param(["DELETE FROM keystore"], "is not authenticated", id="keystore removed"),
+        pytest.param(
+            [
+                "DELETE FROM audit WHERE chain = 'agent:a'",
+                "DELETE FROM audit_heads WHERE chain = 'agent:a'",
+            ],
+            "7 entries were written and its chains have 6",
+            id="a chain removed with all its traces",
+        ),
+    ],
+)
+def test_what_needs_no_secret_is_found_with_it(
+    home: Path, connection: sqlite3.Connection, tampering: list[str], told: str
+) -> None:
+    asyncio.run(fill(home))
+    for statement in tampering:
+        connection.execute(statement)
+    result = verify(home)
+    assert result.exit_code in (1, 2)
+    assert re.search(rf"^Error: .*{told}", result.stderr), result.stderr
+
+
+def test_a_history_rewritten_and_rebased_is_found_and_stays_found(
+    home: Path, connection: sqlite3.Connection, tmp_path: Path
+) -> None:
+    asyncio.run(fill(home))
+    # Ends saved after the deed agree with it.
+    forged(connection, "agent:a")
+    file = tmp_path / "ends.json"
+    assert verify(home, "--hashes-only", "--save", str(file)).exit_code == 0
+    assert "not authenticated" in verify(home, "--hashes-only").stdout
+    for options in ([], ["--against", str(file)]):
+        result = verify(home, *options)
+        assert result.exit_code == 1
+        assert "broken at entry 2 of agent:a: its end is not authenticated" in result.stderr
+    # The service goes on; what follows does not make it authentic.
+    asyncio.run(fill(home))
+    result = verify(home)
+    assert result.exit_code == 1
+    assert "broken at entry 4 of agent:a: its end is not authenticated" in result.stderr
+
+
+def test_a_chain_taken_back_to_an_authentic_end_that_it_once_had_is_found(
+    home: Path, connection: sqlite3.Connection
+) -> None:
+    asyncio.run(fill(home))
+    end = connection.execute("SELECT * FROM audit_heads WHERE chain = 'agent:a'").fetchone()
+    asyncio.run(fill(home))
+    connection.execute("DELETE FROM audit WHERE chain = 'agent:a' AND number > 2")
+    marks = ", ".join("?" * len(end))
+    connection.execute("DELETE FROM audit_heads WHERE chain = 'agent:a'")
+    connection.execute(f"INSERT INTO audit_heads VALUES ({marks})", end)
+    result = verify(home)
+    assert result.exit_code == 1
+    assert "10 entries were written and its chains have 9" in result.stderr
+
+
+def test_without_the_secret_the_check_is_refused_unless_it_is_for_hashes(home: Path) -> None:
+    (home / "keystore.key").unlink()
+    result = verify(home)
+    assert (result.exit_code, "key file" in result.stderr) == (2, True)
+    assert verify(home, "--hashes-only").exit_code == 0
+
+
 def test_what_retention_cut_is_counted_and_saved_ends_are_still_continued(
     home: Path, tmp_path: Path
 ) -> None:
     async def cut() -> None:
-        database = await Database.open(None, home)
+        database = await opened(home)
         in_a_week = now_ms() + 7 * DAY_MS
         await retain(database, Settings(_env_file=None, event_retention_days=1), in_a_week)
         await database.close()
@@ -203,7 +318,7 @@ def test_what_retention_cut_is_counted_and_saved_ends_are_still_continued(
     result = verify(home, "--against", str(file))
     assert result.exit_code == 0, result.output
     assert result.output.splitlines()[:3] == [
-        "Entries: 1", "Chains:  1", "Cut:     6 older entries, by retention"
+        "Entries: 2", "Chains:  1", "Cut:     7 older entries, by retention"
     ]  # fmt: skip
     gone = verify(home, "--head", head)
     assert gone.exit_code == 1
@@ -236,7 +351,7 @@ def test_a_log_on_postgresql_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_url: str
 ) -> None:
     async def tell(*statements: str) -> None:
-        database = await Database.open(postgres_url, tmp_path)
+        database = await opened(tmp_path, postgres_url)
         await AuditLog(database).append("key:created", {"keyId": "k"})
         await AuditLog(database).append("agent:stopped", {"agentId": "a"})
         async with database.write() as writing:
@@ -261,7 +376,7 @@ def test_a_log_on_postgresql_is_checked(
 def test_it_reads_while_a_service_owns_the_home_and_writes(home: Path) -> None:
     async def serving() -> Result:
         with Home.locked(home):
-            database = await Database.open(None, home)
+            database = await opened(home)
             async with database.write():
                 await AuditLog(database).latest()
                 found = await asyncio.to_thread(verify, home)

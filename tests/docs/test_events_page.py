@@ -13,7 +13,11 @@ from tests.support.repository import DOCS
 
 from solward.agents.agent import AgentStatus
 from solward.agents.remember import record_status
+from solward.audit import outbox
+from solward.clock import now_ms
 from solward.events import EventKind
+from solward.settings import Settings
+from solward.store.retention import retain
 from solward.vault.store.alerts import BLOCKS
 from solward.vault.wallets import KeySource
 from solward.vault.wallets.export import export_wallet, newest_keystore
@@ -64,6 +68,11 @@ async def everything(api: Api) -> None:
         await api.post(f"/agents/{agent}/{path}")
     async with api.service.database.write() as connection:
         record_status(connection, agent, "Ada", AgentStatus.ERROR, "The provider is away")
+        assert database.audit_key is not None
+        await outbox.authenticate(connection, database.audit_key)
+        old = [("wallet:old", "x", None)] * 2
+        await outbox.append_many(connection, 1, old, database.audit_key)
+    await retain(database, Settings(_env_file=None, event_retention_days=1), now_ms())
 
 
 async def test_every_kind_has_the_fields_that_are_documented(tmp_path: Path) -> None:

@@ -15,14 +15,15 @@ from structlog.testing import capture_logs
 from solward.audit import outbox
 from solward.audit.log import AuditLog, Log
 from solward.audit.tables import audit as entries_table
-from solward.clock import DAY_MS
-from solward.errors import ConfigError, StoreError
+from solward.clock import DAY_MS, iso, now_ms
+from solward.errors import AuditBroken, ConfigError, StoreError
 from solward.service import Solward
 from solward.settings import Settings
 from solward.store import retention
 from solward.store.retention import Retained, hourly_retention, retain
 from solward.store.tables import decisions, memory
 from solward.vault.store.database import Database, try_lock_exclusive
+from solward.vault.wallets import Wallets
 
 NOW = 1000 * DAY_MS
 DAYS = 30
@@ -58,13 +59,16 @@ async def left(database: Database) -> dict[str, list[int]]:
     """The numbers of each chain's entries."""
     found: dict[str, list[int]] = {}
     for entry in await AuditLog(database).after(0, 10_000):
+        if entry.event == "audit:pruned":
+            continue
         found.setdefault(entry.chain, []).append(entry.number)
     return found
 
 
 async def count(database: Database) -> int:
     async with database.read() as connection:
-        statement = select(func.count()).select_from(entries_table)
+        told = entries_table.c.event != "audit:pruned"
+        statement = select(func.count()).select_from(entries_table).where(told)
         return int((await connection.execute(statement)).scalar_one())
 
 
@@ -77,17 +81,17 @@ async def test_chains_lose_their_old_beginnings_and_the_log_stays_whole(
 ) -> None:
     ends = [await verify(database)]
     for ms in (1, OLD, OLD, YOUNG, NOW):
-        await append(database, ms, "", "wallet:a")
+        await append(database, ms, "agent:b", "wallet:a")
         ends.append(await verify(database))
     await append(database, OLD, "agent:still", "agent:still")
     assert await retain(database, keeping, NOW) == Retained(decisions=0, events=7)
-    assert await left(database) == {"": [4, 5], "wallet:a": [4, 5], "agent:still": [2]}
+    assert await left(database) == {"agent:b": [4, 5], "wallet:a": [4, 5], "agent:still": [2]}
     log = await verify(database)
-    assert (log.entries, log.pruned) == (5, 7)
+    assert (log.entries, log.pruned) == (6, 7)
     for earlier in ends:
         await verify(database, earlier)
-    await append(database, NOW, "", "agent:still")
-    assert (await verify(database, log)).entries == 7
+    await append(database, NOW, "agent:b", "agent:still")
+    assert (await verify(database, log)).entries == 8
     assert await retain(database, keeping, NOW) == Retained(events=1)
     assert (await left(database))["agent:still"] == [3]
     await verify(database, log)
@@ -96,17 +100,17 @@ async def test_chains_lose_their_old_beginnings_and_the_log_stays_whole(
 async def test_the_last_entry_of_each_chain_stays_and_numbers_go_on(
     database: Database, keeping: Settings
 ) -> None:
-    await append(database, 1, *["", "wallet:a", "wallet:b"] * 3)
+    await append(database, 1, *["agent:b", "wallet:a", "wallet:b"] * 3)
     newest = await AuditLog(database).end()
     assert await retain(database, keeping, NOW) == Retained(events=6)
-    assert await left(database) == {"": [3], "wallet:a": [3], "wallet:b": [3]}
+    assert await left(database) == {"agent:b": [3], "wallet:a": [3], "wallet:b": [3]}
     assert await retain(database, keeping, NOW) == Retained()
     await append(database, NOW, "wallet:a")
     end = await AuditLog(database).end()
     assert end > newest
     if not database.shared:
-        assert end == newest + 1
-    assert (await verify(database)).entries == 4
+        assert end == newest + 2  # one tells what was cut
+    assert (await verify(database)).entries == 5
 
 
 async def test_what_follows_an_entry_that_stays_stays_too(
@@ -135,7 +139,7 @@ async def test_what_was_tampered_with_before_is_still_found_after(
 async def test_it_deletes_in_batches_and_goes_on_after_it_was_cut_off(
     database: Database, keeping: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chains = ["", "wallet:a", "agent:a"]
+    chains = ["agent:b", "wallet:a", "agent:a"]
     await append(database, OLD, *chains * 8)
     await append(database, NOW, *chains)
     before = await verify(database)
@@ -160,7 +164,7 @@ async def test_it_deletes_in_batches_and_goes_on_after_it_was_cut_off(
 async def test_others_append_meanwhile(
     database: Database, keeping: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chains = ["", "wallet:a", "agent:a"]
+    chains = ["agent:b", "wallet:a", "agent:a"]
     await append(database, OLD, *chains * 30)
     monkeypatch.setattr(retention, "BATCH", 7)
     monkeypatch.setattr(retention, "PAUSE_S", 0.001)
@@ -173,10 +177,11 @@ async def test_others_append_meanwhile(
         retain(database, keeping, NOW), *(write(chain) for chain in chains)
     )
     log = await verify(database)
-    assert log.entries == 90 + 180 - deleted.events
+    assert await count(database) == 90 + 180 - deleted.events
     again = await retain(database, keeping, NOW)
     assert deleted.events + again.events == 90
-    assert (await verify(database, log)).entries == 180
+    await verify(database, log)
+    assert await count(database) == 180
 
 
 async def test_decisions_go_by_their_own_days_and_memory_stays(database: Database) -> None:
@@ -189,7 +194,7 @@ async def test_decisions_go_by_their_own_days_and_memory_stays(database: Databas
     async with database.write() as connection:
         await connection.execute(insert(decisions), [each | {"observations": ""} for each in rows])
         await connection.execute(insert(memory), rows)
-    await append(database, OLD, "", "")
+    await append(database, OLD, "agent:b", "agent:b")
     keeping = settings(decision_retention_days=DAYS)
     assert await retain(database, keeping, NOW) == Retained(decisions=4)
     async with database.read() as connection:
@@ -216,7 +221,7 @@ async def test_many_decisions_go_in_batches(
 
 
 async def test_without_days_everything_is_kept(database: Database) -> None:
-    await append(database, 1, "", "")
+    await append(database, 1, "agent:b", "agent:b")
     assert await retain(database, settings(), NOW) == Retained()
     assert await count(database) == 2
 
@@ -225,7 +230,7 @@ async def test_one_process_does_it_at_a_time(
     postgres_url: str, tmp_path: Path, keeping: Settings
 ) -> None:
     database = await Database.open(postgres_url, tmp_path)
-    await append(database, OLD, "", "")
+    await append(database, OLD, "agent:b", "agent:b")
     async with database.write() as connection:
         assert await try_lock_exclusive(connection, "retention")
         assert await retain(database, keeping, NOW) == Retained()
@@ -274,9 +279,12 @@ async def test_a_service_cuts_what_is_old_as_it_starts(tmp_path: Path) -> None:
     await database.close()
     async with Solward.open(settings(solward_home=tmp_path, event_retention_days=1)) as service:
         async with asyncio.timeout(10):
-            while await count(service.database) > 1:
+            while (await service.audit.verify()).pruned < 4:
                 await asyncio.sleep(0.01)
-        assert (await service.audit.verify()).pruned == 4
+        (pruned, *_) = await service.audit.latest()
+        assert pruned.event == "audit:pruned"
+        # The agent's last, and that the ends of the keyless log were authenticated.
+        assert await count(service.database) == 2
 
 
 @pytest.mark.parametrize("name", ["decision_retention_days", "event_retention_days"])
@@ -284,3 +292,33 @@ async def test_a_service_cuts_what_is_old_as_it_starts(tmp_path: Path) -> None:
 def test_days_that_are_no_whole_number_from_one_are_refused(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=name.upper()):
         settings(**{name: value})
+
+
+async def test_what_was_cut_is_told_and_an_end_that_is_not_authentic_is_left(
+    database: Database, keeping: Settings, tmp_path: Path
+) -> None:
+    await Wallets.open(database, settings(), tmp_path)
+    for _ in range(3):
+        for chain in ("a", "b"):
+            await AuditLog(database).append("agent:stopped", {"agentId": chain})
+    async with database.write() as connection:
+        # Pruned by hand: what the service would write, without its key.
+        first = "SELECT hash FROM audit WHERE chain = 'agent:b' AND number = 1"
+        await connection.execute(
+            text(
+                f"UPDATE audit_heads SET pruned_number = 1, pruned_hash = ({first}) "
+                "WHERE chain = 'agent:b'"
+            )
+        )
+        await connection.execute(text("DELETE FROM audit WHERE chain = 'agent:b' AND number = 1"))
+    with pytest.raises(AuditBroken, match="entry 3 of agent:b: its end is not authenticated"):
+        await verify(database)
+    in_time = now_ms() + (DAYS + 1) * DAY_MS
+    assert await retain(database, keeping, in_time) == Retained(events=2)
+    assert await left(database) == {"agent:a": [3], "agent:b": [2, 3]}
+    (pruned, *_) = await AuditLog(database).latest()
+    before = iso(in_time - DAYS * DAY_MS)
+    assert (pruned.chain, pruned.event) == ("", "audit:pruned")
+    assert pruned.to_json()["data"] == {"before": before, "entries": 2, "chains": {"agent:a": 2}}
+    with pytest.raises(AuditBroken, match="entry 3 of agent:b: its end is not authenticated"):
+        await verify(database)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from solward.audit.log import Head
+from solward.audit.heads import Head
 from solward.errors import ConfigError
 
 _HASH = re.compile(r"[0-9a-f]{64}")

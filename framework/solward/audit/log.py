@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.audit import outbox
+from solward.audit.heads import Head
 from solward.audit.outbox import GENESIS_HASH, OPEN_FROM, SERVICE_CHAIN, entry_hash, genesis
 from solward.audit.tables import audit, audit_heads
 from solward.clock import iso
@@ -112,21 +113,6 @@ def _entry(row: Any) -> AuditEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """Where a chain ends, and the entry after which it begins where retention cut older ones.
-
-    Attributes:
-        number: of its last entry; 0 when it has none.
-        pruned_hash: the hash of entry `pruned_number`, None while nothing was cut.
-    """
-
-    number: int
-    hash: str
-    pruned_number: int = 0
-    pruned_hash: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Log:
     """A checked log: its entries, its chains' ends, and when it was written.
 
@@ -154,14 +140,19 @@ class Log:
         return sum(head.pruned_number for head in self.heads.values())
 
 
-async def verify(connection: AsyncConnection) -> Log:
+async def verify(connection: AsyncConnection, key: bytes | None = None) -> Log:
     """Check every chain, in the one state of the database that `connection` sees.
+
+    Args:
+        key: the audit key; without it the chains' ends are taken as they are.
 
     Raises:
         AuditBroken: naming the first row that was changed, is missing or does not belong.
     """
     ends = await heads(connection)
     at = {chain: _beginning(chain, head) for chain, head in ends.items()}
+    # Of the chain without a name: what it had when the others were written.
+    seen = {head.service_number: head.service_hash for head in ends.values()}
     entries, first_ms, last_ms = 0, None, None
     async for page in _pages(connection):
         for entry in page:
@@ -172,6 +163,8 @@ async def verify(connection: AsyncConnection) -> Log:
             genuine = (entry.number, entry.previous_hash, entry.hash)
             if genuine != (number + 1, previous, expected):
                 raise AuditBroken(_broken(entry.chain, number + 1))
+            if entry.chain == SERVICE_CHAIN and seen.get(entry.number, entry.hash) != entry.hash:
+                raise AuditBroken(f"{_broken(entry.chain, entry.number)}: another one was there")
             at[entry.chain] = (entry.number, entry.hash)
             entries += 1
             first_ms = entry.created_ms if first_ms is None else min(first_ms, entry.created_ms)
@@ -179,7 +172,33 @@ async def verify(connection: AsyncConnection) -> Log:
     for chain, head in ends.items():
         if at[chain] != (head.number, head.hash):
             raise AuditBroken(f"{_broken(chain, at[chain][0] + 1)}: its end was cut or moved")
+        if key is not None and not head.is_authentic(key, chain):
+            raise AuditBroken(
+                f"{_broken(chain, head.number)}: its end is not authenticated, so it was cut, "
+                "moved or rewritten by somebody without the keystore's secret"
+            )
+    await _check_all_there(connection, ends)
     return Log(entries, ends, first_ms, last_ms)
+
+
+async def _check_all_there(connection: AsyncConnection, ends: Mapping[str, Head]) -> None:
+    """Find a chain that was taken back to an end it once had, or removed with all its traces."""
+    service = ends.get(SERVICE_CHAIN, Head(0, GENESIS_HASH))
+    for chain, head in ends.items():
+        if head.service_number > service.number:
+            raise AuditBroken(
+                f"{_broken(SERVICE_CHAIN, service.number + 1)}: its end was cut after {chain!r} "
+                f"was written, when it had {head.service_number} entries"
+            )
+    if connection.dialect.name == "sqlite":
+        # Every entry ever written has one number of the log and one of its chain.
+        written = int((await connection.execute(_END["sqlite"])).scalar_one())
+        held = sum(head.number for head in ends.values())
+        if held != written:
+            raise AuditBroken(
+                f"The audit log is broken: {written} entries were written and its chains have "
+                f"{held}, so a chain was removed or cut back to an end that it once had"
+            )
 
 
 async def _pages(connection: AsyncConnection) -> AsyncGenerator[list[AuditEntry], None]:
@@ -203,10 +222,8 @@ def _broken(chain: str, number: int) -> str:
 
 async def heads(connection: AsyncConnection) -> dict[str, Head]:
     """chain -> where it ends, of every chain."""
-    rows = (await connection.execute(select(audit_heads).order_by(audit_heads.c.chain))).all()
-    return {
-        row.chain: Head(row.number, row.hash, row.pruned_number, row.pruned_hash) for row in rows
-    }
+    rows = await connection.execute(select(audit_heads).order_by(audit_heads.c.chain))
+    return {chain: Head(*fields) for chain, *fields in rows}
 
 
 async def find(connection: AsyncConnection, hash_: str) -> AuditEntry | None:
@@ -229,7 +246,13 @@ async def continues(connection: AsyncConnection, log: Log, chain: str, head: Hea
 
 
 class Database(Protocol):
-    """The database the log is in: read and write transactions."""
+    """The database the log is in: read and write transactions.
+
+    Attributes:
+        audit_key: the key that authenticates the chains' ends; None until the keystore is open.
+    """
+
+    audit_key: bytes | None
 
     def read(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """A transaction that changes nothing."""
@@ -285,7 +308,7 @@ class AuditLog:
             AuditBroken: naming the first entry that was changed, is missing or does not belong.
         """
         async with self._database.read() as connection:
-            log = await verify(connection)
+            log = await verify(connection, self._database.audit_key)
             named = earlier is not None and earlier != GENESIS_HASH
             if named and await find(connection, str(earlier)) is None:
                 raise AuditBroken(

@@ -7,8 +7,8 @@ records.
 Every wallet and every agent has a chain of its own, and the chain "" has what belongs to neither,
 so writers at the same time do not wait for each other. Each row carries the hash of the one before:
 an edited, removed, inserted or moved row breaks its chain there, and a chain cut short no longer
-ends where `audit_heads` says. Whoever can rewrite all tables can rewrite history: copy the heads
-elsewhere.
+ends where `audit_heads` says, which is authenticated (`solward.audit.heads`). Whoever puts back an
+older copy of the whole database can take history back: copy the heads elsewhere.
 
 `seq` puts all rows into one order in which no row appears before one that was already read. On
 SQLite, which has one writer, it counts. On PostgreSQL it is made of the transaction's id, and
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import structlog
@@ -37,6 +38,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
+from solward.audit.heads import BROKEN, Head
 from solward.audit.tables import audit, audit_heads, audit_offset
 from solward.clock import now_ms
 from solward.errors import StoreError
@@ -66,10 +68,17 @@ _BASE: dict[str, ColumnElement[int]] = {
 }
 
 
+_service = audit_heads.alias("service")
+
+
 def _heads(dialect: str) -> Select[tuple[Any, ...]]:
     heads = audit_heads.c
+    service = [
+        select(column).where(_service.c.chain == SERVICE_CHAIN).scalar_subquery()
+        for column in (_service.c.number, _service.c.hash)
+    ]
     return (
-        select(heads.chain, heads.number, heads.hash, _BASE[dialect].label("base"))
+        select(_BASE[dialect].label("base"), *service, *heads)
         .where(heads.chain.in_(bindparam("of_chains", expanding=True)))
         # Sorted, so that two transactions with the same chains cannot deadlock.
         .order_by(heads.chain)
@@ -87,7 +96,19 @@ _APPEND = insert(audit)
 _MOVE_HEAD = (
     update(audit_heads)
     .where(audit_heads.c.chain == bindparam("b_chain"))
-    .values(number=bindparam("b_number"), hash=bindparam("b_hash"))
+    .values(
+        number=bindparam("b_number"),
+        hash=bindparam("b_hash"),
+        service_number=bindparam("b_service_number"),
+        service_hash=bindparam("b_service_hash"),
+        mac=bindparam("b_mac"),
+    )
+)
+
+_SIGN_HEAD = (
+    update(audit_heads)
+    .where(audit_heads.c.chain == bindparam("b_chain"))
+    .values(mac=bindparam("b_mac"))
 )
 
 # Of execution options of the connection, where a transaction's events are.
@@ -126,18 +147,21 @@ def record(connection: AsyncConnection, event: str, data: Any, trace: str | None
     recorded.append((event, data, trace))
 
 
-async def append(connection: AsyncConnection) -> list[Event]:
+async def append(connection: AsyncConnection, key: bytes | None) -> list[Event]:
     """Append what was recorded to the audit log: the transaction's last statements.
 
     Last, because on PostgreSQL appenders to one chain wait for each other from here to their
     commit.
+
+    Args:
+        key: the audit key, None before the keystore is open.
     """
     recorded = _recorded(connection)
     if not recorded:
         return []
     ms = now_ms()
     rows = [(chain_of(event, data), event, data) for event, data, _trace in recorded]
-    seqs = await append_many(connection, ms, rows)
+    seqs = await append_many(connection, ms, rows, key)
     return [Event(seq, ms, *each) for seq, each in zip(seqs, recorded, strict=True)]
 
 
@@ -202,27 +226,35 @@ def genesis(chain: str) -> str:
 
 
 async def append_many(
-    connection: AsyncConnection, ms: int, events: Sequence[tuple[str, str, Any]]
+    connection: AsyncConnection,
+    ms: int,
+    events: Sequence[tuple[str, str, Any]],
+    key: bytes | None = None,
 ) -> list[int]:
     """Add a row for each `(chain, event, data)` inside the caller's write transaction.
 
     Appenders to the same chain wait for each other from here to their commit on PostgreSQL:
     append last.
 
+    Args:
+        key: the audit key, which authenticates where the chains end now.
+
     Returns:
         Their `seq`, in the order given.
 
     Raises:
         StoreError: more than 65,536 of them on PostgreSQL.
+        RuntimeError: the chains are authenticated, and there is no key.
     """
     if not events:
         return []
     dialect = connection.dialect.name
-    ends, base = await _lock(connection, sorted({chain for chain, _event, _data in events}))
+    found = await _lock(connection, sorted({chain for chain, _event, _data in events}), key)
     if dialect != "sqlite" and len(events) > 1 << _EVENT_BITS:
         raise StoreError("One transaction cannot tell more than 65536 events")
+    ends = {chain: (head.number, head.hash) for chain, head in found.heads.items()}
     rows: list[dict[str, Any]] = []
-    for seq, (chain, event, data) in enumerate(events, base + 1):
+    for seq, (chain, event, data) in enumerate(events, found.base + 1):
         number, previous = ends[chain]
         text = jsontext.dumps(data, canonical=True)
         digest = entry_hash(seq, ms, event, text, previous)
@@ -240,29 +272,93 @@ async def append_many(
             }
         )
     await connection.execute(_APPEND, rows)
+    moved = []
+    for chain, (number, digest) in ends.items():
+        head = found.heads[chain]
+        service_number, service_hash = head.service_number, head.service_hash
+        if found.service_number >= service_number:
+            service_number, service_hash = found.service_number, found.service_hash
+        following = replace(
+            head,
+            number=number,
+            hash=digest,
+            service_number=service_number,
+            service_hash=service_hash,
+        )
+        moved.append((chain, head, head.followed_by(following, key, chain)))
     await connection.execute(
         _MOVE_HEAD,
         [
-            {"b_chain": chain, "b_number": number, "b_hash": digest}
-            for chain, (number, digest) in ends.items()
+            {
+                "b_chain": chain,
+                "b_number": head.number,
+                "b_hash": head.hash,
+                "b_service_number": head.service_number,
+                "b_service_hash": head.service_hash,
+                "b_mac": head.mac,
+            }
+            for chain, _was, head in moved
         ],
     )
+    for chain, was, head in moved:
+        if head.mac == BROKEN != was.mac:
+            report_broken(chain, was)
     return [row["seq"] for row in rows]
 
 
-async def _lock(
-    connection: AsyncConnection, chains: list[str]
-) -> tuple[dict[str, tuple[int, str]], int]:
-    """Number and hash at which each chain ends, and the `seq` before this transaction's first."""
+def report_broken(chain: str, head: Head) -> None:
+    """Tell the operator of an end that is not authentic: in the process's log and metrics, because
+    the audit log is what was tampered with."""
+    metrics.ALERTS.labels("audit_broken").inc()
+    _log.error("audit_broken", chain=chain, number=head.number)
+
+
+async def authenticate(connection: AsyncConnection, key: bytes) -> None:
+    """Authenticate the ends that were written before there was a key, as an event of its own.
+
+    Once in the life of a database: when its keystore gets its audit key.
+    """
+    rows = (await connection.execute(select(audit_heads).with_for_update())).all()
+    if not rows:
+        return
+    heads = {chain: Head(*fields) for chain, *fields in rows}
+    await connection.execute(
+        _SIGN_HEAD,
+        [{"b_chain": chain, "b_mac": head.signed(key, chain).mac} for chain, head in heads.items()],
+    )
+    entries = sum(head.number for head in heads.values())
+    data = {"chains": len(heads), "entries": entries}
+    record(connection, EventKind.AUDIT_AUTHENTICATED, data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Locked:
+    """The ends of the chains to append to, the `seq` before this transaction's first, and the end
+    of the chain without a name."""
+
+    heads: dict[str, Head]
+    base: int
+    service_number: int
+    service_hash: str | None
+
+
+async def _lock(connection: AsyncConnection, chains: list[str], key: bytes | None) -> _Locked:
     dialect = connection.dialect.name
     rows = (await connection.execute(_LOCK_HEADS[dialect], {"of_chains": chains})).all()
     if len(rows) < len(chains):
-        missing = set(chains) - {row[0] for row in rows}
-        begun = [{"chain": c, "number": 0, "hash": genesis(c)} for c in sorted(missing)]
+        missing = set(chains) - {row.chain for row in rows}
+        begun = [
+            {"chain": chain, **asdict(Head(0, genesis(chain)).signed(key, chain))}
+            for chain in sorted(missing)
+        ]
         # Waits for a transaction that begins the same chain; then its row is there.
         await connection.execute(_FIRST_HEADS[dialect], begun)
         rows = (await connection.execute(_LOCK_HEADS[dialect], {"of_chains": chains})).all()
-    return {chain: (int(number), hash_) for chain, number, hash_, _base in rows}, int(rows[0][3])
+    heads = {chain: Head(*fields) for _base, _number, _hash, chain, *fields in rows}
+    if key is None and any(head.mac is not None for head in heads.values()):
+        raise RuntimeError("The audit log is authenticated; open the keystore before writing")
+    base, service_number, service_hash, *_ = rows[0]
+    return _Locked(heads, int(base), int(service_number or 0), service_hash)
 
 
 def entry_hash(seq: int, ms: int, event: str, data: str, previous: str) -> str:

@@ -35,7 +35,7 @@ audit = Table(
 )
 
 # Where each chain ends, and what retention has cut from its beginning. Appending locks the row,
-# and a chain cut short no longer fits it.
+# and a chain cut short no longer fits it. `mac` authenticates it: `solward.audit.heads`.
 audit_heads = Table(
     "audit_heads",
     metadata,
@@ -44,6 +44,9 @@ audit_heads = Table(
     Column("hash", Text, nullable=False),
     Column("pruned_number", BigInteger, nullable=False, server_default="0"),
     Column("pruned_hash", Text),
+    Column("service_number", BigInteger, nullable=False, server_default="0"),
+    Column("service_hash", Text),
+    Column("mac", Text),
 )
 
 # One row: what PostgreSQL adds to its transaction ids so that `seq` never goes back, not even

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from typing import Any
 
@@ -13,9 +13,13 @@ import structlog
 from sqlalchemy import bindparam, delete, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.audit import outbox
+from solward.audit.heads import Head
+from solward.audit.outbox import SERVICE_CHAIN
 from solward.audit.tables import audit, audit_heads
-from solward.clock import DAY_MS
+from solward.clock import DAY_MS, iso
 from solward.errors import StoreError
+from solward.events import EventKind
 from solward.settings import Settings
 from solward.store.tables import decisions
 from solward.vault.store.database import Database, try_lock_exclusive
@@ -39,6 +43,7 @@ _CUT_DECISIONS = delete(decisions).where(
     tuple_(decisions.c.agent_id, decisions.c.cycle).in_(_OLD_DECISIONS)
 )
 
+_NEWEST = select(func.coalesce(func.max(audit.c.seq), 0))
 # The newest entry of all stays, because the next `seq` is counted from it.
 _OLDEST = (
     select(audit.c.seq, audit.c.chain, audit.c.number, audit.c.created_ms, audit.c.hash)
@@ -51,7 +56,7 @@ _OLDEST = (
 )
 # Locked in the same order as appends, so that the two cannot deadlock.
 _LOCK_HEADS = (
-    select(audit_heads.c.chain, audit_heads.c.number, audit_heads.c.pruned_number)
+    select(audit_heads)
     .where(audit_heads.c.chain.in_(bindparam("of_chains", expanding=True)))
     .order_by(audit_heads.c.chain)
     .with_for_update(of=audit_heads)
@@ -59,7 +64,9 @@ _LOCK_HEADS = (
 _CUT_CHAIN = (
     update(audit_heads)
     .where(audit_heads.c.chain == bindparam("b_chain"))
-    .values(pruned_number=bindparam("b_number"), pruned_hash=bindparam("b_hash"))
+    .values(
+        pruned_number=bindparam("b_number"), pruned_hash=bindparam("b_hash"), mac=bindparam("b_mac")
+    )
 )
 _CUT_ENTRIES = delete(audit).where(audit.c.seq.in_(bindparam("seqs", expanding=True)))
 
@@ -146,16 +153,20 @@ async def _delete_decisions(database: Database, before_ms: int) -> int:
 
 async def _delete_events(database: Database, before_ms: int) -> int:
     total, seq = 0, 0
-    while True:
+    async with database.read() as connection:
+        # Each batch adds an entry: under a clock that is set back none would be the last.
+        newest = int((await connection.execute(_NEWEST)).scalar_one())
+    while seq < newest:
         async with database.write() as connection:
             if not await try_lock_exclusive(connection, _LOCK):
                 return total
-            cut = await cut_events(connection, before_ms, seq, BATCH)
+            cut = await cut_events(connection, before_ms, seq, BATCH, database.audit_key)
         total += cut.deleted
         if cut.last_seq is None:
             return total
         seq = cut.last_seq
         await asyncio.sleep(PAUSE_S)
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +184,16 @@ async def cut_decisions(connection: AsyncConnection, before_ms: int, at_most: in
 
 
 async def cut_events(
-    connection: AsyncConnection, before_ms: int, after_seq: int, at_most: int
+    connection: AsyncConnection, before_ms: int, after_seq: int, at_most: int, key: bytes | None
 ) -> Cut:
     """Cut the audit log's chains at their beginnings, reading `at_most` entries above a `seq`.
 
     Only entries older than `before_ms`, and never a chain's last one. Each chain's head stores the
-    entry after which the chain now begins.
+    entry after which the chain now begins, and an event says which chains were cut. A chain whose
+    end is not authentic is left as it is, for whoever looks into it.
+
+    Args:
+        key: the audit key.
     """
     parameters = {"after": after_seq, "at_most": at_most}
     page = (await connection.execute(_OLDEST, parameters)).all()
@@ -187,27 +202,44 @@ async def cut_events(
     )
     if not old:
         return Cut(0, None)
-    chains = {row.chain for row in old}
+    # With the chain that the event is appended to, so that no appender waits the other way round.
+    chains = {row.chain for row in old} | {SERVICE_CHAIN}
     rows = await connection.execute(_LOCK_HEADS, {"of_chains": sorted(chains)})
-    heads = {row.chain: row for row in rows}
-    cuts = [
-        _leading(heads[chain], list(entries))
-        for chain, entries in groupby(old, key=lambda row: row.chain)
-        if chain in heads
-    ]
-    ends = [
-        {"b_chain": cut[-1].chain, "b_number": cut[-1].number, "b_hash": cut[-1].hash}
-        for cut in cuts
-        if cut
-    ]
-    seqs = [row.seq for cut in cuts for row in cut]
-    if seqs:
+    heads = {chain: Head(*fields) for chain, *fields in rows}
+    cuts: dict[str, list[Any]] = {}
+    for chain, entries in groupby(old, key=lambda row: row.chain):
+        head = heads.get(chain)
+        if head is None:
+            continue
+        if key is not None and not head.is_authentic(key, chain):
+            _log.warning("retention_skipped", chain=chain, error="its end is not authentic")
+        elif leading := _leading(head, list(entries)):
+            cuts[chain] = leading
+    seqs = [row.seq for cut in cuts.values() for row in cut]
+    if cuts:
+        ends = []
+        for chain, cut in cuts.items():
+            last = cut[-1]
+            head = replace(heads[chain], pruned_number=last.number, pruned_hash=last.hash)
+            mac = head.signed(key, chain).mac
+            ends.append(
+                {"b_chain": chain, "b_number": last.number, "b_hash": last.hash, "b_mac": mac}
+            )
         await connection.execute(_CUT_CHAIN, ends)
         await connection.execute(_CUT_ENTRIES, {"seqs": seqs})
+        outbox.record(
+            connection,
+            EventKind.AUDIT_PRUNED,
+            {
+                "before": iso(before_ms),
+                "entries": len(seqs),
+                "chains": {chain: cut[-1].number for chain, cut in cuts.items()},
+            },
+        )
     return Cut(len(seqs), int(page[-1].seq))
 
 
-def _leading(head: Any, entries: list[Any]) -> list[Any]:
+def _leading(head: Head, entries: list[Any]) -> list[Any]:
     """The entries that begin a chain without a gap; its last one is never among them."""
     numbered = enumerate(entries, head.pruned_number + 1)
     return [

@@ -13,13 +13,16 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, MetaData, create_engine, func, insert, select, text
+from sqlalchemy import Connection, MetaData, create_engine, func, insert, select, text, update
 from tests.support import databases
 from tests.support.api import STRANGER, Api
 
 from solward import jsontext
 from solward.audit import heads_file
 from solward.vault.store.schema import MIGRATIONS
+from solward.vault.wallets import keyring
+from solward.vault.wallets.envelope import encrypt
+from solward.vault.wallets.service import KEY_FILE
 
 STORED_HOMES = Path(__file__).parent / "stored_homes"
 OLD_AUDIT = ("seq", "created_ms", "event", "data", "previous_hash", "hash")
@@ -91,10 +94,21 @@ def taken_back(home: Path, revision: str) -> None:
             assert names <= {column.name for column in new.tables[table.name].columns}
             for row in rows[table.name]:
                 connection.execute(insert(table).values({name: row[name] for name in names}))
+        for row in rows["keystore"]:
+            kdf, verifier = before_audit_keys(home, row["kek_version"], row["kdf"])
+            connection.execute(update(old.tables["keystore"]).values(kdf=kdf, verifier=verifier))
         one_chain(connection, old, sorted(rows["audit"], key=lambda row: int(row["seq"])))
         if databases.ON_POSTGRES:
             count_on(connection, old)
         assert len(old.tables["agents"].columns) < len(new.tables["agents"].columns)
+
+
+def before_audit_keys(
+    home: Path, version: int, kdf: dict[str, Any]
+) -> tuple[dict[str, Any], bytes]:
+    """A keystore's parameters and verifier as the releases without an audit key wrote them."""
+    kek, kdf = (home / KEY_FILE).read_bytes(), {"kind": kdf["kind"]}
+    return kdf, encrypt(kek, keyring._KNOWN, keyring._bound(version, kdf))
 
 
 def one_chain(connection: Connection, old: MetaData, entries: list[dict[str, Any]]) -> None:

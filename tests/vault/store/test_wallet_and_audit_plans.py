@@ -30,7 +30,7 @@ async def everything(connection: AsyncConnection) -> None:
     await audit_log.after(connection, 0, 10)
     await audit_log.end(connection)
     await audit_log.find(connection, "x")
-    await retention.cut_events(connection, 5, 0, 10)
+    await retention.cut_events(connection, 5, 0, 10, None)
     await retention.cut_decisions(connection, 5, 10)
 
 

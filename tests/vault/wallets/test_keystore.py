@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from sqlalchemy import func, select, text
@@ -50,7 +51,7 @@ async def test_the_first_start_makes_a_key_file_and_the_next_uses_it(
     assert first.keyring.current == (tmp_path / "keystore.key").read_bytes()
     again = await Keystore.open(database, by_file(tmp_path))
     assert again.keyring.current == first.keyring.current
-    assert (await row(database))["kdf"] == {"kind": "file"}
+    assert (await row(database))["kdf"] == {"kind": "file", "audit": ANY}
 
 
 async def test_a_key_file_that_is_there_already_is_used(database: Database, tmp_path: Path) -> None:
@@ -94,6 +95,7 @@ async def test_the_stored_parameters_are_64_mib_3_passes_and_4_lanes(database: D
     await Keystore.open(database, KeySource(passphrase=CANARY))
     kdf = (await row(database))["kdf"]
     assert len(base64.b64decode(kdf.pop("salt"))) == 16
+    assert len(base64.b64decode(kdf.pop("audit"))) == 12 + 32 + 16
     assert kdf == {"kind": "argon2id", "memory_kib": 65_536, "time_cost": 3, "parallelism": 4}
 
 
@@ -184,7 +186,7 @@ async def test_rotation_moves_every_wallet_and_retires_the_old_secret(
 
     assert await wallets.rotate(by_file(tmp_path)) == 5
     assert await versions(database) == ([2], [(2, 5)])
-    assert (await row(database))["kdf"] == {"kind": "file"}
+    assert (await row(database))["kdf"] == {"kind": "file", "audit": ANY}
     assert (tmp_path / "keystore.key").read_bytes() != old_key
     assert not (tmp_path / "keystore.key.next").exists()
     assert await signatures(wallets) == before

@@ -77,6 +77,7 @@ class Database:
 
     Attributes:
         on_transaction: called with "read" or "write" as each transaction begins, for counting.
+        audit_key: the key that authenticates the audit log, set once the keystore is open.
         on_committed: called with the events of a write transaction after its commit.
         windows: the clock of limits' windows; who hears the ledger's time tells it.
     """
@@ -89,6 +90,7 @@ class Database:
         self._file_lock = file_lock
         self.windows = WindowClock()
         self._lock = asyncio.Lock() if writer.dialect.name == "sqlite" else None
+        self.audit_key: bytes | None = None
         self.on_transaction: Callable[[Kind], object] | None = None
         self.on_committed: Callable[[Sequence[Event]], object] | None = None
 
@@ -244,7 +246,7 @@ class Database:
             self._file_lock.release()
 
     async def _commit(self, connection: AsyncConnection) -> None:
-        events = await outbox.append(connection)
+        events = await outbox.append(connection, self.audit_key)
         # Committed events are published even if the caller was cancelled: they are durable by then.
         await self._end(self._commit_and_publish(connection, events))
         dialect = self._writer.dialect

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, delete, insert, select, update
@@ -96,6 +96,17 @@ async def keystore_rows(connection: AsyncConnection) -> list[Fields]:
 async def insert_keystore(connection: AsyncConnection, fields: Fields) -> None:
     """Add a keystore version."""
     await connection.execute(insert(keystore).values(**fields))
+
+
+async def change_keystore(
+    connection: AsyncConnection, version: int, kdf: Mapping[str, Any], verifier: bytes
+) -> None:
+    """Replace a version's parameters and verifier."""
+    await connection.execute(
+        update(keystore)
+        .where(keystore.c.kek_version == version)
+        .values(kdf=dict(kdf), verifier=verifier)
+    )
 
 
 async def leave_version(connection: AsyncConnection, old: int, new: int, kdf: Fields) -> None:

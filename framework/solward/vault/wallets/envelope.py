@@ -28,10 +28,15 @@ _DATA_KEY_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """The KEKs in memory by version: one, or two while a rotation is unfinished."""
+    """The KEKs in memory by version: one, or two while a rotation is unfinished.
+
+    Attributes:
+        audit_key: authenticates the audit log; None in a store of an older release.
+    """
 
     version: int
     _keks: Mapping[int, bytes] = field(repr=False)
+    audit_key: bytes | None = field(default=None, repr=False)
 
     def kek(self, version: int) -> bytes:
         """The KEK of a version; raises `KeystoreError` when it is not in memory."""

@@ -57,6 +57,7 @@ async def export_wallet(
         StoreError: the database refused the record; the file is removed again.
     """
     ring = await keyring.unlock(source, newest)
+    database.audit_key = ring.audit_key
     async with database.read() as connection:
         row = await store.get_wallet(connection, wallet.id)
     if row is None:

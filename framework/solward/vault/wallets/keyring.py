@@ -3,6 +3,9 @@
 The store has one row for each KEK version, with its derivation parameters and a verifier. While a
 rotation runs there are two, and the newer one carries the older KEK wrapped under itself: the new
 secret alone is enough to finish.
+
+The row also holds the audit key, sealed under the KEK. It outlives rotations, as wallets' data keys
+do. The verifier covers it, so it cannot be taken out or exchanged without the secret.
 """
 
 from __future__ import annotations
@@ -12,19 +15,21 @@ import base64
 import binascii
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from argon2.low_level import Type, hash_secret_raw
 
 from solward import jsontext
+from solward.audit import heads as audit
 from solward.errors import KeystoreError
 from solward.vault.wallets import keyfile
 from solward.vault.wallets.envelope import KEY_BYTES, Keyring, decrypt, encrypt
 
 _KNOWN = b"solward keystore"
 _PREVIOUS = "previous"
+_AUDIT = "audit"
 
 # argon2id 64 MiB, t=3, p=4: 0.35 s on two cores. Stored values are used within bounds: with less,
 # whoever can write the database could weaken the key, with more, stop the start.
@@ -75,7 +80,10 @@ async def create(
         exists = source.file.exists()
         kek = keyfile.read_key(source.file) if exists else keyfile.create_key(source.file)
     keks[version] = kek
-    verifier = encrypt(kek, _KNOWN, _bound(version, kdf))
+    audit_key = None if previous is None else previous.audit_key
+    audit_key = audit_key or os.urandom(audit.KEY_BYTES)
+    row = _with_audit_key(kek, version, kdf, audit_key)
+    kdf, verifier = dict(row.kdf), row.verifier
     if previous is not None:
         keks[previous.version] = previous.current
         wrapped = encrypt(kek, previous.current, _bound_previous(version, previous.version))
@@ -83,7 +91,21 @@ async def create(
             "version": previous.version,
             "key": base64.b64encode(wrapped).decode(),
         }
-    return Keyring(version, keks), KeystoreRow(version, kdf, verifier)
+    return Keyring(version, keks, audit_key), KeystoreRow(version, kdf, verifier)
+
+
+def with_audit_key(ring: Keyring, row: KeystoreRow) -> tuple[Keyring, KeystoreRow]:
+    """The keyring and row of an older release's store with a new audit key."""
+    key = os.urandom(audit.KEY_BYTES)
+    sealed = _with_audit_key(ring.current, row.kek_version, finished(row.kdf), key)
+    previous = {name: row.kdf[name] for name in (_PREVIOUS,) if name in row.kdf}
+    return replace(ring, audit_key=key), replace(sealed, kdf={**sealed.kdf, **previous})
+
+
+def _with_audit_key(kek: bytes, version: int, kdf: Mapping[str, Any], key: bytes) -> KeystoreRow:
+    sealed = encrypt(kek, key, _bound_audit(version))
+    with_key = {**kdf, _AUDIT: base64.b64encode(sealed).decode()}
+    return KeystoreRow(version, with_key, encrypt(kek, _KNOWN, _bound(version, with_key)))
 
 
 async def unlock(source: KeySource, row: KeystoreRow) -> Keyring:
@@ -103,7 +125,11 @@ async def unlock(source: KeySource, row: KeystoreRow) -> Keyring:
             raise KeystoreError("The keystore's parameters are damaged") from None
         bound = _bound_previous(row.kek_version, old)
         keks[old] = decrypt(kek, wrapped, bound, "The previous keystore key")
-    return Keyring(row.kek_version, keks)
+    audit_key = None
+    if _AUDIT in row.kdf:
+        sealed = _base64(row.kdf[_AUDIT])
+        audit_key = decrypt(kek, sealed, _bound_audit(row.kek_version), "The audit key")
+    return Keyring(row.kek_version, keks, audit_key)
 
 
 def finished(row_kdf: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,6 +223,10 @@ def _base64(text: object) -> bytes:
 
 def _bound(version: int, kdf: Mapping[str, Any]) -> bytes:
     return f"solward-keystore/1|{version}|{jsontext.dumps(dict(kdf), canonical=True)}".encode()
+
+
+def _bound_audit(version: int) -> bytes:
+    return f"solward-keystore/1|audit|{version}".encode()
 
 
 def _bound_previous(version: int, previous: int) -> bytes:

@@ -9,8 +9,10 @@ from typing import Any
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.audit import outbox
+from solward.audit.log import heads as audit_heads
 from solward.clock import now_ms
-from solward.errors import KeystoreError
+from solward.errors import AuditBroken, KeystoreError
 from solward.vault.store import wallets as store
 from solward.vault.store.database import Database, lock_exclusive, lock_shared
 from solward.vault.wallets import keyfile, keyring
@@ -54,8 +56,13 @@ class Keystore:
                 if not rows:
                     ring, row = await keyring.create(source)
                     await store.insert_keystore(connection, _fields(row))
+                    await _authenticate(database, connection, ring)
                     return cls(database, ring)
-        opened = cls(database, await keyring.unlock(source, keystore_row(rows[0])))
+        ring = await keyring.unlock(source, keystore_row(rows[0]))
+        if ring.audit_key is None:
+            ring = await _give_audit_key(database, source)
+        database.audit_key = ring.audit_key
+        opened = cls(database, ring)
         try:
             await opened._finish_rotation()
         except KeystoreError as error:
@@ -136,6 +143,52 @@ class Keystore:
         old = self.keyring.kek(envelope.kek_version)
         moved = rewrap(old, self.keyring.current, self.keyring.version, envelope)
         return moved.wallet_id, moved.wrapped_data_key
+
+
+async def audit_key(database: Database, source: KeySource) -> bytes | None:
+    """The key that authenticates a database's audit log, for checking it; nothing is changed.
+
+    Returns:
+        None where nothing was written yet.
+
+    Raises:
+        KeystoreError: the secret is not this keystore's, is missing, or is open to others.
+        AuditBroken: there is a log and no key to it.
+    """
+    async with database.read() as connection:
+        rows = await store.keystore_rows(connection)
+        begun = bool(await audit_heads(connection))
+    if rows:
+        key = (await keyring.unlock(source, keystore_row(rows[0]))).audit_key
+        if key is not None:
+            return key
+    if not begun:
+        return None
+    raise AuditBroken(
+        "The audit log is not authenticated: its database has no audit key. Where an older release "
+        "wrote it, start the service once; otherwise somebody removed the key"
+    )
+
+
+async def _give_audit_key(database: Database, source: KeySource) -> Keyring:
+    """The keyring of an older release's store, which gets the key of its audit log now."""
+    async with database.write() as connection:
+        await lock_exclusive(connection, _VERSIONS)
+        row = keystore_row((await store.keystore_rows(connection))[0])
+        ring = await keyring.unlock(source, row)
+        # Of processes that start together one does it.
+        if ring.audit_key is None:
+            ring, row = keyring.with_audit_key(ring, row)
+            await store.change_keystore(connection, row.kek_version, row.kdf, row.verifier)
+            await _authenticate(database, connection, ring)
+    return ring
+
+
+async def _authenticate(database: Database, connection: AsyncConnection, ring: Keyring) -> None:
+    assert ring.audit_key is not None
+    await outbox.authenticate(connection, ring.audit_key)
+    # From here on, so that the event itself is authenticated.
+    database.audit_key = ring.audit_key
 
 
 def envelope_of(row: Mapping[str, Any]) -> Envelope:

@@ -18,6 +18,7 @@ depends_on = None
 def upgrade() -> None:
     _pockets()
     _ledger_time()
+    _audit_heads()
 
 
 def _pockets() -> None:
@@ -61,6 +62,16 @@ def _ledger_time() -> None:
     op.execute(
         "INSERT INTO ledger_time (id, ms) SELECT 1, coalesce(max(created_ms), 0) FROM reservations"
     )
+
+
+def _audit_heads() -> None:
+    """What authenticates where an audit chain ends; the keystore's first opening fills it in."""
+    op.add_column(
+        "audit_heads",
+        sa.Column("service_number", sa.BigInteger(), server_default="0", nullable=False),
+    )
+    op.add_column("audit_heads", sa.Column("service_hash", sa.Text(), nullable=True))
+    op.add_column("audit_heads", sa.Column("mac", sa.Text(), nullable=True))
 
 
 def downgrade() -> None:
