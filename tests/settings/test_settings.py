@@ -171,6 +171,28 @@ LONG = "x" * 32
 
 
 @pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("solana_rpc_url", "http://rpc.example"),
+        ("solana_rpc_url", "https://rpc.example,http://other.example:8899"),
+        ("solana_rpc_url", "http://10.0.0.1"),
+        ("solana_rpc_url", "http://localhost.example"),
+        ("jupiter_api_url", "http://jupiter.example"),
+    ],
+)
+def test_on_mainnet_ledger_and_venue_are_asked_over_https(name: str, url: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{name.upper()} must be https:// on mainnet"):
+        Settings(**(MAINNET | {name: url}))
+    Settings(**(MAINNET | {"solana_network": "devnet", name: url}))
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
+def test_on_mainnet_this_machine_needs_no_https(host: str) -> None:
+    url = f"http://{host}:8899"
+    assert Settings(**(MAINNET | {"solana_rpc_url": url, "jupiter_api_url": url})).mainnet
+
+
+@pytest.mark.parametrize(
     ("values", "expected"),
     [
         ({"api_host": "0.0.0.0"}, "the development one is public"),

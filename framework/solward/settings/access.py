@@ -77,12 +77,7 @@ class AccessSettings(BaseSettings):
     @property
     def loopback(self) -> bool:
         """Whether only this machine can reach API_HOST."""
-        if self.api_host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.api_host.strip("[]")).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.api_host)
 
     @property
     def development_secret(self) -> bool:
@@ -102,6 +97,20 @@ def http_address(value: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("expected an http:// or https:// address")
     return value
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by its address or as `localhost`."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_protected(url: str) -> bool:
+    """Whether nobody on the way can read or change what is sent to an http(s) address."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
 def service_address(value: str) -> str:

@@ -19,7 +19,7 @@ from solders.pubkey import Pubkey
 
 from solward.errors import ConfigError, InvalidRequest
 from solward.money import U64_MAX, sol_to_lamports
-from solward.settings.access import AccessSettings, http_address
+from solward.settings.access import AccessSettings, http_address, is_protected
 from solward.settings.masking import addresses_of, masked_value, secret_fields
 from solward.settings.vendors import VendorSettings
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
@@ -235,6 +235,13 @@ class Settings(AccessSettings, VendorSettings):
     def _agree(self) -> Settings:
         if self.solana_rpc_url is None and self.solana_network != "localnet":
             raise ValueError(f"SOLANA_NETWORK is {self.solana_network}: set SOLANA_RPC_URL to it")
+        venue = () if self.jupiter_api_url is None else (self.jupiter_api_url,)
+        for name, urls in (("SOLANA_RPC_URL", self.rpc_urls), ("JUPITER_API_URL", venue)):
+            if self.mainnet and not all(map(is_protected, urls)):
+                raise ValueError(
+                    f"{name} must be https:// on mainnet, but for a loopback address: what a node"
+                    " or a venue says could be changed on its way"
+                )
         if self.keystore_passphrase is not None and self.keystore_key_file is not None:
             raise ValueError("set KEYSTORE_PASSPHRASE or KEYSTORE_KEY_FILE, not both")
         if self.shared_database and self.api_key_store == "memory":

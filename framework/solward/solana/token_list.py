@@ -37,6 +37,14 @@ _LOCALNET = (
 _DEVNET = (_SOL, KnownToken("USDC", "4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU", 6))
 
 
+_DECIMALS = {token.mint: token.decimals for token in (*_MAINNET, *_LOCALNET, *_DEVNET)}
+
+
+def known_decimals(mint: str) -> int | None:
+    """A listed mint's decimals, whatever a node says; None where it is on no network's list."""
+    return _DECIMALS.get(mint)
+
+
 class TokenList:
     """Symbols of one network, looked up either way; symbols ignore case."""
 

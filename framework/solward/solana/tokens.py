@@ -13,7 +13,7 @@ from typing import Final
 
 from solders.pubkey import Pubkey
 
-from solward.errors import InvalidRequest
+from solward.errors import InvalidRequest, LedgerUnavailable
 from solward.solana.accounts import Account, key_at, rent_exempt_minimum
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import (
@@ -22,6 +22,7 @@ from solward.solana.programs import (
     TOKEN_PROGRAM,
     TOKEN_PROGRAMS,
 )
+from solward.solana.token_list import known_decimals
 
 MINT_BYTES: Final = 82
 TOKEN_ACCOUNT_BYTES: Final = 165
@@ -213,11 +214,17 @@ async def read_mint(ledger: ReadLedger, address: str, field: str = "mint") -> Mi
 
     Raises:
         InvalidRequest: naming `field`, when the account does not exist or is no mint.
-        LedgerError: the ledger did not answer.
+        LedgerError: the ledger did not answer, or gives a listed mint other decimals than it has,
+            by which an amount would be another one.
     """
     mint = mint_account(address, await ledger.account(address), strict=True)
     if mint is None:
         raise InvalidRequest(f"{field} must be a token's mint; {address} is none on this network")
+    known = known_decimals(address)
+    if known is not None and mint.decimals != known:
+        raise LedgerUnavailable(
+            f"The ledger says that {address} has {mint.decimals} decimals; it has {known}"
+        )
     return mint
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from solders.keypair import Keypair
 from tests.support.engine_harness import UNLIMITED, Bench
+from tests.support.swap import USDC_POOL, open_swaps
+from tests.support.tokens import open_tokens
 
 from solward.cluster import WrongCluster, open_cluster
 from solward.errors import GuardrailBlocked, LedgerError, TransactionFailed
 from solward.settings import Settings
+from solward.solana.programs import TOKEN_PROGRAMS
 from solward.vault.guardrails import DEFAULT_PROGRAMS, Policy
 from solward.vault.transactions.engine import Engine, EngineOptions
 from solward.vault.transactions.request import ADMIN
@@ -113,3 +118,45 @@ async def test_30_a_cluster_found_wrong_after_the_start_gets_no_transaction(benc
         await engine.execute(bench.wallet.id, ADMIN, bench.draft(1))
     await engine.close()
     assert bench.wire.calls["sendTransaction"] == 0
+
+
+def _ten_to_the_ninth(answer: Any) -> None:
+    """A mint's decimals are its 45th byte."""
+    value = answer["value"]
+    if value is not None and value["owner"] in TOKEN_PROGRAMS:
+        data = bytearray(base64.b64decode(value["data"][0]))
+        data[44] = 9
+        value["data"][0] = base64.b64encode(bytes(data)).decode()
+
+
+async def test_decimals_that_a_listed_mint_has_not_are_no_ground_to_sign(tmp_path: Path) -> None:
+    """One USDC would be a thousand."""
+    async with open_swaps(tmp_path) as swaps:
+        await swaps.swap("SOL", "USDC", 8)
+        held, sent = await swaps.units(USDC_POOL.mint), await swaps.sent()
+        lying(swaps.bench, "getAccountInfo", _ten_to_the_ninth)
+        with pytest.raises(TransactionFailed, match="has 9 decimals; it has 6"):
+            await swaps.swap("USDC", "SOL", 1)
+        assert (await swaps.units(USDC_POOL.mint), await swaps.sent()) == (held, sent)
+
+
+@pytest.mark.parametrize(
+    ("operation", "named"),
+    [
+        ("transfer_token", {"to": str(Keypair().pubkey())}),
+        ("burn", {}),
+        ("mint_supply", {}),
+    ],
+)
+async def test_wrong_decimals_of_any_mint_fail_on_the_ledger(
+    tmp_path: Path, operation: str, named: dict[str, Any]
+) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        mint = await tokens.mint(units=5_000_000_000)
+        lying(tokens.bench, "getAccountInfo", _ten_to_the_ninth)
+        with pytest.raises((TransactionFailed, GuardrailBlocked)):
+            await tokens.operations.perform(
+                operation, tokens.wallet, ADMIN, {"mint": mint, "amount": 1, **named}
+            )
+        assert await tokens.units(mint) == 5_000_000_000
+        assert tokens.sent() == 0
