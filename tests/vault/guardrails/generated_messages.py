@@ -23,6 +23,7 @@ from tests.vault.guardrails.attacks import CLOCK, HISTORY, RECENT, RENT, call, u
 from tests.vault.guardrails.bank import SOL, key
 from tests.vault.guardrails.world import (
     SEED,
+    SEEDED,
     STAKE,
     SYSTEM,
     TOKEN,
@@ -44,7 +45,6 @@ from solward.solana.programs import (
 
 MAX_INSTRUCTIONS: Final = 8
 _SIZES: Final = (0, 80, 82, 165, 170, 200, 234, 355)
-_OWNERS: Final = (SYSTEM, TOKEN, TOKEN_2022, STAKE)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def pay(draw: Draw) -> list[Instruction]:
 
 def create_account(draw: Draw) -> list[Instruction]:
     new, rng = draw.rng.choice(draw.world.fresh), draw.rng
-    data = u64(draw.lamports()) + u64(rng.choice(_SIZES)) + bytes(rng.choice(_OWNERS))
+    data = u64(draw.lamports()) + u64(rng.choice(_SIZES)) + bytes(rng.choice(SEEDED))
     if draw.chance(0.2):
         return [_system(13, data, (new, "sw"), (draw.who, "sw"))]
     return [_system(0, data, (draw.who, "sw"), (new, "sw"))]
@@ -160,7 +160,7 @@ def _seeded(draw: Draw, owner: Pubkey) -> tuple[Pubkey, bytes]:
 
 
 def with_seed(draw: Draw) -> list[Instruction]:
-    owner, rng = draw.rng.choice(_OWNERS), draw.rng
+    owner, rng = draw.rng.choice(SEEDED), draw.rng
     at, seed = _seeded(draw, owner)
     size = u64(rng.choice(_SIZES))
     to = rng.choice([draw.person(), draw.world.own, draw.any()])
@@ -183,7 +183,7 @@ def with_seed(draw: Draw) -> list[Instruction]:
 def assign(draw: Draw) -> list[Instruction]:
     at = draw.rng.choice([draw.who, draw.who, draw.rng.choice(draw.world.fresh)])
     if draw.chance(0.5):
-        return [_system(1, bytes(draw.rng.choice(_OWNERS)), (at, "sw"))]
+        return [_system(1, bytes(draw.rng.choice(SEEDED)), (at, "sw"))]
     return [_system(8, u64(draw.rng.choice(_SIZES)), (at, "sw"))]
 
 
@@ -263,6 +263,17 @@ def _checking(draw: Draw, mint: MintAt) -> list[Instruction]:
     """What fails unless the own derived account is the wallet's; sometimes nothing."""
     revoke_own = _token(mint, b"\x05", (mint.own, "w"), (draw.world.own, "s"))
     return draw.rng.choice([[open_account(draw, mint, draw.world.own)], [revoke_own], []])
+
+
+def taxed(draw: Draw) -> list[Instruction]:
+    """A transfer that states its fee, which must be right."""
+    mint = draw.world.mints[5]
+    units, at = draw.rng.randrange(1, 10**6), draw.source(mint)
+    data = b"\x1a\x01" + u64(units) + bytes([mint.decimals]) + u64(-(-units // 10))
+    return [
+        _token(mint, data, (at, "w"), (mint.address, ""), (draw.target(mint), "w"),
+               *draw.owners(mint, at))
+    ]  # fmt: skip
 
 
 def assertion(draw: Draw) -> list[Instruction]:
@@ -429,7 +440,7 @@ def stake_steps(draw: Draw) -> list[Instruction]:
     clock, history = (key(CLOCK), ""), (key(HISTORY), "")
     role = struct.pack("<I", rng.randrange(2))
     to = rng.choice([who, world.own, person, two])
-    custodian = [draw.signer()] if draw.chance(0.1) else []
+    custodian = [draw.signer()] if draw.chance(0.2) else []
     thief = [(world.them, "s")]
     options = [
         _stake(2, b"", (one, "w"), (world.vote, ""), clock, history, (key(STAKE_CONFIG), ""),
@@ -439,7 +450,9 @@ def stake_steps(draw: Draw) -> list[Instruction]:
         _stake(3, lamports, (one, "w"), (blank, "w"), draw.signer()),
         _stake(4, lamports, (one, "w"), (to, "w"), clock, history, draw.signer(), *custodian),
         _stake(4, lamports, (one, "w"), (who, "w"), clock, history, draw.signer()),
-        _stake(4, u64(SOL), (one, "w"), (to, "w"), clock, history, draw.signer()),
+        _stake(4, u64(SOL), (pair[0], "w"), (to, "w"), clock, history, draw.signer()),
+        _stake(4, u64(SOL), (world.stakes[3], "w"), (to, "w"), clock, history, draw.signer(),
+               draw.signer()),
         _stake(7, b"", (one, "w"), (two, "w"), clock, history, draw.signer()),
         _stake(7, b"", (pair[0], "w"), (pair[1], "w"), clock, history, draw.signer()),
         _stake(rng.choice([16, 17]), u64(SOL), (pair[0], "w"), (pair[1], "w"), draw.signer()),
@@ -556,7 +569,7 @@ SHAPES: Final[tuple[tuple[Shape, int], ...]] = (
     (recover_nested, 1), (send, 14), (collect, 14), (assertion, 4), (wrap, 6), (close, 8),
     (unchecked, 7), (burn, 4), (mint_to, 7), (revoke, 3), (set_authority, 6), (other_token, 6),
     (launch, 5), (stake_steps, 18), (new_stake, 4), (split_stake, 3), (budget, 6), (memo, 3),
-    (precompile, 2), (hostile, 6),
+    (precompile, 2), (hostile, 6), (taxed, 2),
 )  # fmt: skip
 _SHAPES: Final = tuple(shape for shape, _ in SHAPES)
 _WEIGHTS: Final = tuple(weight for _, weight in SHAPES)

@@ -47,6 +47,8 @@ TOKEN_2022: Final = key(TOKEN_2022_PROGRAM)
 STAKE: Final = key(STAKE_PROGRAM)
 NATIVE_MINTS: Final = frozenset({key(WRAPPED_SOL_MINT), key(TOKEN_2022_WRAPPED_SOL_MINT)})
 SEED: Final = "x"
+SEEDED: Final = (SYSTEM, STAKE, TOKEN, TOKEN_2022)
+"""Owners whose addresses with that seed cases use."""
 
 _RENT_STAKE: Final = 2_282_880
 _ABSENT: Final = Account(0, b"", SYSTEM)
@@ -173,12 +175,13 @@ class World:
             self._add(f"fresh {number}", fresh, [_ABSENT] * 6 + [_coins(SOL), _coins(1)])
         self.seeded: dict[tuple[Pubkey, Pubkey], Pubkey] = {}
         for who, base in (("own", self.own), ("their", self.them)):
-            for owner in (SYSTEM, STAKE, TOKEN, TOKEN_2022):
+            for owner in SEEDED:
                 at = Pubkey.create_with_seed(base, SEED, owner)
-                states = (
-                    [_ABSENT, _coins(2 * SOL)] if owner == SYSTEM else [_ABSENT] * 4 + [_coins(SOL)]
-                )
+                rich = 3 if owner == SYSTEM else 1
+                states = [_ABSENT, _ABSENT, *[_coins(2 * SOL)] * rich]
                 self.seeded[base, owner] = self._add(f"{who} seeded {owner}", at, states)
+        # From these the wallet's signature moves SOL.
+        self.payers = {self.own} | {self.seeded[self.own, owner] for owner in SEEDED}
 
     def _multisig(self, program: Pubkey) -> Pubkey:
         data = bytes([2, 2, 1]) + bytes(self.own) + bytes(self.them) + bytes(32 * 9)
@@ -291,8 +294,8 @@ class World:
         ]
         theirs = [self._staked(them, them), self._staked(them, them, active=True)]
         states = [*locked, *half, *theirs, blank, _ABSENT, *mine, done]
-        # Two that can be split, merged and withdrawn from, one to split into, and any.
-        states += (mine * 5 + [done] * 4, mine * 3 + [done] * 6, [blank] * 16, [])[number]
+        # Two that can be split, merged and withdrawn from, one to split into, one locked.
+        states += (mine * 5 + [done] * 4, mine * 3 + [done] * 6, [blank] * 16, locked * 6)[number]
         return self._add(f"stake {number}", keypair(f"stake {number}").pubkey(), states)
 
     def _staked(
@@ -428,7 +431,7 @@ class World:
                 continue
             owner, data = account.owner, account.data
             if owner == SYSTEM:
-                mine = address in (self.own, self.seeded[self.own, SYSTEM]) and not data
+                mine = address in self.payers and not data
                 nonce = len(data) == 80 and data[4] == 1 and data[8:40] == bytes(self.own)
                 lamports += account.lamports if mine or nonce else 0
             elif owner == STAKE and len(data) == 200 and data[0] in (1, 2):
