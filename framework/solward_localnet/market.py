@@ -1,7 +1,6 @@
 """The demo market: two mints and two pools of real reserves, placed at genesis.
 
-Addresses are derived from fixed seeds, so that every localnet has the same tokens. The seeds are
-public: whoever reads them can take the pools, which hold play money only.
+Addresses are derived from fixed seeds, so that every localnet has the same tokens.
 """
 
 from __future__ import annotations
@@ -11,9 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from solders.account import Account
-from solders.keypair import Keypair
 from solders.pubkey import Pubkey
-from solders.system_program import ID as SYSTEM_PROGRAM
 from solders.token import ID as TOKEN_PROGRAM
 from solders.token.associated import get_associated_token_address
 from solders.token.state import Mint, TokenAccount, TokenAccountState
@@ -37,10 +34,7 @@ _NATIVE_MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A market maker for one mint against SOL.
-
-    Its reserves are what its own accounts hold on the ledger: `maker`'s lamports and the units
-    in `vault`.
+    """A pool of one mint against SOL.
 
     Attributes:
         sol: lamports at genesis.
@@ -53,19 +47,9 @@ class Pool:
     units: int
 
     @property
-    def maker(self) -> Keypair:
-        """Signs the pool's side of a swap."""
-        return seeded(f"{self.symbol} pool")
-
-    @property
     def mint(self) -> Pubkey:
         """The mint traded against SOL."""
         return seeded(f"{self.symbol} mint").pubkey()
-
-    @property
-    def vault(self) -> Pubkey:
-        """The maker's associated token account."""
-        return get_associated_token_address(self.maker.pubkey(), self.mint)
 
     @property
     def address(self) -> Pubkey:
@@ -97,52 +81,46 @@ POOLS = (
 
 
 def genesis_accounts() -> Mapping[Pubkey, Account]:
-    """The mints, the makers and their vaults, the program, its pools and their vaults."""
+    """The program, the mints, the pools and their vaults."""
     accounts = {MARKET_PROGRAM: program_account(program_file())}
     for pool in POOLS:
-        maker = pool.maker.pubkey()
         mint = Mint(
             mint_authority=None,
-            supply=2 * pool.units,
+            supply=pool.units,
             decimals=pool.decimals,
             is_initialized=True,
             freeze_authority=None,
         )
-        vault = TokenAccount(
-            mint=pool.mint,
-            owner=maker,
-            amount=pool.units,
-            delegate=None,
-            state=TokenAccountState.Initialized,
-            is_native=None,
-            delegated_amount=0,
-            close_authority=None,
-        )
         accounts[pool.mint] = Account(rent_exempt_minimum(MINT_BYTES), bytes(mint), TOKEN_PROGRAM)
-        accounts[pool.vault] = Account(TOKEN_ACCOUNT_RENT, bytes(vault), TOKEN_PROGRAM)
-        accounts[maker] = Account(pool.sol, b"", SYSTEM_PROGRAM)
-        accounts |= _program_pool(pool, pool.sol, pool.units)
+        accounts |= _opened(pool, pool.sol, pool.units)
     return accounts
 
 
-def upgrade(read: ReadAccount) -> Mapping[Pubkey, Account]:
+def upgrade(read: ReadAccount) -> Mapping[Pubkey, Account | None]:
     """What a ledger of an older release lacks of the market; nothing where it has no market.
 
-    The program is replaced by this release's. A pool that the ledger lacks is opened.
+    The program is replaced by this release's. A pool that the ledger lacks is opened with what the
+    market maker of the older release holds: a key, whose lamports and associated account were
+    the reserves.
     """
     if all(read(pool.mint) is None for pool in POOLS):
         return {}
-    changed: dict[Pubkey, Account] = {}
+    changed: dict[Pubkey, Account | None] = {}
     program, present = program_account(program_file()), read(MARKET_PROGRAM)
     if present is None or present.data != program.data:
         changed[MARKET_PROGRAM] = program
     for pool in POOLS:
         if read(pool.address) is None:
-            changed |= _program_pool(pool, pool.sol, pool.units)
+            maker = seeded(f"{pool.symbol} pool").pubkey()
+            account = get_associated_token_address(maker, pool.mint)
+            lamports, held = read(maker), read(account)
+            units = TokenAccount.from_bytes(held.data).amount if held else 0
+            changed |= _opened(pool, lamports.lamports if lamports else 0, units)
+            changed |= {maker: None, account: None}
     return changed
 
 
-def _program_pool(pool: Pool, sol: int, units: int) -> Mapping[Pubkey, Account]:
+def _opened(pool: Pool, sol: int, units: int) -> Mapping[Pubkey, Account]:
     names = bytes(pool.sol_vault) + bytes(pool.mint_vault)
     return {
         pool.address: Account(rent_exempt_minimum(POOL_BYTES), names, MARKET_PROGRAM),

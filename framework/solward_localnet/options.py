@@ -34,7 +34,8 @@ class LocalnetOptions:
     the Unix epoch and is called in the ledger's own thread. `slots_per_epoch`, the faucet's and the
     validator's lamports and `genesis` (accounts placed at genesis) count only when the ledger is
     created: an existing one keeps what it was created with. `upgrade` reads the accounts of a
-    ledger as it is opened and returns those to replace, for ledgers of an older release. `ticker`
+    ledger as it is opened and returns those to replace or, by None, to delete, for ledgers of an
+    older release. `ticker`
     wakes the node on every slot so that subscribers see slots pass; without it a slot passes when
     somebody calls. `test_control` makes the RPC methods `solward_advanceSlots` and
     `solward_advanceEpochs` callable.
@@ -50,7 +51,7 @@ class LocalnetOptions:
     validator_stake_lamports: int = 1_000_000 * LAMPORTS_PER_SOL
     clock: Callable[[], int] = wall_clock_ms
     genesis: Callable[[], Mapping[Pubkey, Account]] | None = None
-    upgrade: Callable[[ReadAccount], Mapping[Pubkey, Account]] | None = None
+    upgrade: Callable[[ReadAccount], Mapping[Pubkey, Account | None]] | None = None
     ticker: bool = True
     test_control: bool = False
 

@@ -36,7 +36,6 @@ from solward_localnet.errors import RpcError
 from solward_localnet.market import POOLS, Pool, trade
 from solward_localnet.market_program import swap_instruction
 from solward_localnet.venue_errors import VenueError
-from solward_localnet.venue_v1 import answer_v1
 
 Call = Callable[[str, Sequence[Any]], Awaitable[Any]]
 Scope = Mapping[str, Any]
@@ -88,9 +87,9 @@ class Hop:
 def venue_app(call: Call) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     """An ASGI application; `call` is `Localnet.call`."""
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: Scope, _receive: Receive, send: Send) -> None:
         try:
-            status, body = 200, await _answer(call, scope, receive)
+            status, body = 200, await _answer(call, scope)
         except VenueError as error:
             status, body = 400, {"error": str(error), "errorCode": error.code}
         except RpcError:
@@ -102,10 +101,10 @@ def venue_app(call: Call) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     return app
 
 
-async def _answer(call: Call, scope: Scope, receive: Receive) -> dict[str, Any]:
-    if (scope["method"], scope["path"]) == ("GET", _BUILD):
-        return await _build(call, _query(scope["query_string"].decode("latin-1")))
-    return await answer_v1(call, scope, receive)
+async def _answer(call: Call, scope: Scope) -> dict[str, Any]:
+    if (scope["method"], scope["path"]) != ("GET", _BUILD):
+        raise VenueError("NOT_FOUND", f"unknown path; known: GET {_BUILD}")
+    return await _build(call, _query(scope["query_string"].decode("latin-1")))
 
 
 def _query(text: str) -> Mapping[str, str]:
@@ -172,7 +171,7 @@ async def _build(call: Call, query: Mapping[str, str]) -> dict[str, Any]:
 
 async def _route(call: Call, source: str, target: str, amount: int) -> list[Hop]:
     """One hop from or to SOL, two between tokens; each priced by what the vaults hold now."""
-    steps = route_steps(source, target)
+    steps = _steps(source, target)
     addresses = [str(key) for pool, _ in steps for key in (pool.sol_vault, pool.mint_vault)]
     answer = await call("getMultipleAccounts", [addresses, {"encoding": "base64"}])
     hops: list[Hop] = []
@@ -198,7 +197,7 @@ def _held(account: Mapping[str, Any] | None) -> int:
     return token.amount if token else 0
 
 
-def route_steps(source: str, target: str) -> list[tuple[Pool, bool]]:
+def _steps(source: str, target: str) -> list[tuple[Pool, bool]]:
     """The pools from one mint to another, each with whether it is sold SOL."""
     pools = {str(pool.mint): pool for pool in POOLS}
     for mint, name in ((source, "inputMint"), (target, "outputMint")):

@@ -12,6 +12,7 @@ from solders.token.state import Mint, TokenAccount
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import KnownToken, token_list
 from solward_localnet.market import FEE_BPS, POOLS, Pool, genesis_accounts, trade
+from solward_localnet.market_program import AUTHORITY
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
 
@@ -39,32 +40,35 @@ async def test_genesis_holds_real_mints_and_token_accounts() -> None:
     node = await Localnet.open(None, LocalnetOptions(genesis=genesis_accounts, ticker=False))
     try:
         for pool in POOLS:
-            mint, vault, maker = [
+            mint, sol_vault, mint_vault = [
                 (await node.call("getAccountInfo", [str(key), {"encoding": "base64"}]))["value"]
-                for key in (pool.mint, pool.vault, pool.maker.pubkey())
+                for key in (pool.mint, pool.sol_vault, pool.mint_vault)
             ]
-            assert mint["owner"] == vault["owner"] == str(TOKEN_PROGRAM)
+            assert {each["owner"] for each in (mint, sol_vault, mint_vault)} == {str(TOKEN_PROGRAM)}
             read = Mint.from_bytes(base64.b64decode(mint["data"][0]))
             assert (read.supply, read.decimals, read.is_initialized) == (
-                2 * pool.units,
+                pool.units,
                 pool.decimals,
                 True,
             )
             # Nobody can make more of it, or freeze a holder.
             assert read.mint_authority is None
             assert read.freeze_authority is None
-            held = TokenAccount.from_bytes(base64.b64decode(vault["data"][0]))
-            assert (held.mint, held.owner, held.amount) == (
-                pool.mint,
-                pool.maker.pubkey(),
-                pool.units,
-            )
-            assert (held.delegate, held.close_authority) == (None, None)
-            assert maker["lamports"] == pool.sol
-            for account in (mint, vault):
+            for vault, mint_address, amount in (
+                (sol_vault, WRAPPED_SOL_MINT, pool.sol),
+                (mint_vault, str(pool.mint), pool.units),
+            ):
+                held = TokenAccount.from_bytes(base64.b64decode(vault["data"][0]))
+                assert (str(held.mint), held.owner, held.amount) == (
+                    mint_address,
+                    AUTHORITY,
+                    amount,
+                )
+                assert (held.delegate, held.close_authority) == (None, None)
+            for account, more in ((mint, 0), (mint_vault, 0), (sol_vault, pool.sol)):
                 size = len(base64.b64decode(account["data"][0]))
                 rent = await node.call("getMinimumBalanceForRentExemption", [size])
-                assert account["lamports"] == rent
+                assert account["lamports"] == rent + more
     finally:
         await node.close()
 
@@ -74,10 +78,10 @@ async def test_the_ledger_itself_reads_the_genesis_tokens(pool: Pool) -> None:
     node = await Localnet.open(None, LocalnetOptions(genesis=genesis_accounts, ticker=False))
     try:
         supply = (await node.call("getTokenSupply", [str(pool.mint)]))["value"]
-        assert (supply["amount"], supply["decimals"]) == (str(2 * pool.units), pool.decimals)
-        options = [str(pool.maker.pubkey()), {"mint": str(pool.mint)}, {"encoding": "jsonParsed"}]
+        assert (supply["amount"], supply["decimals"]) == (str(pool.units), pool.decimals)
+        options = [str(AUTHORITY), {"mint": str(pool.mint)}, {"encoding": "jsonParsed"}]
         (account,) = (await node.call("getTokenAccountsByOwner", options))["value"]
-        assert account["pubkey"] == str(pool.vault)
+        assert account["pubkey"] == str(pool.mint_vault)
         amount = account["account"]["data"]["parsed"]["info"]["tokenAmount"]["amount"]
         assert amount == str(pool.units)
     finally:

@@ -353,6 +353,17 @@ async def test_a_ledger_without_the_market_has_no_route() -> None:
         refused(await market.ask(), "COULD_NOT_FIND_ANY_ROUTE", "this ledger has no demo market")
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/swap/v2/build"), ("GET", "/swap/v2/order"), ("GET", "/swap/v1/quote")],
+)
+async def test_other_calls_are_told_the_one_there_is(
+    market: Market, method: str, path: str
+) -> None:
+    response = await market.http.request(method, path)
+    refused(response, "NOT_FOUND", "known: GET /swap/v2/build")
+
+
 async def test_a_ledger_that_fails_is_the_venues_failure_not_its_crash() -> None:
     async def broken(_method: str, _params: Sequence[Any]) -> Any:
         raise RpcError(-32603, "disk full")

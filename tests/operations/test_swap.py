@@ -23,6 +23,7 @@ from spl.token.instructions import (
 from spl.token.models import ApproveParams
 from tests.support.swap import (
     BONK,
+    BONK_MAKER,
     BONK_POOL,
     FEE,
     MAKER,
@@ -229,12 +230,13 @@ async def test_what_the_venue_refuses_is_told_and_not_recorded(swaps: SwapBench)
     assert await swaps.bench.history() == []
 
 
-@pytest.mark.parametrize("path", ["/swap/v1/quote", "/swap/v2/build"])
-async def test_a_venue_that_is_away_is_a_failed_record(swaps: SwapBench, path: str) -> None:
+@pytest.mark.parametrize("swapping", [False, True], ids=["price", "swap"])
+async def test_a_venue_that_is_away_is_a_failed_record(swaps: SwapBench, swapping: bool) -> None:
     served = swaps.http
 
     async def handler(request: httpx.Request) -> httpx.Response:
-        if request.url.path == path:
+        # Both are asked of one path; a price has no destination.
+        if ("destinationTokenAccount" in request.url.params) is swapping:
             raise httpx.ConnectError("refused")
         return await served.send(
             served.build_request(request.method, request.url.copy_with(host="venue"))
@@ -496,10 +498,10 @@ async def test_a_swap_between_tokens_may_not_unwrap_the_wallets_sol(swaps: SwapB
     async def build(quote: Quote, _wallet: str) -> bytes:
         instructions = [
             pay(USDC_POOL.mint, 6, swaps.user, MAKER.pubkey(), quote.in_amount),
-            pay(BONK_POOL.mint, 5, BONK_POOL.maker.pubkey(), swaps.user, quote.out_amount),
+            pay(BONK_POOL.mint, 5, BONK_MAKER.pubkey(), swaps.user, quote.out_amount),
             close(swaps.user, WSOL, swaps.user),
         ]
-        return await swaps.wire(instructions, BONK_POOL.maker)
+        return await swaps.wire(instructions, BONK_MAKER)
 
     swaps.plugin.build = build
     with pytest.raises(GuardrailBlocked, match="would be closed, which is not declared"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -11,14 +11,17 @@ from typing import Any
 
 import httpx
 import pytest
+from solders.account import Account
 from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.message import MessageV0, to_bytes_versioned
 from solders.pubkey import Pubkey
 from solders.signature import Signature
+from solders.system_program import ID as SYSTEM_PROGRAM
 from solders.system_program import TransferParams, transfer
 from solders.token.associated import get_associated_token_address
+from solders.token.state import TokenAccount, TokenAccountState
 from solders.transaction import VersionedTransaction
 from spl.token.constants import TOKEN_PROGRAM_ID
 from spl.token.constants import WRAPPED_SOL_MINT as WSOL
@@ -51,7 +54,8 @@ from solward_localnet.venue import venue_app
 
 USDC_POOL, BONK_POOL = POOLS
 USDC, BONK = str(USDC_POOL.mint), str(BONK_POOL.mint)
-MAKER = USDC_POOL.maker
+# Who signs the other side of whole transactions; funded by `open_swaps`.
+MAKER, BONK_MAKER = Keypair(), Keypair()
 SOL = 1_000_000_000
 # The wallet's signature and the pool's.
 FEE = 10_000
@@ -244,9 +248,34 @@ def close(owner: Pubkey, mint: Pubkey, to: Pubkey) -> Instruction:
     )
 
 
+def _genesis() -> Mapping[Pubkey, Account]:
+    """The demo market, and makers who hold as much again."""
+    genesis = genesis_accounts()
+    accounts = dict(genesis)
+    for maker, pool in ((MAKER, USDC_POOL), (BONK_MAKER, BONK_POOL)):
+        owner = maker.pubkey()
+        state = TokenAccount(
+            mint=pool.mint,
+            owner=owner,
+            amount=pool.units,
+            delegate=None,
+            state=TokenAccountState.Initialized,
+            is_native=None,
+            delegated_amount=0,
+            close_authority=None,
+        )
+        mint = genesis[pool.mint]
+        supply = (2 * pool.units).to_bytes(8, "little")
+        data = mint.data[:36] + supply + mint.data[44:]
+        accounts[pool.mint] = Account(mint.lamports, data, mint.owner)
+        accounts[owner] = Account(pool.sol, b"", SYSTEM_PROGRAM)
+        accounts[ata(owner, pool.mint)] = Account(RENT, bytes(state), TOKEN_PROGRAM_ID)
+    return accounts
+
+
 @asynccontextmanager
 async def open_swaps(tmp_path: Path, *, sol: int = 10, **options: Any) -> AsyncIterator[SwapBench]:
-    opened = {"genesis": genesis_accounts, **options}
+    opened = {"genesis": _genesis, **options}
     async with open_bench(tmp_path, sol=sol, **opened) as bench:
         real = load_registry(entry_points=built_ins("jupiter")).venues["jupiter"]
         transport = httpx.ASGITransport(venue_app(bench.localnet.call))

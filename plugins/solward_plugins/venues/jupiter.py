@@ -1,4 +1,4 @@
-"""jupiter: the Jupiter Swap API (developers.jup.ag), and whatever speaks its calls.
+"""jupiter: `GET /swap/v2/build` of the Jupiter Swap API (developers.jup.ag).
 
 The address is configuration (`JUPITER_API_URL`), already bound to the client that is handed in.
 """
@@ -6,13 +6,13 @@ The address is configuration (`JUPITER_API_URL`), already bound to the client th
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import httpx
 from solders.instruction import AccountMeta, Instruction
+from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
 from solward import (
@@ -21,21 +21,14 @@ from solward import (
     Quote,
     QuoteRequest,
     SwapInstructions,
-    SwapTransaction,
     VenueContext,
     VenueSpec,
     hookimpl,
 )
 
-# Jupiter's aggregator program; the pools it routes through must be allowlisted too.
-JUPITER_V6 = "JUP6LkbZbjS1jKKwapdHNy74zcZ3tLUZoi5QNyVTaV4"
-
 _ASSOCIATED_ACCOUNTS = "ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL"
 # Its instructions Create (in its old form as well) and CreateIdempotent.
 _CREATES = frozenset({b"", b"\x00", b"\x01"})
-
-# The API's own default is up to 5,000,000 lamports; the guardrails allow 1,000,000 in all.
-MAX_PRIORITY_LAMPORTS = 900_000
 
 # Statuses that concern the request; others concern the service or its configuration.
 _REFUSALS = frozenset({400, 422})
@@ -45,27 +38,64 @@ _LONGEST_REASON = 300
 @hookimpl
 def venue_spec() -> VenueSpec:
     """A venue for every mint the API can route."""
-    return VenueSpec("jupiter", frozenset({JUPITER_V6}))
+    return VenueSpec("jupiter")
 
 
 @hookimpl
 async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
-    """`GET /swap/v1/quote` for an exact input amount."""
-    query = {
-        "inputMint": request.input_mint,
-        "outputMint": request.output_mint,
-        "amount": str(request.amount),
-        "slippageBps": str(request.slippage_bps),
-        "swapMode": "ExactIn",
-    }
-    body = await _answer(context, "GET", "/swap/v1/quote", params=query)
+    """The price `/swap/v2/build` gives a key that was never used, as the taker of a swap is.
+
+    `/swap/v2/order` needs no taker, but its price is of routers that `/build` does not use.
+    """
+    query = _query(request.input_mint, request.output_mint, request.amount, request.slippage_bps)
+    body = await _build(context, query | {"taker": str(Keypair().pubkey())})
     try:
-        return _quote(body, body)
+        return _quote(body)
     except (KeyError, TypeError, ValueError, InvalidOperation):
         raise _unexpected() from None
 
 
-def _quote(body: Mapping[str, Any], raw: Mapping[str, Any]) -> Quote:
+@hookimpl
+async def venue_instructions(
+    quote: Quote, taker: str, destination: str, max_accounts: int | None, context: VenueContext
+) -> SwapInstructions:
+    """The swap of a quote at the price of now.
+
+    Neither `payer` nor `nativeDestinationAccount` is ever sent: both put another key than the
+    taker's into the swap instruction. SOL is sold from the taker's wrapped SOL account and
+    arrives wrapped.
+    """
+    query = _query(quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps)
+    query |= {
+        "taker": taker,
+        "destinationTokenAccount": destination,
+        "wrapAndUnwrapSol": "false",
+    }
+    if max_accounts is not None:
+        query["maxAccounts"] = str(max_accounts)
+    body = await _build(context, query)
+    try:
+        return SwapInstructions(
+            quote=_quote(body),
+            swap=_instruction(body["swapInstruction"]),
+            accounts=_accounts_of(taker, body["setupInstructions"]),
+            tables=_tables(body["addressesByLookupTableAddress"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidOperation):
+        raise _unexpected() from None
+
+
+def _query(source: str, target: str, amount: int, slippage_bps: int) -> dict[str, str]:
+    return {
+        "inputMint": source,
+        "outputMint": target,
+        "amount": str(amount),
+        "slippageBps": str(slippage_bps),
+    }
+
+
+def _quote(body: Mapping[str, Any]) -> Quote:
+    """The offer of an answer; a swap asks anew, so nothing of it is passed back."""
     return Quote(
         input_mint=str(body["inputMint"]),
         output_mint=str(body["outputMint"]),
@@ -74,41 +104,7 @@ def _quote(body: Mapping[str, Any], raw: Mapping[str, Any]) -> Quote:
         minimum_out=_integer(body["otherAmountThreshold"]),
         slippage_bps=_integer(body["slippageBps"]),
         price_impact=_fraction(body.get("priceImpactPct")),
-        raw=raw,
     )
-
-
-@hookimpl
-async def venue_instructions(
-    quote: Quote, taker: str, destination: str, max_accounts: int | None, context: VenueContext
-) -> SwapInstructions:
-    """`GET /swap/v2/build`: the swap of a quote at the price of now.
-
-    Neither `payer` nor `nativeDestinationAccount` is ever sent: both put another key than the
-    taker's into the swap instruction. SOL is sold from the taker's wrapped SOL account and
-    arrives wrapped.
-    """
-    query = {
-        "inputMint": quote.input_mint,
-        "outputMint": quote.output_mint,
-        "amount": str(quote.in_amount),
-        "slippageBps": str(quote.slippage_bps),
-        "taker": taker,
-        "destinationTokenAccount": destination,
-        "wrapAndUnwrapSol": "false",
-    }
-    if max_accounts is not None:
-        query["maxAccounts"] = str(max_accounts)
-    body = await _answer(context, "GET", "/swap/v2/build", params=query)
-    try:
-        return SwapInstructions(
-            quote=_quote(body, {}),
-            swap=_instruction(body["swapInstruction"]),
-            accounts=_accounts_of(taker, body["setupInstructions"]),
-            tables=_tables(body["addressesByLookupTableAddress"]),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, InvalidOperation):
-        raise _unexpected() from None
 
 
 def _instruction(body: Mapping[str, Any]) -> Instruction:
@@ -150,36 +146,9 @@ def _flag(value: object) -> bool:
     raise ValueError("neither true nor false")
 
 
-@hookimpl
-async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
-    """`POST /swap/v1/swap` for a quote; wraps and unwraps SOL inside the transaction."""
-    body = await _answer(
-        context,
-        "POST",
-        "/swap/v1/swap",
-        json={
-            "quoteResponse": dict(quote.raw),
-            "userPublicKey": wallet,
-            "wrapAndUnwrapSol": True,
-            "dynamicComputeUnitLimit": True,
-            "prioritizationFeeLamports": {
-                "priorityLevelWithMaxLamports": {
-                    "priorityLevel": "high",
-                    "maxLamports": MAX_PRIORITY_LAMPORTS,
-                }
-            },
-        },
-    )
+async def _build(context: VenueContext, query: Mapping[str, str]) -> dict[str, Any]:
     try:
-        wire = base64.b64decode(body["swapTransaction"], validate=True)
-        return SwapTransaction(wire, _integer(body["lastValidBlockHeight"]))
-    except (KeyError, TypeError, ValueError, binascii.Error):
-        raise _unexpected() from None
-
-
-async def _answer(context: VenueContext, method: str, path: str, **options: Any) -> dict[str, Any]:
-    try:
-        response = await context.http.request(method, path, **options)
+        response = await context.http.get("/swap/v2/build", params=query)
     except httpx.HTTPError as error:
         raise LedgerUnavailable(f"The swap venue did not answer ({type(error).__name__})") from None
     body = _parsed(response)
@@ -194,15 +163,11 @@ async def _answer(context: VenueContext, method: str, path: str, **options: Any)
 
 
 def _parsed(response: httpx.Response) -> Any:
-    """The JSON body, None if it is invalid; NaN could not be sent back in the swap call."""
+    """The JSON body, None if it is invalid."""
     try:
-        return response.json(parse_constant=_no_constant)
+        return response.json()
     except (ValueError, RecursionError):
         return None
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _line(reason: object) -> str:

@@ -120,7 +120,7 @@ async def test_the_weather_changes_and_clears_up() -> None:
 async def test_what_is_no_json_rpc_call_passes_untouched() -> None:
     async with blowing(drop=1.0) as (node, weather, client):
         # The node of the test knows no such path, and says so itself.
-        assert (await client.get("/swap/v1/quote?amount=1")).status_code == 405
+        assert (await client.get("/swap/v2/build?amount=1")).status_code == 405
         assert weather.counts == {}
         await node.stop()
         assert (await client.get("/health")).status_code == 502
