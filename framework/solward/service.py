@@ -20,12 +20,11 @@ with needs(__name__, "up"):
 from solward.agents.cycle import PhaseHook
 from solward.agents.cycle import no_hook as no_phase_hook
 from solward.agents.service import AgentService
-from solward.audit import outbox
 from solward.audit.log import AuditLog
 from solward.cluster import Localnet, open_cluster
 from solward.context import AgentView, SkillContext, WalletView
 from solward.errors import InvalidRequest, LedgerError, NotFound, SkillNotFound
-from solward.events import EventBus, EventKind
+from solward.events import EventBus
 from solward.operations.perform import Operations, SkillCalls
 from solward.operations.swap import SwapLimits, Venue
 from solward.record import TransactionRecord
@@ -271,11 +270,6 @@ class Solward:
             scope = f"wallet:{(await self.wallets.get(wallet_id)).id}"
         async with self.database.write() as connection:
             await spending.set_frozen(connection, scope, frozen, reason)
-            data = {"walletId": wallet_id}
-            if frozen:
-                outbox.record(connection, EventKind.SWITCH_FROZEN, data | {"reason": reason})
-            else:
-                outbox.record(connection, EventKind.SWITCH_THAWED, data)
 
 
 def wallet_limits(settings: Settings) -> ScopeLimits:

@@ -51,4 +51,6 @@ def event_summary(event: Event) -> str:
     texts = [
         visible(data[name]) for name in ("name", "action", "outcome", "error") if data.get(name)
     ]
+    if data.get("principal"):
+        texts.append(f"by {visible(data['principal'])}")
     return " ".join([*ids, *texts])

@@ -22,6 +22,7 @@ async def offline_database(settings: Settings) -> AsyncIterator[Database]:
         HomeLocked: a process runs on this home, or on this database.
         ConfigError, StoreError: home or database cannot be used.
     """
+    from solward.audit.acts import CLI, act_as
     from solward.errors import HomeLocked
     from solward.settings.home import Home
     from solward.vault.store import processes
@@ -30,6 +31,7 @@ async def offline_database(settings: Settings) -> AsyncIterator[Database]:
     with Home.locked(settings.solward_home) as home:
         database = await Database.open(settings.database_url, home.path)
         try:
+            act_as(CLI)
             if database.shared:
                 async with database.read() as connection:
                     living = await processes.living(connection)

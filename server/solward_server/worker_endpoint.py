@@ -27,7 +27,7 @@ READY_WAIT_S = 1.0
 def create_worker_app(service: Solward, worker: Worker) -> Quart:
     """`/healthz` and `/readyz`, public, for supervisors; `/metrics` for the admin."""
     app = ObservedQuart("solward_worker", static_folder=None)
-    authenticate(app, MemoryKeys(), service.settings.api_secret.get_secret_value())
+    authenticate(app, MemoryKeys(service.audit), service.settings.api_secret.get_secret_value())
     handle_errors(app)
     app.register_blueprint(metrics.blueprint())
 

@@ -161,8 +161,15 @@ async def test_a_started_agent_decides_and_the_decision_is_audited(
     assert host.paid == [f"{agent.id}:1:pay"]
     async with host.database.read() as connection:
         rows = (await connection.execute(select(audit).order_by(audit.c.seq))).all()
-    started = {"agentId": agent.id, "name": agent.name, "status": "running"}
-    told = [("agent:started", started), ("agent:decision", decision.to_json())]
+    subject = {"agentId": agent.id, "name": agent.name, "principal": "service"}
+    created = subject | {"after": jsontext.loads(jsontext.dumps(agent.audited()))}
+    before, after = {"status": "idle"}, {"status": "running"}
+    started = subject | after | {"before": before, "after": after}
+    told = [
+        ("agent:created", created),
+        ("agent:started", started),
+        ("agent:decision", decision.to_json()),
+    ]
     assert [(row.event, jsontext.loads(row.data)) for row in rows] == told
     assert host.published == told
 
@@ -191,7 +198,8 @@ async def test_three_failed_cycles_show_error_and_start_recovers(
     await host.decisions(1)
     errors = [data for event, data in host.published if event == "agent:error"]
     told = {"agentId": agent.id, "name": agent.name, "status": "error", "error": "no credit"}
-    assert errors == [told]
+    by = {"principal": f"agent:{agent.id}"}
+    assert errors == [told | by | {"before": {"status": "running"}, "after": {"status": "error"}}]
 
     host.answer = lambda: Completion("Fine again.")
     await service.start(agent.id)
@@ -211,7 +219,7 @@ async def test_each_change_of_status_is_told_once(host: Host, service: AgentServ
     told = [
         (event.removeprefix("agent:"), data["status"])
         for event, data in host.published
-        if event != "agent:decision"
+        if event != "agent:decision" and "status" in data
     ]
     assert told == [
         ("started", "running"),

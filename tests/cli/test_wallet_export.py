@@ -63,7 +63,7 @@ def test_the_exported_key_is_the_wallets_and_imports_elsewhere(
     assert str(numbers[:8])[1:-1] not in result.output
     assert KEYSTORE["KEYSTORE_PASSPHRASE"] not in result.output
     assert exported(home) == [
-        {"walletId": second.id, "name": second.name, "address": second.address}
+        {"walletId": second.id, "name": second.name, "address": second.address, "principal": "cli"}
     ]
     elsewhere = solward(tmp_path / "elsewhere", "wallet", "import", file)
     assert f"Address: {second.address}" in elsewhere.output

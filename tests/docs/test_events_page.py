@@ -49,6 +49,8 @@ async def everything(api: Api) -> None:
         await api.service.wallets.get(wallet),
         home / "exported.json",
     )
+    await api.call("PATCH", f"/wallets/{wallet}", {"tags": ["till"]})
+    await api.service.wallets.rotate(KeySource(file=home / KEY_FILE))
     paths = {"transfer": {"to": STRANGER, "amount": 1}}
     for path, body in paths.items():
         for amount in (1, 2, *[3] * BLOCKS):
@@ -66,8 +68,12 @@ async def everything(api: Api) -> None:
                 pass
     for path in ("pause", "stop"):
         await api.post(f"/agents/{agent}/{path}")
+    await api.call("PATCH", f"/agents/{agent}", {"loopIntervalMs": 5000})
+    other = (await api.post("/agents", body)).json["id"]
+    await api.call("DELETE", f"/agents/{other}")
     async with api.service.database.write() as connection:
-        record_status(connection, agent, "Ada", AgentStatus.ERROR, "The provider is away")
+        was = AgentStatus.RUNNING
+        record_status(connection, agent, "Ada", was, AgentStatus.ERROR, "The provider is away")
         assert database.audit_key is not None
         await outbox.authenticate(connection, database.audit_key)
         old = [("wallet:old", "x", None)] * 2

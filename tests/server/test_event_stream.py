@@ -62,7 +62,8 @@ async def test_what_happens_is_told_once_in_order_with_exact_amounts(served: Ser
     ]
     datas = [data for _, _, data in told]
     assert datas[1] == {"walletId": other["walletId"], "name": other["name"],
-                        "address": other["address"]}  # fmt: skip
+                        "address": other["address"], "principal": "admin",
+                        "after": {"tags": [], "imported": False}}  # fmt: skip
     assert datas[3:6:2] == [records[datas[3]["id"]], records[sent["id"]]]
     assert datas[5]["details"]["amount"] == Decimal("0.123456789")
     unsigned = {name: value for name, value in datas[5].items() if name != "signature"}
@@ -80,8 +81,14 @@ async def test_an_agents_life_is_told(served: Served) -> None:
         for _ in range(2):
             await served.post(f"/agents/{agent}/stop")
         await served.client.delete(f"/agents/{agent}")
-        (seq, kind, data) = await heard.event()
-    assert (kind, data) == ("agent:stopped", {"agentId": agent, "name": "Ada", "status": "stopped"})
+        (_, kind, data) = await heard.event()
+        (seq, deleted, gone) = await heard.event()
+    assert (kind, data) == (
+        "agent:stopped",
+        {"agentId": agent, "name": "Ada", "status": "stopped", "principal": "service",
+         "before": {"status": "idle"}, "after": {"status": "stopped"}},
+    )  # fmt: skip
+    assert (deleted, gone["agentId"], gone["principal"]) == ("agent:deleted", agent, "admin")
     assert await served.service.audit.end() == seq
 
 

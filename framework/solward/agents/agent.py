@@ -128,6 +128,13 @@ class Agent:
             body["error"] = self.error
         return body
 
+    def audited(self) -> dict[str, Any]:
+        """What its owner chose, as the audit log tells it before and after a change."""
+        body = self.to_json()
+        for chosen_by_others in ("id", "isLlm", "status", "createdAt", "error"):
+            body.pop(chosen_by_others, None)
+        return body
+
     def to_row(self) -> dict[str, Any]:
         """The columns of the agents table."""
         return {

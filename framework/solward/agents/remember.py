@@ -15,6 +15,7 @@ from solward.agents.cycle import CycleResult, EnteredCycle
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.memory_cache import MemoryCache
 from solward.audit import outbox
+from solward.audit.acts import record_act
 from solward.events import EventKind
 from solward.provider import Usage
 from solward.store import agents as agent_store
@@ -94,8 +95,8 @@ class Journal:
                 outbox.record(connection, EventKind.AGENT_DECISION, decision.to_json())
                 if _turned_error(each, was):
                     record_status(
-                        connection, decision.agent_id, was.name, AgentStatus.ERROR,
-                        each.result.error,
+                        connection, decision.agent_id, was.name, AgentStatus(was.status),
+                        AgentStatus.ERROR, each.result.error, by=f"agent:{decision.agent_id}",
                     )  # fmt: skip
             await agent_store.add_usage(connection, used)
         for each, was in zip(leaving, left, strict=True):
@@ -185,11 +186,19 @@ def record_status(
     connection: AsyncConnection,
     agent_id: str,
     name: str,
+    was: AgentStatus,
     status: AgentStatus,
     error: str | None = None,
+    *,
+    by: str | None = None,
 ) -> None:
-    """Record the event of an agent's new status; `idle` has none."""
-    data = {"agentId": agent_id, "name": name, "status": status.value}
+    """Record the event of an agent's new status; `idle` has none.
+
+    Args:
+        by: whose doing it is, where nobody asked for it.
+    """
+    subject = {"agentId": agent_id, "name": name, "status": status.value}
     if error is not None:
-        data["error"] = error
-    outbox.record(connection, _KINDS[status], data)
+        subject["error"] = error
+    before, after = {"status": was.value}, {"status": status.value}
+    record_act(connection, _KINDS[status], subject, before, after, by=by)

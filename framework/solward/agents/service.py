@@ -34,8 +34,10 @@ from solward.agents.provider_call import (
     streamer,
 )
 from solward.agents.remember import record_status, tokens_used, usage_row
+from solward.audit.acts import record_act
 from solward.clock import now_ms
 from solward.errors import AgentNotFound, InvalidRequest
+from solward.events import EventKind
 from solward.provider import CompletionRequest, Usage
 from solward.store import agents as store
 from solward.store.cycles import MEMORY_GIVEN
@@ -106,6 +108,7 @@ class AgentService:
         )
         async with self._database.write() as connection:
             await store.insert_agent(connection, agent.to_row())
+            record_act(connection, EventKind.AGENT_CREATED, _subject(agent), after=agent.audited())
         return agent
 
     async def list(self) -> tuple[Agent, ...]:
@@ -130,11 +133,14 @@ class AgentService:
             changed = read_update(body, self._service.registry.providers, agent)
             if not changed:
                 return agent
-            agent = replace(agent, **changed)
+            was, agent = agent, replace(agent, **changed)
             if "llm_provider" in changed or "llm_options" in changed:
                 check_options(installed(self._service.registry, agent), agent.llm_options)
             row = agent.to_row()
             columns = {name: row[name] for name in changed}
+            if (before := was.audited()) != (after := agent.audited()):
+                subject = _subject(agent)
+                record_act(connection, EventKind.AGENT_CHANGED, subject, before, after)
             return self._agent(await store.update_agent(connection, agent_id, columns))
 
     async def delete(self, agent_id: str) -> None:
@@ -142,7 +148,14 @@ class AgentService:
         async with self._lock(agent_id):
             await self._end(agent_id, DesiredState.STOPPED)
             async with self._database.write() as connection:
+                row = await store.get_agent(connection, agent_id, lock=True)
+                if row is None:
+                    return  # another process did it
                 await store.delete_agent(connection, agent_id)
+                agent = self._agent(row)
+                record_act(
+                    connection, EventKind.AGENT_DELETED, _subject(agent), before=agent.audited()
+                )
 
     async def start(self, agent_id: str) -> Agent:
         """Run its cycles, the first at once; a running agent is left as it is.
@@ -165,8 +178,9 @@ class AgentService:
                     "failures": 0,
                     "error": None,
                 }
+                was = agent.status
                 agent = self._agent(await store.update_agent(connection, agent_id, fields))
-                record_status(connection, agent.id, agent.name, agent.status)
+                record_status(connection, agent.id, agent.name, was, agent.status)
             await self._placement.begin(agent.id, agent.cycle_no, now)
             return agent
 
@@ -290,7 +304,7 @@ class AgentService:
             fields = {"status": desired.value, "desired_state": desired.value}
             agent = self._agent(await store.update_agent(connection, agent_id, fields))
             if agent.status is not was.status:
-                record_status(connection, agent.id, agent.name, agent.status)
+                record_status(connection, agent.id, agent.name, was.status, agent.status)
         await self._placement.halt(agent_id)
         return agent
 
@@ -317,3 +331,7 @@ class AgentService:
         if lock is None:
             lock = self._locks[agent_id] = asyncio.Lock()
         return lock
+
+
+def _subject(agent: Agent) -> dict[str, str]:
+    return {"agentId": agent.id, "name": agent.name}

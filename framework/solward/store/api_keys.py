@@ -66,10 +66,11 @@ async def list_keys(connection: AsyncConnection) -> list[Fields]:
     return [dict(row) for row in rows.mappings()]
 
 
-async def delete_key(connection: AsyncConnection, key_id: str) -> bool:
-    """Delete a key; False when there is none."""
-    deleted = await connection.execute(delete(api_keys).where(api_keys.c.id == key_id))
-    return deleted.rowcount > 0
+async def delete_key(connection: AsyncConnection, key_id: str) -> Fields | None:
+    """Delete a key; returns what it was, None when there is none."""
+    statement = delete(api_keys).where(api_keys.c.id == key_id).returning(api_keys)
+    row = (await connection.execute(statement)).mappings().first()
+    return None if row is None else dict(row)
 
 
 async def record_uses(connection: AsyncConnection, uses: Mapping[str, int]) -> None:

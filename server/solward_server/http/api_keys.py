@@ -10,9 +10,12 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Protocol
 
+from solward.audit.acts import act
+from solward.audit.log import AuditLog
 from solward.clock import iso, now_ms
 from solward.errors import KeyRevoked, NotFound
-from solward.money import sol_to_lamports
+from solward.events import EventKind
+from solward.money import lamports_to_sol, sol_to_lamports
 from solward.vault.transactions.request import Actor
 from solward_server.http.body import (
     Body,
@@ -66,8 +69,27 @@ class ApiKey:
         }
 
 
+def created(key: ApiKey) -> dict[str, Any]:
+    """The data of the event of a new key."""
+    return act({"keyId": key.id, "name": key.name}, after=_terms(key))
+
+
+def revoked(key: ApiKey) -> dict[str, Any]:
+    """The data of the event of a key's end."""
+    return act({"keyId": key.id, "name": key.name}, before=_terms(key))
+
+
+def _terms(key: ApiKey) -> dict[str, Any]:
+    return {
+        "walletId": key.wallet_id,
+        "permissions": list(key.permissions),
+        "rateLimit": key.rate_limit,
+        "spendingLimitSol": lamports_to_sol(key.spending_limit_lamports),
+    }
+
+
 class ApiKeyStore(Protocol):
-    """Where keys live: in memory, or in the service's database."""
+    """Where keys live: in memory, or in the service's database; it tells of their begin and end."""
 
     async def add(self, key: ApiKey) -> None:
         """Store a new key."""
@@ -94,11 +116,13 @@ class ApiKeyStore(Protocol):
 class MemoryKeys:
     """Keys that end with the process, for `API_KEY_STORE=memory`."""
 
-    def __init__(self) -> None:
+    def __init__(self, audit: AuditLog) -> None:
+        self._audit = audit
         self._by_hash: dict[str, ApiKey] = {}
 
     async def add(self, key: ApiKey) -> None:
         """Store a new key."""
+        await self._audit.append(EventKind.KEY_CREATED, created(key))
         self._by_hash[key.hash] = key
 
     async def find(self, hash_: str) -> ApiKey | None:
@@ -114,6 +138,7 @@ class MemoryKeys:
         for hash_, key in self._by_hash.items():
             if key.id == key_id:
                 del self._by_hash[hash_]
+                await self._audit.append(EventKind.KEY_REVOKED, revoked(key))
                 return
         raise key_not_found()
 

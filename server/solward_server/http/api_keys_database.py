@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from solward.audit import outbox
+from solward.events import EventKind
 from solward.store import api_keys as store
 from solward.vault.store.database import Database
 from solward.vault.transactions.request import Actor
-from solward_server.http.api_keys import ApiKey, key_not_found
+from solward_server.http.api_keys import ApiKey, created, key_not_found, revoked
 
 
 class DatabaseKeys:
@@ -26,6 +28,7 @@ class DatabaseKeys:
         """Store a new key."""
         async with self._database.write() as connection:
             await store.insert_key(connection, asdict(key) | {"permissions": list(key.permissions)})
+            outbox.record(connection, EventKind.KEY_CREATED, created(key))
 
     async def find(self, hash_: str) -> ApiKey | None:
         """The key with this hash."""
@@ -41,9 +44,11 @@ class DatabaseKeys:
     async def revoke(self, key_id: str) -> None:
         """Delete a key."""
         async with self._database.write() as connection:
-            deleted = await store.delete_key(connection, key_id)
+            row = await store.delete_key(connection, key_id)
+            if row is not None:
+                outbox.record(connection, EventKind.KEY_REVOKED, revoked(self._key(row)))
         self._uses.pop(key_id, None)
-        if not deleted:
+        if row is None:
             raise key_not_found()
 
     def used(self, key: ApiKey, ms: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from quart import Quart, g, request
 
+from solward.audit.acts import act_as
 from solward.clock import now_ms
 from solward.errors import WalletNotFound
 from solward.vault.guardrails import ScopeLimits
@@ -110,13 +111,19 @@ def authenticate(app: Quart, keys: ApiKeyStore, secret: str) -> None:
         # Header text is Latin-1 in ASGI; encoding it gives the bytes that were sent.
         credential = token.encode("latin-1", "replace")
         if token and hmac.compare_digest(credential, expected):
-            g.caller = Caller()
+            _serve(Caller())
             return
         if access is Access.ADMIN:
             raise Unauthorized(ADMIN_REQUIRED)
         if not token:
             raise Unauthorized(KEY_REQUIRED)
-        g.caller = Caller(await _find_key(keys, token), keys)
+        _serve(Caller(await _find_key(keys, token), keys))
+
+
+def _serve(caller: Caller) -> None:
+    g.caller = caller
+    # For the audit log, whatever the view changes.
+    act_as(caller.principal)
 
 
 async def _find_key(keys: ApiKeyStore, token: str) -> ApiKey:

@@ -31,7 +31,7 @@ class RouteContext:
         in_database = service.settings.api_key_store == "database"
         return cls(
             service,
-            keys=DatabaseKeys(database) if in_database else MemoryKeys(),
+            keys=DatabaseKeys(database) if in_database else MemoryKeys(service.audit),
             limiter=SharedRateLimiter(database) if database.shared else RateLimiter(),
             skill_calls=SkillCalls(service.process.id),
         )

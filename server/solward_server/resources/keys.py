@@ -6,7 +6,6 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.events import EventKind
 from solward_server.http.api_keys import new_key
 from solward_server.http.auth import Access
 from solward_server.http.body import read_body
@@ -37,9 +36,6 @@ def blueprint(context: RouteContext) -> Blueprint:
         if key.wallet_id is not None:
             await context.service.wallets.get(key.wallet_id)
         await context.keys.add(key)
-        await context.service.audit.append(
-            EventKind.KEY_CREATED, {"keyId": key.id, "name": key.name}
-        )
         return {"apiKey": secret, "id": key.id, "name": key.name}
 
     @routes.get("/keys")
@@ -50,7 +46,6 @@ def blueprint(context: RouteContext) -> Blueprint:
     async def revoke(key_id: str) -> dict[str, Any]:
         await context.keys.revoke(key_id)
         await context.limiter.forget(key_id)
-        await context.service.audit.append(EventKind.KEY_REVOKED, {"keyId": key_id})
         return {"id": key_id, "revoked": True}
 
     return routes

@@ -79,6 +79,7 @@ async def test_five_blocks_of_a_wallet_are_told_when_the_fifth_is_stored(tmp_pat
             "alert": "repeated_blocks",
             "walletId": bench.wallet.id,
             "transactionId": fifth,
+            "principal": "admin",
             "detail": told["detail"],
         }
         assert "5 transactions blocked within 10 minutes" in told["detail"]

@@ -95,6 +95,7 @@ def _raise(
         "alert": alert.value,
         "walletId": record.wallet_id,
         "transactionId": record.id,
+        "principal": record.principal,
         "detail": detail,
     }
     outbox.record(connection, EventKind.ALERT_RAISED, data, trace)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import bindparam, case, column, delete, func, insert, select, table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.audit.acts import record_act
 from solward.clock import DAY_MS, MINUTE_MS, now_ms
 from solward.errors import KeyRevoked, SkillError, TakenOver
+from solward.events import EventKind
 from solward.vault.store.database import lock_exclusive, lock_shared
 from solward.vault.store.tables import reservations, switches, transactions, wallets
 from solward.vault.store.transactions import UNFINISHED
@@ -128,10 +131,21 @@ async def set_frozen(
     else:
         await lock_shared(connection, SERVICE_SCOPE)
         await lock_wallet(connection, scope.removeprefix("wallet:"))
-    await connection.execute(delete(switches).where(switches.c.scope == scope))
-    await connection.execute(
-        insert(switches).values(scope=scope, frozen=frozen, reason=reason, changed_ms=now_ms())
+    removed = await connection.execute(
+        delete(switches)
+        .where(switches.c.scope == scope)
+        .returning(switches.c.frozen, switches.c.reason)
     )
+    row = removed.first()
+    was = {"frozen": False, "reason": None} if row is None else dict(row._mapping)
+    now = {"frozen": frozen, "reason": reason}
+    await connection.execute(insert(switches).values(scope=scope, changed_ms=now_ms(), **now))
+    wallet_id = None if scope == SERVICE_SCOPE else scope.removeprefix("wallet:")
+    subject: dict[str, Any] = {"walletId": wallet_id}
+    if frozen:
+        record_act(connection, EventKind.SWITCH_FROZEN, subject | {"reason": reason}, was, now)
+    else:
+        record_act(connection, EventKind.SWITCH_THAWED, subject, was, now)
 
 
 _USAGE = (

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.audit import outbox
+from solward.audit.acts import principal, record_act
 from solward.events import EventKind
 from solward.vault.store.tables import keystore, wallets
 
@@ -22,16 +22,30 @@ _REWRAP = (
 )
 
 
-async def insert_wallets(connection: AsyncConnection, rows: Sequence[Fields]) -> None:
+async def insert_wallets(
+    connection: AsyncConnection,
+    rows: Sequence[Fields],
+    principals: Sequence[str] | None = None,
+    *,
+    imported: bool = False,
+) -> None:
     """Store wallets and record an event for each; `rows` are columns of the table.
+
+    Args:
+        principals: who made each of them; None where whoever acts now made all.
+        imported: their keys were made elsewhere.
 
     Raises:
         sqlalchemy.exc.IntegrityError: a public key is stored already.
     """
     await connection.execute(insert(wallets), rows)
-    for row in rows:
-        data = {"walletId": row["id"], "name": row["name"], "address": row["public_key"]}
-        outbox.record(connection, EventKind.WALLET_CREATED, data)
+    for row, by in zip(rows, principals or [principal()] * len(rows), strict=True):
+        after = {"tags": row["tags"], "imported": imported}
+        record_act(connection, EventKind.WALLET_CREATED, _subject(row), after=after, by=by)
+
+
+def _subject(row: Fields) -> Fields:
+    return {"walletId": row["id"], "name": row["name"], "address": row["public_key"]}
 
 
 async def get_wallet(connection: AsyncConnection, wallet_id: str) -> Fields | None:
@@ -55,7 +69,13 @@ async def list_wallets(connection: AsyncConnection) -> list[Fields]:
 
 
 async def set_tags(connection: AsyncConnection, wallet_id: str, tags: Sequence[str]) -> None:
-    """Replace a wallet's tags."""
+    """Replace a wallet's tags, and record it unless they stay the same."""
+    statement = select(wallets).where(wallets.c.id == wallet_id).with_for_update()
+    row = (await connection.execute(statement)).mappings().first()
+    if row is None or list(tags) == row["tags"]:
+        return
+    before, after = {"tags": row["tags"]}, {"tags": list(tags)}
+    record_act(connection, EventKind.WALLET_CHANGED, _subject(dict(row)), before, after)
     await connection.execute(
         update(wallets).where(wallets.c.id == wallet_id).values(tags=list(tags))
     )

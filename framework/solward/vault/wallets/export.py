@@ -12,7 +12,7 @@ from pathlib import Path
 
 from solders.keypair import Keypair
 
-from solward.audit import outbox
+from solward.audit.acts import record_act
 from solward.errors import InvalidRequest, KeystoreError
 from solward.events import EventKind
 from solward.vault.store import wallets as store
@@ -68,7 +68,7 @@ async def export_wallet(
     try:
         async with database.write() as connection:
             data = {"walletId": wallet.id, "name": wallet.name, "address": wallet.address}
-            outbox.record(connection, EventKind.WALLET_EXPORTED, data)
+            record_act(connection, EventKind.WALLET_EXPORTED, data)
             _write(file, keypair)
             written = True
     except BaseException:

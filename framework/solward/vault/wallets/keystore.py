@@ -10,9 +10,11 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit import outbox
+from solward.audit.acts import record_act
 from solward.audit.log import heads as audit_heads
 from solward.clock import now_ms
 from solward.errors import AuditBroken, KeystoreError
+from solward.events import EventKind
 from solward.vault.store import wallets as store
 from solward.vault.store.database import Database, lock_exclusive, lock_shared
 from solward.vault.wallets import keyfile, keyring
@@ -110,9 +112,11 @@ class Keystore:
         ring, row = await keyring.create(staged, version, self.keyring)
         async with self._database.write() as connection:
             await lock_exclusive(connection, _VERSIONS)
-            if (await store.keystore_rows(connection))[0]["kek_version"] != self.keyring.version:
+            old = keystore_row((await store.keystore_rows(connection))[0])
+            if old.kek_version != self.keyring.version:
                 raise KeystoreError("Another process rotated the keystore meanwhile")
             await store.insert_keystore(connection, _fields(row))
+            record_act(connection, EventKind.KEYSTORE_ROTATED, {}, _shown(old), _shown(row))
         if new.file is not None:
             keyfile.replace_key(keyring.next_file(new.file), new.file)
         self.keyring = ring
@@ -207,6 +211,11 @@ def keystore_row(fields: Mapping[str, Any]) -> KeystoreRow:
     if not isinstance(fields["kdf"], dict):
         raise KeystoreError("The keystore's parameters are damaged")
     return KeystoreRow(int(fields["kek_version"]), fields["kdf"], bytes(fields["verifier"]))
+
+
+def _shown(row: KeystoreRow) -> dict[str, Any]:
+    """What the audit log tells of a version."""
+    return {"version": row.kek_version, "kind": row.kdf.get("kind")}
 
 
 def _fields(row: KeystoreRow) -> dict[str, Any]:

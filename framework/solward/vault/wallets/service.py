@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from solders.keypair import Keypair
 from sqlalchemy.exc import IntegrityError
 
+from solward.audit.acts import principal
 from solward.clock import now_ms
 from solward.errors import InvalidRequest, WalletNotFound
 from solward.settings import Settings
@@ -113,6 +114,7 @@ class _Creation:
 
     wallet: Wallet
     keypair: Keypair = field(repr=False)
+    principal: str
     stored: asyncio.Future[None]
 
 
@@ -147,7 +149,7 @@ class Wallets:
         wallet = _new_wallet(keypair, name, tags)
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Wallets requested at the same time share a commit.
-        self._waiting.append(_Creation(wallet, keypair, stored))
+        self._waiting.append(_Creation(wallet, keypair, principal(), stored))
         if self._writer is None:
             self._writer = asyncio.create_task(self._store_waiting())
         await stored
@@ -166,7 +168,7 @@ class Wallets:
         keypair = parse_keypair_file(keypair_file_text)
         wallet = _new_wallet(keypair, name, tags)
         try:
-            await self._store([(wallet, keypair)])
+            await self._store([(wallet, keypair)], [principal()], imported=True)
         except IntegrityError:
             raise InvalidRequest(f"keypair {wallet.address} is imported already") from None
         return wallet
@@ -267,7 +269,13 @@ class Wallets:
         cached = self._cache[wallet_id] = _CachedWallet(wallet_of(row), envelope_of(row))
         return cached
 
-    async def _store(self, created: Sequence[tuple[Wallet, Keypair]]) -> None:
+    async def _store(
+        self,
+        created: Sequence[tuple[Wallet, Keypair]],
+        principals: Sequence[str],
+        *,
+        imported: bool = False,
+    ) -> None:
         async with self._database.write() as connection:
             # Sealed inside the transaction: a rotation ends after every key that is sealed under
             # the old version.
@@ -276,7 +284,8 @@ class Wallets:
                 _CachedWallet(wallet, seal(ring.current, ring.version, wallet.id, keypair))
                 for wallet, keypair in created
             ]
-            await store.insert_wallets(connection, [_row_of(item) for item in cached])
+            rows = [_row_of(item) for item in cached]
+            await store.insert_wallets(connection, rows, principals, imported=imported)
         self._cache.update((item.wallet.id, item) for item in cached)
 
     async def _store_waiting(self) -> None:
@@ -287,7 +296,8 @@ class Wallets:
                 batch, self._waiting = self._waiting, []
                 error: Exception | None = None
                 try:
-                    await self._store([(item.wallet, item.keypair) for item in batch])
+                    created = [(item.wallet, item.keypair) for item in batch]
+                    await self._store(created, [item.principal for item in batch])
                 except Exception as raised:
                     error = raised
                 for item in batch:
