@@ -150,8 +150,8 @@ async def test_a_node_that_says_the_future_gives_nothing_back(
     tmp_path: Path, time_of_day: TimeOfDay
 ) -> None:
     async with open_bench(tmp_path, limits=DAILY, sol=30) as bench:
-        ledger_says(bench, 1000 * DAY_MS)
         await spend_the_day(bench)
+        ledger_says(bench, 1000 * DAY_MS)
         await refused(bench)
         ledger_says(bench, 0)
         time_of_day.set_by(DAY_MS)
@@ -159,7 +159,7 @@ async def test_a_node_that_says_the_future_gives_nothing_back(
 
 
 async def test_a_node_that_says_the_past_delays_windows_and_gives_nothing_back_afterwards(
-    tmp_path: Path,
+    tmp_path: Path, time_of_day: TimeOfDay
 ) -> None:
     async with open_bench(tmp_path, limits=DAILY, sol=30) as bench:
         ledger_says(bench, -20 * HOUR_MS)
@@ -167,6 +167,13 @@ async def test_a_node_that_says_the_past_delays_windows_and_gives_nothing_back_a
         assert "s behind the database's clock" in await refused(bench)
         ledger_says(bench, 0)
         assert "s behind the database's clock" not in await refused(bench)
+        # Five hours pass for both: what was spent is five hours old, not twenty-five.
+        ledger_says(bench, 5 * HOUR_MS)
+        time_of_day.set_by(5 * HOUR_MS)
+        await refused(bench)
+        ledger_says(bench, DAY_MS + HOUR_MS)
+        time_of_day.set_by(DAY_MS + HOUR_MS)
+        await bench.transfer(1)
 
 
 async def test_clocks_more_than_a_day_apart_reserve_nothing(
