@@ -29,7 +29,6 @@ from solward.operations.perform import Operations, SkillCalls
 from solward.operations.swap import SwapLimits, Venue
 from solward.record import TransactionRecord
 from solward.registry import Registry, load_registry, run_skill
-from solward.registry.discovery import BUILT_IN
 from solward.settings import Settings
 from solward.settings.home import Home
 from solward.skill import SkillSpec
@@ -283,15 +282,9 @@ def wallet_limits(settings: Settings) -> ScopeLimits:
 
 
 def _engine_options(settings: Settings, registry: Registry) -> EngineOptions:
-    # An allowed program can move a wallet's money, so an installed plugin may add one only if its
-    # distribution is built in or named by the operator.
-    named = {BUILT_IN, *settings.plugins}
-    venue_programs = [
-        venue.spec.programs for venue in registry.venues.values() if venue.distribution in named
-    ]
     return EngineOptions(
         policy=Policy(
-            allowed_programs=DEFAULT_PROGRAMS.union(*venue_programs),
+            allowed_programs=DEFAULT_PROGRAMS,
             blocked_addresses=settings.blocked_addresses,
         ),
         wallet_limits=wallet_limits(settings),

@@ -14,14 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VenueSpec:
-    """A venue's declaration; `name` equals the entry point's name.
-
-    Attributes:
-        programs: programs its whole transactions call; a venue of instructions names none.
-    """
+    """A venue's declaration; `name` equals the entry point's name."""
 
     name: str
-    programs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

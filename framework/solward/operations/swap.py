@@ -273,7 +273,6 @@ async def _whole_transaction(wallet: str, venue: Venue, swap: _Swap, offer: _Off
         # An aggregator wraps SOL in an account it opens and closes on the way.
         rent_lamports=(0 if target.side.is_sol else target.rent)
         + (TOKEN_ACCOUNT_RENT if wraps else 0),
-        programs=venue.plugin.spec.programs,
         # Back to the wallet only: the rule sees to it.
         may_close=frozenset({_wrapped_account(wallet)}) if wraps else frozenset(),
     )

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pluggy
-from solders.pubkey import Pubkey
 
 from solward import hookspecs
 from solward.errors import InvalidRequest
@@ -166,20 +165,6 @@ def check_provider(spec: ProviderSpec) -> None:
             raise _broken(f"{field} must not be {variable}, which is Solward's own")
     if not isinstance(spec.is_llm, bool) or not isinstance(spec.demo, bool):
         raise _broken("is_llm and demo must be True or False")
-
-
-def check_venue(spec: VenueSpec) -> None:
-    """Raises `Rejected` unless `programs` are base58 addresses."""
-    programs = spec.programs
-    if not isinstance(programs, frozenset) or not all(map(_is_address, programs)):
-        raise _broken("programs must be a frozenset of base58 addresses")
-
-
-def _is_address(value: object) -> bool:
-    try:
-        return isinstance(value, str) and str(Pubkey.from_string(value)) == value
-    except ValueError:
-        return False
 
 
 def _broken(detail: str) -> Rejected:

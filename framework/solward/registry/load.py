@@ -18,7 +18,6 @@ from solward.registry.checks import (
     check_hooks,
     check_provider,
     check_skill,
-    check_venue,
     declared,
 )
 from solward.registry.containment import contained_call
@@ -166,7 +165,6 @@ def _provider(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedProv
 def _venue(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedVenue:
     call = manager.bind("venue_spec", plugin)
     spec = declared("venue_spec", call, VenueSpec, candidate.name)
-    check_venue(spec)
     return LoadedVenue(
         spec,
         candidate.distribution,
