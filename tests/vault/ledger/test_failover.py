@@ -70,7 +70,7 @@ async def pair(clock: Clock) -> AsyncIterator[Pair]:
         await transport.close()
 
 
-FAULTS = ["hang", "cut", 500, 502, 429, 403, "garbage", "no json-rpc", -32005, -32016, -32603]
+FAULTS = ["hang", "cut", 500, 502, 429, 403, "garbage", "no json-rpc", -32005, -32603]
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, "refused"])
@@ -282,3 +282,15 @@ async def test_a_start_needs_one_node_of_several(tmp_path: Path) -> None:
         async with open_cluster(settings(tmp_path, "localnet", a.url, b.url)) as cluster:
             assert await cluster.ledger.slot() == 7
             await cluster.verify()
+
+
+async def test_a_node_some_slots_behind_is_passed_over_and_does_not_rest(pair: Pair) -> None:
+    a, b, transport = pair
+    a.faults["getSlot"] = -32016
+    assert await transport.call("getSlot", []) == "b"
+    assert len(transport.nodes()) == 2
+    b.faults["getSlot"] = -32016
+    with pytest.raises(LedgerRejected) as caught:
+        await transport.call("getSlot", [])
+    assert caught.value.code == -32016
+    assert len(transport.nodes()) == 2

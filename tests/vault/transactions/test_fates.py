@@ -341,16 +341,16 @@ async def test_two_hosts_that_call_it_failed_give_the_amount_back(tmp_path: Path
 
 async def test_a_blockhash_and_its_height_are_of_one_node(tmp_path: Path) -> None:
     async with pair(tmp_path) as nodes:
-        height = await nodes.bench.ledger.block_height()
+        tip = await nodes.bench.wire.direct("getEpochInfo", [])
         await nodes.bench.localnet.advance_slots(EXPIRED_SLOTS)
 
         async def behind(_method: str, _params: Sequence[Any]) -> Any:
-            return height
+            return tip
 
         # Of two nodes this would be an impossible expiry.
-        nodes.ignorant.faults["getBlockHeight"] = behind
+        nodes.ignorant.faults["getEpochInfo"] = behind
         nodes.ignorant.faults["getLatestBlockhash"] = 500
-        nodes.knows.faults["getBlockHeight"] = 500
+        nodes.knows.faults["getEpochInfo"] = 500
         with pytest.raises(TransactionFailed) as caught:
             await nodes.paying()
         assert "impossible" not in str(caught.value)

@@ -58,14 +58,24 @@ class RpcLedger:
 
     async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
         """Many accounts' states, in as many calls of 100 as it takes."""
+        return (await self.accounts_at(addresses))[1]
+
+    async def accounts_at(
+        self, addresses: Sequence[str], *, min_slot: int = 0
+    ) -> tuple[int, dict[str, Account | None]]:
+        """As `accounts`, with the slot they were read at, the earliest where it took several calls;
+        `LedgerRejected` with `MIN_CONTEXT_SLOT` where no node has reached `min_slot`."""
         found: dict[str, Account | None] = {}
+        slots = []
         for start in range(0, len(addresses), _MAX_ACCOUNTS):
             chunk = list(addresses[start : start + _MAX_ACCOUNTS])
-            values = _value(await self._call("getMultipleAccounts", chunk, _BASE64))
+            answer = await self._call("getMultipleAccounts", chunk, _BASE64 | _from(min_slot))
+            values = _value(answer)
+            slots.append(_context_slot(answer))
             if not isinstance(values, list) or len(values) != len(chunk):
                 raise _malformed("getMultipleAccounts")
             found |= {a: _account(value) for a, value in zip(chunk, values, strict=True)}
-        return found
+        return min(slots, default=0), found
 
     async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
         """Token accounts of a wallet under both token programs, zero balances included."""
@@ -171,8 +181,11 @@ class RpcLedger:
         except (KeyError, TypeError):
             raise _malformed("getLatestBlockhash") from None
 
-    async def simulate(self, wire: bytes, addresses: Sequence[str]) -> SimulationResult:
-        """Run a transaction without signature checks; report the state of `addresses` after it."""
+    async def simulate(
+        self, wire: bytes, addresses: Sequence[str], *, min_slot: int = 0
+    ) -> SimulationResult:
+        """Run a transaction without signature checks; report the state of `addresses` after it;
+        `LedgerRejected` with `MIN_CONTEXT_SLOT` where no node has reached `min_slot`."""
         answer = await self._call(
             "simulateTransaction",
             base64.b64encode(wire).decode("ascii"),
@@ -183,7 +196,8 @@ class RpcLedger:
                 "replaceRecentBlockhash": False,
                 "innerInstructions": True,
                 "accounts": {"encoding": "base64", "addresses": list(addresses)},
-            },
+            }
+            | _from(min_slot),
         )
         try:
             value = answer["value"]
@@ -270,6 +284,10 @@ class RpcLedger:
             raise
         finally:
             metrics.RPC_CALLS.labels(method, outcome).inc()
+
+
+def _from(min_slot: int) -> dict[str, int]:
+    return {"minContextSlot": min_slot} if min_slot else {}
 
 
 def _malformed(method: str) -> LedgerUnavailable:

@@ -16,6 +16,7 @@ import structlog
 
 from solward.errors import ConfigError, LedgerError, LedgerRejected, LedgerUnavailable
 from solward.telemetry import metrics
+from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT
 from solward.vault.ledger.transport import Transport
 
 REST_S = 1.0
@@ -23,9 +24,10 @@ MAX_REST_S = 30.0
 # A call cancelled after this long counts as a failure: the node is too slow.
 PATIENCE_S = 0.5
 
-# Errors of the node, not of the request: behind the cluster, below the requested context slot,
-# internal error (agave rpc-client-api/src/custom_error.rs, JSON-RPC 2.0), over the provider's rate.
-NODE_FAULTS = frozenset({-32005, -32016, -32603, -32429, 429})
+# Errors of the node, not of the request: behind the cluster, internal error (agave
+# rpc-client-api/src/custom_error.rs, JSON-RPC 2.0), over the provider's rate. A node some slots
+# behind the one asked for (`MIN_CONTEXT_SLOT`) is fit: the next is asked, and it does not rest.
+NODE_FAULTS = frozenset({-32005, -32603, -32429, 429})
 # No failover: another node might do it twice, and its refusals are the faucet's, not the node's.
 _NO_FAILOVER = frozenset({"requestAirdrop"})
 
@@ -190,6 +192,7 @@ class FailoverTransport:
             ConfigError: every node is of another cluster.
         """
         unanswered: LedgerUnavailable | None = None
+        behind: LedgerRejected | None = None
         for place, node in enumerate(self.nodes()):
             if place:
                 metrics.RPC_FAILOVERS.inc()
@@ -201,12 +204,17 @@ class FailoverTransport:
                     raise
             except ConfigError:
                 continue
-            except LedgerRejected:
+            except LedgerRejected as error:
+                if error.code == MIN_CONTEXT_SLOT:
+                    behind = error
+                    continue
                 self._current = self._nodes.index(node)
                 raise
             else:
                 self._current = self._nodes.index(node)
                 return answer
+        if behind is not None:
+            raise behind
         if unanswered is None:
             for wrong in filter(None, (node.wrong for node in self._nodes)):
                 raise wrong

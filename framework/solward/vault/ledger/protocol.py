@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from solward.solana.accounts import Account
 from solward.solana.ledger import ReadLedger
+
+# The JSON-RPC code of a node that has not reached the `minContextSlot` asked for
+# (agave rpc-client-api/src/custom_error.rs).
+MIN_CONTEXT_SLOT: Final = -32016
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +94,23 @@ class Ledger(ReadLedger, Protocol):
     async def latest_blockhash(self) -> Blockhash:
         """A blockhash at `confirmed`."""
 
-    async def simulate(self, wire: bytes, addresses: Sequence[str]) -> SimulationResult:
-        """Run a transaction without signature checks; report the state of `addresses` after it."""
+    async def accounts_at(
+        self, addresses: Sequence[str], *, min_slot: int = 0
+    ) -> tuple[int, dict[str, Account | None]]:
+        """As `accounts`, with the slot they were read at, the earliest where it took several calls.
+
+        Raises:
+            LedgerRejected: with `MIN_CONTEXT_SLOT`, no node has reached `min_slot`.
+        """
+
+    async def simulate(
+        self, wire: bytes, addresses: Sequence[str], *, min_slot: int = 0
+    ) -> SimulationResult:
+        """Run a transaction without signature checks; report the state of `addresses` after it.
+
+        Raises:
+            LedgerRejected: with `MIN_CONTEXT_SLOT`, no node has reached `min_slot`.
+        """
 
     async def send(self, wire: bytes) -> str:
         """Hand bytes to the cluster without its own retries; returns the signature.

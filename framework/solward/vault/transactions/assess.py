@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from solders.address_lookup_table_account import AddressLookupTableAccount
 from solders.hash import Hash
@@ -16,8 +16,9 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from solward.errors import InvalidRequest, LedgerError, LedgerUnavailable
+from solward.errors import InvalidRequest, LedgerError, LedgerRejected, LedgerUnavailable
 from solward.guardrail import TransactionEffects
+from solward.solana.accounts import Account
 from solward.solana.message import (
     MAX_WIRE_BYTES,
     MalformedTransaction,
@@ -28,7 +29,13 @@ from solward.solana.message import (
 from solward.solana.programs import CLOCK_SYSVAR, MEMO_PROGRAM
 from solward.solana.stakes import unix_time
 from solward.vault.guardrails import Simulation, analyse, counted_lamports, inner_from_json
-from solward.vault.ledger.protocol import Blockhash, Ledger
+from solward.vault.ledger.protocol import (
+    MIN_CONTEXT_SLOT,
+    Blockhash,
+    Ledger,
+    SimulationResult,
+    Tip,
+)
 from solward.vault.transactions.failures import explain
 from solward.vault.transactions.request import Draft
 from solward.vault.transactions.steps import Step, StepHook, no_hook
@@ -38,13 +45,20 @@ MAX_AGE_S = 10.0
 # Agave's MAX_PROCESSING_AGE is 150 blocks. A node that claims more would keep a reservation held
 # for ever.
 MAX_VALID_BLOCKS = 151
+# Between nodes, some seven minutes. Further apart, one is stuck or lies, and no expiry is sure.
+MAX_APART_BLOCKS = 1000
+# For the heights of the nodes beside the one in use.
+_OTHERS_S = 1.0
+# Nodes behind one address are some slots apart: they are given a few to reach the one in question.
+_SLOT_S = 0.4
 
 # The state before is read in one call and simulated in another; transactions of the wallet that
 # land in between show in the difference. Another try tells the two cases apart.
 _TRIES = 4
 
 # Errors of the bytes' age, not of what they do: others are built instead.
-_STALE = ("BlockhashNotFound", "AlreadyProcessed")
+_UNKNOWN_BLOCKHASH = "BlockhashNotFound"
+_STALE = (_UNKNOWN_BLOCKHASH, "AlreadyProcessed")
 
 _MEMO = Pubkey.from_string(MEMO_PROGRAM)
 
@@ -87,26 +101,76 @@ class BlockhashSource:
             if not self._verified:
                 await self._verify()
                 self._verified = True
-            blockhash, height = await self._from_one_node()
-            if blockhash.last_valid_block_height > height + MAX_VALID_BLOCKS:
-                raise LedgerUnavailable("The ledger gave an impossible last valid block height")
+            blockhash = await self._from_one_node()
             self._cached = (time.monotonic(), blockhash)
             return blockhash
 
-    async def _from_one_node(self) -> tuple[Blockhash, int]:
+    async def expiry(self, slot: int) -> int:
+        """The last block height at which bytes can land whose blockhash the ledger knew at `slot`,
+        whoever made them; by the highest of the nodes' heights.
+
+        A height too low would call live bytes dead and give back their money.
+
+        Raises:
+            LedgerError: no node answered, or they are too far apart.
+        """
+        tips = await asyncio.gather(
+            *(
+                _tip(node, _OTHERS_S if place else None)
+                for place, node in enumerate(self._ledger.nodes())
+            )
+        )
+        heights = [_height(tip, slot) for tip in tips if tip is not None]
+        if not heights:
+            raise LedgerUnavailable("The ledger does not say its block height")
+        return _expiry(heights[0], heights)
+
+    async def _from_one_node(self) -> Blockhash:
         # Hash and height of different nodes do not compare: a node that lags makes an honest expiry
         # look impossible.
         unanswered: LedgerError = LedgerUnavailable("The ledger has no node to ask")
         for node in self._ledger.nodes():
+            others = [other for other in self._ledger.nodes() if other is not node]
             try:
-                return await asyncio.gather(node.latest_blockhash(), node.block_height())
+                (blockhash, tip), tips = await asyncio.gather(
+                    asyncio.gather(node.latest_blockhash(), node.tip()),
+                    asyncio.gather(*(_tip(other, _OTHERS_S) for other in others)),
+                )
             except LedgerError as error:
                 unanswered = error
+                continue
+            own = _height(tip, blockhash.context_slot)
+            if blockhash.last_valid_block_height > own + MAX_VALID_BLOCKS:
+                raise LedgerUnavailable("The ledger gave an impossible last valid block height")
+            heights = [_height(each, blockhash.context_slot) for each in tips if each is not None]
+            # Not the node's own claim: an expiry before the real one makes live bytes look dead.
+            return replace(blockhash, last_valid_block_height=_expiry(own, [own, *heights]))
         raise unanswered
 
     def forget(self) -> None:
         """Drop the cached blockhash: the ledger does not know it any more."""
         self._cached = None
+
+
+def _height(tip: Tip, slot: int) -> int:
+    """At least the block height at `slot`, where `tip` is of a node that may be behind it: there
+    are no more blocks than slots."""
+    return tip.block_height + max(0, slot - tip.slot)
+
+
+def _expiry(own: int, heights: Sequence[int]) -> int:
+    highest = max(heights)
+    if highest > own + MAX_APART_BLOCKS:
+        raise LedgerUnavailable(f"The ledger's nodes are {highest - own} blocks apart")
+    return highest + MAX_VALID_BLOCKS
+
+
+async def _tip(node: Ledger, wait_s: float | None) -> Tip | None:
+    """None where the node did not answer, or not in time."""
+    try:
+        return await asyncio.wait_for(node.tip(), wait_s)
+    except (LedgerError, TimeoutError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +179,15 @@ class Assessment:
 
     Attributes:
         effects: None when the simulation failed; `failure` says why.
+        tied: whether state before and simulation are of one slot. Otherwise what others did between
+            the two shows in `effects`.
     """
 
     transaction: VersionedTransaction
     blockhash: Blockhash
     effects: TransactionEffects | None
     failure: str | None
+    tied: bool = True
 
 
 class Assessor:
@@ -154,10 +221,6 @@ class Assessor:
             InvalidRequest: the draft makes no transaction this wallet alone can sign.
             LedgerError: the ledger did not answer.
         """
-        if draft.wire is not None:
-            # A blockhash fetched after these bytes were made expires no earlier than theirs; their
-            # own claim could make live bytes look dead.
-            self._blockhashes.forget()
         for attempt in range(_TRIES):
             blockhash = await self._blockhashes.get()
             if draft.wire is None:
@@ -169,8 +232,13 @@ class Assessor:
             last = attempt == _TRIES - 1
             if assessment.failure in _STALE and draft.wire is None and not last:
                 self._blockhashes.forget()
+            elif assessment.failure == _UNKNOWN_BLOCKHASH and not last:
+                # Made on a newer block than the node has seen, or too old.
+                await asyncio.sleep(_SLOT_S)
             elif last or not _may_be_others(draft, assessment):
                 return assessment
+            elif not assessment.tied:
+                await asyncio.sleep(_SLOT_S / 4)
         raise AssertionError("unreachable: the last try returns")
 
     async def assess_any(
@@ -215,26 +283,54 @@ class Assessor:
             contents = {a: account.data for a, account in found.items() if account is not None}
         keys = resolve(message, contents)
         addresses = list(dict.fromkeys(key.address for key in keys))
-        # Requested together: on the embedded ledger nothing runs between the two. The ledger's time
-        # comes with the accounts, so that it costs no call.
-        before, result = await asyncio.gather(
-            self._ledger.accounts(list(dict.fromkeys((*addresses, CLOCK_SYSVAR)))),
-            self._ledger.simulate(bytes(transaction), addresses),
+        read_at, before, result = await self._read_and_simulate(
+            bytes(transaction), addresses, blockhash.context_slot
         )
+        tied = read_at == result.slot
         self._observe_ms(unix_time(before[CLOCK_SYSVAR]) * 1000)
         if CLOCK_SYSVAR not in addresses:
             del before[CLOCK_SYSVAR]
         if result.err is not None:
             stale = isinstance(result.err, str) and result.err in _STALE
             failure = result.err if stale else explain(result.err, result.logs)
-            return Assessment(transaction, blockhash, None, failure)
+            return Assessment(transaction, blockhash, None, failure, tied)
         inner = inner_from_json(result.inner_instructions, keys)
         if set(before) - set(result.accounts):
             raise MalformedTransaction("The simulation did not report every account")
         simulation = Simulation(before, result.accounts, inner)
         pocket = None if draft.pocket is None else draft.pocket.pocket.address
         effects = analyse(message, keys, simulation, draft.intent.wallet, pocket=pocket)
-        return Assessment(transaction, blockhash, effects, None)
+        if draft.wire is not None:
+            # Its blockhash is somebody else's. The simulation knew it, so it is no younger.
+            blockhash = Blockhash(
+                str(message.recent_blockhash),
+                await self._blockhashes.expiry(result.slot),
+                blockhash.context_slot,
+            )
+        return Assessment(transaction, blockhash, effects, None, tied)
+
+    async def _read_and_simulate(
+        self, wire: bytes, addresses: Sequence[str], min_slot: int
+    ) -> tuple[int, dict[str, Account | None], SimulationResult]:
+        """The slot and the state before, and the simulation, neither of before `min_slot`, when the
+        blockhash was read; of any slot where the nodes do not reach it, which fails nothing."""
+        # The ledger's time comes with the accounts, so that it costs no call.
+        read = list(dict.fromkeys((*addresses, CLOCK_SYSVAR)))
+        for attempt in range(_TRIES):
+            wanted = min_slot if attempt < _TRIES - 1 else 0
+            try:
+                # Requested together: on the embedded ledger nothing runs between the two.
+                (read_at, before), result = await asyncio.gather(
+                    self._ledger.accounts_at(read, min_slot=wanted),
+                    self._ledger.simulate(wire, addresses, min_slot=wanted),
+                )
+            except LedgerRejected as error:
+                if error.code != MIN_CONTEXT_SLOT or not wanted:
+                    raise
+                await asyncio.sleep(_SLOT_S)
+            else:
+                return read_at, before, result
+        raise AssertionError("unreachable: the last try returns")
 
 
 def _may_be_others(draft: Draft, assessment: Assessment) -> bool:

@@ -1,0 +1,205 @@
+"""The height until which bytes can land: never too low, whichever node says what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from tests.support.engine_harness import Bench, bench, until
+from tests.vault.transactions.test_fates import HALF_LAMPORTS, pair, swallows
+
+from solward.errors import LedgerRejected, TransactionFailed
+from solward.record import TransactionRecord, TransactionStatus
+from solward.vault.store.tables import attempts
+from solward.vault.transactions.assess import (
+    MAX_APART_BLOCKS,
+    MAX_VALID_BLOCKS,
+    compile_instructions,
+)
+from solward.vault.transactions.request import ADMIN, Draft
+
+__all__ = ["bench"]
+
+HALF = Decimal("0.5")
+LAG = 100
+FAR = 2_000
+
+
+async def expiry(bench: Bench) -> int:
+    """What is stored of the only attempt."""
+    async with bench.database.read() as connection:
+        return (await connection.execute(select(attempts.c.last_valid_block_height))).scalar_one()
+
+
+async def elsewhere(bench: Bench) -> Draft:
+    """Bytes that somebody else made, on the newest blockhash there is."""
+    draft = bench.draft(HALF)
+    latest = (await bench.wire.direct("getLatestBlockhash", []))["value"]["blockhash"]
+    wire = bytes(compile_instructions(draft, latest, None))
+    return replace(draft, instructions=(), wire=wire)
+
+
+def lagging(bench: Bench, by: int = LAG) -> dict[str, Any]:
+    """Faults of a node that says it is `by` blocks behind."""
+
+    async def behind(method: str, params: Sequence[Any]) -> Any:
+        answer = await bench.wire.direct(method, params)
+        if method == "getEpochInfo":
+            for name in ("absoluteSlot", "blockHeight"):
+                answer[name] = max(0, answer[name] - by)
+        elif method == "getLatestBlockhash":
+            answer["value"]["lastValidBlockHeight"] -= by
+            answer["context"]["slot"] = max(0, answer["context"]["slot"] - by)
+        else:
+            answer = max(0, answer - by)
+        return answer
+
+    return dict.fromkeys(("getEpochInfo", "getLatestBlockhash", "getBlockHeight"), behind)
+
+
+def sending(bench: Bench, draft: Draft) -> asyncio.Task[TransactionRecord]:
+    return asyncio.create_task(bench.engine.execute(bench.wallet.id, ADMIN, draft))
+
+
+async def sent(bench: Bench) -> None:
+    async def is_sent() -> bool:
+        return bench.wire.calls["sendTransaction"] > 0
+
+    await until(is_sent)
+
+
+async def test_bytes_made_elsewhere_are_not_dead_while_they_live(bench: Bench) -> None:
+    """Our node is behind whoever made them."""
+    sender = bench.engine.sender
+    sender._resend_s = sender._poll_s = 0.02
+    await bench.localnet.advance_slots(2 * LAG)
+    bench.wire.faults |= lagging(bench) | {"sendTransaction": swallows}
+    paying = sending(bench, await elsewhere(bench))
+    await sent(bench)
+    for name in lagging(bench):
+        del bench.wire.faults[name]
+    # Past the expiry by the height that the node said, and not by the ledger's.
+    await bench.localnet.advance_slots(MAX_VALID_BLOCKS - LAG + 10)
+    asked = bench.wire.calls["getBlockHeight"]
+
+    async def looked_at() -> bool:
+        return bench.wire.calls["getBlockHeight"] > asked + 3
+
+    await until(looked_at)
+    [record] = await bench.history()
+    assert record.status is TransactionStatus.PENDING
+    del bench.wire.faults["sendTransaction"]
+    assert (await paying).status is TransactionStatus.CONFIRMED
+    assert await bench.lamports(bench.recipient) == HALF_LAMPORTS
+
+
+@pytest.mark.parametrize("made_here", [True, False])
+async def test_of_several_nodes_the_highest_height_counts(tmp_path: Path, made_here: bool) -> None:
+    async with pair(tmp_path) as nodes:
+        bench = nodes.bench
+        await bench.localnet.advance_slots(2 * LAG)
+        height = await bench.ledger.block_height()
+        nodes.knows.faults |= lagging(bench)
+        draft = bench.draft(HALF) if made_here else await elsewhere(bench)
+        record = await nodes.engine.execute(bench.wallet.id, ADMIN, draft)
+        assert record.status is TransactionStatus.CONFIRMED
+        assert await expiry(bench) >= height + MAX_VALID_BLOCKS
+
+
+async def test_a_node_that_claims_an_early_expiry_is_not_followed(bench: Bench) -> None:
+    async def early(method: str, params: Sequence[Any]) -> Any:
+        answer = await bench.wire.direct(method, params)
+        answer["value"]["lastValidBlockHeight"] -= 140
+        return answer
+
+    bench.wire.faults["getLatestBlockhash"] = early
+    height = await bench.ledger.block_height()
+    await bench.transfer(HALF)
+    assert await expiry(bench) >= height + MAX_VALID_BLOCKS
+
+
+async def test_a_node_in_use_that_is_far_behind_gets_no_transaction(tmp_path: Path) -> None:
+    async with pair(tmp_path) as nodes:
+        await nodes.bench.localnet.advance_slots(FAR)
+        assert FAR > MAX_APART_BLOCKS
+        nodes.knows.faults |= lagging(nodes.bench, FAR)
+        with pytest.raises(TransactionFailed, match="blocks apart"):
+            await nodes.paying()
+        assert await nodes.bench.reserved_units() == 0
+
+
+async def test_a_node_that_hangs_beside_the_one_in_use_holds_up_no_payment(
+    tmp_path: Path,
+) -> None:
+    async with pair(tmp_path) as nodes:
+        nodes.ignorant.faults["getEpochInfo"] = "hang"
+        async with asyncio.timeout(4):
+            assert (await nodes.paying()).status is TransactionStatus.CONFIRMED
+
+
+# Reads and simulation.
+
+
+async def test_reads_and_simulation_are_not_of_before_the_blockhash(bench: Bench) -> None:
+    wanted: list[Any] = []
+
+    async def note(method: str, params: Sequence[Any]) -> Any:
+        wanted.append(params[1].get("minContextSlot"))
+
+    bench.wire.faults |= dict.fromkeys(("getMultipleAccounts", "simulateTransaction"), note)
+    slot = await bench.ledger.slot()
+    await bench.transfer(HALF)
+    assert len(wanted) == 2
+    assert all(each >= slot for each in wanted)
+
+
+@pytest.mark.parametrize("times", [1, 100])
+async def test_nodes_some_blocks_apart_fail_no_transaction(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """Behind one address, the one that simulates has not reached the blockhash's slot."""
+    monkeypatch.setattr("solward.vault.transactions.assess._SLOT_S", 0.01)
+
+    async def behind(_method: str, params: Sequence[Any]) -> Any:
+        if "minContextSlot" in params[1] and bench.wire.calls["simulateTransaction"] <= times:
+            raise LedgerRejected(-32016, "Minimum context slot has not been reached")
+
+    bench.wire.faults["simulateTransaction"] = behind
+    assert (await bench.transfer(HALF)).status is TransactionStatus.CONFIRMED
+    assert bench.wire.calls["simulateTransaction"] == min(times + 1, 4)
+
+
+async def test_state_and_simulation_of_different_slots_are_told_apart(bench: Bench) -> None:
+    assessor = bench.engine._assessor
+    assert (await assessor.assess(bench.draft(HALF), "one")).tied
+
+    async def ahead(method: str, params: Sequence[Any]) -> Any:
+        answer = await bench.wire.direct(method, params)
+        answer["context"]["slot"] += 30
+        return answer
+
+    bench.wire.faults["simulateTransaction"] = ahead
+    assert not (await assessor.assess(bench.draft(HALF), "two")).tied
+    assert (await bench.transfer(HALF)).status is TransactionStatus.CONFIRMED
+
+
+async def test_bytes_on_a_block_the_node_has_not_seen_yet_are_tried_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("solward.vault.transactions.assess._SLOT_S", 0.01)
+
+    async def unseen(method: str, params: Sequence[Any]) -> Any:
+        answer = await bench.wire.direct(method, params)
+        if bench.wire.calls["simulateTransaction"] == 1:
+            answer["value"] |= {"err": "BlockhashNotFound", "accounts": None}
+        return answer
+
+    bench.wire.faults["simulateTransaction"] = unseen
+    record = await bench.engine.execute(bench.wallet.id, ADMIN, await elsewhere(bench))
+    assert record.status is TransactionStatus.CONFIRMED
