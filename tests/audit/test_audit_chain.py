@@ -285,3 +285,72 @@ async def test_each_chain_begins_with_a_hash_of_its_own() -> None:
     assert outbox.genesis("") == "0" * 64
     begins = {outbox.genesis(chain) for chain in ("", "wallet:a", "agent:a", "wallet:b")}
     assert len(begins) == 4
+
+
+KEY = b"k" * 32
+
+
+async def authenticated(database: Database, *chains: str) -> None:
+    """An entry in each chain, with the audit key."""
+    database.audit_key = KEY
+    for chain in chains:
+        async with database.write() as connection:
+            await outbox.append_many(connection, 1, [(chain, "x", DATA)], KEY)
+
+
+@pytest.mark.parametrize("on", ["sqlite", "postgresql"])
+async def test_the_chain_without_a_name_is_not_taken_back_behind_the_others(
+    request: pytest.FixtureRequest, on: str, tmp_path: Path
+) -> None:
+    """Not even to an end that was authentic once."""
+    home = tmp_path / "keyed"
+    home.mkdir()
+    url = request.getfixturevalue("postgres_url") if on == "postgresql" else None
+    opened = await Database.open(url, home)
+    await authenticated(opened, "", "wallet:a", "")
+    async with opened.write() as connection:
+        kept = (await connection.execute(text("SELECT * FROM audit_heads WHERE chain = ''"))).one()
+    await authenticated(opened, "", "wallet:a")
+    async with opened.read() as connection:
+        assert (await audit.verify(connection, KEY)).entries == 5
+    names = ", ".join(f"{name} = :{name}" for name in kept._mapping)
+    async with opened.write() as connection:
+        await connection.execute(text("DELETE FROM audit WHERE chain = '' AND number > 2"))
+        taken_back = f"UPDATE audit_heads SET {names} WHERE chain = ''"
+        await connection.execute(text(taken_back), dict(kept._mapping))
+    told = "at entry 3: its end was cut after 'wallet:a' was written, when it had 3 entries"
+    async with opened.read() as connection:
+        with pytest.raises(AuditBroken, match=told):
+            await audit.verify(connection, KEY)
+    # Grown again, it is another one than the others saw.
+    async with opened.write() as connection:
+        await outbox.append_many(connection, 2, [("", "y", None)], KEY)
+    async with opened.read() as connection:
+        with pytest.raises(AuditBroken, match="at entry 3: another one was there"):
+            await audit.verify(connection, KEY)
+    await opened.close()
+
+
+async def test_a_process_without_the_key_cannot_go_on_from_an_authentic_end(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "keyed"
+    home.mkdir()
+    database = await Database.open(None, home)
+    await authenticated(database, "wallet:a")
+    with pytest.raises(RuntimeError, match="open the keystore before writing"):
+        await append(database, "wallet:a")
+    async with database.read() as connection:
+        assert (await audit.verify(connection, KEY)).entries == 1
+    await database.close()
+
+
+async def test_another_key_authenticates_nothing(tmp_path: Path) -> None:
+    home = tmp_path / "keyed"
+    home.mkdir()
+    database = await Database.open(None, home)
+    await authenticated(database, "wallet:a")
+    async with database.read() as connection:
+        with pytest.raises(AuditBroken, match="entry 1 of wallet:a: its end is not authenticated"):
+            await audit.verify(connection, b"x" * 32)
+    await database.close()

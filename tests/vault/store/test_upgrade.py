@@ -106,6 +106,8 @@ async def test_a_life_under_the_first_revision_goes_on_under_this_one(tmp_path: 
         assert (spent["spent"], spent["reserved"]) == (paid * Decimal("0.01"), 0)
         log = await service.audit.verify(earlier=audit[-1][-1])
         assert {chain.partition(":")[0] for chain in log.heads} == {"", "agent", "wallet"}
+        told = [entry.event for entry in await service.audit.latest(500)]
+        assert told.count("audit:authenticated") == 1
 
     assert rows_of(tmp_path, VERSION) == [(HEAD,)]
     if not databases.ON_POSTGRES:

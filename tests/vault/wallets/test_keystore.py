@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import func, select, text
 from tests.support import databases
 
+from solward.audit.log import AuditLog
 from solward.errors import KeystoreError
 from solward.settings import Settings
 from solward.vault.store import wallets as store
@@ -197,6 +198,14 @@ async def test_rotation_moves_every_wallet_and_retires_the_old_secret(
     assert await signatures(reopened) == before
     with pytest.raises(KeystoreError):
         await Wallets.open(database, settings, tmp_path)
+    # The audit log is authenticated as before, and tells of both.
+    told = [entry.to_json() for entry in await AuditLog(database).latest(2)]
+    assert [(each["event"], each["data"]["after"]) for each in told] == [
+        ("keystore:rotated", {"version": 3, "kind": "argon2id"}),
+        ("keystore:rotated", {"version": 2}),
+    ]
+    assert database.audit_key is not None
+    assert (await AuditLog(database).verify()).entries == 7
 
 
 async def test_a_wallet_made_during_a_rotation_is_moved_too(
