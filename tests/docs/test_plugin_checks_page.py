@@ -11,20 +11,28 @@ from solward.testing import conformance
 
 PAGE = (ROOT / "docs" / "plugins.md").read_text()
 ROWS = re.findall(
-    r"^\| (all|all but guardrails|skill|provider|guardrail) \| ((?:`\w+`(?:, )?)+) \|", PAGE, re.M
+    r"^\| (all|skill and provider|skill|provider|venue|guardrail) \| ((?:`\w+`(?:, )?)+) \|",
+    PAGE,
+    re.M,
 )
 
 
 def documented(kind: str) -> set[str]:
-    kinds = {kind, "all"} | (set() if kind == "guardrail" else {"all but guardrails"})
+    kinds = {kind, "all"} | ({"skill and provider"} if kind in ("skill", "provider") else set())
     return {name for row, names in ROWS if row in kinds for name in re.findall(r"\w+", names)}
 
 
 @pytest.mark.parametrize(
-    ("kind", "module"), [("skill", "total"), ("provider", "provider"), ("guardrail", "guardrail")]
+    ("kind", "target"),
+    [
+        ("skill", "solward_plugin_template.total"),
+        ("provider", "solward_plugin_template.provider"),
+        ("guardrail", "solward_plugin_template.guardrail"),
+        ("venue", "jupiter"),
+    ],
 )
 def test_the_checks_of_each_kind_are_the_documented_ones(
-    kind: str, module: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "plugin_template" / "src"))
     check = getattr(conformance, f"{kind}_test")
@@ -34,5 +42,5 @@ def test_the_checks_of_each_kind_are_the_documented_ones(
         names.update(finding.check for finding in report.findings)  # type: ignore[attr-defined]
 
     monkeypatch.setattr("builtins.print", keep)
-    check(f"solward_plugin_template.{module}")()
+    check(target)()
     assert names == documented(kind)

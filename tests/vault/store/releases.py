@@ -169,6 +169,12 @@ async def goes_on(api: Api, facts: dict[str, Any]) -> None:
         left = (await api.get(f"{wallet}/balance")).json["sol"]
         assert left == held - Decimal("0.25") - Decimal("0.000005")
 
+    # The market of the ledger that release left is the program of this one.
+    swapped = await api.post(
+        f"{treasury}/swap", {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.5}
+    )
+    assert (swapped.status, swapped.json["status"]) == (200, "confirmed"), swapped.text
+
     agent = f"/agents/{facts['agent']}"
     decided = facts["answers"][f"{agent}/decisions?limit=500"]["decisions"]
     assert (await api.post(f"{agent}/start")).status == 200

@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING, Any
 from solward.testing.conformance.report import Finding, Outcome, Report
 
 if TYPE_CHECKING:
+    import httpx
+
     from solward.testing.conformance.guardrails import Pair
     from solward.testing.conformance.observed_run import Case
     from solward.testing.stand import Stand
+    from solward.venue import QuoteRequest
 
 __all__ = [
     "Finding",
@@ -30,9 +33,11 @@ __all__ = [
     "check_path_or_name",
     "check_provider",
     "check_skill",
+    "check_venue",
     "guardrail_test",
     "provider_test",
     "skill_test",
+    "venue_test",
 ]
 
 
@@ -102,6 +107,27 @@ async def check_guardrail(
     return await check(target, None, refused=refused, allowed=allowed, kind="guardrail")
 
 
+async def check_venue(
+    target: object,
+    *,
+    http: httpx.AsyncClient | None = None,
+    requests: Sequence[QuoteRequest] = (),
+) -> Report:
+    """Every check of one swap venue; sends nothing to a ledger.
+
+    Args:
+        http: a client of a server that speaks the venue's protocol, its address included; without
+            it the checks that need answers are skipped.
+        requests: what is asked of it, each a swap that it can make.
+
+    Raises:
+        InvalidRequest: there is no such plugin.
+    """
+    from solward.testing.conformance.runner import check
+
+    return await check(target, None, http=http, requests=requests, kind="venue")
+
+
 def skill_test(target: object, *, cases: Sequence[Case] = ()) -> Callable[[], None]:
     """A test function that fails with the report if the skill does not conform."""
     return _test(lambda: check_skill(target, cases=cases))
@@ -117,6 +143,16 @@ def guardrail_test(
 ) -> Callable[[], None]:
     """A test function that fails with the report if the guardrail does not conform."""
     return _test(lambda: check_guardrail(target, refused=refused, allowed=allowed))
+
+
+def venue_test(
+    target: object,
+    *,
+    http: httpx.AsyncClient | None = None,
+    requests: Sequence[QuoteRequest] = (),
+) -> Callable[[], None]:
+    """A test function that fails with the report if the venue does not conform."""
+    return _test(lambda: check_venue(target, http=http, requests=requests))
 
 
 def _test(check: Callable[[], Any]) -> Callable[[], None]:

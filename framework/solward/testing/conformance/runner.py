@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from solward.extras import needs
 
@@ -24,6 +24,7 @@ from solward.testing.conformance.observed_run import Case
 from solward.testing.conformance.providers import provider_findings
 from solward.testing.conformance.report import Finding, Outcome, Report
 from solward.testing.conformance.skills import skill_findings
+from solward.testing.conformance.venues import venue_findings
 from solward.testing.stand import Stand, open_stand
 from solward.testing.targets import (
     Target,
@@ -32,6 +33,11 @@ from solward.testing.targets import (
     load_target,
     target_of,
 )
+
+if TYPE_CHECKING:
+    import httpx
+
+    from solward.venue import QuoteRequest
 
 T = TypeVar("T")
 
@@ -75,6 +81,8 @@ async def check(
     address: str | None = None,
     refused: Sequence[Any] = (),
     allowed: Sequence[Any] = (),
+    http: httpx.AsyncClient | None = None,
+    requests: Sequence[QuoteRequest] = (),
     kind: str | None = None,
 ) -> Report:
     """The report of one plugin, on `stand` or one opened for it.
@@ -98,6 +106,8 @@ async def check(
         findings += await provider_findings(target.loaded, address)
     elif target.kind == "guardrail":
         findings += guardrail_findings(target.loaded, refused, allowed)
+    else:
+        findings += await venue_findings(target.loaded, http, requests)
     return _report(target, findings)
 
 

@@ -1,0 +1,179 @@
+"""The kit's checks of venues: the built-in one passes on the localnet, broken ones are told why."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import httpx
+import pytest
+from solders.instruction import AccountMeta, Instruction
+from solders.pubkey import Pubkey
+
+from solward import Quote, QuoteRequest, SwapInstructions, SwapTransaction, VenueSpec, hookimpl
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.testing.conformance import Outcome, Report, check_venue, venue_test
+from solward_localnet.market import POOLS, genesis_accounts
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
+from solward_localnet.venue import venue_app
+from solward_plugins.venues import jupiter
+
+USDC, BONK = (str(pool.mint) for pool in POOLS)
+REQUESTS = [
+    QuoteRequest(WRAPPED_SOL_MINT, USDC, 10**9, 50),
+    QuoteRequest(USDC, WRAPPED_SOL_MINT, 10**6, 0),
+    QuoteRequest(USDC, BONK, 10**6, 1_000),
+]
+
+Change = Callable[[Any], Any]
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    node = await Localnet.open(None, LocalnetOptions(ticker=False, genesis=genesis_accounts))
+    try:
+        transport = httpx.ASGITransport(venue_app(node.call))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localnet") as client:
+            yield client
+    finally:
+        await node.close()
+
+
+async def test_the_built_in_venue_conforms(http: httpx.AsyncClient) -> None:
+    report = await check_venue("jupiter", http=http, requests=REQUESTS)
+    assert {each.outcome for each in report.findings} == {Outcome.OK}, str(report)
+
+
+def test_without_a_server_only_its_failures_are_checked() -> None:
+    venue_test("jupiter")()
+
+
+def same(value: Any) -> Any:
+    return value
+
+
+@dataclass
+class Broken:
+    """The built-in venue, but for what a test changes."""
+
+    quoted: Change = same
+    made: Change = same
+
+    def module(self) -> ModuleType:
+        plugin = ModuleType("broken_venue")
+        quoted, made = self.quoted, self.made
+
+        @hookimpl
+        def venue_spec() -> VenueSpec:
+            return VenueSpec("broken_venue")
+
+        @hookimpl
+        async def venue_quote(request: QuoteRequest, context: Any) -> Any:
+            return quoted(await jupiter.venue_quote(request, context))
+
+        @hookimpl
+        async def venue_instructions(
+            quote: Quote, taker: str, destination: str, max_accounts: int | None, context: Any
+        ) -> Any:
+            return made(
+                await jupiter.venue_instructions(quote, taker, destination, max_accounts, context)
+            )
+
+        for hook in (venue_spec, venue_quote, venue_instructions):
+            setattr(plugin, hook.__name__, hook)
+        return plugin
+
+    async def report(self, http: httpx.AsyncClient) -> Report:
+        return await check_venue(self.module(), http=http, requests=REQUESTS[:1])
+
+
+def swapping(change: Callable[[list[AccountMeta]], list[AccountMeta]]) -> Change:
+    def changed(made: SwapInstructions) -> SwapInstructions:
+        accounts = change(list(made.swap.accounts))
+        swap = Instruction(made.swap.program_id, made.swap.data, accounts)
+        return replace(made, swap=swap)
+
+    return changed
+
+
+def unsigned(accounts: list[AccountMeta]) -> list[AccountMeta]:
+    return [AccountMeta(each.pubkey, False, each.is_writable) for each in accounts]
+
+
+def signed_by_another(accounts: list[AccountMeta]) -> list[AccountMeta]:
+    return [*accounts, AccountMeta(Pubkey.default(), True, False)]
+
+
+def readonly(accounts: list[AccountMeta]) -> list[AccountMeta]:
+    return [AccountMeta(each.pubkey, each.is_signer, False) for each in accounts]
+
+
+@pytest.mark.parametrize(
+    ("broken", "check", "text"),
+    [
+        (Broken(quoted=lambda _quote: None), "quotes", "answers a NoneType, not a Quote"),
+        (
+            Broken(quoted=lambda quote: replace(quote, in_amount=1)),
+            "quotes",
+            "the quote is for another swap",
+        ),
+        (
+            Broken(quoted=lambda quote: replace(quote, minimum_out=1)),
+            "quotes",
+            "the minimum is less than the slippage allows",
+        ),
+        (Broken(made=lambda _made: None), "swaps", "answers no SwapInstructions"),
+        (Broken(made=swapping(unsigned)), "swaps", "the only one is the taker"),
+        (Broken(made=swapping(signed_by_another)), "swaps", "the only one is the taker"),
+        (Broken(made=swapping(readonly)), "swaps", "the destination is not written"),
+        (
+            Broken(made=lambda made: replace(made, accounts=("USDC",))),
+            "swaps",
+            "'USDC' is no address",
+        ),
+        (
+            Broken(made=lambda made: replace(made, tables={USDC: ("nobody",)})),
+            "swaps",
+            "'nobody' is no address",
+        ),
+        (
+            Broken(made=lambda made: replace(made, quote=replace(made.quote, minimum_out=1))),
+            "swaps",
+            "the minimum is less than the slippage allows",
+        ),
+        (Broken(made=lambda made: replace(made, compute_units=0)), "swaps", "compute_units"),
+    ],
+)
+async def test_a_venue_that_breaks_its_contract_is_told_how(
+    http: httpx.AsyncClient, broken: Broken, check: str, text: str
+) -> None:
+    found = (await broken.report(http)).finding(check)
+    assert found.outcome is Outcome.FAILED
+    assert text in found.detail
+
+
+async def test_a_venue_that_lets_its_servers_failure_through_is_told_so() -> None:
+    plugin = ModuleType("fragile_venue")
+
+    @hookimpl
+    def venue_spec() -> VenueSpec:
+        return VenueSpec("fragile_venue")
+
+    @hookimpl
+    async def venue_quote(request: QuoteRequest, context: Any) -> Quote:
+        body = (await context.http.get("/price")).json()
+        return Quote(**body)
+
+    @hookimpl
+    async def venue_swap(quote: Quote, wallet: str, context: Any) -> SwapTransaction:
+        return SwapTransaction(b"", 1)
+
+    for hook in (venue_spec, venue_quote, venue_swap):
+        setattr(plugin, hook.__name__, hook)
+    report = await check_venue(plugin)
+    assert report.failed == ("venue_failures",)
+    assert "ConnectError" in report.finding("venue_failures").detail
+    assert report.skipped == ("quotes", "swaps")
