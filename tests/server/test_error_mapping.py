@@ -16,6 +16,7 @@ STATUS = {
     "NotFound": 404,
     "WalletNotFound": 404,
     "AgentNotFound": 404,
+    "KeyRevoked": 401,
     "IdempotencyMismatch": 422,
     "IdempotencyInFlight": 409,
     "SkillError": 400,
