@@ -18,7 +18,7 @@ from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 from spl.token.instructions import create_idempotent_associated_token_account
 from sqlalchemy import insert, select
-from tests.support.engine_harness import Bench, open_bench
+from tests.support.engine_harness import Bench, Wire, open_bench
 from tests.support.staking import by_hand
 from tests.support.swap import (
     FEE,
@@ -41,6 +41,7 @@ from tests.support.swap import (
 from solward.errors import LedgerUnavailable
 from solward.record import TransactionRecord, TransactionStatus
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.vault.ledger.client import RpcLedger
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
 from solward.vault.store.tables import attempts, reservations
 from solward.vault.transactions.reconcile import reconcile
@@ -51,6 +52,7 @@ from solward.vault.transactions.settlement import (
     kept_of_failed,
     kept_units,
     parse_landed,
+    read_landed,
     settled_details,
 )
 
@@ -211,6 +213,58 @@ async def test_one_remote_node_reports_and_gives_nothing_back(
         [record] = await swaps.bench.history()
         assert record.details["outputAmount"] == whole(await swaps.units(MINT), 6)
         assert await kept(swaps.bench) == {SOL_ASSET: SOL, COSTS_ASSET: costs}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "lies", "sure"),
+    [
+        (("one.example", "two.example"), False, True),
+        (("one.example", "one.example"), False, False),
+        (("one.example", "two.example"), True, False),
+    ],
+)
+async def test_balances_give_back_only_where_two_hosts_have_the_same(
+    swaps: SwapBench, hosts: tuple[str, str], lies: bool, sure: bool
+) -> None:
+    record = await swaps.swap("SOL", "USDC", 1)
+    honest = await landed_swap(swaps, record)
+    wires = [Wire(swaps.bench.localnet) for _ in hosts]
+    for wire, host in zip(wires, hosts, strict=True):
+        wire.origin = host
+
+    async def cheaper(method: str, params: Sequence[Any]) -> Any:
+        answer = await wires[1].direct(method, params)
+        answer["meta"]["postBalances"][0] += 1
+        return answer
+
+    if lies:
+        wires[1].faults["getTransaction"] = cheaper
+    ledger = RpcLedger(Several([wires[0], wires[1]]))
+    async with swaps.bench.database.read() as connection:
+        wire_bytes = (await connection.execute(select(attempts.c.wire))).scalar_one()
+    message = VersionedTransaction.from_bytes(wire_bytes).message
+    assert await read_landed(ledger, str(record.signature), message) == (honest, sure)
+
+
+class Several:
+    """A transport over several nodes, as `FailoverTransport` is."""
+
+    origin = "one.example"
+
+    def __init__(self, wires: Sequence[Wire]) -> None:
+        self._wires = wires
+
+    def nodes(self) -> Sequence[Wire]:
+        return self._wires
+
+    def origins(self) -> frozenset[str]:
+        return frozenset(wire.origin for wire in self._wires)
+
+    async def call(self, method: str, params: Sequence[Any]) -> Any:
+        return await self._wires[0].call(method, params)
+
+    async def close(self) -> None:
+        return None
 
 
 Lie = Callable[[dict[str, Any]], object]
