@@ -190,21 +190,23 @@ class SwapBench:
         return bytes(VersionedTransaction.populate(message, signatures))
 
     def answer(
-        self, instructions: Callable[[Quote], Sequence[Instruction]], *signers: Keypair
+        self, instructions: Callable[[Quote, Pubkey], Sequence[Instruction]], *signers: Keypair
     ) -> None:
-        """Have the venue answer with these instructions, signed by the pool and `signers`."""
+        """Have the venue answer with whole transactions of these instructions for a taker, signed
+        by the pool and `signers`."""
 
-        async def build(quote: Quote, _wallet: str) -> bytes:
-            return await self.wire(instructions(quote), MAKER, *signers)
+        async def build(quote: Quote, taker: str) -> bytes:
+            user = Pubkey.from_string(taker)
+            return await self.wire(instructions(quote, user), MAKER, *signers, payer=user)
 
         self.plugin.build = build
 
-    def honest(self, quote: Quote, *, paid: int = 0, given: int = 0) -> list[Instruction]:
-        """SOL for USDC as quoted; `paid` and `given` are added to the two amounts."""
+    def honest(self, quote: Quote, user: Pubkey, *, given: int = 0) -> list[Instruction]:
+        """SOL for USDC as quoted; `given` is added to what the user gets."""
         return [
-            create_idempotent_associated_token_account(self.user, self.user, USDC_POOL.mint),
-            pay_sol(self.user, MAKER.pubkey(), quote.in_amount + paid),
-            pay(USDC_POOL.mint, 6, MAKER.pubkey(), self.user, quote.out_amount + given),
+            create_idempotent_associated_token_account(user, user, USDC_POOL.mint),
+            pay_sol(user, MAKER.pubkey(), quote.in_amount),
+            pay(USDC_POOL.mint, 6, MAKER.pubkey(), user, quote.out_amount + given),
         ]
 
 

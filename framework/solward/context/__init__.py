@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import httpx
     from solders.instruction import Instruction
 
+    from solward.context.pocket import Build, PocketRequest
     from solward.solana.balances import Balances
     from solward.solana.ledger import ReadLedger
     from solward.solana.stakes import Stake
@@ -48,6 +49,9 @@ class MoneyCalls(Protocol):
         wire: bytes | None,
     ) -> TransactionRecord:
         """Send a transaction that the skill made itself; its wallet is that of the calls."""
+
+    async def pocket(self, ordinal: int, request: PocketRequest) -> TransactionRecord:
+        """Call a program with a pocket."""
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """What the venue would give for a swap with these parameters."""
@@ -212,6 +216,61 @@ class SkillContext(OperationMethods):
             details=dict(details or {}),
         )
         return await self._calls.transact(next(self._ordinal), intent, instructions, wire)
+
+    async def pocket(
+        self,
+        build: Build,
+        *,
+        lamports: int = 0,
+        tokens: Mapping[str, int] | None = None,
+        returns: Mapping[str, int] | None = None,
+        mints: Sequence[str] = (),
+        program: str | None = None,
+        position: str | None = None,
+        stays: bool = False,
+        details: Mapping[str, Any] | None = None,
+    ) -> TransactionRecord:
+        """Call any program, with a key that holds what you put in and nothing else.
+
+        The wallet puts lamports and tokens into a pocket, a key of its own made for this use. Once
+        they are there, `build` gives what the pocket alone signs. Then all it holds goes back to
+        the wallet, whatever came of the call; the record is the call's. The program can take what
+        was put in, and no more.
+
+        Args:
+            build: an async function of the pocket's address. Returns instructions, for which the
+                pocket pays the fee, or the bytes of a whole transaction that only the pocket's
+                signature is missing from. The wallet may receive in them; it signs nothing.
+            lamports: put in; the fee and the rent of accounts that the call opens come out of
+                these. After the fee the pocket must hold 0 or at least 890,880.
+            tokens: mint -> units put in, each into the pocket's associated account.
+            returns: mint -> least units by which wallet and pocket together must grow by the call,
+                in its simulation; under the mint of wrapped SOL the lamports too.
+            mints: further mints that the pocket may hold afterwards, to be taken home.
+            program: with `position`: the program a position is in, base58.
+            position: a name. Its pocket is the same at each use, one for each program and
+                position, and a call can take all that is in it.
+            stays: leave what the pocket holds where it is, as a position that is at risk.
+            details: the record's, JSON-able, amounts as Decimal.
+
+        Raises:
+            InvalidRequest: a value that does not fit; nothing was sent.
+            TransactionFailed: it was not funded, or the call failed; what the pocket held is back.
+        """
+        from solward.context.pocket import PocketRequest
+
+        request = PocketRequest(
+            build=build,
+            lamports=lamports,
+            tokens=dict(tokens or {}),
+            returns=dict(returns or {}),
+            mints=tuple(mints),
+            program=program,
+            position=position,
+            stays=stays,
+            details=dict(details or {}),
+        )
+        return await self._calls.pocket(next(self._ordinal), request)
 
     async def _perform(self, operation: str, params: Mapping[str, Any]) -> TransactionRecord:
         return await self._calls.perform(operation, next(self._ordinal), params)

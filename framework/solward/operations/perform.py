@@ -13,6 +13,7 @@ from typing import Any
 from solders.instruction import Instruction
 
 from solward.context.lifetime import Lifetime
+from solward.context.pocket import PocketRequest
 from solward.errors import InvalidRequest, LedgerError, LedgerUnavailable, SkillError
 from solward.guardrail import Intent
 
@@ -27,15 +28,17 @@ from solward.operations.declared import OPERATIONS, Operation
 from solward.operations.declared.swap import SWAP
 from solward.operations.plans import PLANS, Plan, run_plan
 from solward.operations.plugin_draft import plain, plugin_draft
+from solward.operations.pocket_use import check_request, plan_use
 from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, Venue, read_quote
 from solward.record import TransactionRecord
+from solward.registry.containment import contained
 from solward.skill import Effects
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
 from solward.vault.transactions.engine import Engine
-from solward.vault.transactions.request import Actor, Draft, PocketTaken
-from solward.vault.wallets import Wallet, Wallets
+from solward.vault.transactions.request import Actor, Draft, PocketDraft, PocketTaken
+from solward.vault.wallets import Pocket, Wallet, Wallets
 from solward.venue import Quote
 
 __all__ = ["Operations", "SkillCalls"]
@@ -138,12 +141,14 @@ class Operations:
             details = operation.requested(wallet.address, values)
             intent = Intent(type=operation.type, wallet=wallet.address, details=details)
             raise await self._engine.refuse(wallet_id, actor, intent, str(error)) from None
+        if isinstance(planned, PocketDraft):
+            return await self._engine.use_pocket(wallet_id, actor, planned)
         if not isinstance(planned, Draft):
             return await self._engine.airdrop(wallet_id, actor, *planned)
         try:
             return await self._engine.execute(wallet_id, actor, planned)
         except InvalidRequest as error:
-            if planned.wire is None and planned.pocket is None:
+            if planned.pocket is None:
                 raise
             # The venue made these bytes, so they are not the caller's bad request.
             text = f"The swap venue's transaction was refused: {error}"
@@ -170,6 +175,37 @@ class Operations:
         wallet = await self._wallets.get(wallet_id)
         draft = plugin_draft(wallet.address, declared, instructions, wire)
         return await self._engine.execute(wallet_id, actor, draft)
+
+    async def use_pocket(
+        self, wallet_id: str, actor: Actor, request: PocketRequest
+    ) -> TransactionRecord:
+        """Call a program with a pocket, for a plugin skill; see `SkillContext.pocket`.
+
+        Raises:
+            InvalidRequest: a value that does not fit; names the field.
+            Otherwise what `Engine.use_pocket` raises.
+        """
+        check_request(request)
+        wallet = await self._wallets.get(wallet_id)
+        ledger: ReadLedger = self._sources["ledger"]
+        for _ in range(_POCKET_TRIES):
+            async with self._pocket(wallet_id, request) as pocket:
+                draft = await plan_use(wallet.address, pocket, ledger, request)
+                with contextlib.suppress(PocketTaken):
+                    return await self._engine.use_pocket(wallet_id, actor, draft)
+        raise LedgerUnavailable("Other processes use pockets of this wallet; try again")
+
+    @asynccontextmanager
+    async def _pocket(self, wallet_id: str, request: PocketRequest) -> AsyncIterator[Pocket]:
+        """A new pocket, or the one of a position."""
+        known = None
+        if request.program is not None and request.position is not None:
+            known = await self._wallets.position(wallet_id, request.program, request.position)
+        if known is not None:
+            yield known
+            return
+        async with self._wallets.new_pocket(wallet_id) as pocket:
+            yield pocket
 
     def _of(
         self, sources: Sequence[str], more: Mapping[str, Any] = MappingProxyType({})
@@ -227,6 +263,19 @@ class SkillCalls:
         """Send what the skill drafted as the run's money call number `ordinal`."""
         actor = self._numbered(ordinal)
         return await self.operations.transact(self.wallet_id, actor, intent, instructions, wire)
+
+    async def pocket(self, ordinal: int, request: PocketRequest) -> TransactionRecord:
+        """Use a pocket as the run's money call number `ordinal`."""
+        actor = self._numbered(ordinal)
+
+        async def build(address: str) -> bytes | Sequence[Instruction]:
+            # The skill's own code, which must not outlive its call.
+            self.lifetime.check()
+            made: bytes | Sequence[Instruction] = await contained(request.build(address))
+            return made
+
+        contained_request = replace(request, build=build)
+        return await self.operations.use_pocket(self.wallet_id, actor, contained_request)
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """Quote a swap; a skill that declares READ may, too."""

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias, TypeVar
 
 from solward.guardrail import Intent
 from solward.operations.declared import Operation
-from solward.vault.transactions.request import Draft
+from solward.vault.transactions.request import Draft, PocketDraft
 
 # A faucet signs an airdrop itself, so there is nothing to draft: the intent and its lamports.
-Planned: TypeAlias = Draft | tuple[Intent, int]
+Planned: TypeAlias = Draft | PocketDraft | tuple[Intent, int]
 Function = TypeVar("Function", bound=Callable[..., Planned | Awaitable[Planned]])
 
 # What a plan may read; it gets those that its parameters name.

@@ -158,6 +158,21 @@ class PocketSwap:
             yield _close(side, pocket, wallet)
 
 
+def funding(
+    wallet: str, pocket: str, lamports: int, tokens: Sequence[tuple[Side, int]]
+) -> tuple[Instruction, ...]:
+    """The wallet fills a pocket: each token into an account opened for it, and lamports."""
+    owner, taker = Pubkey.from_string(wallet), Pubkey.from_string(pocket)
+    made: list[Instruction] = []
+    for side, units in tokens:
+        made.append(_create(owner, taker, side))
+        source, target = side.account(wallet), side.account(pocket)
+        made.append(_transfer(side, source, target, owner, units))
+    if lamports:
+        made.append(transfer(TransferParams(from_pubkey=owner, to_pubkey=taker, lamports=lamports)))
+    return tuple(made)
+
+
 def check_swap(swap: Instruction, wallet: str, pocket: str) -> None:
     """Refuse a venue's instruction that names the wallet or needs another signature.
 

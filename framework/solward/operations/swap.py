@@ -9,15 +9,19 @@ from decimal import Decimal
 from typing import Protocol
 
 from solders.hash import Hash
-from solders.pubkey import Pubkey
-from solders.token.associated import get_associated_token_address
 
 from solward.errors import InvalidRequest, LedgerUnavailable, SolwardError
 from solward.guardrail import Intent
 from solward.money import SOL_DECIMALS, U64_MAX, format_sol, from_units, to_units
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS, SWAP
 from solward.operations.plans import plans
-from solward.operations.pocket_swap import MAX_EXTRA_ACCOUNTS, PocketSwap, Side, check_swap
+from solward.operations.pocket_swap import (
+    MAX_EXTRA_ACCOUNTS,
+    PocketSwap,
+    Side,
+    check_swap,
+    funding,
+)
 from solward.record import TransactionType
 from solward.solana.accounts import rent_exempt_minimum
 from solward.solana.ledger import ReadLedger
@@ -33,7 +37,7 @@ from solward.solana.tokens import (
     transfer_fee,
 )
 from solward.vault.transactions.assess import TooLarge, compile_instructions
-from solward.vault.transactions.request import Draft, PocketUse
+from solward.vault.transactions.request import Draft, PocketDraft, PocketUse
 from solward.vault.wallets import Pocket
 from solward.venue import (
     Quote,
@@ -61,6 +65,10 @@ _ANY_BLOCKHASH = str(Hash.default())
 # Two signatures; a swap that costs more than a tenth of what it moves is refused.
 _NETWORK_FEE = 10_000
 _FEE_SHARE = 10
+
+# What a pocket has for a whole transaction beside the amount, most of which comes back: the network
+# fee, accounts for both tokens, and what an account must keep to exist.
+_FLOAT = 1_000_000 + 2 * TOKEN_ACCOUNT_RENT + rent_exempt_minimum(0)
 
 # In the clock sysvar: slot, start of the epoch, epoch.
 _EPOCH_AT = 16
@@ -156,11 +164,12 @@ async def plan_swap(
     output_token: str,
     amount: Decimal | int,
     slippage_bps: int,
-) -> Draft:
+) -> Draft | PocketDraft:
     """Quote, fetch the venue's swap, and bind it to what the quote promised.
 
     A venue's instruction gets into a transaction of Solward's own, which wallet and `pocket` sign
-    and which fails where less than the quoted minimum arrives.
+    and which fails where less than the quoted minimum arrives. A whole transaction is signed by the
+    pocket alone, after the wallet has put into it what is sold.
 
     Raises:
         InvalidRequest: naming the field, or the venue's reason to refuse.
@@ -173,7 +182,7 @@ async def plan_swap(
     swap = await _read_request(tokens, ledger, input_token, output_token, amount, slippage_bps)
     offer = await _offer(venue, swap.request)
     if not venue.plugin.gives_instructions:
-        return await _whole_transaction(wallet, venue, swap, offer)
+        return _in_steps(wallet, venue, pocket, swap, offer)
     _check_worth(swap, offer.quote)
     return await _one_transaction(wallet, venue, pocket, ledger, swap, offer)
 
@@ -263,20 +272,31 @@ async def _extra(
         raise LedgerUnavailable("The venue asks for an account of what is no mint") from None
 
 
-async def _whole_transaction(wallet: str, venue: Venue, swap: _Swap, offer: _Offer) -> Draft:
-    transaction = await venue.plugin.swap(offer.quote, wallet, venue.context)
-    source, target = swap.source, swap.target
-    wraps = source.side.is_sol or target.side.is_sol
-    intent = _intent(wallet, swap, offer, offer.quote.minimum_out)
+def _in_steps(wallet: str, venue: Venue, pocket: Pocket, swap: _Swap, offer: _Offer) -> PocketDraft:
+    """The venue's whole transaction, which the pocket signs alone once it is funded."""
+    source, target = swap.source.side, swap.target.side
+    lamports = _FLOAT + (swap.amount if source.is_sol else 0)
+    tokens = [] if source.is_sol else [(source, swap.amount)]
+    least = offer.quote.minimum_out
     intent = replace(
-        intent,
-        # An aggregator wraps SOL in an account it opens and closes on the way.
-        rent_lamports=(0 if target.side.is_sol else target.rent)
-        + (TOKEN_ACCOUNT_RENT if wraps else 0),
-        # Back to the wallet only: the rule sees to it.
-        may_close=frozenset({_wrapped_account(wallet)}) if wraps else frozenset(),
+        _intent(wallet, swap, offer, least),
+        lamports_out=lamports,
+        rent_lamports=0 if source.is_sol else swap.source.rent,
+        tokens_in={},
+        destinations=frozenset({pocket.address}),
     )
-    return Draft(intent, wire=transaction.wire)
+
+    async def build(address: str) -> bytes:
+        return (await venue.plugin.swap(offer.quote, address, venue.context)).wire
+
+    return PocketDraft(
+        intent,
+        funding(wallet, pocket.address, lamports, tokens),
+        PocketUse(pocket, mints=(source.mint, target.mint), leaves=True),
+        build,
+        # Fee and rent are the pocket's, and out of the same lamports.
+        returns={target.mint: least - _FLOAT if target.is_sol else least},
+    )
 
 
 def _intent(wallet: str, swap: _Swap, offer: _Offer, least: int) -> Intent:
@@ -401,11 +421,6 @@ async def _token(ledger: ReadLedger, address: str, field: str) -> _Token:
         raise InvalidRequest(f"{field}: {address} has a transfer hook, so it cannot be swapped")
     side = Side(address, mint.program, mint.decimals, TRANSFER_FEE in mint.extensions)
     return _Token(side, rent_exempt_minimum(associated_account_size(mint)))
-
-
-def _wrapped_account(wallet: str) -> str:
-    mint = Pubkey.from_string(WRAPPED_SOL_MINT)
-    return str(get_associated_token_address(Pubkey.from_string(wallet), mint))
 
 
 def _check(quote: Quote, request: QuoteRequest) -> None:

@@ -282,7 +282,7 @@ async def test_equal_bytes_after_a_restart_are_rebuilt(bench: Bench) -> None:
 
 async def test_a_signature_that_is_stored_is_rebuilt_never_called_success(bench: Bench) -> None:
     signer = await bench.wallets.signer(bench.wallet.id)
-    blockhash = await bench.engine._assessor._blockhashes.get()
+    blockhash = await bench.engine._assessor.blockhashes.get()
     unsigned = compile_instructions(bench.draft(HALF), blockhash.blockhash, None)
     collision = Signature(await signer.sign(bytes(to_bytes_versioned(unsigned.message))))
     await bench.transfer(1)

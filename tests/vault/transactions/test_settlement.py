@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
-from spl.token.instructions import create_idempotent_associated_token_account
 from sqlalchemy import insert, select
 from tests.support.engine_harness import Bench, Wire, open_bench
 from tests.support.staking import by_hand
@@ -29,13 +28,10 @@ from tests.support.swap import (
     USDC_POOL,
     SwapBench,
     ata,
-    close,
     open_swaps,
-    pay,
     pay_sol,
     swaps,
     whole,
-    wrap,
 )
 
 from solward.errors import LedgerUnavailable
@@ -55,6 +51,7 @@ from solward.vault.transactions.settlement import (
     read_landed,
     settled_details,
 )
+from solward.venue import SwapInstructions
 
 __all__ = ["swaps"]
 
@@ -101,29 +98,6 @@ async def test_a_purchase_costs_its_amount_its_fee_and_the_account_it_opened(
     assert kept_units(second, swaps.address, FEE, reserved) == {SOL_ASSET: SOL, COSTS_ASSET: FEE}
 
 
-async def test_wrapped_sol_on_the_way_costs_no_rent(swaps: SwapBench) -> None:
-    maker = MAKER.pubkey()
-
-    def wrapping(quote: Any) -> list[Any]:
-        return [
-            *wrap(swaps.user, quote.in_amount),
-            create_idempotent_associated_token_account(swaps.user, swaps.user, MINT),
-            create_idempotent_associated_token_account(maker, maker, WSOL),
-            pay(WSOL, 9, swaps.user, maker, quote.in_amount),
-            pay(MINT, 6, maker, swaps.user, quote.out_amount),
-            close(swaps.user, WSOL, swaps.user),
-        ]
-
-    await swaps.swap("SOL", "USDC", 1)
-    swaps.answer(wrapping)
-    await swaps.swap("SOL", "USDC", 1)
-    # On another blockhash: equal bytes would have the same signature.
-    await swaps.bench.localnet.advance_slots(1)
-    landed = await landed_swap(swaps, await swaps.swap("SOL", "USDC", 1))
-    reserved = {SOL_ASSET: SOL, COSTS_ASSET: FEE + 2 * RENT}
-    assert kept_units(landed, swaps.address, FEE, reserved) == {SOL_ASSET: SOL, COSTS_ASSET: FEE}
-
-
 async def test_a_sale_gives_back_no_sol_and_no_cost_whatever_came_in(swaps: SwapBench) -> None:
     await swaps.swap("SOL", "USDC", 2)
     record = await swaps.swap("USDC", "SOL", 100)
@@ -165,7 +139,7 @@ def _with_more_tokens(answer: Any, units: int) -> Any:
 
 async def test_a_swap_that_outlived_its_process_reports_what_arrived(tmp_path: Path) -> None:
     async with open_swaps(tmp_path, confirm_wait_s=0.01) as swaps:
-        swaps.answer(lambda quote: swaps.honest(quote, given=-1_000))
+        swaps.plugin.remake = promising_more
         swaps.bench.wire.away("getSignatureStatuses")
         record = await swaps.swap("SOL", "USDC", 1)
         assert record.status is TransactionStatus.PENDING
@@ -179,6 +153,14 @@ async def test_a_swap_that_outlived_its_process_reports_what_arrived(tmp_path: P
         assert record.details["outputAmount"] == whole(await swaps.units(MINT), 6)
         assert record.details["outputAmount"] == quoted - Decimal("0.001")
         assert await kept(swaps.bench) == {SOL_ASSET: SOL, COSTS_ASSET: FEE + RENT}
+
+
+async def promising_more(made: SwapInstructions, _taker: str, _to: str) -> SwapInstructions:
+    quote = made.quote
+    more = replace(
+        quote, out_amount=quote.out_amount + 1_000, minimum_out=quote.minimum_out + 1_000
+    )
+    return replace(made, quote=more)
 
 
 async def raise_reservation(bench: Bench, units: Mapping[str, int]) -> None:
@@ -317,7 +299,7 @@ async def test_balances_that_come_late_are_waited_for(swaps: SwapBench) -> None:
             raise LedgerUnavailable("not yet")
 
     swaps.bench.wire.faults["getTransaction"] = late
-    swaps.answer(lambda quote: swaps.honest(quote, given=-1_000))
+    swaps.plugin.remake = promising_more
     record = await swaps.swap("SOL", "USDC", 1)
     assert record.details["outputAmount"] == whole(await swaps.units(MINT), 6)
 

@@ -15,7 +15,7 @@ from solward.errors import TakenOver
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
 from solward.vault.store import alerts
-from solward.vault.store.tables import attempts, reservations, transactions
+from solward.vault.store.tables import attempts, pockets, reservations, transactions
 from solward.vault.store.transactions import RECORD, UNFINISHED, record_event, record_of
 
 
@@ -37,6 +37,22 @@ class AttemptState(StrEnum):
     PRESUMED_DEAD = "presumed_dead"
     """Expired, and dead by the word of one host only; its amount keeps counting."""
 
+    @property
+    def landed(self) -> bool:
+        """Whether it is on the ledger, with an error or without."""
+        return self in (AttemptState.LANDED_OK, AttemptState.LANDED_ERR)
+
+
+class PocketStep(StrEnum):
+    """What an attempt is of a record whose pocket is used in steps."""
+
+    FUND = "fund"
+    """The wallet fills the pocket."""
+    CALL = "call"
+    """The pocket calls what is not understood; the record has its signature."""
+    SWEEP = "sweep"
+    """Wallet and pocket take home what it holds."""
+
 
 # The text of the partial index, so that both databases use it.
 _LIVE = text("attempts.state IN ('signed', 'sent', 'unknown')")
@@ -44,7 +60,11 @@ _LIVE = text("attempts.state IN ('signed', 'sent', 'unknown')")
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One signed transaction as written ahead; `wire` is sent and resent unchanged."""
+    """One signed transaction as written ahead; `wire` is sent and resent unchanged.
+
+    Attributes:
+        step: a `PocketStep`, empty where the attempt is all of its record.
+    """
 
     transaction_id: str
     attempt_no: int
@@ -55,6 +75,7 @@ class Attempt:
     context_slot: int
     max_debit: int
     state: AttemptState = AttemptState.SIGNED
+    step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +90,7 @@ class Settlement:
             reserved; never raises what is reserved.
         owner: the process that releases a reservation without an attempt. The end of an attempt
             is a fact of the ledger, which any process may settle.
+        ends: False where it is the end of one step, and others follow.
     """
 
     transaction_id: str
@@ -80,6 +102,7 @@ class Settlement:
     details: Mapping[str, Any] | None = None
     owner: str | None = None
     lowered: Mapping[str, int] = field(default_factory=dict)
+    ends: bool = True
 
 
 _INSERT = insert(attempts)
@@ -90,7 +113,12 @@ _SIGNED = (
         UNFINISHED,
         transactions.c.owner.is_not_distinct_from(bindparam("b_owner")),
     )
-    .values(signature=bindparam("b_signature"))
+    .values(
+        signature=func.coalesce(
+            bindparam("b_signature", type_=transactions.c.signature.type),
+            transactions.c.signature,
+        )
+    )
 )
 
 
@@ -106,7 +134,8 @@ async def write_ahead(
     """
     signed = {
         "b_id": attempt.transaction_id,
-        "b_signature": attempt.signature,
+        # Of several steps the call is what was asked for.
+        "b_signature": attempt.signature if attempt.step in ("", PocketStep.CALL) else None,
         "b_owner": owner,
     }
     if (await connection.execute(_SIGNED, signed)).rowcount != 1:
@@ -123,6 +152,7 @@ async def write_ahead(
             "context_slot": attempt.context_slot,
             "max_debit": attempt.max_debit,
             "state": attempt.state.value,
+            "step": attempt.step,
             "created_ms": now_ms,
         },
     )
@@ -248,6 +278,11 @@ async def settle(
         await connection.execute(
             delete(reservations).where(reservations.c.transaction_id.in_(never_landed))
         )
+        await connection.execute(
+            update(pockets)
+            .where(pockets.c.transaction_id.in_(never_landed), pockets.c.position.is_(None))
+            .values(state="empty")
+        )
     for item in settlements:
         record = stored[item.transaction_id]
         after = stored[item.transaction_id] = replace(
@@ -263,6 +298,23 @@ async def settle(
         else:
             metrics.ATTEMPTS_ENDED.labels(item.attempt.value).inc()
     return stored
+
+
+_END_STEP = (
+    update(attempts)
+    .where(attempts.c.transaction_id == bindparam("b_id"), _LIVE)
+    .values(state=bindparam("b_state"))
+)
+
+
+async def end_steps(connection: AsyncConnection, settlements: Sequence[Settlement]) -> None:
+    """Store how steps ended (`Settlement.ends` False); their records stay as they are."""
+    ended = [item for item in settlements if item.attempt is not None]
+    await connection.execute(
+        _END_STEP, [{"b_id": item.transaction_id, "b_state": item.attempt} for item in ended]
+    )
+    for item in ended:
+        metrics.ATTEMPTS_ENDED.labels(str(item.attempt)).inc()
 
 
 _RECORDS = (
@@ -306,7 +358,55 @@ _ATTEMPT = (
     attempts.c.context_slot,
     attempts.c.max_debit,
     attempts.c.state,
+    attempts.c.step,
 )
+
+
+async def of_transaction(connection: AsyncConnection, transaction_id: str) -> list[Attempt]:
+    """Every attempt of a transaction, oldest first."""
+    statement = (
+        select(*_ATTEMPT).where(attempts.c.transaction_id == transaction_id).order_by(attempts.c.id)
+    )
+    rows = await connection.execute(statement)
+    return [_attempt_of(transaction_id, values) for values in rows]
+
+
+async def last_steps(
+    connection: AsyncConnection, transaction_ids: Collection[str]
+) -> dict[str, str]:
+    """transaction id -> the last step that was signed, of those that have steps."""
+    statement = (
+        select(attempts.c.transaction_id, attempts.c.step)
+        .where(attempts.c.transaction_id.in_(transaction_ids), attempts.c.step != "")
+        .order_by(attempts.c.id)
+    )
+    return {row.transaction_id: row.step for row in await connection.execute(statement)}
+
+
+def _attempt_of(transaction_id: str, values: Sequence[Any]) -> Attempt:
+    (
+        attempt_no,
+        signature,
+        wire,
+        blockhash,
+        last_valid,
+        context_slot,
+        max_debit,
+        state,
+        step,
+    ) = values
+    return Attempt(
+        transaction_id=transaction_id,
+        attempt_no=attempt_no,
+        signature=signature,
+        wire=bytes(wire),
+        blockhash=blockhash,
+        last_valid_block_height=last_valid,
+        context_slot=context_slot,
+        max_debit=max_debit,
+        state=AttemptState(state),
+        step=step,
+    )
 
 
 async def pending(
@@ -327,19 +427,6 @@ async def pending(
     for row in await connection.execute(statement):
         record = record_of(row[: len(RECORD)])
         held, *values = row[len(RECORD) :]
-        attempt_no, signature, wire, blockhash, last_valid, context_slot, max_debit, state = values
-        attempt = None
-        if signature is not None:
-            attempt = Attempt(
-                transaction_id=record.id,
-                attempt_no=attempt_no,
-                signature=signature,
-                wire=wire,
-                blockhash=blockhash,
-                last_valid_block_height=last_valid,
-                context_slot=context_slot,
-                max_debit=max_debit,
-                state=AttemptState(state),
-            )
+        attempt = None if values[1] is None else _attempt_of(record.id, values)
         found.append((record, int(held), attempt))
     return found

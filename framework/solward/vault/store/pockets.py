@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
-from sqlalchemy import bindparam, func, insert, select
+from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.vault.store.tables import pockets, transactions
@@ -37,6 +39,7 @@ class PocketRow:
     output_mint: str | None
     state: PocketState
     created_ms: int
+    at_risk: Mapping[str, int] = field(default_factory=dict)
 
 
 _INSERT = insert(pockets)
@@ -75,6 +78,7 @@ async def add(connection: AsyncConnection, row: PocketRow) -> None:
             "mints": list(row.mints),
             "output_mint": row.output_mint,
             "state": row.state.value,
+            "at_risk": dict(row.at_risk),
             "created_ms": row.created_ms,
         },
     )
@@ -105,19 +109,77 @@ async def of_wallet(
     statement = select(pockets).where(pockets.c.wallet_id == wallet_id)
     if open_only:
         statement = statement.where(pockets.c.state == PocketState.OPEN.value)
-    found = await connection.execute(statement.order_by(pockets.c.counter))
-    return [
-        PocketRow(
-            row.wallet_id,
-            int(row.counter),
-            row.address,
-            row.transaction_id,
-            row.program,
-            row.position,
-            tuple(row.mints),
-            row.output_mint,
-            PocketState(row.state),
-            int(row.created_ms),
+    return [_row(row) for row in await connection.execute(statement.order_by(pockets.c.counter))]
+
+
+async def of_transactions(
+    connection: AsyncConnection, transaction_ids: Collection[str]
+) -> dict[str, PocketRow]:
+    """transaction id -> the pocket it used last."""
+    statement = select(pockets).where(pockets.c.transaction_id.in_(transaction_ids))
+    return {row.transaction_id: _row(row) for row in await connection.execute(statement)}
+
+
+async def at_position(
+    connection: AsyncConnection, wallet_id: str, program: str, position: str
+) -> PocketRow | None:
+    """The pocket of a position, None where there is none yet."""
+    statement = select(pockets).where(
+        pockets.c.wallet_id == wallet_id,
+        pockets.c.program == program,
+        pockets.c.position == position,
+    )
+    found = (await connection.execute(statement)).first()
+    return None if found is None else _row(found)
+
+
+async def use_again(
+    connection: AsyncConnection, row: PocketRow, transaction_id: str, mints: Collection[str]
+) -> None:
+    """Store that a transaction uses the pocket of a position again."""
+    await connection.execute(
+        update(pockets)
+        .where(pockets.c.wallet_id == row.wallet_id, pockets.c.counter == row.counter)
+        .values(
+            transaction_id=transaction_id,
+            mints=list(dict.fromkeys((*row.mints, *mints))),
+            state=PocketState.OPEN.value,
         )
-        for row in found
-    ]
+    )
+
+
+async def set_state(
+    connection: AsyncConnection,
+    wallet_id: str,
+    counter: int,
+    state: PocketState,
+    at_risk: Mapping[str, int],
+) -> None:
+    """Store what was found in a pocket."""
+    await connection.execute(
+        update(pockets)
+        .where(pockets.c.wallet_id == wallet_id, pockets.c.counter == counter)
+        .values(state=state.value, at_risk=dict(at_risk))
+    )
+
+
+async def count_open(connection: AsyncConnection) -> int:
+    """How many pockets may hold something."""
+    statement = select(func.count()).where(pockets.c.state == PocketState.OPEN.value)
+    return int((await connection.execute(statement)).scalar_one())
+
+
+def _row(row: Any) -> PocketRow:
+    return PocketRow(
+        row.wallet_id,
+        int(row.counter),
+        row.address,
+        row.transaction_id,
+        row.program,
+        row.position,
+        tuple(row.mints),
+        row.output_mint,
+        PocketState(row.state),
+        int(row.created_ms),
+        dict(row.at_risk),
+    )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, case, column, delete, func, insert, select, table
+from sqlalchemy import bindparam, case, column, delete, func, insert, select, table, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
@@ -235,6 +235,21 @@ async def reserve(
             for asset, units in units_by_asset.items()
         ],
     )
+
+
+_ADD_COSTS = (
+    update(reservations)
+    .where(
+        reservations.c.transaction_id == bindparam("b_id"),
+        reservations.c.asset == COSTS_ASSET,
+    )
+    .values(units=reservations.c.units + bindparam("b_lamports"))
+)
+
+
+async def add_costs(connection: AsyncConnection, transaction_id: str, lamports: int) -> None:
+    """Count more fees and rent of a transaction than were reserved."""
+    await connection.execute(_ADD_COSTS, {"b_id": transaction_id, "b_lamports": lamports})
 
 
 async def reserved(connection: AsyncConnection, scope: str) -> dict[str, int]:

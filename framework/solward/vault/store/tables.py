@@ -140,6 +140,7 @@ pockets = Table(
     Column("mints", JSON, nullable=False),  # whose tokens it may hold beside SOL
     Column("output_mint", Text),  # what the wallet's own account gets, by an assertion of its sum
     Column("state", Text, nullable=False),  # single, open, empty
+    Column("at_risk", JSON, nullable=False),  # asset -> units put in and not taken home
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "transaction_id"),
     Index(
@@ -157,6 +158,8 @@ attempts = Table(
     Column("id", Sequence, primary_key=True, autoincrement=True),
     Column("transaction_id", Text, ForeignKey("transactions.id"), nullable=False),
     Column("attempt_no", Integer, nullable=False),
+    # Of a pocket used in steps: fund, call, sweep; empty where the attempt is the whole.
+    Column("step", Text, nullable=False, server_default=""),
     Column("signature", Text, nullable=False, unique=True),
     Column("wire", LargeBinary, nullable=False),
     Column("blockhash", Text, nullable=False),

@@ -191,7 +191,11 @@ class Assessment:
 
 
 class Assessor:
-    """Builds and simulates drafts against the ledger."""
+    """Builds and simulates drafts against the ledger.
+
+    Attributes:
+        blockhashes: what it builds on.
+    """
 
     def __init__(
         self,
@@ -206,7 +210,7 @@ class Assessor:
         self._ledger = ledger
         self._hook = hook
         self._observe_ms = observe_ms
-        self._blockhashes = BlockhashSource(ledger, verify)
+        self.blockhashes = BlockhashSource(ledger, verify)
         # Messages built on the current blockhash: an equal one would have an equal signature.
         self._built: dict[str, set[bytes]] = {}
 
@@ -222,7 +226,7 @@ class Assessor:
             LedgerError: the ledger did not answer.
         """
         for attempt in range(_TRIES):
-            blockhash = await self._blockhashes.get()
+            blockhash = await self.blockhashes.get()
             if draft.wire is None:
                 transaction = self._unique(draft, blockhash.blockhash, nonce, trial)
             else:
@@ -231,7 +235,7 @@ class Assessor:
             assessment = await self._simulate(draft, transaction, blockhash)
             last = attempt == _TRIES - 1
             if assessment.failure in _STALE and draft.wire is None and not last:
-                self._blockhashes.forget()
+                self.blockhashes.forget()
             elif assessment.failure == _UNKNOWN_BLOCKHASH and not last:
                 # Made on a newer block than the node has seen, or too old.
                 await asyncio.sleep(_SLOT_S)
@@ -254,8 +258,8 @@ class Assessor:
 
     async def rebuild(self, draft: Draft, nonce: str) -> Assessment:
         """Assess again with a message that was never built, after a signature collision."""
-        self._blockhashes.forget()
-        blockhash = await self._blockhashes.get()
+        self.blockhashes.forget()
+        blockhash = await self.blockhashes.get()
         transaction = compile_instructions(draft, blockhash.blockhash, nonce)
         return await self._simulate(draft, transaction, blockhash)
 
@@ -304,7 +308,7 @@ class Assessor:
             # Its blockhash is somebody else's. The simulation knew it, so it is no younger.
             blockhash = Blockhash(
                 str(message.recent_blockhash),
-                await self._blockhashes.expiry(result.slot),
+                await self.blockhashes.expiry(result.slot),
                 blockhash.context_slot,
             )
         return Assessment(transaction, blockhash, effects, None, tied)

@@ -9,7 +9,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy.exc import IntegrityError
@@ -22,23 +22,27 @@ from solward.telemetry import tracing
 from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import transactions as store
+from solward.vault.store.attempts import PocketStep
 from solward.vault.store.database import Database
 from solward.vault.transactions.assess import Assessor, no_verification
 from solward.vault.transactions.failures import refusal, would_fail
 from solward.vault.transactions.lease import Process
+from solward.vault.transactions.pocket_run import PocketRuns
 from solward.vault.transactions.reconcile import (
     Reconciliation,
     faucet_effects,
     faucet_in_flight,
     reconcile,
 )
-from solward.vault.transactions.request import Actor, Draft, PocketUse
+from solward.vault.transactions.request import Actor, Draft, PocketDraft, PocketUse
 from solward.vault.transactions.reservation import Reservation, Reserver
 from solward.vault.transactions.sender import InFlight, Sender
 from solward.vault.transactions.signing import Signing
 from solward.vault.transactions.steps import Step, StepHook, no_hook, traced
 from solward.vault.transactions.trial import Trial, TrialEnded
 from solward.vault.wallets import Wallet, Wallets
+
+T = TypeVar("T")
 
 # A caller waits this long for the end, then gets a `pending` record; watching continues.
 CONFIRM_WAIT_S = 45.0
@@ -92,7 +96,10 @@ class Engine:
         )
         self._signing = Signing(database, wallets, self._assessor, self._reserver, hook, owner)
         self.sender = Sender(ledger, database, hook=hook)
-        self._running: set[asyncio.Task[TransactionRecord]] = set()
+        self._runs = PocketRuns(
+            ledger, database, wallets, self.sender, self._assessor.blockhashes, hook, owner
+        )
+        self._running: set[asyncio.Task[Any]] = set()
 
     async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
         """Judge, sign and send a draft, and wait for its end.
@@ -137,6 +144,40 @@ class Engine:
         verdict = await self._reserver.trial(wallet_id, actor, draft.intent, effects)
         return Trial(verdict, effects, failure)
 
+    async def use_pocket(
+        self, wallet_id: str, actor: Actor, draft: PocketDraft
+    ) -> TransactionRecord:
+        """Fill a pocket, have it make a call, and take home what is left; as `execute`.
+
+        The dry run judges the funding: nothing more can be lost.
+        """
+        if actor.dry_run:
+            raise TrialEnded(await self.dry_run(wallet_id, actor, draft.funding))
+        wallet = await self._wallets.get(wallet_id)
+        record = self._record(wallet, actor, draft.intent)
+        work = self._once(record, actor, lambda: self._in_steps(record, actor, draft))
+        task = self._start(work)
+        await asyncio.wait({task}, timeout=self._options.confirm_wait_s)
+        if task.done():
+            return task.result()
+        async with self._database.read() as connection:
+            return await store.get(connection, record.id) or record
+
+    async def _in_steps(
+        self, record: TransactionRecord, actor: Actor, draft: PocketDraft
+    ) -> TransactionRecord:
+        reservation, item = await self._signed(record, actor, draft.funding, PocketStep.FUND)
+        await self.sender.send(item)
+        ended = await self._runs.after_funding(reservation.record, draft, item)
+        if ended.status is TransactionStatus.FAILED:
+            raise refusal(ended)
+        return ended
+
+    def _resume(
+        self, record: TransactionRecord, live: InFlight | None, step: str
+    ) -> asyncio.Task[None]:
+        return self._start(self._runs.resume(record, live, step))
+
     async def airdrop(
         self, wallet_id: str, actor: Actor, intent: Intent, lamports: int
     ) -> TransactionRecord:
@@ -163,7 +204,12 @@ class Engine:
     async def reconcile(self, wait_s: float = 0) -> Reconciliation:
         """Take over what dead processes left open; see `reconcile`."""
         return await reconcile(
-            self._ledger, self._database, self.sender, self.process.id, wait_s=wait_s
+            self._ledger,
+            self._database,
+            self.sender,
+            self.process.id,
+            self._resume,
+            wait_s=wait_s,
         )
 
     async def close(self) -> None:
@@ -180,10 +226,13 @@ class Engine:
         await self.sender.close()
 
     async def _shielded(self, work: Coroutine[Any, Any, TransactionRecord]) -> TransactionRecord:
-        task: asyncio.Task[TransactionRecord] = asyncio.create_task(work)
+        return await asyncio.shield(self._start(work))
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
+        return task
 
     async def _execute(self, wallet: Wallet, actor: Actor, draft: Draft) -> TransactionRecord:
         record = self._record(wallet, actor, draft.intent)
@@ -211,6 +260,16 @@ class Engine:
     async def _pay(
         self, record: TransactionRecord, actor: Actor, draft: Draft
     ) -> TransactionRecord:
+        reservation, item = await self._signed(record, actor, draft)
+        with tracing.span("transaction.send"):
+            await self.sender.send(item)
+        _log.info("transaction_sent", signature=item.signature)
+        return await self._outcome(reservation.record, item)
+
+    async def _signed(
+        self, record: TransactionRecord, actor: Actor, draft: Draft, step: str = ""
+    ) -> tuple[Reservation, InFlight]:
+        """Assess, judge and reserve, sign and write ahead; everything before sending."""
         try:
             with tracing.span("transaction.assess"):
                 draft, assessment = await self._assessor.assess_any(draft, record.id)
@@ -228,13 +287,10 @@ class Engine:
         self._hook(Step.RESERVED)
         with tracing.span("transaction.sign"):
             item = await self._signing.sign_and_write(
-                record.wallet_id, draft, assessment, reservation
+                record.wallet_id, draft, assessment, reservation, step
             )
         _log.info("transaction_signed", signature=item.signature)
-        with tracing.span("transaction.send"):
-            await self.sender.send(item)
-        _log.info("transaction_sent", signature=item.signature)
-        return await self._outcome(reservation.record, item)
+        return reservation, item
 
     async def _reserve(
         self,

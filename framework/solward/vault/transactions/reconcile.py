@@ -7,8 +7,9 @@ Each unfinished transaction has an owner. A process that finds the owner dead ta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from solders.transaction import VersionedTransaction
@@ -24,6 +25,7 @@ from solward.vault.store import transactions as transaction_store
 from solward.vault.store.attempts import Attempt, Settlement
 from solward.vault.store.database import Database
 from solward.vault.transactions.assess import MAX_VALID_BLOCKS
+from solward.vault.transactions.pocket_run import step_in_flight
 from solward.vault.transactions.sender import InFlight, Sender
 from solward.vault.transactions.steps import log_taken_over
 
@@ -46,7 +48,13 @@ class Reconciliation:
 
 
 async def reconcile(
-    ledger: Ledger, database: Database, sender: Sender, me: str, *, wait_s: float
+    ledger: Ledger,
+    database: Database,
+    sender: Sender,
+    me: str,
+    resume: Callable[[TransactionRecord, InFlight | None, str], asyncio.Task[None]] | None = None,
+    *,
+    wait_s: float,
 ) -> Reconciliation:
     """Take over what dead processes left: release what was never signed, resume what was, and
     wait up to `wait_s` for its end.
@@ -57,39 +65,53 @@ async def reconcile(
 
     Args:
         me: the id of the process that takes over.
+        resume: goes on with a record whose pocket is used in steps; the task is done when it ends.
+            Without it such a record stays open.
     """
-    open_items, reserved = await _take_over(database, me)
+    open_items, reserved, steps = await _take_over(database, me)
     if not open_items:
         return Reconciliation(0, 0)
-    resumed = []
+    resumed, runs = [], []
     for record, held, attempt in open_items:
-        if attempt is not None:
+        if record.id in steps:
+            live = None if attempt is None else step_in_flight(record, attempt)
+            if live is not None:
+                sender.watch(live)
+            if resume is not None:
+                runs.append(resume(record, live, steps[record.id]))
+        elif attempt is not None:
             resumed.append(_in_flight(record, attempt, held, reserved.get(record.id, {})))
         elif record.signature is not None:
             resumed.append(await _faucet(ledger, record))
     for item in resumed:
         sender.watch(item)
-    if resumed:
-        await asyncio.wait([item.done for item in resumed], timeout=wait_s)
-    found = Reconciliation(len(open_items) - len(resumed), len(resumed))
+    ends: list[asyncio.Future[Any]] = [*(item.done for item in resumed), *runs]
+    if ends:
+        await asyncio.wait(ends, timeout=wait_s)
+    found = Reconciliation(len(open_items) - len(ends), len(ends))
     _log.info("reconciled", released=found.released, resumed=found.resumed)
     return found
 
 
 async def _take_over(
     database: Database, me: str
-) -> tuple[list[tuple[TransactionRecord, int, Attempt | None]], dict[str, dict[str, int]]]:
+) -> tuple[
+    list[tuple[TransactionRecord, int, Attempt | None]], dict[str, dict[str, int]], dict[str, str]
+]:
     all_items: list[tuple[TransactionRecord, int, Attempt | None]] = []
     reserved: dict[str, dict[str, int]] = {}
+    steps: dict[str, str] = {}
     while True:
         async with database.write() as connection:
             seqs = await processes.take_over(connection, me, _BATCH)
             items = await store.pending(connection, seqs)
             traces = await transaction_store.traces(connection, seqs) if seqs else {}
+            ids = [record.id for record, _, _ in items]
+            steps |= await store.last_steps(connection, ids) if ids else {}
             released = [
                 _released(record, me)
                 for record, _, attempt in items
-                if attempt is None and record.signature is None
+                if attempt is None and record.signature is None and record.id not in steps
             ]
             if released:
                 await store.settle(connection, released)
@@ -100,7 +122,7 @@ async def _take_over(
             log_taken_over(record, traces[record.id], me)
         all_items += items
         if len(seqs) < _BATCH:
-            return all_items, reserved
+            return all_items, reserved, steps
 
 
 def _released(record: TransactionRecord, me: str) -> Settlement:

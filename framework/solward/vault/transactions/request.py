@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from solders.instruction import Instruction
@@ -81,16 +81,57 @@ class PocketUse:
             one wallet and mint at once would each count what the other brings, so the second is
             refused. None where nothing of the wallet's state is asserted.
         leaves: something stays in it, to be swept later.
+        program: with `position`: the position whose pocket it is.
     """
 
     pocket: Pocket
     mints: tuple[str, ...] = ()
     output_mint: str | None = None
     leaves: bool = False
+    program: str | None = None
+    position: str | None = None
 
 
 class PocketTaken(Exception):
     """Another process used the pocket's counter first; nothing was stored. Plan again."""
+
+
+Build = Callable[[str], Awaitable[bytes | Sequence[Instruction]]]
+
+
+@dataclass(frozen=True, slots=True)
+class PocketDraft:
+    """A use of a pocket in steps (`solward.vault.transactions.pocket_run`).
+
+    Attributes:
+        intent: of the funding, which the wallet signs alone.
+        instructions: of the funding.
+        use: the pocket; `leaves` is True.
+        build: called with the pocket's address once the funding is confirmed; what the pocket
+            alone signs then: whole bytes, or instructions for which it pays the fee.
+        returns: mint -> least units that wallet and pocket together must have more of after the
+            call; under wrapped SOL's mint lamports too. Checked in the simulation.
+        stays: what the pocket holds afterwards stays in it: a position.
+        tables: of `build`'s instructions; see `Draft`.
+    """
+
+    intent: Intent
+    instructions: tuple[Instruction, ...]
+    use: PocketUse
+    build: Build
+    returns: Mapping[str, int] = field(default_factory=dict)
+    stays: bool = False
+    tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def pocket(self) -> Pocket:
+        """The pocket itself."""
+        return self.use.pocket
+
+    @property
+    def funding(self) -> Draft:
+        """The transaction that fills it."""
+        return Draft(self.intent, self.instructions, pocket=self.use)
 
 
 @dataclass(frozen=True, slots=True)

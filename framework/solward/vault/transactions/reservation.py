@@ -27,7 +27,7 @@ from solward.vault.store import idempotency, pockets, spending
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.database import Database
-from solward.vault.store.pockets import PocketState
+from solward.vault.store.pockets import PocketRow, PocketState
 from solward.vault.store.window_clock import MOST_BEHIND_MS, Moment
 from solward.vault.transactions.plugin_rules import PluginRules
 from solward.vault.transactions.request import Actor, PocketTaken, PocketUse
@@ -56,6 +56,10 @@ async def _with_pocket(
 ) -> TransactionRecord:
     """Store the pocket with the reservation; under the wallet's lock, so that both checks hold."""
     pocket = use.pocket
+    if use.program is not None and use.position is not None:
+        known = await pockets.at_position(connection, pocket.wallet_id, use.program, use.position)
+        if known is not None:
+            return await _with_known(connection, record, use, known)
     if await pockets.is_used(connection, pocket.wallet_id, pocket.counter):
         raise PocketTaken
     mint = use.output_mint
@@ -67,14 +71,30 @@ async def _with_pocket(
         counter=pocket.counter,
         address=pocket.address,
         transaction_id=record.id,
-        program=None,
-        position=None,
+        program=use.program,
+        position=use.position,
         mints=use.mints,
         output_mint=mint,
         state=PocketState.OPEN if use.leaves else PocketState.SINGLE,
         created_ms=record.created_ms,
     )
     await pockets.add(connection, row)
+    return record
+
+
+async def _with_known(
+    connection: AsyncConnection, record: TransactionRecord, use: PocketUse, known: PocketRow
+) -> TransactionRecord:
+    """Use the pocket of a position again: one transaction at a time."""
+    if known.address != use.pocket.address:
+        raise PocketTaken
+    last = None
+    if known.transaction_id is not None:
+        last = await store.get(connection, known.transaction_id)
+    if last is not None and last.status is TransactionStatus.PENDING:
+        error = f"The pocket of position {use.position} is in use; nothing was sent"
+        return replace(record, status=TransactionStatus.FAILED, error=error)
+    await pockets.use_again(connection, known, record.id, use.mints)
     return record
 
 

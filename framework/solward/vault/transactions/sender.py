@@ -66,6 +66,7 @@ class InFlight:
             where that is not known.
         unknown: whether its state `unknown` is stored already.
         first_sent: when this process sent it first, in monotonic seconds; None where another did.
+        ends: whether its end is the record's; False for a step that others follow.
         done: the settlement, once stored.
     """
 
@@ -80,6 +81,7 @@ class InFlight:
     reserved: Mapping[str, int] = field(default_factory=dict)
     context_slot: int | None = None
     unknown: bool = False
+    ends: bool = True
     done: asyncio.Future[Settlement] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -266,13 +268,19 @@ class Sender:
         item.sent_at = time.monotonic()
 
     async def _settle(self, settlements: list[Settlement]) -> None:
+        followed = {item.transaction_id for item in self._open.values() if not item.ends}
+        steps = [replace(s, ends=False) for s in settlements if s.transaction_id in followed]
+        settlements = [item for item in settlements if item.transaction_id not in followed]
         async with self._database.write() as connection:
-            stored = await store.settle(connection, settlements)
+            if steps:
+                await store.end_steps(connection, steps)
+            stored = await store.settle(connection, settlements) if settlements else {}
         self._hook(Step.SETTLED)
         ended = {
             item.transaction_id: _as_stored(item, stored[item.transaction_id])
             for item in settlements
         }
+        ended |= {item.transaction_id: item for item in steps}
         for signature, item in list(self._open.items()):
             settlement = ended.get(item.transaction_id)
             if settlement is not None:

@@ -43,9 +43,17 @@ class Signing:
         self._owner = owner
 
     async def sign_and_write(
-        self, wallet_id: str, draft: Draft, assessment: Assessment, reservation: Reservation
+        self,
+        wallet_id: str,
+        draft: Draft,
+        assessment: Assessment,
+        reservation: Reservation,
+        step: str = "",
     ) -> InFlight:
         """Sign the assessed bytes and make them durable.
+
+        Args:
+            step: a `PocketStep` where the bytes are not all of the record.
 
         Raises:
             TransactionFailed: on any failure; nothing was sent, and the reservation is released.
@@ -53,13 +61,13 @@ class Signing:
         record = reservation.record
         try:
             try:
-                return await self._write(wallet_id, draft, assessment, reservation)
+                return await self._write(wallet_id, draft, assessment, reservation, step)
             except IntegrityError:
                 if draft.wire is not None:
                     raise
                 rebuilt = await self._assessor.rebuild(draft, record.id)
                 await self._reserver.recheck(draft.intent, rebuilt.effects, reservation)
-                return await self._write(wallet_id, draft, rebuilt, reservation)
+                return await self._write(wallet_id, draft, rebuilt, reservation, step)
         except Exception as error:
             text = "The transaction could not be signed; nothing was sent"
             if isinstance(error, IntegrityError):
@@ -71,13 +79,18 @@ class Signing:
             raise TransactionFailed(text, failed) from error
 
     async def _write(
-        self, wallet_id: str, draft: Draft, assessment: Assessment, reservation: Reservation
+        self,
+        wallet_id: str,
+        draft: Draft,
+        assessment: Assessment,
+        reservation: Reservation,
+        step: str,
     ) -> InFlight:
         assert assessment.effects is not None
         record, effects = reservation.record, assessment.effects
         message = assessment.transaction.message
         signers = [await self._wallets.signer(wallet_id)]
-        if draft.pocket is not None:
+        if draft.pocket is not None and not step:
             counter = draft.pocket.pocket.counter
             signers.append(await self._wallets.pocket_signer(wallet_id, counter))
         signatures = dict(
@@ -100,6 +113,7 @@ class Signing:
             last_valid_block_height=assessment.blockhash.last_valid_block_height,
             context_slot=assessment.blockhash.context_slot,
             max_debit=debit,
+            step=step,
         )
         async with self._database.write() as connection:
             await store.write_ahead(connection, attempt, now_ms(), owner=self._owner)
@@ -111,8 +125,9 @@ class Signing:
             attempt.last_valid_block_height,
             fee_lamports=effects.fee_lamports,
             held_lamports=debit,
-            type=record.type,
+            type="" if step else record.type,
             details=record.details,
-            reserved=reservation.units,
+            reserved={} if step else reservation.units,
             context_slot=attempt.context_slot,
+            ends=not step,
         )

@@ -20,6 +20,7 @@ from solward.settings import Settings
 from solward.vault.store import pockets as pocket_store
 from solward.vault.store import wallets as store
 from solward.vault.store.database import Database
+from solward.vault.store.pockets import PocketRow
 from solward.vault.wallets.envelope import Envelope, open_envelope, seal
 from solward.vault.wallets.keyring import KeySource
 from solward.vault.wallets.keystore import Keystore, envelope_of
@@ -245,6 +246,22 @@ class Wallets:
             planned.discard(counter)
             if not planned:
                 self._planned.pop(wallet_id, None)
+
+    async def position(self, wallet_id: str, program: str, position: str) -> Pocket | None:
+        """The pocket of a position, None where there is none yet."""
+        async with self._database.read() as connection:
+            row = await pocket_store.at_position(connection, wallet_id, program, position)
+        return None if row is None else Pocket(row.wallet_id, row.counter, row.address)
+
+    async def pockets(self, wallet_id: str) -> Sequence[PocketRow]:
+        """The pockets of a wallet that may hold something, oldest first.
+
+        Raises:
+            WalletNotFound: no such wallet.
+        """
+        await self._load(wallet_id)
+        async with self._database.read() as connection:
+            return await pocket_store.of_wallet(connection, wallet_id, open_only=True)
 
     async def rotate(self, new: KeySource) -> int:
         """Put every key under a new key-encryption key; returns how many moved.

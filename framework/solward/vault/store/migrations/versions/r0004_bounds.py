@@ -33,6 +33,7 @@ def _pockets() -> None:
         sa.Column("mints", sa.JSON(), nullable=False),
         sa.Column("output_mint", sa.Text(), nullable=True),
         sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("at_risk", sa.JSON(), nullable=False),
         sa.Column("created_ms", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(["wallet_id"], ["wallets.id"], name=op.f("fk_pockets_wallet_id")),
         sa.PrimaryKeyConstraint("wallet_id", "counter", name=op.f("pk_pockets")),
@@ -46,6 +47,7 @@ def _pockets() -> None:
         sqlite_where=sa.text("state = 'open'"),
         postgresql_where=sa.text("state = 'open'"),
     )
+    op.add_column("attempts", sa.Column("step", sa.Text(), server_default="", nullable=False))
     op.create_index(
         "uq_pockets_position", "pockets", ["wallet_id", "program", "position"], unique=True
     )

@@ -1,0 +1,592 @@
+"""A pocket used in steps: the wallet fills it, it makes a call, and what is left comes home.
+
+For programs and venues whose bytes name their payer, so that wallet and pocket cannot sign one
+transaction. The wallet signs the funding and the sweeps, which are understood; the call has the
+pocket's signature alone, and can take what was put in and no more. All steps are one record. Each
+step's bytes are durable before they are sent, so whoever finds the record open goes on from there;
+a call that was not signed before a crash is not made after it: what the pocket holds comes home.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+from solders.instruction import Instruction
+from solders.message import Message, MessageV0, MessageV1, to_bytes_versioned
+from solders.signature import Signature
+from solders.transaction import VersionedTransaction
+from sqlalchemy.exc import IntegrityError
+
+from solward.clock import now_ms
+from solward.errors import InvalidRequest, LedgerError, SolwardError, TakenOver
+from solward.guardrail import Intent
+from solward.money import SOL_DECIMALS, from_units
+from solward.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.solana.fees import network_fee
+from solward.solana.message import decode_transaction, lookup_tables, required_signers, resolve
+from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.tokens import TRANSFER_FEE, mint_account, token_account
+from solward.telemetry import tracing
+from solward.vault.guardrails.worst_case import worst_case
+from solward.vault.ledger.protocol import Blockhash, Ledger
+from solward.vault.store import attempts as attempt_store
+from solward.vault.store import pockets as pocket_store
+from solward.vault.store import spending
+from solward.vault.store import transactions as transaction_store
+from solward.vault.store.attempts import Attempt, AttemptState, PocketStep, Settlement
+from solward.vault.store.database import Database
+from solward.vault.store.pockets import PocketRow, PocketState
+from solward.vault.transactions.assess import BlockhashSource, compile_instructions
+from solward.vault.transactions.failures import explain
+from solward.vault.transactions.request import Draft, PocketDraft, PocketUse
+from solward.vault.transactions.sender import InFlight, Sender
+from solward.vault.transactions.settlement import Landed, kept_of_failed, read_landed
+from solward.vault.transactions.steps import Step, StepHook
+from solward.vault.transactions.sweep_bytes import Held, associated, homeward
+from solward.vault.wallets import Pocket, Wallets
+
+# A sweep looks again after each transaction; somebody may send to the pocket all the time.
+_SWEEPS = 6
+# Token accounts that one sweep closes, so that it fits into a transaction.
+_ACCOUNTS_A_SWEEP = 3
+_BALANCES_S = 5.0
+# The longest a venue or a plugin may take to make the call, while the pocket is filled.
+_BUILD_S = 30.0
+
+_STOPPED = "The service stopped before the call was made; what the pocket held came back"
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """How the call went: its attempt's end, None where none was made, and why it failed."""
+
+    state: AttemptState | None
+    error: str | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it landed without an error."""
+        return self.state is AttemptState.LANDED_OK
+
+
+class PocketRuns:
+    """Drives pockets through their steps, from the beginning or from where a crash left them."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        database: Database,
+        wallets: Wallets,
+        sender: Sender,
+        blockhashes: BlockhashSource,
+        hook: StepHook,
+        owner: str,
+    ) -> None:
+        self._ledger = ledger
+        self._database = database
+        self._wallets = wallets
+        self._sender = sender
+        self._blockhashes = blockhashes
+        self._hook = hook
+        self._owner = owner
+
+    async def after_funding(
+        self, record: TransactionRecord, draft: PocketDraft, item: InFlight
+    ) -> TransactionRecord:
+        """Wait for the funding that was sent, make the call, and take home what is left."""
+        funded = await item.done
+        if funded.attempt not in (AttemptState.LANDED_OK, AttemptState.PRESUMED_DEAD):
+            return await self._end_unfunded(record, funded)
+        if funded.attempt is AttemptState.LANDED_OK:
+            called = await self._call(record, draft)
+        else:
+            called = Called(None, funded.error)
+        return await self._finish(record, called, sweeps=not draft.stays)
+
+    async def resume(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
+        """Go on where a dead process left a record.
+
+        Args:
+            live: the attempt whose fate is open, None where every one has ended.
+            step: of the live attempt, or of the last one.
+        """
+        try:
+            await self._resumed(record, live, step)
+        except Exception:
+            # It stays pending, and the next start or takeover goes on.
+            _log.exception("pocket_not_resumed", transaction_id=record.id)
+
+    async def _resumed(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
+        ended = None if live is None else await live.done
+        if step == PocketStep.FUND:
+            if ended is not None and ended.attempt not in (
+                AttemptState.LANDED_OK,
+                AttemptState.PRESUMED_DEAD,
+            ):
+                await self._end_unfunded(record, ended)
+                return
+            called = Called(None, _STOPPED)
+        else:
+            called = await self._called(record)
+        async with self._database.read() as connection:
+            row = (await pocket_store.of_transactions(connection, [record.id]))[record.id]
+        # What a position holds stays in it.
+        await self._finish(record, called, sweeps=row.position is None)
+
+    async def _called(self, record: TransactionRecord) -> Called:
+        """How the call of a record went that has landed or died already."""
+        async with self._database.read() as connection:
+            steps = await attempt_store.of_transaction(connection, record.id)
+        for attempt in reversed(steps):
+            if attempt.step == PocketStep.CALL:
+                error = None if attempt.state is AttemptState.LANDED_OK else _not_landed(attempt)
+                return Called(attempt.state, error)
+        return Called(None, _STOPPED)
+
+    # The call.
+
+    async def _call(self, record: TransactionRecord, draft: PocketDraft) -> Called:
+        pocket = draft.pocket
+        try:
+            with tracing.span("pocket.build"):
+                async with asyncio.timeout(_BUILD_S):
+                    made = await draft.build(pocket.address)
+            attempt = await self._signed_call(record, draft, made)
+        except SolwardError as error:
+            return Called(None, str(error))
+        except Exception as error:
+            _log.warning("pocket_build_failed", error=type(error).__name__)
+            return Called(None, f"The call could not be made: {type(error).__name__}")
+        refused = await self._journal(record, attempt, may_be_frozen=False)
+        if refused is not None:
+            return Called(None, refused)
+        settlement = await self._sent(record, attempt)
+        return Called(settlement.attempt, settlement.error)
+
+    async def _signed_call(
+        self, record: TransactionRecord, draft: PocketDraft, made: bytes | Sequence[Instruction]
+    ) -> Attempt:
+        pocket = draft.pocket
+        blockhash = await self._newest()
+        if isinstance(made, bytes | bytearray):
+            transaction = decode_transaction(bytes(made))
+        else:
+            intent = Intent(type=record.type, wallet=pocket.address)
+            drafted = Draft(intent, tuple(made), tables=draft.tables)
+            transaction = compile_instructions(drafted, blockhash.blockhash, None)
+        message = transaction.message
+        signers = required_signers(message)
+        if draft.intent.wallet in signers:
+            raise InvalidRequest("The call needs the wallet's signature, which no call gets")
+        if pocket.address not in signers:
+            raise InvalidRequest("The call does not need the pocket's signature")
+        for place, valid in enumerate(transaction.verify_with_results()):
+            if not valid and signers[place] != pocket.address:
+                raise InvalidRequest("A signature other than the pocket's is missing or wrong")
+        slot = await self._try(draft, transaction)
+        if isinstance(made, bytes | bytearray):
+            expiry = await self._blockhashes.expiry(slot)
+            blockhash = replace(blockhash, last_valid_block_height=expiry)
+        signatures = list(transaction.signatures)
+        signer = await self._wallets.pocket_signer(pocket.wallet_id, pocket.counter)
+        made_by = await signer.sign(bytes(to_bytes_versioned(message)))
+        signatures[signers.index(pocket.address)] = Signature.from_bytes(made_by)
+        signed = VersionedTransaction.populate(message, signatures)
+        self._hook(Step.SIGNED)
+        return _attempt(record, signed, blockhash, PocketStep.CALL)
+
+    async def _newest(self) -> Blockhash:
+        """Not the cached one: equal steps would have equal signatures on it."""
+        self._blockhashes.forget()
+        return await self._blockhashes.get()
+
+    async def _try(self, draft: PocketDraft, transaction: VersionedTransaction) -> int:
+        """Simulate the call, and say at which slot; nothing else depends on it but an early end."""
+        wallet, pocket = draft.intent.wallet, draft.pocket.address
+        mints = await self._ledger.accounts(list(draft.returns)) if draft.returns else {}
+        accounts = {
+            mint: [associated(owner, mint, state.owner) for owner in (wallet, pocket)]
+            for mint, state in mints.items()
+            if state is not None
+        }
+        wanted = {wallet, pocket, *(each for found in accounts.values() for each in found)}
+        # A node reports accounts of the transaction alone; any other stays as it is.
+        addresses = [each for each in await self._accounts_of(transaction) if each in wanted]
+        before = await self._ledger.accounts(addresses)
+        result = await self._ledger.simulate(bytes(transaction), addresses)
+        if result.err is not None:
+            raise InvalidRequest(f"The call would fail: {explain(result.err, result.logs)}")
+        for mint, least in draft.returns.items():
+            gained = 0
+            for address in accounts.get(mint, ()):
+                held = token_account(result.accounts.get(address))
+                had = token_account(before.get(address))
+                gained += (held.amount if held else 0) - (had.amount if had else 0)
+            if mint == WRAPPED_SOL_MINT:
+                for address in (wallet, pocket):
+                    after, was = result.accounts.get(address), before.get(address)
+                    gained += (after.lamports if after else 0) - (was.lamports if was else 0)
+            if gained < least:
+                raise InvalidRequest(
+                    f"The call would bring {gained} units of {mint}, at least {least} are required"
+                )
+        return result.slot
+
+    async def _accounts_of(self, transaction: VersionedTransaction) -> list[str]:
+        tables = lookup_tables(transaction.message)
+        found = await self._ledger.accounts(tables) if tables else {}
+        contents = {key: state.data for key, state in found.items() if state is not None}
+        return [key.address for key in resolve(transaction.message, contents)]
+
+    # What comes home.
+
+    async def _finish(
+        self, record: TransactionRecord, called: Called, *, sweeps: bool
+    ) -> TransactionRecord:
+        wallet = await self._wallets.get(record.wallet_id)
+        async with self._database.read() as connection:
+            row = (await pocket_store.of_transactions(connection, [record.id]))[record.id]
+        empty = False
+        if sweeps:
+            try:
+                with tracing.span("pocket.sweep"):
+                    empty = await self._sweep(record, wallet.address, row)
+            except (InvalidRequest, LedgerError) as error:
+                _log.error("pocket_not_swept", address=row.address, error=str(error))
+        return await self._settle(record, wallet.address, row, called, empty=empty)
+
+    async def _sweep(self, record: TransactionRecord, wallet: str, row: PocketRow) -> bool:
+        """Take home what the pocket holds, looking again until it holds nothing."""
+        for _ in range(_SWEEPS):
+            lamports, held = await self._held(row)
+            if not lamports and not held:
+                return True
+            attempt = await self._signed_sweep(record, wallet, row, lamports, held)
+            refused = await self._journal(record, attempt, may_be_frozen=True)
+            if refused is not None:
+                _log.warning("pocket_not_swept", address=row.address, error=refused)
+                return False
+            await self._sent(record, attempt)
+        lamports, held = await self._held(row)
+        return not lamports and not held
+
+    async def _held(self, row: PocketRow) -> tuple[int, list[Held]]:
+        """A pocket's lamports, and its associated accounts of the mints it may hold."""
+        mints = dict.fromkeys((*row.mints, WRAPPED_SOL_MINT))
+        places = {
+            (mint, program): associated(row.address, mint, program)
+            for mint in mints
+            for program in (TOKEN_PROGRAM, TOKEN_2022_PROGRAM)
+        }
+        found = await self._ledger.accounts([row.address, *mints, *places.values()])
+        own = found[row.address]
+        held = []
+        for (mint, program), address in places.items():
+            account, state = token_account(found[address]), mint_account(mint, found[mint])
+            if account is None or account.owner != row.address or state is None:
+                continue
+            taxed = TRANSFER_FEE in state.extensions
+            decimals = SOL_DECIMALS if mint == WRAPPED_SOL_MINT else state.decimals
+            held.append(
+                Held(address, mint, program, account.amount, decimals, taxed, account.is_frozen)
+            )
+        return 0 if own is None else own.lamports, held
+
+    async def _signed_sweep(
+        self,
+        record: TransactionRecord,
+        wallet: str,
+        row: PocketRow,
+        lamports: int,
+        held: Sequence[Held],
+    ) -> Attempt:
+        """The sweep's bytes: as much as can be moved together."""
+        movable = [each for each in held if not each.is_frozen][:_ACCOUNTS_A_SWEEP]
+        choices = [(lamports, movable), *((0, [each]) for each in movable), (lamports, [])]
+        pocket = Pocket(row.wallet_id, row.counter, row.address)
+        failure = "nothing of it can be moved"
+        for amount, accounts in choices:
+            if not amount and not accounts:
+                continue
+            instructions = await self._homeward(wallet, row.address, amount, accounts)
+            draft = Draft(
+                Intent(type=record.type, wallet=wallet), instructions, pocket=PocketUse(pocket)
+            )
+            blockhash = await self._newest()
+            transaction = compile_instructions(draft, blockhash.blockhash, None)
+            bound = worst_case(transaction.message, wallet)
+            if bound.lamports or bound.tokens:
+                raise InvalidRequest("A sweep would take something of the wallet")
+            result = await self._ledger.simulate(bytes(transaction), [wallet])
+            if result.err is not None:
+                failure = explain(result.err, result.logs)
+                continue
+            signed = await self._both(row, transaction)
+            return _attempt(record, signed, blockhash, PocketStep.SWEEP)
+        raise InvalidRequest(f"Pocket {row.address} cannot be swept: {failure}")
+
+    async def _both(
+        self, row: PocketRow, transaction: VersionedTransaction
+    ) -> VersionedTransaction:
+        covered = bytes(to_bytes_versioned(transaction.message))
+        made: dict[str, Signature] = {}
+        for signer in (
+            await self._wallets.signer(row.wallet_id),
+            await self._wallets.pocket_signer(row.wallet_id, row.counter),
+        ):
+            made[signer.address] = Signature.from_bytes(await signer.sign(covered))
+        self._hook(Step.SIGNED)
+        order = required_signers(transaction.message)
+        return VersionedTransaction.populate(transaction.message, [made[key] for key in order])
+
+    async def _homeward(
+        self, wallet: str, pocket: str, lamports: int, accounts: Sequence[Held]
+    ) -> tuple[Instruction, ...]:
+        targets = [associated(wallet, each.mint, each.program) for each in accounts]
+        found = await self._ledger.accounts(targets) if targets else {}
+        there = {address for address, state in found.items() if state is not None}
+        return homeward(wallet, pocket, lamports, accounts, there)
+
+    # The journal.
+
+    async def _journal(
+        self, record: TransactionRecord, attempt: Attempt, *, may_be_frozen: bool
+    ) -> str | None:
+        """Make a step's bytes durable; returns why they must not be sent, None where they may."""
+        try:
+            async with self._database.write() as connection:
+                if not may_be_frozen:
+                    await spending.lock_wallet(connection, record.wallet_id)
+                    frozen = await spending.freeze_reason(connection, record.wallet_id)
+                    if frozen is not None:
+                        return "transactions are frozen" + (f": {frozen}" if frozen else "")
+                if attempt.step == PocketStep.SWEEP:
+                    # Its own cost counts before it is sent, like any other.
+                    await spending.add_costs(connection, record.id, attempt.max_debit)
+                await attempt_store.write_ahead(connection, attempt, now_ms(), owner=self._owner)
+        except IntegrityError:
+            return "An identical transaction was already sent"
+        except TakenOver:
+            return "Another process has taken this over"
+        self._hook(Step.WRITTEN_AHEAD)
+        return None
+
+    async def _sent(self, record: TransactionRecord, attempt: Attempt) -> Settlement:
+        item = step_in_flight(record, attempt)
+        _log.info("transaction_signed", signature=item.signature, step=attempt.step)
+        await self._sender.send(item)
+        return await item.done
+
+    # The end.
+
+    async def _end_unfunded(
+        self, record: TransactionRecord, funded: Settlement
+    ) -> TransactionRecord:
+        """The pocket got nothing: the record ends as its funding did."""
+        # That it failed gives money back, where enough hosts say so; then nothing more is held.
+        paid = funded.fee_lamports
+        async with self._database.write() as connection:
+            row = (await pocket_store.of_transactions(connection, [record.id]))[record.id]
+            reserved = await spending.reserved_by(connection, [record.id])
+            lowered: dict[str, int] = {}
+            if funded.attempt is AttemptState.LANDED_ERR and funded.held_lamports == paid:
+                lowered = kept_of_failed(paid, reserved.get(record.id, {}))
+            state = PocketState.OPEN if row.at_risk else PocketState.EMPTY
+            await pocket_store.set_state(connection, row.wallet_id, row.counter, state, row.at_risk)
+            stored = await attempt_store.settle(
+                connection,
+                [replace(funded, status=TransactionStatus.FAILED, ends=True, lowered=lowered)],
+            )
+        self._hook(Step.SETTLED)
+        return stored[record.id]
+
+    async def _settle(
+        self,
+        record: TransactionRecord,
+        wallet: str,
+        row: PocketRow,
+        called: Called,
+        *,
+        empty: bool,
+    ) -> TransactionRecord:
+        """End the record with what its landed transactions took, together."""
+        async with self._database.read() as connection:
+            steps = await attempt_store.of_transaction(connection, record.id)
+            reserved = (await spending.reserved_by(connection, [record.id])).get(record.id, {})
+            stored = await transaction_store.get(connection, record.id)
+        total, sure = await self._total(wallet, [s for s in steps if s.state.landed])
+        kept = kept_of_steps(total, reserved) if sure else {}
+        lost = {asset: kept.get(asset, units) for asset, units in reserved.items()}
+        details = dict((stored or record).details)
+        if called.succeeded and record.type == TransactionType.SWAP:
+            details["outputAmount"] = total.arrived(str(details["outputToken"]))
+        at_risk = {} if empty else _added(row.at_risk, lost)
+        settlement = Settlement(
+            record.id,
+            TransactionStatus.CONFIRMED if called.succeeded else TransactionStatus.FAILED,
+            AttemptState.LANDED_OK if called.succeeded else AttemptState.LANDED_ERR,
+            fee_lamports=total.fees,
+            held_lamports=lost.get(spending.SOL_ASSET, 0)
+            + lost.get(spending.COSTS_ASSET, total.fees),
+            error=called.error,
+            details=details,
+            lowered=kept,
+        )
+        async with self._database.write() as connection:
+            await pocket_store.set_state(
+                connection,
+                row.wallet_id,
+                row.counter,
+                PocketState.EMPTY if empty else PocketState.OPEN,
+                at_risk,
+            )
+            ended = await attempt_store.settle(connection, [settlement])
+        self._hook(Step.SETTLED)
+        return ended[record.id]
+
+    async def _total(self, wallet: str, steps: Sequence[Attempt]) -> tuple[Total, bool]:
+        total, sure = Total(), True
+        for step in steps:
+            message = VersionedTransaction.from_bytes(step.wire).message
+            paid = network_fee(message) if str(message.account_keys[0]) == wallet else 0
+            if step.state is AttemptState.LANDED_ERR:
+                total.add_fee(paid)
+                continue
+            landed, certain = await self._landed(step.signature, message)
+            sure &= certain
+            if landed is not None:
+                total.add(landed, wallet, paid)
+        return total, sure
+
+    async def _landed(
+        self, signature: str, message: Message | MessageV0 | MessageV1
+    ) -> tuple[Landed | None, bool]:
+        # A node has a status before it has the balances.
+        deadline = asyncio.get_running_loop().time() + _BALANCES_S
+        while True:
+            landed, sure = await read_landed(self._ledger, signature, message)
+            if landed is not None or asyncio.get_running_loop().time() > deadline:
+                return landed, sure
+            await asyncio.sleep(0.2)
+
+
+class Total:
+    """What the wallet's own balances changed by, over the landed steps of one record.
+
+    Attributes:
+        lamports: by which the wallet's own shrank, fees included.
+        fees: network fees the wallet paid.
+        rent: put into token accounts of the wallet's own.
+        tokens: mint -> units by which its associated accounts shrank.
+        decimals: mint -> decimals.
+    """
+
+    def __init__(self) -> None:
+        self.lamports = 0
+        self.fees = 0
+        self.rent = 0
+        self.tokens: Counter[str] = Counter()
+        self.decimals: dict[str, int] = {WRAPPED_SOL_MINT: SOL_DECIMALS}
+
+    def add_fee(self, lamports: int) -> None:
+        """Add a step that failed on the ledger."""
+        self.lamports += lamports
+        self.fees += lamports
+
+    def add(self, landed: Landed, wallet: str, fee_lamports: int) -> None:
+        """Add a step that landed."""
+        self.fees += fee_lamports
+        for place, address in enumerate(landed.accounts):
+            gained = landed.lamports_after[place] - landed.lamports_before[place]
+            if address == wallet:
+                self.lamports -= gained
+                continue
+            before, after = landed.tokens_before.get(place), landed.tokens_after.get(place)
+            held = after or before
+            if held is None or held.owner != wallet:
+                continue
+            if address != associated(wallet, held.mint, held.program):
+                continue
+            self.decimals[held.mint] = held.decimals
+            moved = (after.units if after else 0) - (before.units if before else 0)
+            self.tokens[held.mint] -= moved
+            if before is None:
+                self.rent += gained - (moved if held.mint == WRAPPED_SOL_MINT else 0)
+
+    def arrived(self, mint: str) -> Any:
+        """Whole units of `mint` the wallet has more of, fees and rent aside."""
+        units = -self.tokens[mint]
+        if mint == WRAPPED_SOL_MINT:
+            units += -self.lamports + self.fees + self.rent
+        return from_units(max(0, units), self.decimals.get(mint, 0))
+
+
+def kept_of_steps(total: Total, reserved: Mapping[str, int]) -> dict[str, int]:
+    """asset -> units that count after all steps; never above what was reserved, nor below 0."""
+    sol = spending.SOL_ASSET
+    kept = {
+        asset: min(units, max(0, total.tokens[asset]))
+        for asset, units in reserved.items()
+        if asset not in (sol, spending.COSTS_ASSET)
+    }
+    if sol in reserved:
+        kept[sol] = min(reserved[sol], max(0, total.lamports - total.fees - total.rent))
+    if spending.COSTS_ASSET in reserved:
+        costs = max(total.fees + total.rent, total.lamports - kept.get(sol, 0))
+        kept[spending.COSTS_ASSET] = min(reserved[spending.COSTS_ASSET], costs)
+    return kept
+
+
+def step_in_flight(record: TransactionRecord, attempt: Attempt) -> InFlight:
+    """A step to watch: its end is not the record's."""
+    message = VersionedTransaction.from_bytes(attempt.wire).message
+    return InFlight(
+        record.id,
+        attempt.signature,
+        attempt.wire,
+        attempt.last_valid_block_height,
+        fee_lamports=network_fee(message),
+        held_lamports=attempt.max_debit,
+        context_slot=attempt.context_slot,
+        ends=False,
+    )
+
+
+def _attempt(
+    record: TransactionRecord, signed: VersionedTransaction, blockhash: Blockhash, step: PocketStep
+) -> Attempt:
+    message = signed.message
+    bound = 0
+    if step is PocketStep.SWEEP:
+        outflow = worst_case(message, str(message.account_keys[0]))
+        bound = outflow.fee_lamports + outflow.rent_lamports
+    return Attempt(
+        transaction_id=record.id,
+        attempt_no=1,
+        signature=str(signed.signatures[0]),
+        wire=bytes(signed),
+        blockhash=str(message.recent_blockhash),
+        last_valid_block_height=blockhash.last_valid_block_height,
+        context_slot=blockhash.context_slot,
+        max_debit=bound,
+        step=step.value,
+    )
+
+
+def _not_landed(attempt: Attempt) -> str:
+    if attempt.state is AttemptState.LANDED_ERR:
+        return "The call failed on the ledger; what the pocket held came back"
+    return "The call expired without reaching the ledger; what the pocket held came back"
+
+
+def _added(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    total = Counter(before)
+    total.update({asset: n for asset, n in more.items() if asset != spending.COSTS_ASSET})
+    return {asset: units for asset, units in total.items() if units > 0}

@@ -1,0 +1,165 @@
+"""A venue of whole transactions: a pocket signs them alone, once the wallet has filled it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+import pytest
+from solders.hash import Hash
+from solders.instruction import Instruction
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+from tests.support.swap import (
+    MAKER,
+    RENT,
+    SOL,
+    USDC_POOL,
+    SwapBench,
+    pay,
+    pay_sol,
+    whole,
+)
+
+from solward.errors import TransactionFailed
+from solward.record import TransactionStatus
+from solward.vault.store import attempts as attempt_store
+from solward.vault.store import pockets as store
+from solward.vault.store.pockets import PocketState
+from solward.venue import Quote
+
+# Funding and sweep by the wallet, the call by the pocket and the pool.
+FEES = 5_000 + 10_000 + 10_000
+
+
+async def steps_of(swaps: SwapBench, record_id: str) -> list[str]:
+    async with swaps.bench.database.read() as connection:
+        found = await attempt_store.of_transaction(connection, record_id)
+    return [each.step for each in found]
+
+
+async def pockets_are_empty(swaps: SwapBench) -> None:
+    async with swaps.bench.database.read() as connection:
+        rows = await store.of_wallet(connection, swaps.bench.wallet.id)
+    for row in rows:
+        assert row.state is not PocketState.OPEN
+        owner = Pubkey.from_string(row.address)
+        assert await swaps.bench.lamports(row.address) == 0
+        assert await swaps.bench.ledger.holdings(str(owner)) == ()
+
+
+async def test_sol_buys_tokens_and_everything_else_comes_home(swaps: SwapBench) -> None:
+    swaps.answer(swaps.honest)
+    before = await swaps.lamports()
+    record = await swaps.swap("SOL", "USDC", 1)
+    assert record.status is TransactionStatus.CONFIRMED
+    assert await steps_of(swaps, record.id) == ["fund", "call", "sweep"]
+    # The tokens' account is the wallet's own now, the pocket's is gone.
+    assert await swaps.lamports() == before - SOL - FEES - RENT
+    bought = await swaps.units(USDC_POOL.mint)
+    assert record.details["outputAmount"] == whole(bought, 6)
+    assert swaps.plugin.wallets != [swaps.address]
+    # What was sold, and the pocket's own fee: the rest of what was put in came back.
+    assert await swaps.bench.reserved_units() == SOL + 10_000
+    await pockets_are_empty(swaps)
+    (stored,) = await swaps.bench.history()
+    assert (stored.signature, stored.details) == (record.signature, record.details)
+
+
+async def test_tokens_buy_sol(swaps: SwapBench) -> None:
+    swaps.answer(swaps.honest)
+    await swaps.swap("SOL", "USDC", 1)
+    before, units = await swaps.lamports(), await swaps.units(USDC_POOL.mint)
+    counted = await swaps.bench.reserved_units()
+
+    def sell(quote: Quote, user: Pubkey) -> Sequence[Instruction]:
+        return [
+            pay(USDC_POOL.mint, 6, user, MAKER.pubkey(), quote.in_amount),
+            pay_sol(MAKER.pubkey(), user, quote.out_amount),
+        ]
+
+    swaps.answer(sell)
+    record = await swaps.swap("USDC", "SOL", 100)
+    gained = await swaps.lamports() - before
+    assert await swaps.units(USDC_POOL.mint) == units - 100_000_000
+    # What came home, the wallet's fees aside: less the pocket's own.
+    assert record.details["outputAmount"] == whole(gained + 15_000, 9)
+    assert gained > SOL * 66 // 100
+    # It gave SOL: no SOL counts, and nothing is given back beyond what it had reserved.
+    assert await swaps.bench.reserved_units() == counted
+    await pockets_are_empty(swaps)
+
+
+async def test_less_than_the_minimum_is_not_signed_and_everything_comes_home(
+    swaps: SwapBench,
+) -> None:
+    def short(quote: Quote, user: Pubkey) -> Sequence[Instruction]:
+        return swaps.honest(quote, user, given=quote.minimum_out - quote.out_amount - 1)
+
+    swaps.answer(short)
+    before = await swaps.lamports()
+    with pytest.raises(TransactionFailed, match="The call would bring 148800766 units") as caught:
+        await swaps.swap("SOL", "USDC", 1)
+    assert await steps_of(swaps, caught.value.record.id) == ["fund", "sweep"]
+    assert await swaps.lamports() == before - 15_000
+    assert await swaps.bench.reserved_units() == 0
+    await pockets_are_empty(swaps)
+
+    swaps.answer(lambda quote, user: swaps.honest(
+        quote, user, given=quote.minimum_out - quote.out_amount
+    ))  # fmt: skip
+    record = await swaps.swap("SOL", "USDC", 1)
+    assert record.details["outputAmount"] == Decimal("148.800767")
+
+
+async def refused(swaps: SwapBench, text: str) -> None:
+    before = await swaps.lamports()
+    with pytest.raises(TransactionFailed, match=text):
+        await swaps.swap("SOL", "USDC", 1)
+    # The funding and the sweep were paid; the bytes were never signed.
+    assert await swaps.lamports() == before - 15_000
+    assert await swaps.bench.reserved_units() == 0
+    await pockets_are_empty(swaps)
+
+
+async def test_bytes_that_want_the_wallets_signature_are_refused(swaps: SwapBench) -> None:
+    async def paid_by_the_wallet(quote: Quote, taker: str) -> bytes:
+        return await swaps.wire(swaps.honest(quote, Pubkey.from_string(taker)), MAKER)
+
+    swaps.plugin.build = paid_by_the_wallet
+    await refused(swaps, "needs the wallet's signature, which no call gets")
+
+    async def instead_of_the_pocket(quote: Quote, _taker: str) -> bytes:
+        return await swaps.wire(swaps.honest(quote, swaps.user), MAKER)
+
+    swaps.plugin.build = instead_of_the_pocket
+    await refused(swaps, "needs the wallet's signature, which no call gets")
+
+
+async def test_bytes_that_lack_another_signature_are_refused(swaps: SwapBench) -> None:
+    async def unsigned(quote: Quote, taker: str) -> bytes:
+        user = Pubkey.from_string(taker)
+        return await swaps.wire(swaps.honest(quote, user), payer=user)
+
+    swaps.plugin.build = unsigned
+    await refused(swaps, "A signature other than the pocket's is missing or wrong")
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\x80", bytes(200), b"\xff" * 5_000])
+async def test_bytes_that_are_no_transaction_are_refused(swaps: SwapBench, garbage: bytes) -> None:
+    async def build(_quote: Quote, _taker: str) -> bytes:
+        return garbage
+
+    swaps.plugin.build = build
+    await refused(swaps, "transaction")
+
+
+async def test_bytes_on_a_blockhash_the_ledger_does_not_know_are_not_sent(
+    swaps: SwapBench,
+) -> None:
+    async def build(quote: Quote, taker: str) -> bytes:
+        stale, user = Hash.from_bytes(bytes(Keypair().pubkey())), Pubkey.from_string(taker)
+        return await swaps.wire(swaps.honest(quote, user), MAKER, payer=user, blockhash=stale)
+
+    swaps.plugin.build = build
+    await refused(swaps, "The call would fail: BlockhashNotFound")
