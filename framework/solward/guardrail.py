@@ -81,9 +81,14 @@ class AuthorityChange:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEffects:
-    """A transaction's effects on the wallet, from its bytes and its simulation. Gross, not net.
+    """A transaction's effects on the wallet: the bound by its bytes, and what a simulation shows.
+
+    Gross, not net. What is simulated is advisory: the ledger's state may change before the
+    transaction lands. Limits count `outflow`.
 
     Attributes:
+        outflow: the most the transaction can take, from its bytes; None where they cannot bound it,
+            which is refused, and for the faucet's transaction.
         lamports_out: lamports leaving the wallet, without the fee and without rent paid into
             accounts the wallet controls or creates; never netted against inflow.
         fee_lamports: the whole network fee, computed from the message.
@@ -95,9 +100,7 @@ class TransactionEffects:
             the SOL by which it grows, wrapped or not, before the fee.
         closed: the wallet's accounts that cease to exist -> who gets their lamports.
         authority_changes: control given away, delegates included.
-        programs: every program called, top level and inner, but for `other_programs`.
-        other_programs: programs called only by instructions that do not name the wallet, in a
-            transaction that one of its pockets signs too: they can take nothing of the wallet.
+        programs: every program called, top level and inner.
         addresses: every address touched or named: account keys with lookup tables resolved,
             owners of token accounts, keys inside instruction data.
         violations: effects that no declaration allows (rule name, reason).
@@ -120,4 +123,4 @@ class TransactionEffects:
     created: Mapping[str, str] = field(default_factory=dict)
     instruction_data: tuple[bytes, ...] = ()
     decimals: Mapping[str, int] = field(default_factory=dict)
-    other_programs: frozenset[str] = frozenset()
+    outflow: Outflow | None = None

@@ -37,7 +37,7 @@ from solward.solana.stakes import Stake, read_stakes
 from solward.solana.token_list import TokenList, token_list
 from solward.store.event_feed import event_feed
 from solward.store.retention import hourly_retention
-from solward.vault.guardrails import DEFAULT_PROGRAMS, Policy, ScopeLimits
+from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
@@ -278,15 +278,13 @@ def wallet_limits(settings: Settings) -> ScopeLimits:
         max_tx_per_minute=settings.max_transactions_per_minute,
         daily_lamports=settings.daily_spending_limit_lamports,
         daily_tokens=settings.token_limits,
+        daily_costs_lamports=settings.max_costs_lamports_per_day,
     )
 
 
 def _engine_options(settings: Settings, registry: Registry) -> EngineOptions:
     return EngineOptions(
-        policy=Policy(
-            allowed_programs=DEFAULT_PROGRAMS,
-            blocked_addresses=settings.blocked_addresses,
-        ),
+        policy=Policy(blocked_addresses=settings.blocked_addresses),
         wallet_limits=wallet_limits(settings),
         plugin_guardrails=registry.guardrails,
     )

@@ -22,6 +22,7 @@ def key() -> None:
 @click.argument("name")
 @click.option("--rate-limit", type=click.IntRange(1), help="Transactions a minute; 10.")
 @click.option("--daily-sol", type=exact, help="SOL it may spend in 24 hours; 5. 0 only reads.")
+@click.option("--costs-sol", type=exact, help="SOL of fees and rent in 24 hours; 0.05.")
 @click.option("--wallet", help="The only wallet it may use.  [default: all]")
 @service_call
 async def create(
@@ -29,6 +30,7 @@ async def create(
     name: str,
     rate_limit: int | None,
     daily_sol: Decimal | None,
+    costs_sol: Decimal | None,
     wallet: str | None,
 ) -> RenderableType:
     """Create an API key and print it, this once."""
@@ -36,7 +38,11 @@ async def create(
 
     wallet_id = None if wallet is None else (await call.wallet(wallet)).id
     created = await call.client.keys.create(
-        name=name, rate_limit=rate_limit, spending_limit_sol=daily_sol, wallet_id=wallet_id
+        name=name,
+        rate_limit=rate_limit,
+        spending_limit_sol=daily_sol,
+        max_costs_sol_per_day=costs_sol,
+        wallet_id=wallet_id,
     )
     if not call.as_json:
         # Standard output is the key alone, so that a shell can capture it.

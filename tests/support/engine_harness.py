@@ -23,7 +23,7 @@ from solward.operations.transfer import plan_transfer
 from solward.record import TransactionRecord
 from solward.settings import Settings
 from solward.solana.token_list import TokenList, token_list
-from solward.vault.guardrails import DEFAULT_PROGRAMS, Policy, ScopeLimits
+from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.transport import IN_PROCESS
 from solward.vault.store import transactions as store
@@ -164,7 +164,7 @@ async def open_bench(
         database = await Database.open(None, tmp_path)
         stack.push_async_callback(database.close)
         wallets = await Wallets.open(database, settings, tmp_path)
-        policy = Policy(allowed_programs=DEFAULT_PROGRAMS, blocked_addresses=blocked)
+        policy = Policy(blocked_addresses=blocked)
         engine_settings = EngineOptions(policy=policy, wallet_limits=limits, **engine_options)
         engine = Engine(ledger, database, wallets, engine_settings)
         stack.push_async_callback(engine.close)

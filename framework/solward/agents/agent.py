@@ -13,6 +13,7 @@ from solward import jsontext
 from solward.agents.budget import UNLIMITED, TokenBudget, budget_of
 from solward.clock import iso
 from solward.money import lamports_to_sol
+from solward.settings import DEFAULT_MAX_COSTS_SOL
 from solward.vault.guardrails import ScopeLimits
 
 
@@ -46,6 +47,7 @@ class AgentGuardrails:
     max_lamports_per_transaction: int
     max_transactions_per_minute: int
     daily_lamports: int
+    daily_costs_lamports: int
 
     @property
     def limits(self) -> ScopeLimits:
@@ -54,6 +56,7 @@ class AgentGuardrails:
             max_lamports_per_tx=self.max_lamports_per_transaction,
             max_tx_per_minute=self.max_transactions_per_minute,
             daily_lamports=self.daily_lamports,
+            daily_costs_lamports=self.daily_costs_lamports,
         )
 
     def to_json(self) -> dict[str, Decimal | int]:
@@ -62,6 +65,7 @@ class AgentGuardrails:
             "maxSolPerTransaction": lamports_to_sol(self.max_lamports_per_transaction),
             "maxTransactionsPerMinute": self.max_transactions_per_minute,
             "dailySpendingLimitSol": lamports_to_sol(self.daily_lamports),
+            "maxCostsSolPerDay": lamports_to_sol(self.daily_costs_lamports),
         }
 
 
@@ -178,10 +182,13 @@ def agent_of(row: Mapping[str, Any], *, is_llm: bool = True) -> Agent:
 @functools.lru_cache(maxsize=1_024)
 def _guardrails_of(text: str) -> AgentGuardrails:
     stored = jsontext.loads(text)
+    # An agent of an older release has no ceiling of its own yet.
+    costs = stored.get("maxCostsSolPerDay", DEFAULT_MAX_COSTS_SOL)
     return AgentGuardrails(
         max_lamports_per_transaction=int(stored["maxSolPerTransaction"] * 10**9),
         max_transactions_per_minute=int(stored["maxTransactionsPerMinute"]),
         daily_lamports=int(stored["dailySpendingLimitSol"] * 10**9),
+        daily_costs_lamports=int(costs * 10**9),
     )
 
 

@@ -26,7 +26,12 @@ _MAX_TOKENS = 10**12
 _MAX_USD = 10**6
 
 BUDGET_FIELDS = ("maxTokensPerCycle", "maxTokensPerDay", "maxUsdPerDay")
-GUARDRAIL_FIELDS = ("maxSolPerTransaction", "maxTransactionsPerMinute", "dailySpendingLimitSol")
+GUARDRAIL_FIELDS = (
+    "maxSolPerTransaction",
+    "maxTransactionsPerMinute",
+    "dailySpendingLimitSol",
+    "maxCostsSolPerDay",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +157,7 @@ def read_guardrails(body: Mapping[str, Any], defaults: AgentGuardrails) -> Agent
         values.get("maxSolPerTransaction", defaults.max_lamports_per_transaction),
         values.get("maxTransactionsPerMinute", defaults.max_transactions_per_minute),
         values.get("dailySpendingLimitSol", defaults.daily_lamports),
+        values.get("maxCostsSolPerDay", defaults.daily_costs_lamports),
     )
 
 

@@ -55,6 +55,7 @@ class Agents:
         max_sol_per_transaction: Amount | None = None,
         max_transactions_per_minute: int | None = None,
         daily_spending_limit_sol: Amount | None = None,
+        max_costs_sol_per_day: Amount | None = None,
     ) -> Agent:
         """A new agent, idle. Without a wallet and with `max_sol_per_transaction` it gets a new
         wallet, and the service's default provider and model may do."""
@@ -75,6 +76,7 @@ class Agents:
             daily_spending_limit_sol=optional_number(
                 daily_spending_limit_sol, "daily_spending_limit_sol"
             ),
+            max_costs_sol_per_day=optional_number(max_costs_sol_per_day, "max_costs_sol_per_day"),
         )
         made = await self._http.send("POST", "/agents", body)
         # That answer has a few fields only, so the whole agent is read.

@@ -22,6 +22,7 @@ class Keys:
         permissions: Sequence[str] | None = None,
         rate_limit: int | None = None,
         spending_limit_sol: Amount | None = None,
+        max_costs_sol_per_day: Amount | None = None,
         wallet_id: str | None = None,
     ) -> CreatedKey:
         """A new key, returned only here; with `wallet_id` it may use that wallet only."""
@@ -30,6 +31,7 @@ class Keys:
             permissions=None if permissions is None else [*permissions],
             rate_limit=rate_limit,
             spending_limit_sol=optional_number(spending_limit_sol, "spending_limit_sol"),
+            max_costs_sol_per_day=optional_number(max_costs_sol_per_day, "max_costs_sol_per_day"),
             wallet_id=wallet_id,
         )
         return self._http.read(CreatedKey.of, await self._http.send("POST", "/keys", body))

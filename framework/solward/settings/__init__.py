@@ -3,6 +3,6 @@
 from solward.extras import needs
 
 with needs(__name__, "up"):
-    from solward.settings.settings import MAINNET, Settings, default_home
+    from solward.settings.settings import DEFAULT_MAX_COSTS_SOL, MAINNET, Settings, default_home
 
-__all__ = ["MAINNET", "Settings", "default_home"]
+__all__ = ["DEFAULT_MAX_COSTS_SOL", "MAINNET", "Settings", "default_home"]

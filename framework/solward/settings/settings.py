@@ -27,6 +27,12 @@ from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of
 # Of the admin secret, where others can reach the service or the money is real.
 MIN_SECRET_BYTES = 32
 
+# Fees and rent a day: room for 24 new token accounts, or thousands of plain transfers.
+DEFAULT_MAX_COSTS_SOL = Decimal("0.05")
+
+# Basis points of a whole.
+_WHOLE_BPS = 10_000
+
 # A hundred years; unset keeps rows for ever.
 MAX_DAYS = 36_500
 
@@ -101,8 +107,9 @@ class Settings(AccessSettings, VendorSettings):
     max_transactions_per_minute: int = Field(5, ge=1)
     daily_spending_limit_sol: Decimal = Decimal(10)
     # Basis points: how much less than quoted a swap may give, and how far it may move the price.
-    max_slippage_bps: int = Field(default_factory=_max_slippage_of, ge=0, le=10_000)
-    max_price_impact_bps: int = Field(500, ge=0, le=10_000)
+    max_slippage_bps: int = Field(default_factory=_max_slippage_of, ge=0, le=_WHOLE_BPS)
+    max_price_impact_bps: int = Field(500, ge=0, le=_WHOLE_BPS)
+    max_costs_sol_per_day: Decimal = DEFAULT_MAX_COSTS_SOL
     blocked_addresses: Annotated[frozenset[str], NoDecode] = frozenset()
     token_limits: Annotated[Mapping[str, int], NoDecode] = Field(default_factory=dict)
 
@@ -188,7 +195,7 @@ class Settings(AccessSettings, VendorSettings):
     def _absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else value.expanduser().absolute()
 
-    @field_validator("max_sol_per_transaction", "daily_spending_limit_sol")
+    @field_validator("max_sol_per_transaction", "daily_spending_limit_sol", "max_costs_sol_per_day")
     @classmethod
     def _sol(cls, value: Decimal) -> Decimal:
         try:
@@ -273,6 +280,11 @@ class Settings(AccessSettings, VendorSettings):
     def daily_spending_limit_lamports(self) -> int:
         """DAILY_SPENDING_LIMIT_SOL in lamports."""
         return sol_to_lamports(self.daily_spending_limit_sol)
+
+    @property
+    def max_costs_lamports_per_day(self) -> int:
+        """`MAX_COSTS_SOL_PER_DAY` in lamports."""
+        return sol_to_lamports(self.max_costs_sol_per_day)
 
     @property
     def plugins(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ api_keys = Table(
     Column("permissions", JSON, nullable=False),
     Column("rate_limit", Integer, nullable=False),
     Column("spending_limit_lamports", BigInteger, nullable=False),
+    Column("max_costs_lamports", BigInteger),  # null: made before there was a ceiling; the default
     Column("created_ms", BigInteger, nullable=False),
     Column("last_used_ms", BigInteger),
 )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--max-sol", type=exact, help="Most SOL of one transaction.")
 @click.option("--max-per-minute", type=click.IntRange(1), help="Most transactions in a minute.")
 @click.option("--daily-sol", type=exact, help="Most SOL in 24 hours.")
+@click.option("--costs-sol", type=exact, help="Most SOL of fees and rent in 24 hours.")
 @click.option("--start", is_flag=True, help="Start it at once.")
 @service_call
 async def create(
@@ -39,6 +40,7 @@ async def create(
     max_sol: Decimal | None,
     max_per_minute: int | None,
     daily_sol: Decimal | None,
+    costs_sol: Decimal | None,
     start: bool,
 ) -> RenderableType:
     """Create an agent; without limits of its own it has the service's.
@@ -64,6 +66,7 @@ async def create(
         max_sol_per_transaction=max_sol,
         max_transactions_per_minute=max_per_minute,
         daily_spending_limit_sol=daily_sol,
+        max_costs_sol_per_day=costs_sol,
     )
     if start:
         await call.client.agents.start(created.id)

@@ -111,6 +111,7 @@ def limits_table(report: Mapping[str, Any]) -> RenderableType:
         "maxSolPerTransaction": "SOL a transaction",
         "maxTransactionsPerMinute": "transactions a minute",
         "dailySpendingLimitSol": "SOL in 24 hours",
+        "maxCostsSolPerDay": "SOL of fees and rent in 24 hours",
     }
     named = [(label, report[name]) for name, label in names.items()]
     named += [(f"units of {mint}", row) for mint, row in report["dailyTokens"].items()]

@@ -130,6 +130,12 @@ async def _create(wallets: dict[str, str], poll: Poll[Keys]) -> None:
                 "exclusiveMinimum": 0,
                 "default": 5,
             },
+            "maxCostsSolPerDay": {
+                "type": "number",
+                "title": "Fees and rent a day in SOL",
+                "exclusiveMinimum": 0,
+                "default": 0.05,
+            },
             "rateLimit": {
                 "type": "integer",
                 "title": "Transactions a minute",
@@ -159,6 +165,7 @@ async def _create(wallets: dict[str, str], poll: Poll[Keys]) -> None:
             created = await api().keys.create(
                 name=values["name"],
                 spending_limit_sol=values.get("spendingLimitSol"),
+                max_costs_sol_per_day=values.get("maxCostsSolPerDay"),
                 rate_limit=values.get("rateLimit"),
                 wallet_id=confined.value or None,
             )

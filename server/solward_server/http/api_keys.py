@@ -44,6 +44,8 @@ class ApiKey:
         wallet_id: the only wallet it may use; None is all.
         rate_limit: transaction-producing requests a minute.
         spending_limit_lamports: per rolling 24 hours, over all wallets.
+        max_costs_lamports: fees and rent per rolling 24 hours, over all wallets; None is the
+            default.
         last_used_ms: None before its first use.
     """
 
@@ -56,6 +58,7 @@ class ApiKey:
     spending_limit_lamports: int
     created_ms: int
     last_used_ms: int | None = None
+    max_costs_lamports: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The key as `GET /keys` lists it."""
@@ -185,6 +188,7 @@ def new_key(body: Body) -> tuple[str, ApiKey]:
         permissions=body_texts(body, "permissions", DEFAULT_PERMISSIONS),
         rate_limit=body_whole(body, "rateLimit", DEFAULT_RATE_LIMIT, 1, _MAX_RATE_LIMIT),
         spending_limit_lamports=_spending_limit(body),
+        max_costs_lamports=_max_costs(body),
         created_ms=now_ms(),
     )
     return secret, record
@@ -194,3 +198,8 @@ def _spending_limit(body: Mapping[str, Any]) -> int:
     value: int | Decimal = body_number(body, "spendingLimitSol", DEFAULT_SPENDING_LIMIT_SOL)
     # A limit of 0 makes a key that only reads; `sol_to_lamports` refuses 0.
     return 0 if value == 0 else sol_to_lamports(value, "spendingLimitSol")
+
+
+def _max_costs(body: Mapping[str, Any]) -> int | None:
+    value = body.get("maxCostsSolPerDay")
+    return None if value is None else sol_to_lamports(value, "maxCostsSolPerDay")

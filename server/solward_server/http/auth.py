@@ -13,6 +13,8 @@ from quart import Quart, g, request
 from solward.audit.acts import act_as
 from solward.clock import now_ms
 from solward.errors import WalletNotFound
+from solward.money import sol_to_lamports
+from solward.settings import DEFAULT_MAX_COSTS_SOL
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.transactions.request import Actor
 from solward_server.http.api_keys import ApiKey, ApiKeyStore, hash_of
@@ -23,6 +25,7 @@ KEY_REQUIRED = "Unauthorized — API key required"
 KEY_INVALID = "Invalid API key"
 ADMIN_REQUIRED = "Unauthorized — admin API secret required"
 
+_DEFAULT_MAX_COSTS = sol_to_lamports(DEFAULT_MAX_COSTS_SOL)
 _ACCESS = "solward_access"
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -61,7 +64,10 @@ class Caller:
         """The caller for the engine, with its key's daily limit; it ends with the key."""
         if self.key is None or self.keys is None:
             return Actor(self.principal, trace=request_id())
-        limits = ScopeLimits(daily_lamports=self.key.spending_limit_lamports)
+        limits = ScopeLimits(
+            daily_lamports=self.key.spending_limit_lamports,
+            daily_costs_lamports=self.key.max_costs_lamports or _DEFAULT_MAX_COSTS,
+        )
         actor = Actor(self.principal, limits=((self.principal, limits),), trace=request_id())
         return self.keys.bind(actor, self.key)
 

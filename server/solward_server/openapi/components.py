@@ -46,6 +46,18 @@ RECORD: dict[str, Schema] = {
 }
 RECORD_OPTIONAL = ("agentId", "signature", "error")
 
+
+def _day(limit: str) -> Schema:
+    return response_object(
+        {
+            "limit": nullable(sol(limit)),
+            "spent": sol("What ended in the last 24 hours."),
+            "reserved": sol("What unfinished transactions hold."),
+            "left": nullable(sol("What may still be spent.")),
+        }
+    )
+
+
 _LIMITS: dict[str, Schema] = {
     "maxSolPerTransaction": response_object({"limit": nullable(sol("SOL in one transaction."))}),
     "maxTransactionsPerMinute": response_object(
@@ -55,14 +67,8 @@ _LIMITS: dict[str, Schema] = {
             "left": nullable(whole("How many more are possible now.", 0)),
         }
     ),
-    "dailySpendingLimitSol": response_object(
-        {
-            "limit": nullable(sol("SOL in any 24 hours.")),
-            "spent": sol("What ended in the last 24 hours."),
-            "reserved": sol("What unfinished transactions hold."),
-            "left": nullable(sol("What may still be spent.")),
-        }
-    ),
+    "dailySpendingLimitSol": _day("SOL in any 24 hours."),
+    "maxCostsSolPerDay": _day("SOL of fees and rent in any 24 hours."),
     "dailyTokens": mapping(
         response_object({name: units(name) for name in ("limit", "spent", "reserved", "left")}),
         "By mint, in smallest units.",
@@ -231,6 +237,7 @@ SCHEMAS: dict[str, Schema] = {
             "maxSolPerTransaction": sol("SOL in one transaction."),
             "maxTransactionsPerMinute": whole("In any 60 seconds.", 1),
             "dailySpendingLimitSol": sol("SOL in any 24 hours."),
+            "maxCostsSolPerDay": sol("SOL of fees and rent in any 24 hours."),
         }
     ),
     "LlmBudget": response_object(

@@ -119,6 +119,7 @@ _GUARDRAILS: dict[str, Schema] = {
     "maxSolPerTransaction": amount("SOL in one transaction."),
     "maxTransactionsPerMinute": whole("In any 60 seconds.", 1, 1_000_000),
     "dailySpendingLimitSol": amount("SOL in any 24 hours."),
+    "maxCostsSolPerDay": amount("SOL of fees and rent in any 24 hours."),
 }
 _BUDGET = request_object(
     {
@@ -153,6 +154,7 @@ _AGENT: dict[str, Any] = {
         "maxSolPerTransaction": 0.5,
         "maxTransactionsPerMinute": 5,
         "dailySpendingLimitSol": 10,
+        "maxCostsSolPerDay": 0.05,
     },
     "loopIntervalMs": 5000,
     "status": "idle",
@@ -373,6 +375,12 @@ _READ_PATHS = {
                         "spent": 0,
                         "reserved": 0,
                         "left": 10,
+                    },
+                    "maxCostsSolPerDay": {
+                        "limit": 0.05,
+                        "spent": 0.00001,
+                        "reserved": 0,
+                        "left": 0.04999,
                     },
                     "dailyTokens": {},
                 },

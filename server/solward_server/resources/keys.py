@@ -6,6 +6,7 @@ from typing import Any
 
 from quart import Blueprint
 
+from solward.settings import DEFAULT_MAX_COSTS_SOL
 from solward_server.http.api_keys import new_key
 from solward_server.http.auth import Access
 from solward_server.http.body import read_body
@@ -14,6 +15,7 @@ from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import KEY, KEY_ID
 from solward_server.openapi.schema import (
+    amount,
     array,
     flag,
     identifier,
@@ -79,6 +81,10 @@ PATHS = {
                             minimum=0,
                             default=5,
                         ),
+                        "maxCostsSolPerDay": amount(
+                            "SOL of fees and rent in any 24 hours over all wallets."
+                        )
+                        | {"default": float(DEFAULT_MAX_COSTS_SOL)},
                     },
                     required=["name"],
                 ),

@@ -215,6 +215,12 @@ PATHS = {
                         "reserved": 0,
                         "left": 9.4,
                     },
+                    "maxCostsSolPerDay": {
+                        "limit": 0.05,
+                        "spent": 0.00001,
+                        "reserved": 0,
+                        "left": 0.04999,
+                    },
                     "dailyTokens": {},
                 },
             ),

@@ -33,13 +33,15 @@ LOADER: Final = "BPFLoaderUpgradeab1e11111111111111111111111"
 @dataclass(frozen=True)
 class Attack:
     """`make` builds the instructions; `signers` are the other keys that sign; `runs` says
-    whether the VM executes it (else it is judged on unchanged accounts)."""
+    whether the VM executes it (else it is judged on unchanged accounts); `simulated` whether what
+    is simulated shows it, beside the bytes."""
 
     name: str
     rule: str
     make: Callable[[Bank], Sequence[Instruction]]
     signers: Callable[[Bank], Sequence[Keypair]] = lambda bank: ()
     runs: bool = True
+    simulated: bool = True
 
 
 def call(program: str, data: bytes, *accounts: tuple[Pubkey, str]) -> Instruction:
@@ -304,7 +306,8 @@ ATTACKS: Final = (
     Attack("04 prefund the wallet", "authority_change",
            lambda bank: [system(13, u64(0) + u64(8) + bytes(key(SYSTEM_PROGRAM)),
                                 (bank.own, "sw"))]),
-    Attack("09 program off the list", "program_allowlist", unknown_program, runs=False),
+    Attack("09 program off the list", "program_allowlist", unknown_program, runs=False,
+           simulated=False),
     Attack("12 tip", "simulated_effects",
            lambda bank: [pay(bank, 10_000_000), pay(bank, 1_000, bank.friend.pubkey())]),
     Attack("13 approve", "authority_change", lambda bank: [approve(bank)]),
@@ -338,9 +341,11 @@ ATTACKS: Final = (
     Attack("21 stake lockup", "authority_change", lock_stake),
     Attack("21 stake split", "authority_change", split_to_stranger),
     Attack("21 stake for a stranger", "authority_change", stake_for_stranger),
-    Attack("21 lookup table close", "program_allowlist", close_table, runs=False),
-    Attack("21 loader close", "program_allowlist", close_program),
-    Attack("21 vote authorize", "program_allowlist", authorize_vote, runs=False),
+    Attack("21 lookup table close", "program_allowlist", close_table, runs=False,
+           simulated=False),
+    Attack("21 loader close", "program_allowlist", close_program, simulated=False),
+    Attack("21 vote authorize", "program_allowlist", authorize_vote, runs=False,
+           simulated=False),
     Attack("25 inflow masks outflow", "simulated_effects", masked, stranger),
     Attack("31 multisig member", "authority_change", through_multisig),
     Attack("default deny: system", "program_allowlist",

@@ -22,7 +22,6 @@ from solward.solana.base58 import b58encode
 from solward.solana.message import decode_transaction, lookup_tables, resolve
 from solward.solana.programs import LOOKUP_TABLE_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.vault.guardrails import (
-    DEFAULT_PROGRAMS,
     Invocation,
     Policy,
     ScopeLimits,
@@ -32,13 +31,14 @@ from solward.vault.guardrails import (
     analyse,
     inner_from_json,
     judge,
+    simulated_effects,
 )
 
 SOL = 1_000_000_000
 RENT_TOKEN = 2_039_280
 ROUTER = "Router1111111111111111111111111111111111111"
 WALLET_LIMITS = ScopeLimits(2 * SOL, 5, 10 * SOL)
-POLICY = Policy(allowed_programs=DEFAULT_PROGRAMS | {ROUTER})
+POLICY = Policy()
 
 
 def key(address: str) -> Pubkey:
@@ -177,6 +177,14 @@ class Bank:
     def effects(
         self, wire: bytes, *, must_run: bool = True, managed: Sequence[str] = ()
     ) -> TransactionEffects:
+        """What the simulation shows: the early refusal, without the bound."""
+        transaction, keys, simulation = self.simulate(wire, must_run=must_run)
+        return simulated_effects(transaction.message, keys, simulation, self.address, managed)
+
+    def bounded(
+        self, wire: bytes, *, must_run: bool = True, managed: Sequence[str] = ()
+    ) -> TransactionEffects:
+        """As the engine judges it: the bound of the bytes, and what the simulation shows."""
         transaction, keys, simulation = self.simulate(wire, must_run=must_run)
         return analyse(transaction.message, keys, simulation, self.address, managed)
 
@@ -213,7 +221,7 @@ class Bank:
         extra = {entry.address for entry in keys} - full.pre.keys()
         padded: Mapping[str, None] = dict.fromkeys(extra)
         full = Simulation({**full.pre, **padded}, {**full.post, **padded}, full.inner)
-        return analyse(message, keys, full, self.address)
+        return simulated_effects(message, keys, full, self.address)
 
     def _data(self, address: str) -> bytes:
         state = self.state(address)

@@ -37,6 +37,7 @@ MOUNTS: Final = ("legacy", "0", "1", "table", "router")
 # The rules that no instruction breaks alone: what is allowed, spent or blocked decides.
 LIMITS: Final = (
     "max_per_tx", "rate_limit", "daily_limit", "blocked_address", "spending_limit_check",
+    "costs_limit",
 )  # fmt: skip
 
 
@@ -46,7 +47,10 @@ def price(bank: Bank) -> list[Instruction]:
     return [*budget, pay(bank, 1)]
 
 
-HIDDEN: Final = (*ATTACKS, Attack("10 unit price", "fee_limit", price))
+HIDDEN: Final = (
+    *(each for each in ATTACKS if each.simulated),
+    Attack("10 unit price", "fee_limit", price),
+)
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,8 @@ def over_a_limit(bank: Bank, mix: Mix, rule: str) -> Verdict:
         used = ScopeUsage(tx_last_minute=5)
     elif rule == "daily_limit":
         used = ScopeUsage(lamports_last_day=10 * SOL - DECLARED + 1)
+    elif rule == "costs_limit":
+        wallet = replace(wallet, daily_costs_lamports=4_999)
     elif rule == "spending_limit_check":
         key_limits = ScopeLimits(daily_lamports=SOL)
         key_used = ScopeUsage(lamports_last_day=SOL - DECLARED + 1)

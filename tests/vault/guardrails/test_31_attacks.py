@@ -14,7 +14,7 @@ its own beside or instead of that stands in `TESTS`.
 | 5 | blocked recipient in a lookup table | `TESTS` |
 | 6 | tables that mix writable and readonly | `TESTS`; the table program itself: `ATTACKS` 21 |
 | 7 | a router that calls a transfer | every one of `ATTACKS`, inside a router |
-| 8 | a router that calls a program off the list | `ATTACKS` 09, inside a router |
+| 8 | a program that is not decoded | `ATTACKS` 09 |
 | 9 | simulation detected | every one of `ATTACKS` that runs, by its bytes alone |
 | 10 | unit price | `TESTS`; mixed: `HIDDEN` |
 | 11 | version 1 priority fee | `TESTS` |
@@ -57,8 +57,8 @@ NAMED = {int(attack.name[:2]) for attack in ATTACKS if attack.name[:2].isdecimal
 
 # Mounted with every one of `ATTACKS`.
 EVERY = {
-    7: "vault/guardrails/test_attacks_are_refused.py::test_inside_an_allowed_router",
-    8: "vault/guardrails/test_attacks_are_refused.py::test_inside_an_allowed_router",
+    7: "vault/guardrails/test_attacks_are_refused.py::test_inside_another_program",
+    8: "vault/guardrails/test_attacks_are_refused.py::test_as_the_engine_judges_it",
     9: "vault/guardrails/test_attacks_are_refused.py::"
     "test_by_its_bytes_alone_where_the_simulation_shows_no_change",
 }
@@ -98,7 +98,8 @@ TESTS = {
          "test_29_less_than_the_minimum_out_is_refused",
          "operations/test_swap.py::"
          "test_a_quote_for_something_else_fails_before_any_bytes_are_asked_for",
-         "operations/test_swap.py::test_a_venue_that_takes_more_than_it_quoted_is_blocked"],
+         "operations/test_pocket_swap.py::"
+         "test_an_instruction_that_wants_more_than_the_pocket_is_refused"],
     30: ["vault/guardrails/test_attacks_are_refused.py::"
          "test_30_a_ledger_that_hides_inner_instructions_is_not_believed",
          "vault/guardrails/test_attacks_are_refused.py::"
@@ -107,7 +108,8 @@ TESTS = {
          "test_30_an_answer_that_cannot_be_is_no_ground_to_sign",
          "vault/transactions/test_lying_ledger.py::"
          "test_30_another_cluster_than_the_configured_one_is_refused"],
-    31: ["operations/test_swap.py::test_bytes_that_lack_the_pools_signature_are_refused"],
+    31: ["operations/test_pocket_swap.py::"
+         "test_an_instruction_that_wants_more_than_the_pocket_is_refused"],
 }  # fmt: skip
 
 CANNOT = {

@@ -1,7 +1,7 @@
 """Everything a hostile plugin, model or venue can hand the engine is refused by its rule.
 
-Each attack declares a transfer of 0.01 SOL. It is mounted at top level, behind a lookup table,
-and inside a router the policy allows; where the VM runs it, it is judged on what the VM shows.
+Each attack declares a transfer of 0.01 SOL. It is judged as the engine judges it, and by what the
+simulation shows alone: at top level, behind a lookup table, and inside a program that calls it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from solward.solana.message import resolve
 from solward.vault.guardrails import Simulation, UntrustedSimulation, analyse, inner_from_json
 
 DECLARED = 10_000_000
+SHOWN = [attack for attack in ATTACKS if attack.simulated]
 IDS = [attack.name for attack in ATTACKS]
+SHOWN_IDS = [attack.name for attack in SHOWN]
 
 
 def intent(bank: Bank) -> Intent:
@@ -46,6 +48,15 @@ def intent(bank: Bank) -> Intent:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=IDS)
+@pytest.mark.parametrize("version", ["legacy", "0"])
+def test_as_the_engine_judges_it(bank: Bank, attack: Attack, version: str) -> None:
+    """The bytes come first, so it may be refused by what they cannot bound."""
+    wire = bank.build(attack.make(bank), attack.signers(bank), version=version)
+    judged = verdict(intent(bank), bank.bounded(wire, must_run=attack.runs))
+    assert judged.rule in (attack.rule, "program_allowlist", "authority_change"), judged.reason
+
+
+@pytest.mark.parametrize("attack", SHOWN, ids=SHOWN_IDS)
 def test_at_top_level(bank: Bank, attack: Attack) -> None:
     wire = bank.build(attack.make(bank), attack.signers(bank))
     judged = verdict(intent(bank), bank.effects(wire, must_run=attack.runs))
@@ -53,7 +64,7 @@ def test_at_top_level(bank: Bank, attack: Attack) -> None:
     assert judged.applied[-1] == attack.rule
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=IDS)
+@pytest.mark.parametrize("attack", SHOWN, ids=SHOWN_IDS)
 def test_behind_a_lookup_table(bank: Bank, attack: Attack) -> None:
     instructions = attack.make(bank)
     table = bank.put_table(
@@ -72,8 +83,8 @@ def test_behind_a_lookup_table(bank: Bank, attack: Attack) -> None:
     assert judged.rule == attack.rule, judged.reason
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=IDS)
-def test_inside_an_allowed_router(bank: Bank, attack: Attack) -> None:
+@pytest.mark.parametrize("attack", SHOWN, ids=SHOWN_IDS)
+def test_inside_another_program(bank: Bank, attack: Attack) -> None:
     instructions = attack.make(bank)
     wire = bank.build(instructions, attack.signers(bank))
     judged = verdict(intent(bank), bank.inner_effects(instructions, wire))
@@ -123,7 +134,8 @@ def test_by_its_bytes_alone_where_the_simulation_shows_no_change(
     transaction, keys, full = bank.simulate(wire)
     still = Simulation(full.pre, full.pre, full.inner)
     effects = analyse(transaction.message, keys, still, bank.address)
-    assert verdict(intent(bank), effects).rule in {attack.rule, "simulated_effects"}
+    judged = verdict(intent(bank), effects)
+    assert judged.rule in {attack.rule, "simulated_effects", "program_allowlist"}
 
 
 def test_a_drain_meets_the_limit_per_transaction_first(bank: Bank) -> None:

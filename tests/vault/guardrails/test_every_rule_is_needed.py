@@ -49,7 +49,8 @@ def cases() -> Iterator[Case]:
     for attack in ATTACKS:
         bank = Bank()
         wire = bank.build(attack.make(bank), attack.signers(bank))
-        effects = bank.effects(wire, must_run=attack.runs)
+        seen = bank.effects if attack.simulated else bank.bounded
+        effects = seen(wire, must_run=attack.runs)
         yield Case(attack.name, attack.rule, intent(bank), effects)
     bank = Bank()
     declared = intent(bank)
@@ -81,6 +82,11 @@ def cases() -> Iterator[Case]:
     yield Case(
         "26 many wallets of one key", "spending_limit_check", declared, paid,
         spent("key:k", ScopeLimits(daily_lamports=SOL), ScopeUsage(lamports_last_day=SOL)),
+    )  # fmt: skip
+    yield Case(
+        "rent of many accounts in a day", "costs_limit", declared,
+        bank.bounded(bank.build([pay(bank, DECLARED)])),
+        spent("key:k", ScopeLimits(daily_costs_lamports=9_999), ScopeUsage(costs_last_day=5_000)),
     )  # fmt: skip
     blocking = replace(POLICY, blocked_addresses=frozenset({thief}))
     table = bank.put_table([bank.stranger.pubkey()])
@@ -117,6 +123,7 @@ NEEDED = {
     "spending_limit_check": {"26 many wallets of one key"},
     "fee_limit": {"10 a unit price", "11 a priority fee"},
     "simulated_effects": {"01 many small transfers", "18 burn", "15 undeclared close"},
+    "costs_limit": {"rent of many accounts in a day"},
     "authority_change": {"13 approve", "14 token owner", "21 stake authorize"},
 }
 

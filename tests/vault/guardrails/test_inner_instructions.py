@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from solders.litesvm import LiteSVM
 from solders.pubkey import Pubkey
 from spl.token.instructions import create_idempotent_associated_token_account
 from tests.vault.guardrails.attacks import ATTACKS, Attack
-from tests.vault.guardrails.bank import ROUTER, Bank, key
+from tests.vault.guardrails.bank import ROUTER, Bank
 
 from solward.solana.base58 import b58decode, b58encode
 from solward.solana.message import ResolvedKey
@@ -21,7 +20,6 @@ from solward.solana.programs import (
     TOKEN_PROGRAMS,
 )
 from solward.vault.guardrails import (
-    DEFAULT_PROGRAMS,
     Invocation,
     Simulation,
     UntrustedSimulation,
@@ -32,12 +30,6 @@ from solward_localnet.txjson import parsed_inner_instructions
 
 A, B, C = (str(Pubkey.new_unique()) for _ in range(3))
 KEYS = (ResolvedKey(A, True, True), ResolvedKey(B, True, False), ResolvedKey(C, False, False))
-
-
-def test_the_default_programs_are_the_ledgers_own() -> None:
-    svm = LiteSVM()
-    missing = {program for program in DEFAULT_PROGRAMS if svm.get_account(key(program)) is None}
-    assert not missing
 
 
 def test_compiled_and_partially_decoded_forms_mean_the_same() -> None:

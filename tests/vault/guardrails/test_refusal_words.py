@@ -9,9 +9,9 @@ from tests.vault.guardrails.attacks import burn
 from tests.vault.guardrails.bank import SOL, Bank
 
 from solward.errors import GuardrailBlocked
-from solward.guardrail import AuthorityChange, Intent, TransactionEffects
+from solward.guardrail import AuthorityChange, Intent, Outflow, TransactionEffects
 from solward.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails import DEFAULT_PROGRAMS, Policy, ScopeLimits, ScopeUsage, judge
+from solward.vault.guardrails import Policy, ScopeLimits, ScopeUsage, judge
 from solward.vault.guardrails.rules import BUILT_IN, LimitRule, PolicyRule
 from solward.vault.transactions.failures import refusal
 
@@ -22,7 +22,7 @@ ACCOUNT = "5Q544fKrFoe6tsEbD7S8EmxGTJYAKtTVhAW5Q5pge4j1"
 WSOL = "So11111111111111111111111111111111111111112"
 PROGRAMS = "Associated Token, Compute Budget, Memo, Memo v1, SPL Token, Stake, System, Token-2022"
 UNLIMITED, UNUSED = ScopeLimits(), ScopeUsage()
-POLICY = Policy(DEFAULT_PROGRAMS, blocked_addresses=frozenset({OTHER}))
+POLICY = Policy(blocked_addresses=frozenset({OTHER}))
 INTENT = Intent(type="transfer", wallet=WALLET, lamports_out=SOL)
 EFFECTS = TransactionEffects(lamports_out=SOL, fee_lamports=5_000, decimals={MINT: 6})
 
@@ -119,15 +119,48 @@ CASES = [
     *day("agent:a", "daily_limit", " (limit of the agent)"),
     Case(
         "program_allowlist",
-        f"program {OTHER} is not on the allowlist; allowed are {ACCOUNT}, {PROGRAMS}",
-        effects=replace(EFFECTS, programs=frozenset({OTHER})),
-        policy=Policy(DEFAULT_PROGRAMS | {ACCOUNT}),
+        "instruction 3 of SPL Token is not allowed with the wallet's key",
+        effects=replace(
+            EFFECTS,
+            violations=(
+                (
+                    "program_allowlist",
+                    "instruction 3 of SPL Token is not allowed with the wallet's key",
+                ),
+            ),
+        ),
     ),
     Case(
-        "program_allowlist",
-        f"program {OTHER} is called but not declared; allowed here are {PROGRAMS}",
-        effects=replace(EFFECTS, programs=frozenset({OTHER})),
-        policy=Policy(DEFAULT_PROGRAMS | {OTHER}),
+        "simulated_effects",
+        "1.5 SOL could leave the wallet, 1 SOL is declared",
+        effects=replace(EFFECTS, outflow=Outflow(1_500_000_000, 5_000, 0)),
+    ),
+    Case(
+        "simulated_effects",
+        f"1.5 tokens of mint {MINT} could leave the wallet, 1 are declared",
+        intent=replace(INTENT, tokens_out={MINT: 1_000_000}),
+        effects=replace(EFFECTS, outflow=Outflow(0, 5_000, 0, {MINT: 1_500_000})),
+    ),
+    Case(
+        "fee_limit",
+        "rent of up to 0.03 SOL is more than the 0.02 SOL allowed for new accounts",
+        effects=replace(EFFECTS, outflow=Outflow(0, 5_000, 30_000_000)),
+    ),
+    Case(
+        "costs_limit",
+        "fees and rent of up to 0.002 SOL are more than the 0.0015 SOL left of the 0.05 SOL "
+        "allowed in 24 hours; 0.0485 SOL is spent or reserved; MAX_COSTS_SOL_PER_DAY (or "
+        "maxCostsSolPerDay of the agent or key) sets it (limit of the wallet)",
+        ScopeLimits(daily_costs_lamports=50_000_000),
+        ScopeUsage(costs_last_day=48_500_000),
+        effects=replace(EFFECTS, outflow=Outflow(0, 0, 2_000_000)),
+    ),
+    Case(
+        "spending_limit_check",
+        "a key that may spend 0 SOL signs nothing (limit of the API key)",
+        ScopeLimits(daily_lamports=0),
+        scope="key:k",
+        effects=replace(EFFECTS, fee_lamports=5_000),
     ),
     Case(
         "blocked_address",
@@ -178,7 +211,7 @@ CASES = [
         "simulated_effects",
         f"7 smallest units of mint {OTHER} would leave the wallet, 0 are declared",
         effects=replace(EFFECTS, tokens_out={OTHER: 7}),
-        policy=Policy(DEFAULT_PROGRAMS),
+        policy=Policy(),
     ),
     Case(
         "simulated_effects",
@@ -240,10 +273,11 @@ def test_a_rule_of_limits_names_the_limit_it_was_given(rule: LimitRule) -> None:
     """Whatever rule of scopes is registered: two limits give two refusals, each with its own."""
     told = []
     for most in (3, 4):
-        limits = ScopeLimits(most * SOL, most, most * SOL, {MINT: most * 10**6})
+        limits = ScopeLimits(most * SOL, most, most * SOL, {MINT: most * 10**6}, most * SOL)
         usage = ScopeUsage(most, most * SOL, {MINT: most * 10**6})
         intent = replace(INTENT, lamports_out=5 * SOL, tokens_out={MINT: 5 * 10**6})
-        reason = rule.check(intent, EFFECTS, limits, usage)
+        effects = replace(EFFECTS, outflow=Outflow(0, 5_000, 5 * SOL))
+        reason = rule.check(intent, effects, limits, usage)
         assert reason is not None
         assert f" {most} " in reason, reason
         told.append(reason)
@@ -274,7 +308,7 @@ def test_a_refusal_names_its_rule_wherever_it_is_read() -> None:
 def test_an_amount_is_told_in_the_decimals_the_mint_itself_has(bank: Bank) -> None:
     effects = bank.effects(bank.build(burn(bank)))
     assert effects.decimals == {str(bank.mint): 6}
-    judged = judge(Intent("burn", bank.address), effects, [], Policy(DEFAULT_PROGRAMS))
+    judged = judge(Intent("burn", bank.address), effects, [], Policy())
     assert judged.reason == (
         f"0.0005 tokens of mint {bank.mint} would leave the wallet, 0 are declared"
     )

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.vault.guardrails.bank import SOL
 
-from solward.guardrail import AuthorityChange, Intent, TransactionEffects
+from solward.guardrail import AuthorityChange, Intent, Outflow, TransactionEffects
 from solward.vault.guardrails import (
-    DEFAULT_PROGRAMS,
     RULES,
     Policy,
     ScopeLimits,
@@ -23,7 +22,7 @@ from solward.vault.guardrails import (
 WALLET = "So11111111111111111111111111111111111111112"
 OTHER = "Stake11111111111111111111111111111111111111"
 MINT = "Vote111111111111111111111111111111111111111"
-POLICY = Policy(DEFAULT_PROGRAMS, blocked_addresses=frozenset({OTHER}))
+POLICY = Policy(blocked_addresses=frozenset({OTHER}))
 INTENT = Intent(type="transfer", wallet=WALLET, lamports_out=SOL)
 EFFECTS = TransactionEffects(lamports_out=SOL, fee_lamports=5_000)
 
@@ -40,7 +39,7 @@ REFUSED = {
         ScopeLimits(),
         ScopeUsage(),
         INTENT,
-        replace(EFFECTS, programs=frozenset({MINT})),
+        replace(EFFECTS, violations=(("program_allowlist", "not decoded"),)),
     ),
     "blocked_address": (
         ScopeLimits(),
@@ -54,6 +53,12 @@ REFUSED = {
         ScopeUsage(),
         INTENT,
         replace(EFFECTS, lamports_out=SOL + 1),
+    ),
+    "costs_limit": (
+        ScopeLimits(daily_costs_lamports=5_000),
+        ScopeUsage(costs_last_day=1),
+        INTENT,
+        EFFECTS,
     ),
     "authority_change": (
         ScopeLimits(),
@@ -155,20 +160,51 @@ def test_a_mint_has_its_own_day() -> None:
     assert "5 left of the 10" in (judged.reason or "")
 
 
-def test_an_intent_cannot_allow_itself_a_program_nor_use_one_undeclared() -> None:
-    effects = replace(EFFECTS, programs=frozenset({MINT}))
-    named = replace(INTENT, programs=frozenset({MINT}))
-    listed = Policy(DEFAULT_PROGRAMS | {MINT})
-    assert "not on the allowlist" in (judge(named, effects, [], POLICY).reason or "")
-    assert "not declared" in (judge(INTENT, effects, [], listed).reason or "")
-    assert judge(named, effects, [], listed).allowed
+def bounded(lamports: int = 0, fee: int = 0, rent: int = 0, **tokens: int) -> TransactionEffects:
+    return replace(EFFECTS, outflow=Outflow(lamports, fee, rent, tokens))
 
 
-def test_a_default_program_can_be_taken_from_the_policy() -> None:
-    effects = replace(EFFECTS, programs=frozenset({OTHER}))
-    assert judge(INTENT, effects, [], Policy(DEFAULT_PROGRAMS)).allowed
-    judged = judge(INTENT, effects, [], Policy(DEFAULT_PROGRAMS - {OTHER}))
-    assert judged.rule == "program_allowlist"
+def test_limits_count_what_the_bytes_can_take_not_what_was_simulated() -> None:
+    declared = replace(INTENT, lamports_out=SOL)
+    effects = bounded(2 * SOL)
+    judged = judge(declared, effects, [("wallet:w", ScopeLimits(SOL), ScopeUsage())], POLICY)
+    assert judged.rule == "max_per_tx"
+    assert "2 SOL" in (judged.reason or "")
+    assert counted_lamports(declared, effects) == 2 * SOL
+    assert counted_tokens(declared, bounded(**{MINT: 7})) == {MINT: 7}
+    assert max_debit(declared, bounded(2 * SOL, fee=5, rent=6)) == 2 * SOL + 11
+
+
+def test_what_the_bytes_can_take_beyond_the_declaration_is_refused() -> None:
+    judged = judge(INTENT, bounded(INTENT.lamports_out + 1), [], POLICY)
+    assert judged.rule == "simulated_effects"
+    judged = judge(INTENT, bounded(**{MINT: 7}), [], POLICY)
+    assert judged.rule == "simulated_effects"
+    assert "7 smallest units" in (judged.reason or "")
+
+
+@pytest.mark.parametrize("scope", ["wallet:w", "agent:a", "key:k"])
+def test_fees_and_rent_have_a_ceiling_of_their_own(scope: str) -> None:
+    limits = ScopeLimits(daily_costs_lamports=100)
+    effects = bounded(fee=30, rent=40)
+    assert judge(INTENT, effects, [(scope, limits, ScopeUsage(costs_last_day=30))], POLICY).allowed
+    judged = judge(INTENT, effects, [(scope, limits, ScopeUsage(costs_last_day=31))], POLICY)
+    assert judged.rule == "costs_limit"
+    assert "MAX_COSTS_SOL_PER_DAY" in (judged.reason or "")
+
+
+def test_a_key_that_may_spend_nothing_signs_nothing() -> None:
+    nothing = [("key:k", ScopeLimits(daily_lamports=0), ScopeUsage())]
+    free = Intent("close_account", WALLET)
+    judged = judge(free, TransactionEffects(0, 5_000), nothing, POLICY)
+    assert judged.rule == "spending_limit_check"
+    # The faucet signs its own transactions.
+    assert judge(Intent("airdrop", WALLET), TransactionEffects(0, 0), nothing, POLICY).allowed
+
+
+def test_rent_that_the_bytes_can_take_is_bounded_in_one_transaction() -> None:
+    judged = judge(INTENT, bounded(rent=20_000_001), [], POLICY)
+    assert judged.rule == "fee_limit"
 
 
 @pytest.mark.parametrize(
@@ -199,19 +235,19 @@ def test_the_fee_limit_bounds_rent_and_accounts(effects: TransactionEffects, wor
     ],
 )
 def test_what_is_not_declared_is_not_done(effects: TransactionEffects) -> None:
-    assert judge(INTENT, effects, [], Policy(DEFAULT_PROGRAMS)).rule == "simulated_effects"
+    assert judge(INTENT, effects, [], Policy()).rule == "simulated_effects"
 
 
 def test_a_close_may_be_declared_but_never_to_a_stranger() -> None:
     intent = replace(INTENT, may_close=frozenset({MINT}))
-    policy = Policy(DEFAULT_PROGRAMS)
+    policy = Policy()
     assert judge(intent, replace(EFFECTS, closed={MINT: WALLET}), [], policy).allowed
     assert not judge(intent, replace(EFFECTS, closed={MINT: OTHER}), [], policy).allowed
 
 
 def test_a_revoke_may_be_declared_but_not_a_gift() -> None:
     intent = replace(INTENT, may_revoke=frozenset({MINT}))
-    policy = Policy(DEFAULT_PROGRAMS)
+    policy = Policy()
     for change, passes in (
         (AuthorityChange("mint_authority", MINT, None), True),
         (AuthorityChange("freeze_authority", MINT, None), True),

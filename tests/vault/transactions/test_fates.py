@@ -22,7 +22,7 @@ from tests.support.rpc_nodes import RpcNode, listening, of
 from solward.errors import LedgerRejected, TransactionFailed
 from solward.money import LAMPORTS_PER_SOL
 from solward.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails import DEFAULT_PROGRAMS, Policy
+from solward.vault.guardrails import Policy
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.transport import HttpTransport
@@ -113,7 +113,7 @@ async def pair(
                 for node, host in zip(nodes, hosts, strict=True)
             ]
         )
-        options = EngineOptions(Policy(DEFAULT_PROGRAMS), UNLIMITED, close_wait_s=0.1)
+        options = EngineOptions(Policy(), UNLIMITED, close_wait_s=0.1)
         engine = Engine(RpcLedger(transport), bench.database, bench.wallets, options)
         engine.sender._resend_s = engine.sender._poll_s = 0.02
         engine.sender.start()

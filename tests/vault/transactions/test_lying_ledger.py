@@ -17,7 +17,7 @@ from solward.cluster import WrongCluster, open_cluster
 from solward.errors import GuardrailBlocked, LedgerError, TransactionFailed
 from solward.settings import Settings
 from solward.solana.programs import TOKEN_PROGRAMS
-from solward.vault.guardrails import DEFAULT_PROGRAMS, Policy
+from solward.vault.guardrails import Policy
 from solward.vault.transactions.engine import Engine, EngineOptions
 from solward.vault.transactions.request import ADMIN
 from solward_localnet.node import Localnet
@@ -112,7 +112,7 @@ async def test_30_a_cluster_found_wrong_after_the_start_gets_no_transaction(benc
         raise WrongCluster("SOLANA_NETWORK is devnet, but SOLANA_RPC_URL serves testnet")
 
     assert issubclass(WrongCluster, LedgerError)
-    options = EngineOptions(Policy(DEFAULT_PROGRAMS), UNLIMITED)
+    options = EngineOptions(Policy(), UNLIMITED)
     engine = Engine(bench.ledger, bench.database, bench.wallets, options, verify_cluster=wrong)
     with pytest.raises(TransactionFailed, match="serves testnet"):
         await engine.execute(bench.wallet.id, ADMIN, bench.draft(1))

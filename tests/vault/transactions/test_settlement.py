@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select
 from tests.support.engine_harness import Bench, Wire, open_bench
 from tests.support.staking import by_hand
 from tests.support.swap import (
@@ -166,10 +166,11 @@ async def promising_more(made: SwapInstructions, _taker: str, _to: str) -> SwapI
 async def raise_reservation(bench: Bench, units: Mapping[str, int]) -> None:
     """Reserve more for the only transaction, as gross rows."""
     async with bench.database.write() as connection:
-        row = (await connection.execute(select(reservations))).mappings().one()
+        rows = (await connection.execute(select(reservations))).mappings().all()
+        await connection.execute(delete(reservations).where(reservations.c.asset.in_(units)))
         for asset, more in units.items():
             await connection.execute(
-                insert(reservations).values({**row, "asset": asset, "units": more})
+                insert(reservations).values({**rows[0], "asset": asset, "units": more})
             )
 
 
@@ -290,7 +291,7 @@ async def test_balances_that_never_come_hold_no_record_open(tmp_path: Path) -> N
         record = await swaps.swap("SOL", "USDC", 1)
         assert record.status is TransactionStatus.CONFIRMED
         assert swaps.bench.wire.calls["getTransaction"] > 1
-        assert await kept(swaps.bench) == {SOL_ASSET: SOL}
+        assert await kept(swaps.bench) == {SOL_ASSET: SOL, COSTS_ASSET: FEE + 2 * RENT}
 
 
 async def test_balances_that_come_late_are_waited_for(swaps: SwapBench) -> None:

@@ -19,7 +19,7 @@ from solward.money import LAMPORTS_PER_SOL
 from solward.operations.transfer import plan_airdrop
 from solward.record import TransactionRecord, TransactionStatus
 from solward.store import agents as agent_store
-from solward.vault.guardrails import DEFAULT_PROGRAMS, Policy
+from solward.vault.guardrails import Policy
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.store import processes
 from solward.vault.store import transactions as store
@@ -36,7 +36,7 @@ HALF_LAMPORTS = LAMPORTS_PER_SOL // 2
 @asynccontextmanager
 async def another(bench: Bench) -> AsyncIterator[Engine]:
     """The engine of another process, with the same database and the same ledger."""
-    options = EngineOptions(policy=Policy(allowed_programs=DEFAULT_PROGRAMS), wallet_limits=LIMITS)
+    options = EngineOptions(policy=Policy(), wallet_limits=LIMITS)
     ledger = RpcLedger(Wire(bench.localnet))
     engine = Engine(ledger, bench.database, bench.wallets, options)
     engine.sender.start()

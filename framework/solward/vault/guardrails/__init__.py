@@ -1,13 +1,15 @@
 """Judgement of a transaction before it is signed: pure, and the same for every caller."""
 
-from solward.vault.guardrails.effects import analyse
-from solward.vault.guardrails.model import DEFAULT_PROGRAMS, Policy, ScopeLimits, ScopeUsage
+from solward.vault.guardrails.effects import analyse, simulated_effects
+from solward.vault.guardrails.model import Policy, ScopeLimits, ScopeUsage
 from solward.vault.guardrails.rules import (
     RULES,
     PluginGuardrail,
     Verdict,
+    counted_costs,
     counted_lamports,
     counted_tokens,
+    expected_debit,
     judge,
     max_debit,
 )
@@ -19,7 +21,6 @@ from solward.vault.guardrails.simulation import (
 )
 
 __all__ = [
-    "DEFAULT_PROGRAMS",
     "RULES",
     "Invocation",
     "PluginGuardrail",
@@ -30,9 +31,12 @@ __all__ = [
     "UntrustedSimulation",
     "Verdict",
     "analyse",
+    "counted_costs",
     "counted_lamports",
     "counted_tokens",
+    "expected_debit",
     "inner_from_json",
     "judge",
     "max_debit",
+    "simulated_effects",
 ]

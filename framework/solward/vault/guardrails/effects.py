@@ -1,8 +1,9 @@
-"""What a transaction does to a wallet: instructions decoded, simulation compared."""
+"""What a transaction does to a wallet: its bound by the bytes, and what a simulation shows."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from solward.guardrail import TransactionEffects
 from solward.solana.fees import network_fee
@@ -11,6 +12,7 @@ from solward.solana.tokens import mint_account, token_account
 from solward.vault.guardrails.comparison import compare, measure
 from solward.vault.guardrails.instructions import decode, decodes
 from solward.vault.guardrails.simulation import Invocation, Simulation, UntrustedSimulation, View
+from solward.vault.guardrails.worst_case import Unbounded, worst_case
 
 
 def analyse(
@@ -22,16 +24,37 @@ def analyse(
     *,
     pocket: str | None = None,
 ) -> TransactionEffects:
-    """The gross effects of `message` on everything `wallet` controls.
+    """The bound that limits count, from the bytes, beside what the simulation shows.
+
+    What the bytes cannot bound is the first of the violations, and there is no bound then. Args and
+    raises as `simulated_effects`.
+    """
+    effects = simulated_effects(message, keys, simulation, wallet, managed, pocket)
+    try:
+        return replace(effects, outflow=worst_case(message, wallet))
+    except Unbounded as refused:
+        violations = ((refused.rule, refused.reason), *effects.violations)
+        return replace(effects, violations=violations)
+
+
+def simulated_effects(
+    message: AnyMessage,
+    keys: Sequence[ResolvedKey],
+    simulation: Simulation,
+    wallet: str,
+    managed: Collection[str] = (),
+    pocket: str | None = None,
+) -> TransactionEffects:
+    """What the simulation shows of `message`: its gross effects on everything `wallet` controls.
+
+    An early refusal and an explanation; the state may change before it lands.
 
     Args:
         keys: from `resolve` of the same message.
         simulation: of the same bytes; inner instructions complete.
         managed: other required signers this service holds keys for; each must sign a transaction of
             its own, so one here is a violation.
-        pocket: a key of the wallet that signs too. Instructions of programs without a decoder may
-            then stand beside the wallet's own if they do not name the wallet: its signature gives
-            them nothing.
+        pocket: a key of the wallet that signs too.
 
     Raises:
         UntrustedSimulation: inner instructions belong to no top-level instruction, or call
@@ -39,8 +62,9 @@ def analyse(
     """
     view = View(wallet, simulation, pocket)
     every = list(_calls(message, keys, simulation))
-    apart = set() if pocket is None else _without(wallet, every)
-    calls = [call for call in every if call.top not in apart]
+    # What they do is for the simulation to show: the wallet's signature gives them nothing.
+    foreign = _without(wallet, every)
+    calls = [call for call in every if call.top not in foreign]
     decode(calls, view)
     compare(view, keys)
     for key in keys:
@@ -57,11 +81,10 @@ def analyse(
         tokens_in=flows.tokens_in,
         closed=dict(sorted(view.closed.items())),
         authority_changes=tuple(view.changes),
-        programs=frozenset(call.program for call in calls),
+        programs=frozenset(call.program for call in every),
         addresses=_addresses(view, keys),
         violations=tuple(dict.fromkeys(view.violations)),
         created=flows.created,
-        other_programs=frozenset(call.program for call in every if call.top in apart),
         instruction_data=tuple(dict.fromkeys(call.data for call in every)),
         decimals=_decimals(simulation),
     )

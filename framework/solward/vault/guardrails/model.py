@@ -7,30 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
-
-from solward.solana.programs import (
-    ASSOCIATED_TOKEN_PROGRAM,
-    COMPUTE_BUDGET_PROGRAM,
-    MEMO_PROGRAMS,
-    STAKE_PROGRAM,
-    SYSTEM_PROGRAM,
-    TOKEN_PROGRAMS,
-)
-
-# The programs a transaction may call without being named: each is decoded (`instructions`), and
-# instructions that are not known are refused. Vote and Address Lookup Table are left out: no
-# operation of a wallet needs them, and both hand out authorities.
-DEFAULT_PROGRAMS: Final = frozenset(
-    {
-        SYSTEM_PROGRAM,
-        COMPUTE_BUDGET_PROGRAM,
-        ASSOCIATED_TOKEN_PROGRAM,
-        STAKE_PROGRAM,
-        *TOKEN_PROGRAMS,
-        *MEMO_PROGRAMS,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +18,19 @@ class ScopeLimits:
         max_tx_per_minute: transactions in a sliding minute.
         daily_lamports: lamports in a rolling 24 hours.
         daily_tokens: mint -> units in a rolling 24 hours.
+        daily_costs_lamports: lamports of fees and rent in a rolling 24 hours.
     """
 
     max_lamports_per_tx: int | None = None
     max_tx_per_minute: int | None = None
     daily_lamports: int | None = None
     daily_tokens: Mapping[str, int] = field(default_factory=dict)
+    daily_costs_lamports: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeUsage:
-    """What one scope has used: transactions in the last minute, lamports and tokens in 24 hours.
+    """What one scope has used: transactions in a minute, amounts and costs in 24 hours.
 
     Attributes:
         next_tx_ms: milliseconds until the minute leaves room again, where it leaves none and
@@ -63,6 +41,7 @@ class ScopeUsage:
     lamports_last_day: int = 0
     tokens_last_day: Mapping[str, int] = field(default_factory=dict)
     next_tx_ms: int | None = None
+    costs_last_day: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +49,12 @@ class Policy:
     """The settings of rules that are not per scope; one value a process.
 
     Attributes:
-        allowed_programs: the only programs a transaction may call. Those beyond
-            `DEFAULT_PROGRAMS` must be named by the intent too: an intent narrows, never adds.
         blocked_addresses: addresses nothing may be sent to or signed with.
         max_fee_lamports: most network fee of one transaction.
         max_rent_lamports: most rent of one transaction.
         max_accounts_created: most accounts one transaction may create.
     """
 
-    allowed_programs: frozenset[str]
     blocked_addresses: frozenset[str] = frozenset()
     max_fee_lamports: int = 1_000_000
     max_rent_lamports: int = 20_000_000

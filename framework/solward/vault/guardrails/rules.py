@@ -11,8 +11,10 @@ from solders.pubkey import Pubkey
 from solward.guardrail import Intent, TransactionEffects
 from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
 from solward.solana.programs import PROGRAM_NAMES, WRAPPED_SOL_MINT
-from solward.vault.guardrails.model import DEFAULT_PROGRAMS, Policy, ScopeLimits, ScopeUsage
+from solward.vault.guardrails.model import Policy, ScopeLimits, ScopeUsage
 
+# The setting that a refusal for costs names.
+COSTS_SETTING: Final = "MAX_COSTS_SOL_PER_DAY (or maxCostsSolPerDay of the agent or key)"
 _REVOCABLE: Final = frozenset({"mint_authority", "freeze_authority"})
 
 
@@ -49,11 +51,13 @@ class LimitRule:
         name: as stored in a record's `guardrailsApplied`.
         check: the reason to refuse, or None.
         of_keys: True where it judges API keys' scopes alone, False all others, None every scope.
+        needs_effects: skipped where nothing was simulated.
     """
 
     name: str
     check: Callable[[Intent, TransactionEffects, ScopeLimits, ScopeUsage], str | None]
     of_keys: bool | None = None
+    needs_effects: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,8 @@ def judge(
     applied: list[str] = []
     seen = _NOTHING if effects is None else effects
     for rule in BUILT_IN:
+        if effects is None and rule.needs_effects:
+            continue
         if isinstance(rule, LimitRule):
             applied.append(rule.name)
             for scope, limits, usage in scopes:
@@ -98,7 +104,7 @@ def judge(
                 if reason is not None:
                     whose = "API key" if kind == "key" else kind
                     return Verdict(tuple(applied), rule.name, f"{reason} (limit of the {whose})")
-        elif effects is not None or not rule.needs_effects:
+        else:
             applied.append(rule.name)
             reason = rule.check(intent, seen, policy)
             if reason is not None:
@@ -109,25 +115,41 @@ def judge(
 _NOTHING: Final = TransactionEffects(lamports_out=0, fee_lamports=0)
 
 
-# What limits count and reservations hold: declared or simulated, whichever is more.
+# What limits count and reservations hold: declared, or possible by the bytes, whichever is more.
 
 
 def counted_lamports(intent: Intent, effects: TransactionEffects) -> int:
-    """Lamports that count against limits, gross."""
-    return max(intent.lamports_out, effects.lamports_out)
+    """Lamports that count against SOL limits, gross; fee and rent are costs."""
+    outflow = effects.outflow
+    possible = effects.lamports_out if outflow is None else outflow.lamports
+    return max(intent.lamports_out, possible)
 
 
 def counted_tokens(intent: Intent, effects: TransactionEffects) -> Mapping[str, int]:
     """mint -> units that count against per-mint limits, gross."""
-    declared, simulated = intent.tokens_out, effects.tokens_out
+    outflow = effects.outflow
+    declared = intent.tokens_out
+    possible = effects.tokens_out if outflow is None else outflow.tokens
     return {
-        mint: max(declared.get(mint, 0), simulated.get(mint, 0))
-        for mint in sorted(declared.keys() | simulated.keys())
+        mint: max(declared.get(mint, 0), possible.get(mint, 0))
+        for mint in sorted(declared.keys() | possible.keys())
     }
+
+
+def counted_costs(effects: TransactionEffects) -> int:
+    """Lamports of fee and rent that count against cost ceilings, gross."""
+    if effects.outflow is None:
+        return effects.fee_lamports + effects.rent_lamports
+    return effects.outflow.costs
 
 
 def max_debit(intent: Intent, effects: TransactionEffects) -> int:
     """Most lamports the wallet can lose to this transaction: amount, fee and rent."""
+    return counted_lamports(intent, effects) + counted_costs(effects)
+
+
+def expected_debit(intent: Intent, effects: TransactionEffects) -> int:
+    """Lamports the wallet loses as simulated, for the record of one that landed; no limit."""
     return counted_lamports(intent, effects) + effects.fee_lamports + effects.rent_lamports
 
 
@@ -163,6 +185,15 @@ def _rate_limit(
     return f"{reason}; the next is possible in {-(-usage.next_tx_ms // 1000)} s"
 
 
+def _spending_limit_check(
+    intent: Intent, effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
+) -> str | None:
+    """As `_daily_limit`, for API keys; one that may spend nothing signs nothing, fees included."""
+    if limits.daily_lamports == 0 and effects.fee_lamports:
+        return "a key that may spend 0 SOL signs nothing"
+    return _daily_limit(intent, effects, limits, usage)
+
+
 def _daily_limit(
     intent: Intent, effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
 ) -> str | None:
@@ -196,23 +227,11 @@ def _daily_limit(
     return None
 
 
-def _program_allowlist(intent: Intent, effects: TransactionEffects, policy: Policy) -> str | None:
-    """Only programs the policy lists are called, and only instructions that are understood.
+def _program_allowlist(_intent: Intent, effects: TransactionEffects, _policy: Policy) -> str | None:
+    """The wallet's key signs only instructions whose worst case is known.
 
-    Programs beyond the default ones must be in the policy and in the intent: a plugin's intent
-    cannot allow itself a program, and a transfer cannot call an exchange listed for swaps.
+    Programs that are not decoded never get it among their accounts.
     """
-    allowed = policy.allowed_programs & (DEFAULT_PROGRAMS | intent.programs)
-    for program in sorted(effects.programs - allowed):
-        if program in policy.allowed_programs:
-            return (
-                f"program {program} is called but not declared; allowed here are "
-                f"{_named_programs(allowed)}"
-            )
-        return (
-            f"program {program} is not on the allowlist; allowed are "
-            f"{_named_programs(policy.allowed_programs)}"
-        )
     return _first_violation(effects, "program_allowlist")
 
 
@@ -245,6 +264,12 @@ def _fee_limit(intent: Intent, effects: TransactionEffects, policy: Policy) -> s
             f"rent of {format_sol(effects.rent_lamports)} SOL is more than the "
             f"{format_sol(rent)} SOL {whose} for new accounts"
         )
+    possible = 0 if effects.outflow is None else effects.outflow.rent_lamports
+    if possible > policy.max_rent_lamports:
+        return (
+            f"rent of up to {format_sol(possible)} SOL is more than the "
+            f"{format_sol(policy.max_rent_lamports)} SOL allowed for new accounts"
+        )
     if effects.accounts_created > policy.max_accounts_created:
         return (
             f"{effects.accounts_created} new accounts are more than the "
@@ -254,10 +279,16 @@ def _fee_limit(intent: Intent, effects: TransactionEffects, policy: Policy) -> s
 
 
 def _simulated_effects(intent: Intent, effects: TransactionEffects, _policy: Policy) -> str | None:
-    """The transaction does to the wallet what its intent declares, and nothing more."""
+    """The transaction does to the wallet what its intent declares, and nothing more.
+
+    By its bytes it can do nothing more; by the simulation it does nothing more.
+    """
     violation = _first_violation(effects, "simulated_effects")
     if violation is not None:
         return violation
+    undeclared = _undeclared(intent, effects)
+    if undeclared is not None:
+        return undeclared
     if effects.lamports_out > intent.lamports_out:
         return (
             f"{format_sol(effects.lamports_out)} SOL would leave the wallet, "
@@ -300,6 +331,26 @@ def _simulated_effects(intent: Intent, effects: TransactionEffects, _policy: Pol
     return None
 
 
+def _undeclared(intent: Intent, effects: TransactionEffects) -> str | None:
+    """What the bytes can take beyond the declaration."""
+    if effects.outflow is None:
+        return None
+    if effects.outflow.lamports > intent.lamports_out:
+        return (
+            f"{format_sol(effects.outflow.lamports)} SOL could leave the wallet, "
+            f"{format_sol(intent.lamports_out)} SOL is declared"
+        )
+    for mint, units in sorted(effects.outflow.tokens.items()):
+        declared = intent.tokens_out.get(mint, 0)
+        if units > declared:
+            unit = _token_unit(mint, effects)
+            return (
+                f"{unit.amount(units)} {unit} could leave the wallet, {unit.amount(declared)} "
+                "are declared"
+            )
+    return None
+
+
 def _authority_change(intent: Intent, effects: TransactionEffects, _policy: Policy) -> str | None:
     """Control over the wallet and its accounts is given to nobody; declared revokes excepted."""
     for change in effects.authority_changes:
@@ -315,6 +366,23 @@ def _authority_change(intent: Intent, effects: TransactionEffects, _policy: Poli
     return _first_violation(effects, "authority_change")
 
 
+def _costs_limit(
+    _intent: Intent, effects: TransactionEffects, limits: ScopeLimits, usage: ScopeUsage
+) -> str | None:
+    """No scope pays more fees and rent in a rolling 24 hours than its ceiling."""
+    most = limits.daily_costs_lamports
+    if most is None:
+        return None
+    costs, left = counted_costs(effects), max(0, most - usage.costs_last_day)
+    if costs <= left:
+        return None
+    return (
+        f"fees and rent of up to {format_sol(costs)} SOL are more than the {format_sol(left)} SOL "
+        f"left of the {format_sol(most)} SOL allowed in 24 hours; "
+        f"{format_sol(usage.costs_last_day)} SOL is spent or reserved; {COSTS_SETTING} sets it"
+    )
+
+
 # Evaluated in this order.
 BUILT_IN: tuple[LimitRule | PolicyRule, ...] = (
     LimitRule("max_per_tx", _max_per_tx),
@@ -322,10 +390,11 @@ BUILT_IN: tuple[LimitRule | PolicyRule, ...] = (
     LimitRule("daily_limit", _daily_limit, of_keys=False),
     PolicyRule("program_allowlist", _program_allowlist),
     PolicyRule("blocked_address", _blocked_address, needs_effects=False),
-    LimitRule("spending_limit_check", _daily_limit, of_keys=True),
+    LimitRule("spending_limit_check", _spending_limit_check, of_keys=True),
     PolicyRule("fee_limit", _fee_limit),
     PolicyRule("simulated_effects", _simulated_effects),
     PolicyRule("authority_change", _authority_change),
+    LimitRule("costs_limit", _costs_limit, needs_effects=True),
 )
 RULES: Final = tuple(rule.name for rule in BUILT_IN)
 

@@ -365,7 +365,8 @@ def _close_account(call: _Call, bound: _Bound) -> None:
 
 def _set_authority(call: _Call, bound: _Bound) -> None:
     kind = call.data[1] if len(call.data) > 1 else -1
-    to_nobody = len(call.data) == 3 and call.data[2] == 0
+    # What follows an absent option is not read.
+    to_nobody = len(call.data) in (3, 35) and call.data[2] == 0
     to_wallet = len(call.data) == 35 and call.data[2] == 1 and key_at(call.data, 3) == bound.wallet
     if kind not in _GIVEN_UP or not (to_nobody or to_wallet):
         name = TOKEN_AUTHORITIES.get(kind, f"authority {kind}")
@@ -378,12 +379,13 @@ _GIVEN_UP = frozenset({0, 1, 3})
 
 def _describe_mint(call: _Call, bound: _Bound) -> None:
     metadata, update_authority, mint, mint_authority = call.accounts
-    created = metadata == mint and mint in bound.mints
-    if not created or {update_authority, mint_authority} != {bound.wallet}:
+    if metadata != mint or mint not in bound.mints or mint_authority != bound.wallet:
         raise Unbounded(
-            "metadata is written only into a mint that this transaction creates, with the wallet"
-            " as its authority"
+            "metadata is written only into a mint of the wallet that this transaction creates"
         )
+    if update_authority != bound.wallet:
+        text = f"update_authority of {mint} would pass to {update_authority}"
+        raise Unbounded(text, "authority_change")
 
 
 # Stake.

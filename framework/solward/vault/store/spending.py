@@ -18,7 +18,7 @@ from solward.vault.store.tables import reservations, switches, transactions, wal
 from solward.vault.store.transactions import UNFINISHED
 
 SOL_ASSET = "SOL"
-# Network fees and rent, in lamports.
+# Network fees and rent, in lamports; they have ceilings of their own.
 COSTS_ASSET = "COSTS"
 # The switch that freezes everything, and the lock that every reservation shares against it.
 SERVICE_SCOPE = "service"
@@ -172,7 +172,7 @@ async def usage(
     """What each scope has used: transactions in the last minute, units in the last 24 hours."""
     parameters = {
         "scopes": list(scopes),
-        "assets": [SOL_ASSET, *assets],
+        "assets": [SOL_ASSET, COSTS_ASSET, *assets],
         "minute": now_ms - MINUTE_MS,
         "day": now_ms - DAY_MS,
     }

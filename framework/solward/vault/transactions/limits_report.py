@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from solward.money import lamports_to_sol
@@ -21,8 +22,6 @@ async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> 
         usage = await spending.usage(connection, [scope], limits.daily_tokens, now)
         held_units = await spending.reserved(connection, scope)
     spent = usage[scope]
-    counted = spent.units_last_day.get(spending.SOL_ASSET, 0)
-    reserved = held_units.get(spending.SOL_ASSET, 0)
     return {
         "maxSolPerTransaction": {"limit": _sol(limits.max_lamports_per_tx)},
         "maxTransactionsPerMinute": {
@@ -30,16 +29,26 @@ async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> 
             "used": spent.tx_last_minute,
             "left": _left(limits.max_tx_per_minute, spent.tx_last_minute),
         },
-        "dailySpendingLimitSol": {
-            "limit": _sol(limits.daily_lamports),
-            "spent": lamports_to_sol(counted - reserved),
-            "reserved": lamports_to_sol(reserved),
-            "left": _sol(_left(limits.daily_lamports, counted)),
-        },
+        "dailySpendingLimitSol": _day(limits.daily_lamports, spending.SOL_ASSET, spent, held_units),
+        "maxCostsSolPerDay": _day(
+            limits.daily_costs_lamports, spending.COSTS_ASSET, spent, held_units
+        ),
         "dailyTokens": {
             mint: _tokens(limit, spent.units_last_day.get(mint, 0), held_units.get(mint, 0))
             for mint, limit in limits.daily_tokens.items()
         },
+    }
+
+
+def _day(
+    limit: int | None, asset: str, spent: spending.Spent, held: Mapping[str, int]
+) -> dict[str, Any]:
+    counted, reserved = spent.units_last_day.get(asset, 0), held.get(asset, 0)
+    return {
+        "limit": _sol(limit),
+        "spent": lamports_to_sol(counted - reserved),
+        "reserved": lamports_to_sol(reserved),
+        "left": _sol(_left(limit, counted)),
     }
 
 

@@ -17,6 +17,7 @@ from solward.vault.guardrails import (
     ScopeLimits,
     ScopeUsage,
     Verdict,
+    counted_costs,
     counted_lamports,
     counted_tokens,
     judge,
@@ -151,6 +152,9 @@ class Reserver:
             if allowed:
                 units = {spending.SOL_ASSET: counted_lamports(intent, effects)}
                 units |= counted_tokens(intent, effects)
+                costs = counted_costs(effects)
+                if costs:
+                    units[spending.COSTS_ASSET] = costs
                 await spending.reserve(
                     connection, record.id, [scope for scope, _ in scopes], units, now.reserved_ms
                 )
@@ -292,7 +296,10 @@ class Reserver:
             if most and spent.tx_last_minute >= most:
                 next_tx_ms = await spending.next_tx_ms(connection, scope, most, window_ms)
             lamports = spent.units_last_day.get(spending.SOL_ASSET, 0)
-            usage = ScopeUsage(spent.tx_last_minute, lamports, spent.units_last_day, next_tx_ms)
+            costs = spent.units_last_day.get(spending.COSTS_ASSET, 0)
+            usage = ScopeUsage(
+                spent.tx_last_minute, lamports, spent.units_last_day, next_tx_ms, costs
+            )
             judged.append((scope, limits, usage))
         verdict = judge(intent, effects, judged, self._policy)
         if now.behind_ms and verdict.rule in _WINDOWED:

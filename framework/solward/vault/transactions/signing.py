@@ -11,7 +11,7 @@ from solward.clock import now_ms
 from solward.errors import TakenOver, TransactionFailed
 from solward.solana.message import required_signers
 from solward.telemetry import metrics
-from solward.vault.guardrails import max_debit
+from solward.vault.guardrails import expected_debit, max_debit
 from solward.vault.store import attempts as store
 from solward.vault.store.attempts import Attempt
 from solward.vault.store.database import Database
@@ -124,7 +124,7 @@ class Signing:
             attempt.wire,
             attempt.last_valid_block_height,
             fee_lamports=effects.fee_lamports,
-            held_lamports=debit,
+            held_lamports=expected_debit(draft.intent, effects),
             type="" if step else record.type,
             details=record.details,
             reserved={} if step else reservation.units,

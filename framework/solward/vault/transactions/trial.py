@@ -59,7 +59,7 @@ def _effects_json(effects: TransactionEffects) -> dict[str, Any]:
         "accountsCreated": effects.accounts_created,
         "tokensOut": {mint: str(units) for mint, units in sorted(effects.tokens_out.items())},
         "tokensIn": {mint: str(units) for mint, units in sorted(effects.tokens_in.items())},
-        "programs": sorted(effects.programs | effects.other_programs),
+        "programs": sorted(effects.programs),
         "authorityChanges": [
             {"kind": change.kind, "account": change.account, "to": change.to}
             for change in effects.authority_changes

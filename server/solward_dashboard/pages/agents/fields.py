@@ -13,6 +13,7 @@ SERVICE_LIMITS = {
     "maxSolPerTransaction": 2,
     "maxTransactionsPerMinute": 5,
     "dailySpendingLimitSol": 10,
+    "maxCostsSolPerDay": 0.05,
 }
 
 NAME: Mapping[str, Any] = {
@@ -54,6 +55,11 @@ GUARDRAILS: Mapping[str, Any] = {
         "dailySpendingLimitSol": {
             "type": "number",
             "title": "Most SOL in 24 hours",
+            "exclusiveMinimum": 0,
+        },
+        "maxCostsSolPerDay": {
+            "type": "number",
+            "title": "Most SOL of fees and rent in 24 hours",
             "exclusiveMinimum": 0,
         },
     },
@@ -138,6 +144,7 @@ def create_parameters(values: Mapping[str, Any], wallet_id: str | None) -> dict[
         "max_sol_per_transaction": rails["maxSolPerTransaction"],
         "max_transactions_per_minute": rails["maxTransactionsPerMinute"],
         "daily_spending_limit_sol": rails["dailySpendingLimitSol"],
+        "max_costs_sol_per_day": rails.get("maxCostsSolPerDay"),
     }
 
 

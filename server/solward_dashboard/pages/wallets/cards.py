@@ -161,6 +161,14 @@ class Limits:
                 ui.label(f"at most {plain(most)} SOL").classes("sw-dim")
             _bar("Transactions in a minute", minute["used"], 0, minute["limit"], "")
             _bar("In 24 hours", day["spent"], day["reserved"], day["limit"], " SOL")
+            costs = limits["maxCostsSolPerDay"]
+            _bar(
+                "Fees and rent in 24 hours",
+                costs["spent"],
+                costs["reserved"],
+                costs["limit"],
+                " SOL",
+            )
             for mint, each in limits.get("dailyTokens", {}).items():
                 spent, reserved, most = (
                     Decimal(each[key]) for key in ("spent", "reserved", "limit")

@@ -19,6 +19,7 @@ def upgrade() -> None:
     _pockets()
     _ledger_time()
     _audit_heads()
+    _costs()
 
 
 def _pockets() -> None:
@@ -74,6 +75,10 @@ def _audit_heads() -> None:
     )
     op.add_column("audit_heads", sa.Column("service_hash", sa.Text(), nullable=True))
     op.add_column("audit_heads", sa.Column("mac", sa.Text(), nullable=True))
+
+
+def _costs() -> None:
+    op.add_column("api_keys", sa.Column("max_costs_lamports", sa.BigInteger(), nullable=True))
 
 
 def downgrade() -> None:
