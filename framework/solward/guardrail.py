@@ -22,7 +22,6 @@ class Intent:
         tokens_out: mint -> most units that may leave (transfer, burn, swap input).
         tokens_in: mint -> least units that must arrive (swap output minimum).
         destinations: addresses that may receive; all are checked against the blocked ones.
-        programs: programs beyond the default ones that it may call, top level or inner.
         may_close: token accounts of the wallet that may be closed back to the wallet.
         may_revoke: mints whose authority the wallet may give up.
         details: the record's `details`, JSON-able, amounts as Decimal.
@@ -37,7 +36,6 @@ class Intent:
     tokens_out: Mapping[str, int] = field(default_factory=dict)
     tokens_in: Mapping[str, int] = field(default_factory=dict)
     destinations: frozenset[str] = frozenset()
-    programs: frozenset[str] = frozenset()
     may_close: frozenset[str] = frozenset()
     may_revoke: frozenset[str] = frozenset()
     details: Mapping[str, Any] = field(default_factory=dict)

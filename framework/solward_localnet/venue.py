@@ -35,7 +35,6 @@ from solward.solana.tokens import token_account
 from solward_localnet.errors import RpcError
 from solward_localnet.market import POOLS, Pool, trade
 from solward_localnet.market_program import swap_instruction
-from solward_localnet.venue_errors import VenueError
 
 Call = Callable[[str, Sequence[Any]], Awaitable[Any]]
 Scope = Mapping[str, Any]
@@ -71,6 +70,14 @@ _DOCUMENTED = _SERVED | {
     "nativeDestinationAccount",
     "blockhashSlotsToExpiry",
 }
+
+
+class VenueError(Exception):
+    """A refusal in Jupiter's shape: `error` for people, `errorCode` for programs."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,8 +282,6 @@ async def test_the_declaration_is_what_the_quote_says(swaps: SwapBench) -> None:
     (pocket,) = swaps.plugin.takers
     assert (sale.lamports_out, dict(sale.tokens_out)) == (SOL, {})
     assert sale.tokens_in == {USDC: 148_800_767}
-    # No program of a venue: none gets the wallet's signature.
-    assert sale.programs == frozenset()
     assert (sale.destinations, sale.may_revoke) == (frozenset({pocket}), frozenset())
     assert sale.rent_lamports == 2 * RENT
     assert sale.price_impact_bps == 31

@@ -177,14 +177,14 @@ class SkillContext(OperationMethods):
         tokens_out: Mapping[str, int] | None = None,
         tokens_in: Mapping[str, int] | None = None,
         destinations: Sequence[str] = (),
-        programs: Sequence[str] = (),
         may_close: Sequence[str] = (),
         details: Mapping[str, Any] | None = None,
     ) -> TransactionRecord:
         """Have a transaction of your own judged, signed and sent: instructions, or whole bytes.
 
-        Declare what it does to the wallet; whatever the simulation shows beyond that, or any
-        control given away, is blocked.
+        Declare what it does to the wallet; what it can do beyond that by its bytes, or does in
+        the simulation, and any control given away, is blocked. An instruction that names the
+        wallet's key must be of a program that Solward decodes; for any other there is `pocket`.
 
         Args:
             type: `other`, or what the bytes are and nothing more: `transfer`, `token_transfer`,
@@ -194,7 +194,6 @@ class SkillContext(OperationMethods):
             tokens_out: mint -> most units that leave.
             tokens_in: mint -> least units that must arrive.
             destinations: who receives; checked against the blocked addresses.
-            programs: those beyond the default ones; the service's allowlist must hold them too.
             may_close: token accounts of the wallet that it closes, their rent to the wallet.
             details: the record's, JSON-able, amounts as Decimal. What the type states by itself
                 (addresses, mint, amount) is read from the bytes; give it equal, or leave it out.
@@ -211,7 +210,6 @@ class SkillContext(OperationMethods):
             tokens_out=dict(tokens_out or {}),
             tokens_in=dict(tokens_in or {}),
             destinations=frozenset(destinations),
-            programs=frozenset(programs),
             may_close=frozenset(may_close),
             details=dict(details or {}),
         )

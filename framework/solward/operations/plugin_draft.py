@@ -67,7 +67,6 @@ def plugin_draft(
         tokens_out=_units_by_mint(declared.tokens_out, "tokens_out"),
         tokens_in=_units_by_mint(declared.tokens_in, "tokens_in"),
         destinations=_texts(declared.destinations, "destinations"),
-        programs=_texts(declared.programs, "programs"),
         may_close=_texts(declared.may_close, "may_close"),
         details=_details(declared.details),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 
 from solders.pubkey import Pubkey
-from solders.system_program import ID as SYSTEM_PROGRAM
 from solders.system_program import TransferParams, transfer
 
 from solward.errors import InvalidRequest
@@ -38,7 +37,6 @@ def plan_transfer(wallet: str, *, to: str, amount: Decimal | int) -> Draft:
         wallet=wallet,
         lamports_out=lamports,
         destinations=frozenset({str(recipient)}),
-        programs=frozenset({str(SYSTEM_PROGRAM)}),
         details={"from": wallet, "to": str(recipient), "amount": lamports_to_sol(lamports)},
     )
     params = TransferParams(from_pubkey=sender, to_pubkey=recipient, lamports=lamports)

@@ -16,7 +16,6 @@ from tests.vault.guardrails.attacks import ATTACKS, Attack, pay, token, u64
 from tests.vault.guardrails.bank import (
     POLICY,
     RENT_TOKEN,
-    ROUTER,
     SOL,
     WALLET_LIMITS,
     Bank,
@@ -75,7 +74,6 @@ def intent(bank: Bank) -> Intent:
         lamports_out=DECLARED,
         rent_lamports=RENT_TOKEN,
         destinations=frozenset({str(bank.stranger.pubkey())}),
-        programs=frozenset({ROUTER}),
     )
 
 

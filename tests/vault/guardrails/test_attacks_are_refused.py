@@ -43,7 +43,6 @@ def intent(bank: Bank) -> Intent:
         wallet=bank.address,
         lamports_out=DECLARED,
         destinations=frozenset({str(bank.stranger.pubkey())}),
-        programs=frozenset({ROUTER}),
     )
 
 

@@ -35,8 +35,8 @@ def decode(calls: Sequence[Invocation], view: View) -> None:
     """Add what `calls` do to `view`.
 
     An instruction that is malformed (its decoder raises `IndexError` or `ValueError`) or not
-    understood is a violation. A program without a decoder, such as Memo, is judged by the allowlist
-    and by what it calls and changes.
+    understood is a violation. A program without a decoder, such as Memo, is judged by what it calls
+    and changes; what it can take is for the bytes to say.
     """
     flat: list[Invocation] = []
     for call in calls:

@@ -10,7 +10,7 @@ from solders.pubkey import Pubkey
 
 from solward.guardrail import Intent, TransactionEffects
 from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
-from solward.solana.programs import PROGRAM_NAMES, WRAPPED_SOL_MINT
+from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails.model import Policy, ScopeLimits, ScopeUsage
 
 # The setting that a refusal for costs names.
@@ -427,10 +427,6 @@ def _token_unit(mint: str, effects: TransactionEffects) -> _TokenUnit:
 
 def _first_violation(effects: TransactionEffects, rule: str) -> str | None:
     return next((reason for name, reason in effects.violations if name == rule), None)
-
-
-def _named_programs(programs: Iterable[str]) -> str:
-    return _listed(PROGRAM_NAMES.get(program, program) for program in programs)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -57,7 +57,7 @@ class EngineOptions:
     """What the engine enforces in addition to a caller's limits.
 
     Attributes:
-        policy: program allowlist, blocked addresses, fee limits.
+        policy: blocked addresses, limits of fees and new accounts.
         wallet_limits: the service's limits, which hold for each wallet.
         plugin_guardrails: rules of plugins; they can only refuse.
     """
