@@ -14,7 +14,7 @@ from solward.agents.agent import AgentStatus
 from solward.service import Solward
 from solward.store import agents, jobs
 from solward.telemetry import metrics
-from solward.vault.store import attempts, processes
+from solward.vault.store import attempts, pockets, processes
 from solward.vault.store.attempts import AttemptState
 from solward.vault.store.database import Database
 
@@ -51,10 +51,12 @@ async def fill(database: Database) -> None:
         states = await attempts.live_states(connection)
         queued = await jobs.count(connection) if database.shared else {}
         kinds = await processes.count_by_kind(connection)
+        open_pockets = await pockets.count_open(connection)
     for status in AgentStatus:
         metrics.AGENTS.labels(status.value).set(counts.get(status.value, 0))
     for state in (AttemptState.SIGNED, AttemptState.SENT, AttemptState.UNKNOWN):
         metrics.ATTEMPTS.labels(state.value).set(states.get(state.value, 0))
+    metrics.POCKETS_OPEN.set(open_pockets)
     metrics.ATTEMPTS_UNKNOWN.set(states.get(AttemptState.UNKNOWN.value, 0))
     if database.shared:
         for state_name in _JOB_STATES:

@@ -70,6 +70,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "wallet show": (wallet(), "SOL"),
     "wallet balance": (wallet(), "2"),
     "wallet limits": (wallet(), "SOL a transaction"),
+    "wallet pockets": (wallet(), "No pocket holds anything."),
     "wallet stakes": (lambda live: staking(live)[:1], "activating"),
     "wallet tag": (wallet("treasury"), "treasury"),
     "wallet transfer": (wallet(STRANGER, "0.1"), "confirmed"),

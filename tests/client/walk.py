@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from solward.client import BadRequest, SolwardClient, Wallet
+from solward.client import BadRequest, NotFoundError, SolwardClient, Wallet
 
 STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 # More than the least stake of the localnet, with its rent.
@@ -42,6 +42,9 @@ async def _wallet(client: SolwardClient, wallet: Wallet) -> None:
     assert (await client.wallets.unwrap_sol(wallet.id)).type == "unwrap_sol"
     limits = await client.wallets.limits(wallet.id)
     assert limits["maxSolPerTransaction"] == {"limit": 2}
+    assert await client.wallets.pockets(wallet.id) == ()
+    with pytest.raises(NotFoundError):
+        await client.wallets.sweep_pocket(wallet.id, STRANGER)
     assert len(await client.wallets.transactions(wallet.id)) == 6
     assert len(await client.transactions.list()) == 6
     text = await client.wallets.run_skill(wallet.id, "check_balance")

@@ -24,6 +24,7 @@ ADMIN = {
     "POST /agents/<id>/stop",
     "POST /agents/<id>/pause",
     "POST /freeze",
+    "POST /wallets/<id>/pockets/<id>/sweep",
     "POST /unfreeze",
     "GET /events",
     "GET /audit",
@@ -36,6 +37,7 @@ KEY = {
     "PATCH /wallets/<id>",
     "GET /wallets/<id>/balance",
     "GET /wallets/<id>/limits",
+    "GET /wallets/<id>/pockets",
     "GET /wallets/<id>/transactions",
     "GET /transactions",
     "POST /wallets/<id>/transfer",
@@ -72,7 +74,7 @@ def routes(api: Api) -> set[str]:
     found = set()
     for rule in api.app.url_map.iter_rules():
         path = rule.rule.removeprefix("/api/v1")
-        for name in ("wallet_id", "agent_id", "key_id"):
+        for name in ("wallet_id", "agent_id", "key_id", "pocket_id"):
             path = path.replace(f"<{name}>", "<id>")
         found |= {f"{method} {path}" for method in rule.methods - {"HEAD", "OPTIONS"}}
     return found

@@ -2,8 +2,10 @@
 
     python armed_service.py kill:written_ahead:1 server start --port 3001
     python armed_service.py mutant:split_reservation server start --port 3001
+    python armed_service.py whole,kill:landed:2 server start --port 3001
 
-The service itself has no such switch; this script puts it in from outside.
+With `whole` its venue gives whole transactions in place of instructions. The service itself has no
+such switch; this script puts it in from outside.
 """
 
 from __future__ import annotations
@@ -14,11 +16,29 @@ import signal
 import sys
 from typing import Any
 
+from solders.hash import Hash
+from solders.message import MessageV0
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+from solders.system_program import TransferParams, transfer
+from solders.transaction import VersionedTransaction
+from spl.token.constants import TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
+from spl.token.instructions import (
+    close_account,
+    create_idempotent_associated_token_account,
+    get_associated_token_address,
+    sync_native,
+)
+from spl.token.models import CloseAccountParams, SyncNativeParams
+
+from solward.operations.perform import Operations
 from solward.record import TransactionRecord
+from solward.registry.loaded import LoadedVenue
 from solward.service import Solward
 from solward.vault.store import spending
 from solward.vault.transactions.reservation import Reservation, Reserver
 from solward.vault.transactions.steps import Step
+from solward.venue import Quote, SwapTransaction, VenueContext
 
 
 def kill_at(step: Step, nth: int) -> None:
@@ -53,13 +73,56 @@ def split_reservation() -> None:
     Reserver.reserve = in_two  # type: ignore[method-assign]
 
 
+def whole_transactions() -> None:
+    """The venue's instruction for SOL, wrapped into a transaction that its taker signs alone."""
+
+    async def swap(
+        self: LoadedVenue, quote: Quote, taker: str, context: VenueContext
+    ) -> SwapTransaction:
+        user, mint = Pubkey.from_string(taker), Pubkey.from_string(quote.output_mint)
+        wrapped = get_associated_token_address(user, WRAPPED_SOL_MINT)
+        target = get_associated_token_address(user, mint)
+        made = await self.instructions(quote, taker, str(target), context)
+        params = TransferParams(from_pubkey=user, to_pubkey=wrapped, lamports=quote.in_amount)
+        closing = CloseAccountParams(
+            program_id=TOKEN_PROGRAM_ID, account=wrapped, dest=user, owner=user
+        )
+        instructions = [
+            create_idempotent_associated_token_account(user, user, WRAPPED_SOL_MINT),
+            transfer(params),
+            sync_native(SyncNativeParams(program_id=TOKEN_PROGRAM_ID, account=wrapped)),
+            create_idempotent_associated_token_account(user, user, mint),
+            made.swap,
+            close_account(closing),
+        ]
+        latest = await ledgers[-1].latest_blockhash()
+        blockhash = Hash.from_string(latest.blockhash)
+        message = MessageV0.try_compile(user, instructions, [], blockhash)
+        transaction = VersionedTransaction.populate(message, [Signature.default()])
+        return SwapTransaction(bytes(transaction), latest.last_valid_block_height)
+
+    def opened(self: Operations, *, ledger: Any, **options: Any) -> None:
+        ledgers.append(ledger)
+        construct(self, ledger=ledger, **options)
+
+    ledgers: list[Any] = []
+    construct = Operations.__init__
+    Operations.__init__ = opened  # type: ignore[method-assign]
+
+    LoadedVenue.gives_instructions = property(lambda _self: False)  # type: ignore[assignment]
+    LoadedVenue.swap = swap  # type: ignore[method-assign]
+
+
 def main() -> None:
     """Arm, then run the command as its console script would."""
-    kind, *rest = sys.argv[1].split(":")
-    if kind == "kill":
-        kill_at(Step(rest[0]), int(rest[1]))
-    elif kind == "mutant":
-        {"split_reservation": split_reservation}[rest[0]]()
+    for arming in sys.argv[1].split(","):
+        kind, *rest = arming.split(":")
+        if kind == "kill":
+            kill_at(Step(rest[0]), int(rest[1]))
+        elif kind == "mutant":
+            {"split_reservation": split_reservation}[rest[0]]()
+        elif kind == "whole":
+            whole_transactions()
     from solward_cli import main as solward
 
     sys.argv = ["solward", *sys.argv[2:]]

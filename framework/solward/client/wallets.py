@@ -77,6 +77,16 @@ class Wallets(Operations[Transaction]):
         """Its limits, spent, reserved and left amounts of each (docs/rest.md)."""
         return self._http.read(dict, await self._http.get(_path(wallet_id, "limits")))
 
+    async def pockets(self, wallet_id: str) -> tuple[Mapping[str, Any], ...]:
+        """Its pockets that may hold something, with what is at risk in each (docs/rest.md)."""
+        raw = await self._http.get(_path(wallet_id, "pockets"))
+        return self._http.read_list(dict, raw, "pockets")
+
+    async def sweep_pocket(self, wallet_id: str, address: str) -> Transaction:
+        """Take home what a pocket holds; for the admin, a frozen wallet's too."""
+        raw = await self._http.send("POST", f"{_path(wallet_id, 'pockets')}/{address}/sweep", {})
+        return self._http.read(Transaction.of, raw)
+
     async def stakes(self, wallet_id: str) -> tuple[Stake, ...]:
         """The stakes it may unstake or withdraw."""
         raw = await self._http.get(_path(wallet_id, "stakes"))

@@ -58,6 +58,9 @@ ATTEMPTS = _gauge(
 ATTEMPTS_UNKNOWN = _gauge(
     "attempts_unknown", "Attempts whose fate cannot be told; their money stays reserved."
 )
+POCKETS_OPEN = _gauge(
+    "pockets_open", "Pockets that may hold something, in the database: positions and what is left."
+)
 ATTEMPTS_ENDED = _counter("attempts_ended", "Signed transactions that ended, by state.", "state")
 IN_FLIGHT = _gauge("transactions_in_flight", "Transactions this process watches.")
 CONFIRMATION = _histogram(

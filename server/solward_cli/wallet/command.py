@@ -82,6 +82,26 @@ async def limits(call: ServiceCall, wallet: str) -> RenderableType:
 @wallet.command()
 @wallet_argument
 @service_call
+async def pockets(call: ServiceCall, wallet: str) -> RenderableType:
+    """List a wallet's pockets that may hold something, and what is at risk."""
+    from solward_cli.render import table
+
+    found = await call.wallet(wallet)
+    rows = [
+        (
+            each["address"],
+            each.get("position", "-"),
+            ", ".join(f"{units} of {asset}" for asset, units in each["atRisk"].items()) or "-",
+            each["createdAt"],
+        )
+        for each in await call.client.wallets.pockets(found.id)
+    ]
+    return table(("POCKET", "POSITION", "AT RISK", "SINCE"), rows, "No pocket holds anything.")
+
+
+@wallet.command()
+@wallet_argument
+@service_call
 async def stakes(call: ServiceCall, wallet: str) -> RenderableType:
     """List a wallet's stakes."""
     from solward_cli.render import amount, status, table

@@ -157,6 +157,21 @@ SCHEMAS: dict[str, Schema] = {
         }
         | _LIMITS
     ),
+    "Pocket": response_object(
+        {
+            "address": address("Its key, of which the wallet's makes the signature."),
+            "counter": whole("Which of the wallet's pockets it is.", 1),
+            "transactionId": identifier("The record that used it last."),
+            "program": address("Where it has a name: the program of the position."),
+            "position": text("Its name."),
+            "mints": array(address("A mint."), "Tokens it may hold."),
+            "atRisk": mapping(
+                units("Smallest units."), "Put in and not taken home, by `SOL` or mint."
+            ),
+            "createdAt": timestamp("When it was first used."),
+        },
+        optional=["transactionId", "program", "position"],
+    ),
     "AgentLimits": response_object(
         {
             "agentId": identifier("The agent."),

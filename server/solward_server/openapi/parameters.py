@@ -6,7 +6,16 @@ from typing import Any
 
 from solward.events import EventKind
 from solward.solana.token_list import token_list
-from solward_server.openapi.schema import Schema, array, choice, flag, identifier, text, whole
+from solward_server.openapi.schema import (
+    Schema,
+    address,
+    array,
+    choice,
+    flag,
+    identifier,
+    text,
+    whole,
+)
 
 Parameter = dict[str, Any]
 
@@ -35,6 +44,8 @@ def query(name: str, schema: Schema, **more: Any) -> Parameter:
 
 WALLET_ID = _path("walletId", identifier("The wallet."), WALLET)
 AGENT_ID = _path("agentId", identifier("The agent."), AGENT)
+POCKET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+POCKET_ID = _path("pocketId", address("The pocket."), POCKET)
 KEY_ID = _path("keyId", identifier("The key."), KEY)
 
 LIMIT = query("limit", whole("How many at most.", 1, 500, default=50))

@@ -6,6 +6,7 @@ from typing import Any
 
 from quart import Blueprint
 
+from solward.vault.transactions.request import ADMIN
 from solward.vault.wallets.model import DEFAULT_NAME
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import body_text, body_texts, query_flag, read_body
@@ -13,7 +14,15 @@ from solward_server.http.errors import Forbidden
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, request_body, success
-from solward_server.openapi.parameters import EMPTY, USDC, WALLET, WALLET_ADDRESS, WALLET_ID
+from solward_server.openapi.parameters import (
+    EMPTY,
+    POCKET,
+    POCKET_ID,
+    USDC,
+    WALLET,
+    WALLET_ADDRESS,
+    WALLET_ID,
+)
 from solward_server.openapi.schema import (
     address,
     array,
@@ -74,6 +83,17 @@ def blueprint(context: RouteContext) -> Blueprint:
         await context.wallet(wallet_id)
         return await service.wallet_limits(wallet_id)
 
+    @routes.get("/wallets/<wallet_id>/pockets")
+    @keyed
+    async def pockets(wallet_id: str) -> dict[str, Any]:
+        await context.wallet(wallet_id)
+        return await service.wallet_pockets(wallet_id)
+
+    @routes.post("/wallets/<wallet_id>/pockets/<pocket_id>/sweep")
+    async def sweep(wallet_id: str, pocket_id: str) -> dict[str, Any]:
+        await context.wallet(wallet_id)
+        return (await service.engine.sweep_pocket(wallet_id, ADMIN, pocket_id)).to_json()
+
     return routes
 
 
@@ -91,6 +111,26 @@ _WALLET = {
 _TAGS = array(text("1 to 64 printable characters.", 64), "For people; doubles are left out.", 20)
 _BAD_TAGS = "tags must be an array of at most 20 strings of 1 to 64 characters"
 
+_POCKET = {
+    "address": POCKET,
+    "counter": 7,
+    "transactionId": "4f1c8a63-8a0f-4a55-9f43-6a1c4a3f9b0e",
+    "program": "JUP6LkbZbjS1jKKwapdHNy74zcZ3tLUZoi5QNyVTaV4",
+    "position": "pool 3",
+    "mints": [USDC],
+    "atRisk": {"SOL": "5000000", USDC: "250000000"},
+    "createdAt": "2026-11-21T10:34:55.152Z",
+}
+_SWEPT = {
+    "id": "4f1c8a63-8a0f-4a55-9f43-6a1c4a3f9b0e",
+    "walletId": WALLET,
+    "principal": "admin",
+    "type": "other",
+    "status": "confirmed",
+    "details": {"pocket": _POCKET["address"]},
+    "guardrailsApplied": [],
+    "timestamp": "2026-11-21T10:34:55.152Z",
+}
 PATHS = {
     "/wallets": {
         "post": operation(
@@ -192,6 +232,42 @@ PATHS = {
                 400: "empty must be true or false",
                 404: NO_WALLET,
                 500: "The ledger did not answer getBalance (ConnectError)",
+            },
+        )
+    },
+    "/wallets/{walletId}/pockets": {
+        "get": operation(
+            "getWalletPockets",
+            "A wallet's pockets that may hold something, and what is at risk",
+            tag="wallets",
+            access=Access.KEY,
+            parameters=[WALLET_ID],
+            response=success(
+                response_object(
+                    {
+                        "walletId": identifier("The wallet."),
+                        "pockets": array(ref("Pocket"), "Oldest first."),
+                    }
+                ),
+                {"walletId": WALLET, "pockets": [_POCKET]},
+            ),
+            errors={404: NO_WALLET},
+        )
+    },
+    "/wallets/{walletId}/pockets/{pocketId}/sweep": {
+        "post": operation(
+            "sweepPocket",
+            "Take home what a pocket holds",
+            tag="wallets",
+            access=Access.ADMIN,
+            description="A frozen wallet's pockets too: nothing leaves but the network fee.",
+            parameters=[WALLET_ID, POCKET_ID],
+            response=success(ref("Transaction"), _SWEPT),
+            errors={
+                400: "address: what pocket 9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g is used"
+                " for has not ended",
+                404: "Pocket not found",
+                500: "Something is left in the pocket",
             },
         )
     },

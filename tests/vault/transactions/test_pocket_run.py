@@ -19,7 +19,7 @@ from tests.support.swap import (
 )
 
 from solward.context.pocket import PocketRequest
-from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
+from solward.errors import GuardrailBlocked, InvalidRequest, NotFound, TransactionFailed
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.store import attempts as attempt_store
@@ -270,3 +270,36 @@ async def test_what_cannot_be_meant_is_refused_by_field(
     with pytest.raises(InvalidRequest, match=text):
         await use(bench, calling(), **given)
     assert await bench.history() == []
+
+
+async def test_a_sweep_empties_a_position_of_a_frozen_wallet(bench: Bench) -> None:
+    program = str(Keypair().pubkey())
+    named = {"program": program, "position": "first", "stays": True}
+    await use(bench, paying(Keypair().pubkey(), 1_000_000), **named)
+    address = (await row_of(bench)).address
+    before, counted = await bench.lamports(bench.wallet.address), await bench.reserved_units()
+    async with bench.database.write() as connection:
+        await spending.set_frozen(connection, f"wallet:{bench.wallet.id}", True)
+    record = await bench.engine.sweep_pocket(bench.wallet.id, ADMIN, address)
+    assert record.status is TransactionStatus.CONFIRMED
+    assert record.details == {"pocket": address}
+    home = LAMPORTS - 1_000_000 - CALL_FEE
+    assert await bench.lamports(bench.wallet.address) == before + home - SWEEP_FEE
+    row = await row_of(bench)
+    assert (row.state, row.at_risk) == (PocketState.EMPTY, {})
+    # What comes home of an older use gives nothing back, and a sweep takes nothing.
+    assert await bench.reserved_units() == counted
+    with pytest.raises(NotFound, match="Pocket not found"):
+        await bench.engine.sweep_pocket(bench.wallet.id, ADMIN, address)
+
+
+async def test_a_funding_that_is_never_signed_leaves_no_open_pocket(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_key(_self: object, _wallet_id: str) -> None:
+        raise RuntimeError("no key")
+
+    monkeypatch.setattr(type(bench.wallets), "signer", no_key)
+    with pytest.raises(TransactionFailed, match="could not be signed"):
+        await use(bench, calling())
+    assert (await row_of(bench)).state is PocketState.EMPTY

@@ -14,8 +14,8 @@ from solward import jsontext
 from solward.errors import TakenOver
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
-from solward.vault.store import alerts
-from solward.vault.store.tables import attempts, pockets, reservations, transactions
+from solward.vault.store import alerts, pockets
+from solward.vault.store.tables import attempts, reservations, transactions
 from solward.vault.store.transactions import RECORD, UNFINISHED, record_event, record_of
 
 
@@ -278,11 +278,7 @@ async def settle(
         await connection.execute(
             delete(reservations).where(reservations.c.transaction_id.in_(never_landed))
         )
-        await connection.execute(
-            update(pockets)
-            .where(pockets.c.transaction_id.in_(never_landed), pockets.c.position.is_(None))
-            .values(state="empty")
-        )
+        await pockets.release(connection, never_landed)
     for item in settlements:
         record = stored[item.transaction_id]
         after = stored[item.transaction_id] = replace(

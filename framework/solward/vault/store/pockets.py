@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.clock import iso
 from solward.vault.store.tables import pockets, transactions
 from solward.vault.store.transactions import UNFINISHED
 
@@ -19,6 +20,8 @@ class PocketState(StrEnum):
 
     SINGLE = "single"
     """Nothing once its transaction has ended: that one opens and closes all its accounts."""
+    FUNDING = "funding"
+    """Nothing yet: what fills it is not signed."""
     OPEN = "open"
     """Perhaps something: it is looked at, and swept."""
     EMPTY = "empty"
@@ -27,7 +30,11 @@ class PocketState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PocketRow:
-    """A pocket as stored; see the table."""
+    """A pocket as stored; see the table.
+
+    Attributes:
+        at_risk: asset ("SOL" or a mint) -> units put in and not taken home.
+    """
 
     wallet_id: str
     counter: int
@@ -40,6 +47,17 @@ class PocketRow:
     state: PocketState
     created_ms: int
     at_risk: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the API shows it; amounts as text in smallest units, absent fields omitted."""
+        body: dict[str, Any] = {"address": self.address, "counter": self.counter}
+        if self.transaction_id is not None:
+            body["transactionId"] = self.transaction_id
+        if self.position is not None:
+            body |= {"program": self.program, "position": self.position}
+        body["mints"] = list(self.mints)
+        body["atRisk"] = {asset: str(units) for asset, units in sorted(self.at_risk.items())}
+        return body | {"createdAt": iso(self.created_ms)}
 
 
 _INSERT = insert(pockets)
@@ -146,6 +164,42 @@ async def use_again(
             state=PocketState.OPEN.value,
         )
     )
+
+
+async def release(connection: AsyncConnection, transaction_ids: Collection[str]) -> None:
+    """Store that nothing got into the pockets of transactions that never landed."""
+    await connection.execute(
+        update(pockets)
+        .where(
+            pockets.c.transaction_id.in_(transaction_ids),
+            pockets.c.state == PocketState.FUNDING.value,
+        )
+        .values(state=PocketState.EMPTY.value)
+    )
+
+
+_OPEN = (
+    update(pockets)
+    .where(
+        pockets.c.transaction_id == bindparam("b_transaction"),
+        pockets.c.state == PocketState.FUNDING.value,
+    )
+    .values(state=PocketState.OPEN.value)
+)
+
+
+async def open_funded(connection: AsyncConnection, transaction_id: str) -> None:
+    """Store that what fills a transaction's pocket is signed."""
+    await connection.execute(_OPEN, {"b_transaction": transaction_id})
+
+
+async def at_address(connection: AsyncConnection, wallet_id: str, address: str) -> PocketRow | None:
+    """A wallet's pocket, None where it has none of this address."""
+    statement = select(pockets).where(
+        pockets.c.wallet_id == wallet_id, pockets.c.address == address
+    )
+    found = (await connection.execute(statement)).first()
+    return None if found is None else _row(found)
 
 
 async def set_state(

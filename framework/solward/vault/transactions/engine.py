@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from solward.clock import now_ms
 from solward.errors import LedgerError, TransactionError, TransactionFailed
 from solward.guardrail import Intent, TransactionEffects
-from solward.record import TransactionRecord, TransactionStatus
+from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.telemetry import tracing
 from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
 from solward.vault.ledger.protocol import Ledger
@@ -162,6 +162,28 @@ class Engine:
             return task.result()
         async with self._database.read() as connection:
             return await store.get(connection, record.id) or record
+
+    async def sweep_pocket(self, wallet_id: str, actor: Actor, address: str) -> TransactionRecord:
+        """Take home what a pocket holds, a frozen wallet's too; as `execute`, a record of its own.
+
+        Raises:
+            NotFound: the wallet has no such pocket that may hold something.
+            InvalidRequest: what it was used for has not ended.
+            TransactionFailed: something stayed in it.
+        """
+        wallet = await self._wallets.get(wallet_id)
+        intent = Intent(
+            type=TransactionType.OTHER, wallet=wallet.address, details={"pocket": address}
+        )
+        record = self._record(wallet, actor, intent)
+        record = await self._runs.begin_sweep(record, actor, address)
+        task = self._start(self._runs.sweep_alone(record))
+        await asyncio.wait({task}, timeout=self._options.confirm_wait_s)
+        if not task.done():
+            return record
+        if task.result().status is TransactionStatus.FAILED:
+            raise refusal(task.result())
+        return task.result()
 
     async def _in_steps(
         self, record: TransactionRecord, actor: Actor, draft: PocketDraft

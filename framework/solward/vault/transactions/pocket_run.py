@@ -23,7 +23,7 @@ from solders.transaction import VersionedTransaction
 from sqlalchemy.exc import IntegrityError
 
 from solward.clock import now_ms
-from solward.errors import InvalidRequest, LedgerError, SolwardError, TakenOver
+from solward.errors import InvalidRequest, LedgerError, NotFound, SolwardError, TakenOver
 from solward.guardrail import Intent
 from solward.money import SOL_DECIMALS, from_units
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
@@ -43,7 +43,7 @@ from solward.vault.store.database import Database
 from solward.vault.store.pockets import PocketRow, PocketState
 from solward.vault.transactions.assess import BlockhashSource, compile_instructions
 from solward.vault.transactions.failures import explain
-from solward.vault.transactions.request import Draft, PocketDraft, PocketUse
+from solward.vault.transactions.request import Actor, Draft, PocketDraft, PocketUse
 from solward.vault.transactions.sender import InFlight, Sender
 from solward.vault.transactions.settlement import Landed, kept_of_failed, read_landed
 from solward.vault.transactions.steps import Step, StepHook
@@ -109,6 +109,38 @@ class PocketRuns:
         else:
             called = Called(None, funded.error)
         return await self._finish(record, called, sweeps=not draft.stays)
+
+    async def begin_sweep(
+        self, record: TransactionRecord, actor: Actor, address: str
+    ) -> TransactionRecord:
+        """Store a record that empties a pocket; its costs count, and it takes no SOL.
+
+        Raises:
+            NotFound, InvalidRequest: there is no such pocket, or it is in use.
+        """
+        async with self._database.write() as connection:
+            await spending.lock_wallet(connection, record.wallet_id)
+            row = await pocket_store.at_address(connection, record.wallet_id, address)
+            if row is None or row.state is not PocketState.OPEN:
+                raise NotFound("Pocket not found")
+            last = None
+            if row.transaction_id is not None:
+                last = await transaction_store.get(connection, row.transaction_id)
+            if last is not None and last.status is TransactionStatus.PENDING:
+                raise InvalidRequest(f"address: what pocket {address} is used for has not ended")
+            await pocket_store.use_again(connection, row, record.id, ())
+            await transaction_store.insert_record(
+                connection, record, action_key=None, owner=self._owner, trace=actor.trace
+            )
+            units = {spending.SOL_ASSET: 0, spending.COSTS_ASSET: 0}
+            scopes = [f"wallet:{record.wallet_id}"]
+            now = await self._database.moment(connection)
+            await spending.reserve(connection, record.id, scopes, units, now.reserved_ms)
+        return record
+
+    async def sweep_alone(self, record: TransactionRecord) -> TransactionRecord:
+        """Empty the pocket of a record that does nothing else."""
+        return await self._finish(record, Called(AttemptState.LANDED_OK), sweeps=True)
 
     async def resume(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
         """Go on where a dead process left a record.
@@ -428,6 +460,15 @@ class PocketRuns:
         if called.succeeded and record.type == TransactionType.SWAP:
             details["outputAmount"] = total.arrived(str(details["outputToken"]))
         at_risk = {} if empty else _added(row.at_risk, lost)
+        if record.type == TransactionType.OTHER and not any(
+            s.step == PocketStep.FUND for s in steps
+        ):
+            # A sweep alone: it is what it is for.
+            called = (
+                Called(AttemptState.LANDED_OK)
+                if empty
+                else Called(None, "Something is left in the pocket")
+            )
         settlement = Settlement(
             record.id,
             TransactionStatus.CONFIRMED if called.succeeded else TransactionStatus.FAILED,

@@ -76,7 +76,7 @@ async def _with_pocket(
         position=use.position,
         mints=use.mints,
         output_mint=mint,
-        state=PocketState.OPEN if use.leaves else PocketState.SINGLE,
+        state=PocketState.FUNDING if use.leaves else PocketState.SINGLE,
         created_ms=record.created_ms,
     )
     await pockets.add(connection, row)

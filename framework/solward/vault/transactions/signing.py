@@ -13,6 +13,7 @@ from solward.solana.message import required_signers
 from solward.telemetry import metrics
 from solward.vault.guardrails import expected_debit, max_debit
 from solward.vault.store import attempts as store
+from solward.vault.store import pockets
 from solward.vault.store.attempts import Attempt
 from solward.vault.store.database import Database
 from solward.vault.transactions.assess import Assessment, Assessor
@@ -117,6 +118,8 @@ class Signing:
         )
         async with self._database.write() as connection:
             await store.write_ahead(connection, attempt, now_ms(), owner=self._owner)
+            if draft.pocket is not None and draft.pocket.leaves:
+                await pockets.open_funded(connection, record.id)
         self._hook(Step.WRITTEN_AHEAD)
         return InFlight(
             record.id,
