@@ -20,8 +20,9 @@ _SAVINGS_TAG = "solward-demo-savings"
 
 # A first minute that tells a story in the transaction list, then a routine. Within the default
 # limits for days, and with room for a visitor: never more than 5 transactions a minute (limit 5);
-# the largest is the stake's 1.1 SOL (limit 2, least 1.00228288); and of SOL 1.2 once and then
-# 0.004 a minute, 5.76 a day, so at most 6.96 in 24 hours (limit 10).
+# the largest is the stake's 1.1 SOL (limit 2, least 1.00228288); of SOL 1.2 once and then 0.002 a
+# minute, 2.88 a day, so at most 4.08 in 24 hours (limit 10); and of fees and rent 0.0094 once and
+# then 0.0216 a day, so at most 0.031 in 24 hours (limit 0.05), where a swap under way holds 0.002.
 STRATEGY = """\
 # Rules of the demo provider, which is not a language model. The first that matches is taken.
 when balance.SOL < 0.5 do airdrop amount=2
@@ -29,8 +30,8 @@ when cycle == 2 do launch_token name="Demo Token" symbol=DEMO
 when cycle == 3 do swap inputToken=SOL outputToken=USDC amount=0.05
 when cycle == 4 do stake_sol amount=1.1
 when cycle == 5 do wrap_sol amount=0.05
-every 6 cycles when cycle > 12 do swap inputToken=SOL outputToken=USDC amount=0.001
-every 4 cycles when cycle > 12 do transfer to={savings} amount=0.001
+every 12 cycles when cycle > 12 do swap inputToken=SOL outputToken=USDC amount=0.001
+every 8 cycles when cycle > 12 do transfer to={savings} amount=0.001
 always do wait
 """
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import select, update
 from structlog.testing import capture_logs
-from tests.support.engine_harness import LIMITS, Bench, open_bench
+from tests.support.engine_harness import LIMITS, UNLIMITED, Bench, open_bench
 
 from solward import jsontext
 from solward.audit.tables import audit
+from solward.clock import DAY_MS
 from solward.errors import GuardrailBlocked
 from solward.record import TransactionStatus
 from solward.telemetry import metrics
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store.alerts import BLOCKS, BLOCKS_WITHIN_MS, reaches_threshold
-from solward.vault.store.tables import attempts, transactions
+from solward.vault.store.tables import attempts, reservations, transactions
 
 SPAN = BLOCKS_WITHIN_MS
 STEP = SPAN // 10
@@ -102,6 +104,47 @@ async def test_blocks_of_several_wallets_are_not_added_up(tmp_path: Path) -> Non
         await blocked(bench, BLOCKS - 1)
         bench.wallet = await bench.wallets.create("other")
         await blocked(bench, BLOCKS - 1)
+        assert await alerts(bench) == []
+
+
+async def test_costs_near_their_ceiling_are_told_once_before_they_are_refused(
+    tmp_path: Path,
+) -> None:
+    before = raised("costs_near_ceiling")
+    fee = 5_000
+    limits = replace(UNLIMITED, daily_costs_lamports=5 * fee)
+    async with open_bench(tmp_path, limits=limits) as bench:
+        scope = f"wallet:{bench.wallet.id}"
+        for _ in range(3):
+            await bench.transfer(1)
+        assert await alerts(bench) == []
+        fourth = await bench.transfer(1)
+        [told] = await alerts(bench)
+        assert (told["alert"], told["transactionId"]) == ("costs_near_ceiling", fourth.id)
+        assert scope in told["detail"]
+        await bench.transfer(1)
+        with pytest.raises(GuardrailBlocked, match="MAX_COSTS_SOL_PER_DAY"):
+            await bench.transfer(1)
+        assert len(await alerts(bench)) == 1
+        assert raised("costs_near_ceiling") == before + 1
+        # Half of them leave the window, and the next near approach is a day later.
+        bench.engine._reserver._alerted_ms[scope] -= DAY_MS
+        async with bench.database.write() as connection:
+            mine = reservations.c.scope == scope
+            earlier = reservations.c.created_ms - DAY_MS
+            await connection.execute(
+                update(reservations)
+                .where(mine, reservations.c.transaction_id != fourth.id)
+                .values(created_ms=earlier)
+            )
+        for _ in range(3):
+            await bench.transfer(1)
+        assert len(await alerts(bench)) == 2
+
+
+async def test_a_service_without_a_ceiling_is_never_near_it(tmp_path: Path) -> None:
+    async with open_bench(tmp_path, limits=replace(LIMITS, daily_costs_lamports=None)) as bench:
+        await bench.transfer(1)
         assert await alerts(bench) == []
 
 

@@ -23,6 +23,9 @@ from solward.vault.store.tables import transactions
 BLOCKS = 5
 BLOCKS_WITHIN_MS = 10 * MINUTE_MS
 
+# From this share of its ceiling on, costs of a rolling 24 hours are near it.
+NEAR_CEILING_PERCENT = 80
+
 # Blocks are counted among this many newest records of the wallet, which bounds the work in a write
 # transaction.
 _RECENT = 200
@@ -33,6 +36,8 @@ class Alert(StrEnum):
 
     ATTEMPT_UNKNOWN = "attempt_unknown"
     """A transaction's fate cannot be found; its money stays reserved until a person decides."""
+    COSTS_NEAR_CEILING = "costs_near_ceiling"
+    """Fees and rent of a wallet, agent or key reach `NEAR_CEILING_PERCENT` of its ceiling."""
     REPEATED_BLOCKS = "repeated_blocks"
     """Guardrails refused `BLOCKS` transactions of a wallet within `BLOCKS_WITHIN_MS`."""
 
@@ -64,6 +69,26 @@ async def blocked(
         minutes = BLOCKS_WITHIN_MS // MINUTE_MS
         detail = f"{BLOCKS} transactions blocked within {minutes} minutes; the last: {record.error}"
         _raise(connection, Alert.REPEATED_BLOCKS, record, detail, trace)
+
+
+def is_near(costs: int, ceiling: int | None) -> bool:
+    """Whether costs are near their ceiling; both are lamports, None is no ceiling."""
+    return ceiling is not None and costs * 100 >= ceiling * NEAR_CEILING_PERCENT
+
+
+def costs_near_ceiling(
+    connection: AsyncConnection, record: TransactionRecord, scope: str, trace: str | None
+) -> None:
+    """Raise the alert in the database transaction that reserves what brings them near.
+
+    Args:
+        scope: `wallet:<id>`, `agent:<id>` or `key:<id>`.
+    """
+    detail = (
+        f"Fees and rent of {scope}, spent or reserved in 24 hours, reach {NEAR_CEILING_PERCENT}% "
+        "of its ceiling; at the ceiling its transactions are refused"
+    )
+    _raise(connection, Alert.COSTS_NEAR_CEILING, record, detail, trace)
 
 
 def reaches_threshold(times: Sequence[int]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from solward.clock import DAY_MS
 from solward.errors import TakenOver
 from solward.guardrail import Intent, TransactionEffects
 from solward.record import TransactionRecord, TransactionStatus
@@ -23,8 +24,8 @@ from solward.vault.guardrails import (
     judge,
     max_debit,
 )
+from solward.vault.store import alerts, idempotency, pockets, spending
 from solward.vault.store import attempts as attempt_store
-from solward.vault.store import idempotency, pockets, spending
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.database import Database
@@ -115,6 +116,9 @@ class Reserver:
         self._policy = policy
         self._wallet_limits = wallet_limits
         self._plugin_rules = PluginRules(plugin_guardrails)
+        # scope -> when its costs were last near the ceiling; in memory, because a repeated alert
+        # after a restart is better than a query of the audit log under the reservation's locks.
+        self._alerted_ms: dict[str, int] = {}
 
     async def reserve(
         self,
@@ -140,7 +144,7 @@ class Reserver:
             # Before the write transaction: a plugin must hold no lock of the database.
             asked = await self.trial(record.wallet_id, actor, intent, effects)
         async with self._database.write() as connection:
-            judged, now = await self._judge(
+            judged, now, usages = await self._judge(
                 connection, record, actor, scopes, intent, effects, asked
             )
             if judged.status is TransactionStatus.PENDING and pocket is not None:
@@ -149,6 +153,7 @@ class Reserver:
             debit = max_debit(intent, effects) if allowed else 0
             await self._insert(connection, judged, actor, debit)
             units: dict[str, int] = {}
+            near: tuple[str, ...] = ()
             if allowed:
                 units = {spending.SOL_ASSET: counted_lamports(intent, effects)}
                 units |= counted_tokens(intent, effects)
@@ -158,7 +163,11 @@ class Reserver:
                 await spending.reserve(
                     connection, record.id, [scope for scope, _ in scopes], units, now.reserved_ms
                 )
+                near = self._near_ceiling(costs, scopes, usages, now.database_ms)
+                for scope in near:
+                    alerts.costs_near_ceiling(connection, judged, scope, actor.trace)
                 await self._database.keep_ledger_time(connection)
+        self._alerted_ms |= dict.fromkeys(near, now.database_ms)
         return Reservation(judged, scopes, debit, units)
 
     async def fail(
@@ -173,7 +182,9 @@ class Reserver:
         failed otherwise. Nothing is reserved."""
         scopes = self._scopes(record.wallet_id, actor)
         async with self._database.write() as connection:
-            judged, _now = await self._judge(connection, record, actor, scopes, intent, effects)
+            judged, _now, _usages = await self._judge(
+                connection, record, actor, scopes, intent, effects
+            )
             if judged.status is TransactionStatus.PENDING:
                 judged = replace(judged, status=TransactionStatus.FAILED, error=error)
             await self._insert(connection, judged, actor)
@@ -187,7 +198,7 @@ class Reserver:
             frozen = await spending.freeze_reason(connection, wallet_id)
             scopes = self._scopes(wallet_id, actor)
             now = await self._database.moment(connection)
-            verdict = await self._verdict(connection, frozen, scopes, intent, effects, now)
+            verdict, _ = await self._verdict(connection, frozen, scopes, intent, effects, now)
         return await self._plugin_rules.judge(verdict, intent, effects)
 
     async def release(self, record: TransactionRecord, error: str) -> TransactionRecord:
@@ -232,8 +243,9 @@ class Reserver:
         intent: Intent,
         effects: TransactionEffects | None,
         asked: Verdict | None = None,
-    ) -> tuple[TransactionRecord, Moment]:
-        """The record with its verdict, under the locks of its scopes, and when it was judged.
+    ) -> tuple[TransactionRecord, Moment, Mapping[str, ScopeUsage]]:
+        """The record with its verdict, under the locks of its scopes, when it was judged, and what
+        each scope had used by then where the rules asked for it.
 
         Args:
             asked: the verdict of a moment ago, where plugins were asked. A refusal stands; where
@@ -256,10 +268,11 @@ class Reserver:
         frozen = await spending.freeze_reason(connection, record.wallet_id)
         # Read under the lock, so that records and rate windows follow the order of judgement.
         now = await self._database.moment(connection)
+        usages: Mapping[str, ScopeUsage] = {}
         if asked is not None and not asked.allowed:
             verdict = asked
         else:
-            verdict = await self._verdict(connection, frozen, scopes, intent, effects, now)
+            verdict, usages = await self._verdict(connection, frozen, scopes, intent, effects, now)
             if asked is not None and verdict.allowed:
                 verdict = replace(verdict, applied=verdict.applied + self._plugin_rules.names)
         judged = replace(
@@ -269,7 +282,24 @@ class Reserver:
             guardrails_applied=verdict.applied,
             error=verdict.reason,
         )
-        return judged, now
+        return judged, now, usages
+
+    def _near_ceiling(
+        self,
+        costs: int,
+        scopes: tuple[tuple[str, ScopeLimits], ...],
+        usages: Mapping[str, ScopeUsage],
+        now_ms: int,
+    ) -> tuple[str, ...]:
+        """Scopes whose ceiling `costs` brings near, and that had no alert of this process in the
+        window."""
+        return tuple(
+            scope
+            for scope, limits in scopes
+            if costs
+            and alerts.is_near(usages[scope].costs_last_day + costs, limits.daily_costs_lamports)
+            and now_ms - self._alerted_ms.get(scope, -DAY_MS) >= DAY_MS
+        )
 
     async def _verdict(
         self,
@@ -279,14 +309,15 @@ class Reserver:
         intent: Intent,
         effects: TransactionEffects | None,
         now: Moment,
-    ) -> Verdict:
+    ) -> tuple[Verdict, Mapping[str, ScopeUsage]]:
+        """The verdict, and what each scope has used; empty where a switch decides."""
         if frozen is not None:
             reason = "transactions are frozen" + (f": {frozen}" if frozen else "")
-            return Verdict((FREEZE_RULE,), FREEZE_RULE, reason)
+            return Verdict((FREEZE_RULE,), FREEZE_RULE, reason), {}
         behind = f"the ledger's time, {now.behind_ms // 1000} s behind the database's clock"
         if now.behind_ms > MOST_BEHIND_MS and effects is not None:
             reason = f"windows of limits end at {behind}; more than a day is not bridged"
-            return Verdict((CLOCK_RULE,), CLOCK_RULE, reason)
+            return Verdict((CLOCK_RULE,), CLOCK_RULE, reason), {}
         window_ms = now.window_ms
         assets = {mint for _, limits in scopes for mint in limits.daily_tokens}
         used = await spending.usage(connection, [scope for scope, _ in scopes], assets, window_ms)
@@ -304,7 +335,7 @@ class Reserver:
         verdict = judge(intent, effects, judged, self._policy)
         if now.behind_ms and verdict.rule in _WINDOWED:
             verdict = replace(verdict, reason=f"{verdict.reason}; windows end at {behind}")
-        return verdict
+        return verdict, {scope: usage for scope, _, usage in judged}
 
     async def _insert(
         self,
