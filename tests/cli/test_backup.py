@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -26,8 +27,13 @@ from tests.support.repository import TESTS
 
 from solward.backup.archive import write_archive
 from solward.backup.manifest import Manifest
+from solward.settings import Settings
 from solward.settings.home import Home
+from solward.vault.store import pockets as pocket_store
+from solward.vault.store.database import Database
+from solward.vault.store.pockets import PocketRow, PocketState
 from solward.vault.store.schema import HEAD
+from solward.vault.wallets import Wallets
 
 ONCE = f"{PASSPHRASE}\n"
 ROTATING = TESTS / "vault" / "wallets" / "rotating.py"
@@ -76,6 +82,38 @@ def test_a_backup_is_restored_with_every_key_proved(
     expected = {"solward.db", "solward.lock"} | ({"keystore.key"} if not secret else set())
     assert {each.name for each in target.iterdir()} == expected
     assert signs(target, **secret) == [wallet.address for wallet in wallets]
+
+
+def test_a_restored_wallet_uses_none_of_the_pockets_it_may_have_used_since(
+    tmp_path: Path, home: Path, file: Path
+) -> None:
+    async def next_counters(of: Path, use: int = 0) -> list[int]:
+        settings = Settings(_env_file=None, solward_home=of)
+        database = await Database.open(settings.database_url, of)
+        try:
+            wallets = await Wallets.open(database, settings, of)
+            found = []
+            for wallet in await wallets.list():
+                async with wallets.new_pocket(wallet.id) as pocket:
+                    found.append(pocket.counter)
+                    if use:
+                        row = PocketRow(
+                            wallet.id, use, pocket.address, None, None, None, (), None,
+                            PocketState.SINGLE, 1,
+                        )  # fmt: skip
+                        async with database.write() as connection:
+                            await pocket_store.add(connection, row)
+            return found
+        finally:
+            await database.close()
+
+    furnish(home)
+    assert set(asyncio.run(next_counters(home, use=7))) == {1}
+    backed_up(home, file)
+    elsewhere = tmp_path / "elsewhere"
+    assert solward(elsewhere, "restore", file, typed=f"{PASSPHRASE}\n").exit_code == 0
+    assert set(asyncio.run(next_counters(home))) == {8}
+    assert set(asyncio.run(next_counters(elsewhere))) == {1008}
 
 
 def test_nothing_of_the_home_can_be_read_in_the_file(home: Path, file: Path) -> None:

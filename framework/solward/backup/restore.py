@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +16,16 @@ from solward.backup.archive import read_archive
 from solward.backup.create import sqlite_file
 from solward.backup.drill import drill
 from solward.backup.manifest import DATABASE, KEY_FILE, LEDGER, NEXT_KEY_FILE, Manifest
+from solward.clock import now_ms
 from solward.errors import BackupError
 from solward.settings import Settings
 from solward.settings.home import LOCK_NAME, Home
 from solward.vault.wallets import keyring
 from solward.vault.wallets.keyfile import sync_folder
 from solward.vault.wallets.service import KEY_FILE as HOME_KEY_FILE
+
+# More than a wallet uses between two backups.
+SKIPPED_POCKETS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +79,34 @@ async def restore_backup(
                 raise BackupError(f"{place} exists already; a restore overwrites nothing")
         manifest = read_archive(file, folder, passphrase)
         keys = await drill(folder, manifest, keystore_passphrase, settings.keystore_key_file)
+        skip_pockets(folder / DATABASE)
         # The database last: without it a half restored home cannot be served.
         for name in (KEY_FILE, NEXT_KEY_FILE, LEDGER, DATABASE):
             if (folder / name).exists():
                 _move(folder / name, places[name])
     return Restored(manifest, keys)
+
+
+def skip_pockets(database: Path) -> None:
+    """Leave room in each wallet's pocket counters for those used after the backup was made.
+
+    A counter that is used twice would give a key that others know of already. A database of a
+    release without pockets needs none.
+    """
+    with closing(sqlite3.connect(database)) as connection, connection:
+        tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'pockets'"
+        if connection.execute(tables).fetchone() != (1,):
+            return
+        # No address: what is in between was never derived here.
+        connection.execute(
+            "INSERT INTO pockets"
+            " (wallet_id, counter, address, mints, state, at_risk, created_ms)"
+            " SELECT id, last + ?, 'skipped ' || id || ' ' || (last + ?), '[]', 'empty', '{}', ?"
+            " FROM (SELECT wallets.id AS id, coalesce(max(pockets.counter), 0) AS last"
+            " FROM wallets LEFT JOIN pockets ON pockets.wallet_id = wallets.id"
+            " GROUP BY wallets.id)",
+            (SKIPPED_POCKETS, SKIPPED_POCKETS, now_ms()),
+        )
 
 
 def _places(settings: Settings, database: Path) -> dict[str, Path]:
