@@ -176,6 +176,35 @@ class Limits:
                 _bar(f"{short(mint)} in 24 hours", spent, reserved, most, " smallest units")
 
 
+class Pockets:
+    """Pockets that may hold something: what a call could take. Hidden where there is none."""
+
+    def __init__(self) -> None:
+        self._shown: Sequence[Mapping[str, Any]] | None = None
+        self._card = ui.element("section").classes("sw-card").props('data-testid="pockets"')
+        self._card.set_visibility(False)
+        with self._card:
+            ui.label("At risk in pockets").classes("sw-card-title")
+            self._list = ui.element("div").classes("sw-list")
+
+    def show(self, pockets: Sequence[Mapping[str, Any]]) -> None:
+        if pockets == self._shown:
+            return
+        self._shown = pockets
+        self._card.set_visibility(bool(pockets))
+        self._list.clear()
+        with self._list:
+            for each in pockets:
+                with ui.element("div").classes("sw-row"):
+                    ui.label(str(each.get("position", "left over"))).classes("sw-strong")
+                    ui.label(short(each["address"])).classes("sw-mono sw-dim")
+                    copy_button(each["address"], "Pocket")
+                    ui.space()
+                    for asset, units in each["atRisk"].items():
+                        name = "lamports" if asset == "SOL" else f"units of {short(asset)}"
+                        ui.label(f"{units} {name}").classes("sw-number")
+
+
 def _bar(
     title: str, spent: Decimal | int, reserved: Decimal | int, limit: Decimal | int, unit: str
 ) -> None:

@@ -29,7 +29,14 @@ from solward_dashboard.pages.wallets.actions import (
     ActionPanel,
     SkillChooser,
 )
-from solward_dashboard.pages.wallets.cards import Head, Holdings, Limits, RecentTransactions, Stakes
+from solward_dashboard.pages.wallets.cards import (
+    Head,
+    Holdings,
+    Limits,
+    Pockets,
+    RecentTransactions,
+    Stakes,
+)
 from solward_dashboard.polling import Poll
 
 EVERY_S = 10.0
@@ -48,6 +55,7 @@ class OneWallet:
     network: str
     balance: Balance
     limits: Mapping[str, Any]
+    pockets: tuple[Mapping[str, Any], ...]
     stakes: tuple[Stake, ...]
     records: tuple[Transaction, ...]
     decisions: tuple[Decision, ...]
@@ -65,9 +73,10 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
     except NotFoundError:
         return None
     health, skills = await asyncio.gather(api().health(), api().skills())
-    balance, limits, stakes, records, agents = await asyncio.gather(
+    balance, limits, pockets, stakes, records, agents = await asyncio.gather(
         api().wallets.balance(wallet_id),
         api().wallets.limits(wallet_id),
+        api().wallets.pockets(wallet_id),
         api().wallets.stakes(wallet_id),
         api().wallets.transactions(wallet_id, limit=_RECORDS),
         api().agents.list(),
@@ -78,7 +87,9 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
     )
     newest = tuple(each for found in by_agent for each in found)
     history.POLLED.add(wallet_id, history.Point(datetime.now(UTC), balance.sol))
-    return OneWallet(wallet, health.network, balance, limits, stakes, records, newest, skills)
+    return OneWallet(
+        wallet, health.network, balance, limits, pockets, stakes, records, newest, skills
+    )
 
 
 def page(wallet_id: str) -> None:
@@ -103,6 +114,7 @@ def page(wallet_id: str) -> None:
                 with ui.element("div").classes("sw-stack"):
                     holdings = Holdings()
                     limits = Limits()
+                    pockets = Pockets()
                 with ui.element("section").classes("sw-card"):
                     ui.label("Do something").classes("sw-card-title")
                     chooser, faucet = _actions(wallet, refresh)
@@ -125,6 +137,7 @@ def page(wallet_id: str) -> None:
             head.show(latest.wallet, frozen=bool(latest.limits.get("frozen")))
             holdings.show(latest.balance)
             limits.show(latest.limits)
+            pockets.show(latest.pockets)
             stakes.show(latest.stakes)
             recent.show(latest.records)
             chooser.offer(latest.skills)
