@@ -11,6 +11,8 @@ from solders.transaction import VersionedTransaction
 
 from solward.errors import InvalidRequest
 from solward.solana.accounts import LOOKUP_TABLE_HEADER_BYTES, lookup_table_addresses
+from solward.solana.instructions import System
+from solward.solana.programs import SYSTEM_PROGRAM
 
 AnyMessage: TypeAlias = Message | MessageV0 | MessageV1
 
@@ -112,6 +114,16 @@ def lookup_tables(message: AnyMessage) -> tuple[str, ...]:
     if not isinstance(message, MessageV0):
         return ()
     return tuple(str(table.account_key) for table in message.address_table_lookups)
+
+
+def advances_nonce(message: AnyMessage) -> bool:
+    """Whether `message` advances a durable nonce: then its bytes need not expire."""
+    keys = message.account_keys
+    return any(
+        str(keys[each.program_id_index]) == SYSTEM_PROGRAM
+        and bytes(each.data[:4]) == System.ADVANCE_NONCE.to_bytes(4, "little")
+        for each in message.instructions
+    )
 
 
 def required_signers(message: AnyMessage) -> tuple[str, ...]:

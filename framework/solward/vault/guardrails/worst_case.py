@@ -37,7 +37,7 @@ from solward.solana.instructions import (
     System,
     Token,
 )
-from solward.solana.message import AnyMessage, check_message
+from solward.solana.message import AnyMessage, advances_nonce, check_message
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
     COMPUTE_BUDGET_PROGRAM,
@@ -83,13 +83,13 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
     bound = _Bound(wallet, _created_mints(message, wallet))
     names = [str(key) for key in message.account_keys]
     _check_compute_budget(message, names)
+    if advances_nonce(message):
+        raise Unbounded("a durable nonce would keep the transaction valid for ever")
     for instruction in message.instructions:
         program = names[instruction.program_id_index]
         data = bytes(instruction.data)
         if program in PRECOMPILES:
             raise Unbounded(f"program {program} costs a fee for each signature that it checks")
-        if program == SYSTEM_PROGRAM and _number(data) == System.ADVANCE_NONCE:
-            raise Unbounded("a durable nonce would keep the transaction valid for ever")
         # An account behind a lookup table has no name here: its table may say anything.
         accounts = tuple(
             names[index] if index < len(names) else None for index in instruction.accounts

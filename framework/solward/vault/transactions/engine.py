@@ -97,7 +97,14 @@ class Engine:
         self._signing = Signing(database, wallets, self._assessor, self._reserver, hook, owner)
         self.sender = Sender(ledger, database, hook=hook)
         self._runs = PocketRuns(
-            ledger, database, wallets, self.sender, self._assessor.blockhashes, hook, owner
+            ledger,
+            database,
+            wallets,
+            self.sender,
+            self._assessor.blockhashes,
+            hook,
+            owner,
+            options.policy.blocked_addresses,
         )
         self._running: set[asyncio.Task[Any]] = set()
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 from solders.instruction import Instruction
-from solders.message import Message, MessageV0, MessageV1, to_bytes_versioned
+from solders.message import to_bytes_versioned
+from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 from sqlalchemy.exc import IntegrityError
@@ -28,12 +29,20 @@ from solward.guardrail import Intent
 from solward.money import SOL_DECIMALS, from_units
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.fees import network_fee
-from solward.solana.message import decode_transaction, lookup_tables, required_signers, resolve
+from solward.solana.message import (
+    AnyMessage,
+    advances_nonce,
+    decode_transaction,
+    lookup_tables,
+    required_signers,
+    resolve,
+)
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.tokens import TRANSFER_FEE, mint_account, token_account
 from solward.telemetry import tracing
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.ledger.protocol import Blockhash, Ledger
+from solward.vault.ledger.trust import is_enough
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import pockets as pocket_store
 from solward.vault.store import spending
@@ -88,7 +97,11 @@ class PocketRuns:
         blockhashes: BlockhashSource,
         hook: StepHook,
         owner: str,
+        blocked: Collection[str] = (),
     ) -> None:
+        """Args:
+        blocked: addresses that no call may name.
+        """
         self._ledger = ledger
         self._database = database
         self._wallets = wallets
@@ -96,6 +109,7 @@ class PocketRuns:
         self._blockhashes = blockhashes
         self._hook = hook
         self._owner = owner
+        self._blocked = frozenset(blocked)
 
     async def after_funding(
         self, record: TransactionRecord, draft: PocketDraft, item: InFlight
@@ -222,6 +236,9 @@ class PocketRuns:
         for place, valid in enumerate(transaction.verify_with_results()):
             if not valid and signers[place] != pocket.address:
                 raise InvalidRequest("A signature other than the pocket's is missing or wrong")
+        if advances_nonce(message):
+            # Kept back, such bytes could take what the pocket of a position holds later.
+            raise InvalidRequest("The call has a durable nonce, so it would stay valid for ever")
         slot = await self._try(draft, transaction)
         if isinstance(made, bytes | bytearray):
             expiry = await self._blockhashes.expiry(slot)
@@ -249,8 +266,10 @@ class PocketRuns:
             if state is not None
         }
         wanted = {wallet, pocket, *(each for found in accounts.values() for each in found)}
+        named = await self._accounts_of(transaction)
+        await self._check_blocked(named, transaction.message)
         # A node reports accounts of the transaction alone; any other stays as it is.
-        addresses = [each for each in await self._accounts_of(transaction) if each in wanted]
+        addresses = [each for each in named if each in wanted]
         before = await self._ledger.accounts(addresses)
         result = await self._ledger.simulate(bytes(transaction), addresses)
         if result.err is not None:
@@ -270,6 +289,17 @@ class PocketRuns:
                     f"The call would bring {gained} units of {mint}, at least {least} are required"
                 )
         return result.slot
+
+    async def _check_blocked(self, named: Sequence[str], message: AnyMessage) -> None:
+        if not self._blocked:
+            return
+        states = (await self._ledger.accounts(named)).values()
+        owners = {held.owner for held in map(token_account, states) if held is not None}
+        data = [bytes(each.data) for each in message.instructions]
+        for address in sorted(self._blocked):
+            key = bytes(Pubkey.from_string(address))
+            if address in owners or address in named or any(key in each for each in data):
+                raise InvalidRequest(f"address {address} is blocked, and the call names it")
 
     async def _accounts_of(self, transaction: VersionedTransaction) -> list[str]:
         tables = lookup_tables(transaction.message)
@@ -453,7 +483,11 @@ class PocketRuns:
             steps = await attempt_store.of_transaction(connection, record.id)
             reserved = (await spending.reserved_by(connection, [record.id])).get(record.id, {})
             stored = await transaction_store.get(connection, record.id)
-        total, sure = await self._total(wallet, [s for s in steps if s.state.landed])
+        total, sure = await self._total(wallet, steps)
+        # Funding that one node calls dead may land yet, and is then in the pocket.
+        empty = empty and not any(
+            s.step == PocketStep.FUND and s.state is AttemptState.PRESUMED_DEAD for s in steps
+        )
         kept = kept_of_steps(total, reserved) if sure else {}
         lost = {asset: kept.get(asset, units) for asset, units in reserved.items()}
         details = dict((stored or record).details)
@@ -493,12 +527,18 @@ class PocketRuns:
         return ended[record.id]
 
     async def _total(self, wallet: str, steps: Sequence[Attempt]) -> tuple[Total, bool]:
+        """What the steps took, and whether enough hosts say so (`solward.vault.ledger.trust`)."""
         total, sure = Total(), True
         for step in steps:
             message = VersionedTransaction.from_bytes(step.wire).message
             paid = network_fee(message) if str(message.account_keys[0]) == wallet else 0
+            if not step.state.landed:
+                # It may land yet: the call takes nothing of the wallet's, the others do.
+                sure &= step.state is AttemptState.DEAD or not paid
+                continue
             if step.state is AttemptState.LANDED_ERR:
                 total.add_fee(paid)
+                sure &= not paid or is_enough(self._ledger.origins())
                 continue
             landed, certain = await self._landed(step.signature, message)
             sure &= certain
@@ -506,9 +546,7 @@ class PocketRuns:
                 total.add(landed, wallet, paid)
         return total, sure
 
-    async def _landed(
-        self, signature: str, message: Message | MessageV0 | MessageV1
-    ) -> tuple[Landed | None, bool]:
+    async def _landed(self, signature: str, message: AnyMessage) -> tuple[Landed | None, bool]:
         # A node has a status before it has the balances.
         deadline = asyncio.get_running_loop().time() + _BALANCES_S
         while True:

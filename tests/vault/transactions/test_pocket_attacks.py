@@ -1,0 +1,97 @@
+"""Attacks on a pocket used in steps: one lying node, bytes that outlive their call, blocked
+receivers, sweeps that cost more than the ceiling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from solders.instruction import Instruction
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+from solders.system_program import AdvanceNonceAccountParams, advance_nonce_account
+from tests.support.engine_harness import Bench, open_bench
+from tests.support.swap import MAKER, USDC_POOL, ata, open_swaps, pay_sol
+
+from solward.context.pocket import PocketRequest
+from solward.errors import TransactionFailed
+from solward.record import TransactionRecord
+from solward.vault.store import pockets as store
+from solward.vault.store.pockets import PocketState
+from solward.vault.transactions.request import ADMIN
+
+LAMPORTS = 20_000_000
+
+
+def paying(target: str, lamports: int) -> Any:
+    async def build(address: str) -> Sequence[Instruction]:
+        return [pay_sol(Pubkey.from_string(address), Pubkey.from_string(target), lamports)]
+
+    return build
+
+
+async def use(bench: Bench, build: Any, **given: Any) -> TransactionRecord:
+    request = PocketRequest(build=build, **{"lamports": LAMPORTS, **given})
+    return await bench.operations().use_pocket(bench.wallet.id, ADMIN, request)
+
+
+async def test_one_node_that_calls_a_funding_dead_gives_nothing_back(bench: Bench) -> None:
+    bench.wire.origin = "node.example"
+    sent: list[Any] = []
+
+    async def swallow(_method: str, params: Sequence[Any]) -> Any:
+        sent.append(params)
+        return "1" * 64
+
+    async def far_ahead(method: str, params: Sequence[Any]) -> Any:
+        answer = await bench.wire.direct(method, params)
+        if sent and isinstance(answer, dict):
+            answer["blockHeight"] += 1_000
+        elif sent:
+            answer += 1_000
+        return answer
+
+    bench.wire.faults["sendTransaction"] = swallow
+    bench.wire.faults["getEpochInfo"] = far_ahead
+    bench.wire.faults["getBlockHeight"] = far_ahead
+    with pytest.raises(TransactionFailed, match="by the word of one RPC node only"):
+        await use(bench, paying(bench.recipient, 1_000_000))
+    assert await bench.reserved_units() == LAMPORTS
+    async with bench.database.read() as connection:
+        (row,) = await store.of_wallet(connection, bench.wallet.id)
+    # It may land yet, so somebody must look.
+    assert row.state is PocketState.OPEN
+
+
+async def test_a_call_pays_no_blocked_address(tmp_path: Path) -> None:
+    blocked = str(Keypair().pubkey())
+    async with open_bench(tmp_path, blocked=frozenset({blocked})) as bench:
+        with pytest.raises(TransactionFailed, match=f"address {blocked} is blocked"):
+            await use(bench, paying(blocked, 1_000_000))
+        assert await bench.lamports(blocked) == 0
+
+
+async def test_a_call_pays_no_token_account_of_a_blocked_address(tmp_path: Path) -> None:
+    blocked = str(MAKER.pubkey())
+    async with open_swaps(tmp_path, blocked=frozenset({blocked})) as swaps:
+        account = str(ata(MAKER.pubkey(), USDC_POOL.mint))
+        with pytest.raises(TransactionFailed, match=f"address {blocked} is blocked"):
+            await use(swaps.bench, paying(account, 1_000_000))
+
+
+async def test_a_call_never_outlives_its_blockhash(bench: Bench) -> None:
+    """Kept back and sent later, it would take what the position holds then."""
+    nonce, stranger = Keypair().pubkey(), Keypair()
+
+    async def build(address: str) -> Sequence[Instruction]:
+        advance = advance_nonce_account(
+            AdvanceNonceAccountParams(
+                nonce_pubkey=nonce, authorized_pubkey=Pubkey.from_string(address)
+            )
+        )
+        return [advance, pay_sol(Pubkey.from_string(address), stranger.pubkey(), 1_000_000)]
+
+    with pytest.raises(TransactionFailed, match="durable nonce"):
+        await use(bench, build)
