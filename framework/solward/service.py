@@ -289,7 +289,10 @@ def wallet_limits(settings: Settings) -> ScopeLimits:
 
 def _engine_options(settings: Settings, registry: Registry) -> EngineOptions:
     return EngineOptions(
-        policy=Policy(blocked_addresses=settings.blocked_addresses),
+        policy=Policy(
+            blocked_addresses=settings.blocked_addresses,
+            max_price_impact_bps=settings.max_price_impact_bps,
+        ),
         wallet_limits=wallet_limits(settings),
         plugin_guardrails=registry.guardrails,
     )

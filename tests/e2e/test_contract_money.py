@@ -47,6 +47,8 @@ def test_a_transfer_is_confirmed_on_the_ledger(client: httpx.Client) -> None:
         "fee_limit",
         "simulated_effects",
         "authority_change",
+        "costs_limit",
+        "swap_bounds",
     ]
     assert {"id", "timestamp"} <= set(record)
     assert float(sol_of(client, recipient["walletId"])) == 0.1

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,16 +29,18 @@ from tests.support.swap import (
     USDC_POOL,
     SwapBench,
     ata,
+    open_swaps,
     pay,
     whole,
     wrap,
 )
 
-from solward.errors import InvalidRequest, TransactionFailed
+from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.operations.perform import Operations
 from solward.operations.swap import SwapLimits
 from solward.record import TransactionStatus
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.vault.guardrails import RULES
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.store import pockets as store
 from solward.vault.store.pockets import PocketRow, PocketState
@@ -361,6 +364,28 @@ async def test_a_swap_that_costs_more_than_a_tenth_of_itself_is_a_bad_request(
         await swaps.swap("SOL", "USDC", Decimal("0.000099999"))
     assert await swaps.bench.history() == []
     await swaps.swap("SOL", "USDC", Decimal("0.0001"))
+
+
+@pytest.mark.parametrize("in_steps", [False, True])
+async def test_a_swap_that_moves_the_price_too_far_is_blocked(
+    tmp_path: Path, in_steps: bool
+) -> None:
+    """Whatever the venue says of it: its own price for a thousandth shows it."""
+    async with open_swaps(tmp_path, sol=20_000) as swaps:
+        swaps.plugin.requote = lambda quote: replace(quote, price_impact=Decimal(0))
+        if in_steps:
+            swaps.answer(swaps.honest)
+        with pytest.raises(GuardrailBlocked, match="would move the price by 90. basis points, more "
+                           r"than the 500 allowed; MAX_PRICE_IMPACT_BPS sets it"):  # fmt: skip
+            await swaps.swap("SOL", "USDC", 10_000)
+        (record,) = await swaps.bench.history()
+        assert record.status is TransactionStatus.BLOCKED
+        assert record.guardrails_applied[-1] == "swap_bounds"
+        assert await swaps.bench.reserved_units() == 0
+        assert await swaps.sent() == 0
+        # A tenth of it moves the price by less than 5 %.
+        swaps.plugin.build = None
+        assert (await swaps.swap("SOL", "USDC", 1_000)).guardrails_applied == RULES
 
 
 async def test_the_price_impact_is_read_off_the_venues_own_prices(swaps: SwapBench) -> None:

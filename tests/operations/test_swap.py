@@ -246,6 +246,40 @@ async def test_a_venue_that_is_away_is_a_failed_record(swaps: SwapBench, swappin
     assert await swaps.bench.reserved_units() == 0
 
 
+class Rigged(int):
+    """Equal to everything, and never less than anything."""
+
+    def __eq__(self, _other: object) -> bool:
+        return True
+
+    def __ge__(self, _other: object) -> bool:
+        return True
+
+    def __mul__(self, _other: object) -> Rigged:
+        return self
+
+    __hash__ = int.__hash__
+
+
+class RiggedText(str):
+    """Equal to everything."""
+
+    def __eq__(self, _other: object) -> bool:
+        return True
+
+    __hash__ = str.__hash__
+
+
+class RiggedDecimal(Decimal):
+    """Finite and small, whatever it is."""
+
+    def is_finite(self) -> bool:
+        return True
+
+    def __abs__(self) -> Decimal:
+        return Decimal(0)
+
+
 OTHER = "The venue's quote is not for the swap that was asked for"
 LESS = "The venue's quote promises less than the slippage allows"
 
@@ -264,6 +298,13 @@ LESS = "The venue's quote promises less than the slippage allows"
         ({"out_amount": 2**64, "minimum_out": 2**64}, LESS),
         ({"price_impact": Decimal("NaN")}, "a price impact that is no fraction"),
         ({"price_impact": Decimal("1e999999")}, "a price impact that is no fraction"),
+        ({"minimum_out": Rigged(1)}, LESS),
+        ({"in_amount": Rigged(SOL - 1)}, OTHER),
+        ({"input_mint": RiggedText(BONK)}, OTHER),
+        ({"price_impact": RiggedDecimal("NaN")}, "a price impact that is no fraction"),
+        ({"minimum_out": Decimal(148_800_767)}, "a value of another kind"),
+        ({"slippage_bps": None}, "a value of another kind"),
+        ({"out_amount": True}, "a value of another kind"),
     ],
 )
 async def test_a_quote_for_something_else_fails_before_any_bytes_are_asked_for(

@@ -15,6 +15,7 @@ from solward.guardrail import Intent
 from solward.money import SOL_DECIMALS, U64_MAX, format_sol, from_units, to_units
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS, SWAP
 from solward.operations.plans import plans
+from solward.operations.plugin_draft import plain
 from solward.operations.pocket_swap import (
     MAX_EXTRA_ACCOUNTS,
     PocketSwap,
@@ -204,16 +205,16 @@ async def _one_transaction(
         answer = await venue.plugin.instructions(
             offer.quote, pocket.address, made.destination, venue.context, max_accounts
         )
-        _check(answer.quote, swap.request)
+        newer = _checked(answer.quote, swap.request)
         check_swap(answer.swap, wallet, pocket.address)
         extra = await _extra(ledger, answer, made)
         # The first quote is what the slippage was given for; a newer one may only promise more.
-        least = max(offer.quote.minimum_out, answer.quote.minimum_out)
+        least = max(offer.quote.minimum_out, newer.minimum_out)
         built = replace(made, minimum=least, extra=tuple(each.side for each in extra))
         rents = [each.rent for each in (swap.source, *extra)]
         if target.is_sol or made.held is None:
             rents.append(swap.target.rent)
-        intent = _intent(wallet, swap, replace(offer, quote=answer.quote), least)
+        intent = _intent(wallet, swap, replace(offer, quote=newer), least)
         draft = Draft(
             replace(intent, rent_lamports=sum(rents), destinations=frozenset({pocket.address})),
             built.instructions(answer.swap, answer.compute_units),
@@ -337,9 +338,7 @@ async def read_quote(
         LedgerUnavailable: ledger or venue did not answer, or answered something else.
     """
     swap = await _read_request(tokens, ledger, input_token, output_token, amount, slippage_bps)
-    quote = await venue.plugin.quote(swap.request, venue.context)
-    _check(quote, swap.request)
-    return quote
+    return _checked(await venue.plugin.quote(swap.request, venue.context), swap.request)
 
 
 async def _offer(venue: Venue, request: QuoteRequest) -> _Offer:
@@ -352,9 +351,11 @@ async def _offer(venue: Venue, request: QuoteRequest) -> _Offer:
     )
     if isinstance(quote, BaseException):
         raise quote
-    _check(quote, request)
+    quote = _checked(quote, request)
     impact = max(quote.price_impact, Decimal(0))
     # A venue may trade no such amount; then there is nothing to compare.
+    if isinstance(little, Quote):
+        little = _plain(little)
     if isinstance(little, Quote) and little.in_amount == small.amount < request.amount:
         # What the small trade lost to rounding counts against the large one.
         fair = Decimal(little.out_amount + 1) * request.amount / small.amount
@@ -423,11 +424,36 @@ async def _token(ledger: ReadLedger, address: str, field: str) -> _Token:
     return _Token(side, rent_exempt_minimum(associated_account_size(mint)))
 
 
-def _check(quote: Quote, request: QuoteRequest) -> None:
-    """Refuse a quote for something else, or one that promises less than the slippage allows.
+def _plain(quote: Quote) -> Quote:
+    """A quote in exact built-in types: what is checked is what counts afterwards.
+
+    A plugin's values may be of classes of its own, whose comparisons answer as it likes.
+    """
+    found = Quote(
+        input_mint=plain(quote.input_mint),
+        output_mint=plain(quote.output_mint),
+        in_amount=plain(quote.in_amount),
+        out_amount=plain(quote.out_amount),
+        minimum_out=plain(quote.minimum_out),
+        slippage_bps=plain(quote.slippage_bps),
+        price_impact=plain(quote.price_impact),
+        raw=quote.raw,
+    )
+    mints = (found.input_mint, found.output_mint)
+    units = (found.in_amount, found.out_amount, found.minimum_out, found.slippage_bps)
+    kinds = ({type(each) for each in mints}, {type(each) for each in units})
+    if kinds != ({str}, {int}) or type(found.price_impact) is not Decimal:
+        raise LedgerUnavailable("The venue's quote has a value of another kind")
+    return found
+
+
+def _checked(given: Quote, request: QuoteRequest) -> Quote:
+    """A quote in plain values, refused where it is for something else, or promises less than the
+    slippage allows.
 
     It is the venue's fault, not the caller's: the swap is recorded as failed.
     """
+    quote = _plain(given)
     requested = (request.input_mint, request.output_mint, request.amount, request.slippage_bps)
     offered = (quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps)
     if requested != offered:
@@ -438,3 +464,4 @@ def _check(quote: Quote, request: QuoteRequest) -> None:
         raise LedgerUnavailable("The venue's quote promises less than the slippage allows")
     if not quote.price_impact.is_finite() or abs(quote.price_impact) > _MOST_IMPACT:
         raise LedgerUnavailable("The venue's quote has a price impact that is no fraction")
+    return quote

@@ -36,7 +36,7 @@ MOUNTS: Final = ("legacy", "0", "1", "table", "router")
 # The rules that no instruction breaks alone: what is allowed, spent or blocked decides.
 LIMITS: Final = (
     "max_per_tx", "rate_limit", "daily_limit", "blocked_address", "spending_limit_check",
-    "costs_limit",
+    "costs_limit", "swap_bounds",
 )  # fmt: skip
 
 
@@ -174,6 +174,8 @@ def over_a_limit(bank: Bank, mix: Mix, rule: str) -> Verdict:
         used = ScopeUsage(tx_last_minute=5)
     elif rule == "daily_limit":
         used = ScopeUsage(lamports_last_day=10 * SOL - DECLARED + 1)
+    elif rule == "swap_bounds":
+        declared = replace(declared, price_impact_bps=501)
     elif rule == "costs_limit":
         wallet = replace(wallet, daily_costs_lamports=4_999)
     elif rule == "spending_limit_check":

@@ -88,6 +88,10 @@ def cases() -> Iterator[Case]:
         bank.bounded(bank.build([pay(bank, DECLARED)])),
         spent("key:k", ScopeLimits(daily_costs_lamports=9_999), ScopeUsage(costs_last_day=5_000)),
     )  # fmt: skip
+    yield Case(
+        "a swap that drains its pool", "swap_bounds",
+        replace(declared, type="swap", price_impact_bps=9_000), paid,
+    )  # fmt: skip
     blocking = replace(POLICY, blocked_addresses=frozenset({thief}))
     table = bank.put_table([bank.stranger.pubkey()])
     loaded = bank.effects(bank.build([pay(bank, DECLARED)], version="0", tables=[table]))
@@ -124,6 +128,7 @@ NEEDED = {
     "fee_limit": {"10 a unit price", "11 a priority fee"},
     "simulated_effects": {"01 many small transfers", "18 burn", "15 undeclared close"},
     "costs_limit": {"rent of many accounts in a day"},
+    "swap_bounds": {"a swap that drains its pool"},
     "authority_change": {"13 approve", "14 token owner", "21 stake authorize"},
 }
 

@@ -156,6 +156,12 @@ CASES = [
         effects=replace(EFFECTS, outflow=Outflow(0, 0, 2_000_000)),
     ),
     Case(
+        "swap_bounds",
+        "the swap would move the price by 501 basis points, more than the 500 allowed; "
+        "MAX_PRICE_IMPACT_BPS sets it",
+        intent=replace(INTENT, price_impact_bps=501),
+    ),
+    Case(
         "spending_limit_check",
         "a key that may spend 0 SOL signs nothing (limit of the API key)",
         ScopeLimits(daily_lamports=0),

@@ -53,9 +53,11 @@ class Policy:
         max_fee_lamports: most network fee of one transaction.
         max_rent_lamports: most rent of one transaction.
         max_accounts_created: most accounts one transaction may create.
+        max_price_impact_bps: most that a swap may move the price, in basis points.
     """
 
     blocked_addresses: frozenset[str] = frozenset()
     max_fee_lamports: int = 1_000_000
     max_rent_lamports: int = 20_000_000
     max_accounts_created: int = 4
+    max_price_impact_bps: int = 500

@@ -383,6 +383,17 @@ def _costs_limit(
     )
 
 
+def _swap_bounds(intent: Intent, _effects: TransactionEffects, policy: Policy) -> str | None:
+    """No swap moves the price further than allowed; slippage is bounded where it is requested."""
+    impact, most = intent.price_impact_bps, policy.max_price_impact_bps
+    if impact is None or impact <= most:
+        return None
+    return (
+        f"the swap would move the price by {impact} basis points, more than the {most} allowed; "
+        "MAX_PRICE_IMPACT_BPS sets it"
+    )
+
+
 # Evaluated in this order.
 BUILT_IN: tuple[LimitRule | PolicyRule, ...] = (
     LimitRule("max_per_tx", _max_per_tx),
@@ -395,6 +406,7 @@ BUILT_IN: tuple[LimitRule | PolicyRule, ...] = (
     PolicyRule("simulated_effects", _simulated_effects),
     PolicyRule("authority_change", _authority_change),
     LimitRule("costs_limit", _costs_limit, needs_effects=True),
+    PolicyRule("swap_bounds", _swap_bounds),
 )
 RULES: Final = tuple(rule.name for rule in BUILT_IN)
 
