@@ -35,10 +35,10 @@ def _meta(index: int, flags: int) -> str:
     return f"stxdw [r10{place}], r1\n stdw [r10{place + 8}], {flags}"
 
 
-def _called(metas: int, data_bytes: int) -> str:
-    """Call the program that is account 0, with every account there is."""
+def _called(metas: int, data_bytes: int, program: int = 0) -> str:
+    """Call the program that is account `program`, with every account there is."""
     return f"""
-    {_key_of(0)}
+    {_key_of(program)}
     stxdw [r10{_CALL}], r1
     mov64 r1, r10
     add64 r1, {_METAS}
@@ -79,22 +79,25 @@ entrypoint:
     {_called(2, 12)}
 """
 
-# Accounts: the token program, who disposes of the tokens, their account, the thief's account.
-_TAKES_TOKENS = f"""
+
+def _takes_tokens(program: int, authority: int, source: int, thief: int) -> str:
+    """Where the token program, who disposes of the tokens, their account and the thief's stand."""
+    return f"""
 entrypoint:
     {READ_ACCOUNTS}
-    {_key_of(2)}
+    {_key_of(source)}
     {_meta(0, _WRITTEN)}
-    {_key_of(3)}
+    {_key_of(thief)}
     {_meta(1, _WRITTEN)}
-    {_key_of(1)}
+    {_key_of(authority)}
     {_meta(2, _SIGNS)}
-    ldxdw r1, [r10{TABLE + 16}]
+    ldxdw r1, [r10{TABLE + 8 * source}]
     ldxdw r1, [r1+{_TOKEN_AMOUNT}]
     stb [r10{_CALL_DATA}], 3
     stxdw [r10{_CALL_DATA + 1}], r1
-    {_called(3, 9)}
+    {_called(3, 9, program)}
 """
+
 
 # Accounts: System, the thief's account. Data: the victim's key, the lamports to take.
 _NAMES_THE_VICTIM = f"""
@@ -150,7 +153,7 @@ class HostileProgram:
 
 
 TAKES_LAMPORTS = HostileProgram("takes lamports", _TAKES_LAMPORTS)
-TAKES_TOKENS = HostileProgram("takes tokens", _TAKES_TOKENS)
+TAKES_TOKENS = HostileProgram("takes tokens", _takes_tokens(0, 1, 2, 3))
 NAMES_THE_VICTIM = HostileProgram("names the victim", _NAMES_THE_VICTIM)
 NAMES_THE_OWNER = HostileProgram("names the owner", _NAMES_THE_OWNER)
 
@@ -160,6 +163,12 @@ PROGRAMS = (TAKES_LAMPORTS, TAKES_TOKENS, NAMES_THE_VICTIM, NAMES_THE_OWNER)
 def hostile_accounts() -> Mapping[Pubkey, Account]:
     """The programs as accounts of a ledger, for its genesis."""
     return {each.address: program_account(each.file()) for each in PROGRAMS}
+
+
+def takes_tokens_of(program: int, authority: int, source: int, thief: int) -> HostileProgram:
+    """Like `TAKES_TOKENS`, with a call's accounts elsewhere: in the place of an honest program."""
+    source_text = _takes_tokens(program, authority, source, thief)
+    return HostileProgram(f"takes tokens {program} {authority} {source} {thief}", source_text)
 
 
 def take_lamports(

@@ -250,7 +250,7 @@ def close(owner: Pubkey, mint: Pubkey, to: Pubkey) -> Instruction:
     )
 
 
-def _genesis() -> Mapping[Pubkey, Account]:
+def market_and_makers() -> Mapping[Pubkey, Account]:
     """The demo market, and makers who hold as much again."""
     genesis = genesis_accounts()
     accounts = dict(genesis)
@@ -277,7 +277,7 @@ def _genesis() -> Mapping[Pubkey, Account]:
 
 @asynccontextmanager
 async def open_swaps(tmp_path: Path, *, sol: int = 10, **options: Any) -> AsyncIterator[SwapBench]:
-    opened = {"genesis": _genesis, **options}
+    opened = {"genesis": market_and_makers, **options}
     async with open_bench(tmp_path, sol=sol, **opened) as bench:
         real = load_registry(entry_points=built_ins("jupiter")).venues["jupiter"]
         transport = httpx.ASGITransport(venue_app(bench.localnet.call))
