@@ -15,19 +15,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from solders.keypair import Keypair
+from solders.pubkey import Pubkey
 from sqlalchemy import update
 from tests.support.api import SECRET, Api, serving_api
 from tests.support.http_transport import Carrier
+from tests.support.swap import pay_sol
 
 from solward.client import SolwardClient
+from solward.context.pocket import PocketRequest
 from solward.errors import InvalidRequest
 from solward.money import LAMPORTS_PER_SOL
 from solward.settings import Settings
 from solward.vault.store.tables import reservations
+from solward.vault.transactions.request import ADMIN
 from solward_cli.recording_transport import RecordingTransport
 from solward_cli.service_call import ServiceCall
 from solward_cli.wallet.sweep_command import check_idle
-from solward_cli.wallet.sweep_plan import FEE, LEAST_PART, RENT_EXEMPT, Headroom, next_part
+from solward_cli.wallet.sweep_plan import FEE, LEAST_PART, RENT_EXEMPT, Headroom, next_part, plan
 from solward_cli.wallet.sweep_run import Sweep
 from solward_localnet.market import POOLS
 
@@ -111,6 +115,61 @@ async def test_everything_arrives_and_exactly_nothing_is_left(tmp_path: Path) ->
         again = await stand.sweep()
         assert (again.sent, again.left) == ([], [])
         assert len(await stand.records()) == len(records)
+
+
+async def with_pocket(stand: Stand, lamports: int) -> str:
+    """A position of the wallet's, which holds lamports and a token; returns its pocket."""
+    program = str(Keypair().pubkey())
+
+    async def pay(address: str) -> list[Any]:
+        return [pay_sol(Pubkey.from_string(address), Keypair().pubkey(), RENT_EXEMPT)]
+
+    await stand.client.wallets.swap(
+        stand.wallet, input_token="SOL", output_token="USDC", amount="0.2"
+    )
+    request = PocketRequest(
+        build=pay,
+        lamports=lamports,
+        tokens={USDC: 1_000_000},
+        program=program,
+        position="pool 3",
+        stays=True,
+    )
+    await stand.api.service.operations.use_pocket(stand.wallet, ADMIN, request)
+    [pocket] = await stand.client.wallets.pockets(stand.wallet)
+    return str(pocket["address"])
+
+
+async def test_what_pockets_hold_comes_home_first_and_leaves_with_the_rest(tmp_path: Path) -> None:
+    async with standing(tmp_path) as stand:
+        wallet = await stand.client.wallets.get(stand.wallet)
+        pocket = await with_pocket(stand, 500_000_000)
+        at_home = await stand.units(wallet.address, USDC)
+        [line] = [each for each in await plan(stand.client, wallet) if "pocket" in each]
+        assert f"{pocket} of position pool 3 (put in: 1000000 units of {USDC}, 0." in line
+        before = await stand.lamports(), await stand.lamports(pocket)
+        assert before[1] > 400_000_000
+        swept = await stand.sweep()
+        assert swept.left == []
+        assert [made.type for made in swept.sent][:2] == ["other", "token_transfer"]
+        assert (await stand.lamports(pocket), await stand.lamports()) == (0, 0)
+        assert await stand.api.service.ledger.holdings(pocket) == ()
+        assert await stand.units(stand.to, USDC) == at_home + 1_000_000
+        assert await stand.lamports(stand.to) > sum(before) - RENT_EXEMPT * 4
+        assert await stand.client.wallets.pockets(stand.wallet) == ()
+
+
+async def test_what_a_pocket_holds_is_named_where_a_key_may_not_empty_it(tmp_path: Path) -> None:
+    async with standing(tmp_path) as stand:
+        pocket = await with_pocket(stand, 500_000_000)
+        key, _ = await stand.api.key(spendingLimitSol=100)
+        transport = Carrier(stand.api.app)
+        async with SolwardClient("http://test", key, transport=transport) as client:
+            swept = await Stand(stand.api, client, stand.wallet, stand.to).sweep()
+        [left] = swept.left
+        assert pocket in left.what
+        assert "admin secret" in left.advice
+        assert (await stand.lamports(), await stand.lamports(pocket) > 0) == (0, True)
 
 
 async def test_sol_leaves_in_the_parts_that_the_limit_allows_to_the_last_lamport(

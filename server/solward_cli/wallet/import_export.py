@@ -74,7 +74,8 @@ def export(wallet: str, file: Path) -> None:
     click.echo(f"File:    {file}")
     click.echo(
         "Whoever reads this file has the wallet, past every limit. This home still holds the key:"
-        " freeze the wallet here if it is used elsewhere."
+        " freeze the wallet here if it is used elsewhere. The keys of its pockets derive from this"
+        " one, which no other program does: solward wallet sweep empties them first."
     )
 
 

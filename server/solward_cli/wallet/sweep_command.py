@@ -35,9 +35,10 @@ async def sweep(
 ) -> RenderableType:
     """Send all that WALLET holds to TO, an address or a wallet, within the guardrails.
 
-    Withdraws inactive stakes, unwraps SOL, sends every token, closes the emptied accounts, and
-    then sends all SOL but the fees, in as many transfers as the limits require; it waits for the
-    rate limit. What a limit holds back is listed, with what to do. Interrupted, run it again.
+    Empties the wallet's pockets, withdraws inactive stakes, unwraps SOL, sends every token, closes
+    the emptied accounts, and then sends all SOL but the fees, in as many transfers as the limits
+    require; it waits for the rate limit. What a limit holds back is listed, with what to do.
+    Interrupted, run it again.
     """
     from solward_cli.render import visible
     from solward_cli.wallet.sweep_plan import plan
@@ -104,10 +105,11 @@ def _render_plan(call: ServiceCall, receiver: str, steps: list[str]) -> Renderab
 def _render_result(call: ServiceCall, run: Sweep) -> RenderableType:
     from solward_cli.render import plain, show, together
 
-    signatures = [record.signature for record in run.sent]
+    # A pocket is emptied by as many transactions as it takes; its record has no signature.
+    signatures = [record.signature for record in run.sent if record.signature is not None]
     left = [asdict(each) for each in run.left]
     call.set_json({"to": run.to, "signatures": signatures, "left": left})
-    count = len(signatures)
+    count = len(run.sent)
     transactions = "1 transaction" if count == 1 else f"{count} transactions"
     done = plain(f"{transactions}, to {run.to}." if count else "Nothing was moved.")
     if not run.left:

@@ -63,7 +63,8 @@ async def plan(client: SolwardClient, wallet: Wallet) -> list[str]:
     """The steps of a sweep as the wallet is now, one line each, with what would stay."""
     balance = await client.wallets.balance(wallet.id, empty=True)
     headroom = Headroom.of(await client.wallets.limits(wallet.id))
-    lines = []
+    pockets = await client.wallets.pockets(wallet.id)
+    lines = [f"empty    {describe_pocket(pocket)}, and send what comes home" for pocket in pockets]
     for stake in await client.wallets.stakes(wallet.id):
         verb = "withdraw" if stake.state == "inactive" else "stays:  "
         advice = "" if stake.state == "inactive" else f"; {stake_advice(stake.state)}"
@@ -92,6 +93,16 @@ def _limits_text(headroom: Headroom) -> str:
     if headroom.per_minute is not None:
         limits.append(f"{headroom.per_minute} transactions a minute")
     return f" ({', '.join(limits)})" if limits else ""
+
+
+def describe_pocket(pocket: Mapping[str, Any]) -> str:
+    """One pocket of `GET /wallets/:id/pockets`, with what was put in and not taken home."""
+    position = f" of position {pocket['position']}" if "position" in pocket else ""
+    held = ", ".join(
+        f"{format_sol(int(units))} SOL" if asset == "SOL" else f"{units} units of {asset}"
+        for asset, units in pocket["atRisk"].items()
+    )
+    return f"pocket {pocket['address']}{position} (put in: {held or 'unknown'})"
 
 
 def stake_advice(state: str) -> str:

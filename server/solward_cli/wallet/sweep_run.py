@@ -17,16 +17,25 @@ from typing import Any
 from solward.client import (
     BadRequest,
     Balance,
+    NotFoundError,
     RateLimited,
     Refused,
     SolwardClient,
     TokenBalance,
     Transaction,
+    Unauthorized,
     Wallet,
 )
 from solward.money import format_amount, format_sol, from_units, lamports_to_sol, sol_to_lamports
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward_cli.wallet.sweep_plan import FEE, RENT_EXEMPT, Headroom, next_part, stake_advice
+from solward_cli.wallet.sweep_plan import (
+    FEE,
+    RENT_EXEMPT,
+    Headroom,
+    describe_pocket,
+    next_part,
+    stake_advice,
+)
 
 _POLL_S = 1.0
 _DEFAULT_RETRY_S = 5.0
@@ -37,6 +46,8 @@ _ADVICE = {
     "daily_limit": "sweep again when the 24 hours are over, raise DAILY_SPENDING_LIMIT_SOL or"
     f" TOKEN_LIMITS, {_EXPORT}",
     "spending_limit_check": "sweep with the admin secret, or an API key that may spend more",
+    "costs_limit": "sweep again when the 24 hours are over, raise MAX_COSTS_SOL_PER_DAY,"
+    f" {_EXPORT}",
     "blocked_address": "choose another address, or take it out of BLOCKED_ADDRESSES",
     "freeze": "lift the freeze: solward unfreeze",
 }
@@ -79,8 +90,9 @@ class Sweep:
     _last_balance: Mapping[str, Any] = field(default_factory=dict)
 
     async def run(self) -> None:
-        """Stakes that are inactive, wrapped SOL, tokens, empty accounts, then SOL."""
+        """What pockets hold, stakes that are inactive, wrapped SOL, tokens, empty accounts, SOL."""
         await self._wait_for_pending()
+        await self._empty_pockets()
         await self._withdraw_stakes()
         await self._unwrap_sol()
         await self._send_tokens()
@@ -101,6 +113,24 @@ class Sweep:
                 )
                 printed = True
             await asyncio.sleep(_POLL_S)
+
+    async def _empty_pockets(self) -> None:
+        """Bring home first what pockets hold, so that the rest of the sweep sends it on."""
+        wallets = self.client.wallets
+        await self._balance()
+        for pocket in await wallets.pockets(self.wallet.id):
+            what = describe_pocket(pocket)
+            empty = partial(wallets.sweep_pocket, self.wallet.id, pocket["address"])
+            try:
+                if await self._transact(f"bring home {what}", empty) is _RETRY:
+                    # It was refused, and the wallet has paid for what was tried.
+                    self.left.append(
+                        Left(what, "not all of it came home", f"sweep again, {_EXPORT}")
+                    )
+            except NotFoundError:
+                continue  # An interrupted sweep's last request has emptied it meanwhile.
+            except Unauthorized as error:
+                self.left.append(Left(what, str(error), "sweep with the admin secret"))
 
     async def _withdraw_stakes(self) -> None:
         wallets = self.client.wallets
