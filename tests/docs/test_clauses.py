@@ -1,4 +1,4 @@
-"""Every clause of the contract and every promise of exactly-once names a test that is there."""
+"""Every clause of the contract and every promise of the pages beside it names a test."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import pytest
 from tests.support.repository import DOCS, TESTS
 
 HOLDER = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
+PAGES = ["contract.md", "exactly-once.md", "security.md", "transactions.md"]
+# A table of promises says so in its last column.
+PROMISES = re.compile(r"^\|.*\| attacked by \|\n\|[-| ]+\|\n((?:\|.*\n)+)", re.MULTILINE)
 
 
 def clauses(page: str) -> list[str]:
-    """The page's list items, each with the lines it goes on over."""
-    return re.findall(r"^- .+(?:\n  .+)*", (DOCS / page).read_text(), re.MULTILINE)
+    """The page's list items, each with the lines it goes on over, and its tables' promises."""
+    text = (DOCS / page).read_text()
+    rows = [row for table in PROMISES.findall(text) for row in table.splitlines()]
+    return rows + re.findall(r"^- .+(?:\n  .+)*", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["contract.md", "exactly-once.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_every_clause_names_a_test_that_is_there(page: str) -> None:
     found = clauses(page)
     assert len(found) > 10

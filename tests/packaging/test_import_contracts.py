@@ -33,6 +33,11 @@ MUTATIONS = [
     ),
     ("framework/solward/vault/guardrails/rules.py", "import httpx", "Guardrails: pure"),
     (
+        "framework/solward/vault/guardrails/worst_case.py",
+        "import solward.vault.guardrails.simulation",
+        "Worst case of bytes: no state, no simulation",
+    ),
+    (
         "framework/solward/vault/store/database.py",
         "import solward.settings",
         "Vault's store: tables of the money, no settings",
