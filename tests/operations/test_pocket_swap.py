@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -336,6 +336,61 @@ async def test_two_purchases_of_one_mint_follow_each_other(swaps: SwapBench) -> 
     held = whole(await swaps.units(USDC_POOL.mint), 6)
     first = (await swaps.bench.history())[-1].details["outputAmount"]
     assert held == got + first
+
+
+async def _careless(made: SwapInstructions, taker: str, to: str) -> SwapInstructions:
+    """It asks the market for nothing: only the assertion holds it to its quote."""
+    user = Pubkey.from_string(taker)
+    swap = swap_instruction(
+        user, ata(user, WSOL), Pubkey.from_string(to), [USDC_POOL.hop(True)], SOL, 1
+    )
+    return replace(made, swap=swap)
+
+
+async def _others_purchase(swaps: SwapBench) -> None:
+    """By another process, which does not wait its turn here."""
+    body = {"inputToken": "SOL", "outputToken": "USDC", "amount": 1}
+    record = await swaps.operations().perform("swap", swaps.bench.wallet.id, ADMIN, body)
+    assert record.status is TransactionStatus.CONFIRMED
+
+
+async def test_a_venue_that_waits_for_another_purchase_is_held_to_its_own(
+    swaps: SwapBench,
+) -> None:
+    await swaps.swap("SOL", "USDC", 1)
+    stack = AsyncExitStack()
+
+    async def wait(made: SwapInstructions, taker: str, to: str) -> SwapInstructions:
+        swaps.plugin.remake = None
+        await _others_purchase(swaps)
+        await stack.enter_async_context(front_run(swaps, 1_000 * SOL))
+        return await _careless(made, taker, to)
+
+    swaps.plugin.remake = wait
+    async with stack:
+        with pytest.raises(TransactionFailed, match=r"instruction \d+ failed: Custom 1"):
+            await swaps.swap("SOL", "USDC", 1)
+
+
+async def test_a_purchase_that_ends_while_another_is_judged_does_not_count_for_it(
+    swaps: SwapBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await swaps.swap("SOL", "USDC", 1)
+    assessor = swaps.bench.engine._assessor
+    assess = assessor.assess_any
+
+    async def and_then(*args: Any, **options: Any) -> Any:
+        found = await assess(*args, **options)
+        monkeypatch.undo()
+        await _others_purchase(swaps)
+        return found
+
+    monkeypatch.setattr(assessor, "assess_any", and_then)
+    before, sent = await swaps.units(USDC_POOL.mint), await swaps.sent()
+    with pytest.raises(TransactionFailed, match="received something meanwhile; nothing was sent"):
+        await swaps.swap("SOL", "USDC", 1)
+    assert await swaps.sent() == sent + 1
+    assert await swaps.units(USDC_POOL.mint) > before
 
 
 async def test_more_slippage_than_the_service_allows_is_a_bad_request(swaps: SwapBench) -> None:

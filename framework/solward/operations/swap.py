@@ -199,7 +199,7 @@ async def _one_transaction(
         target=target,
         amount=swap.amount,
         minimum=offer.quote.minimum_out,
-        held=None if target.is_sol else await _held(ledger, wallet, target),
+        held=None,
     )
     for max_accounts in _MAX_ACCOUNTS:
         answer = await venue.plugin.instructions(
@@ -210,9 +210,11 @@ async def _one_transaction(
         extra = await _extra(ledger, answer, made)
         # The first quote is what the slippage was given for; a newer one may only promise more.
         least = max(offer.quote.minimum_out, newer.minimum_out)
-        built = replace(made, minimum=least, extra=tuple(each.side for each in extra))
+        # Read last, so that the venue cannot wait until something else has arrived.
+        held = None if target.is_sol else await _held(ledger, wallet, target)
+        built = replace(made, minimum=least, held=held, extra=tuple(each.side for each in extra))
         rents = [each.rent for each in (swap.source, *extra)]
-        if target.is_sol or made.held is None:
+        if target.is_sol or held is None:
             rents.append(swap.target.rent)
         intent = _intent(wallet, swap, replace(offer, quote=newer), least)
         draft = Draft(
@@ -222,6 +224,7 @@ async def _one_transaction(
                 pocket,
                 mints=tuple(side.mint for side in built.opens),
                 output_mint=None if target.is_sol else target.mint,
+                asserted=None if target.is_sol else (made.destination, held or 0),
             ),
             tables=answer.tables,
             otherwise=None,

@@ -18,6 +18,7 @@ from solward.clock import now_ms
 from solward.errors import LedgerError, TransactionError, TransactionFailed
 from solward.guardrail import Intent, TransactionEffects
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.solana.tokens import token_account
 from solward.telemetry import tracing
 from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
 from solward.vault.ledger.protocol import Ledger
@@ -314,12 +315,30 @@ class Engine:
             record, actor, draft.intent, assessment.effects, draft.pocket
         )
         self._hook(Step.RESERVED)
+        await self._check_asserted(reservation, draft)
         with tracing.span("transaction.sign"):
             item = await self._signing.sign_and_write(
                 record.wallet_id, draft, assessment, reservation, step
             )
         _log.info("transaction_signed", signature=item.signature)
         return reservation, item
+
+    async def _check_asserted(self, reservation: Reservation, draft: Draft) -> None:
+        """Refuse a purchase whose account has more than when it was planned.
+
+        The reservation keeps other purchases out, so nothing of theirs arrives after this.
+        """
+        if draft.pocket is None or draft.pocket.asserted is None:
+            return
+        address, held = draft.pocket.asserted
+        error = "The account for what is bought received something meanwhile; nothing was sent"
+        try:
+            account = token_account(await self._ledger.account(address))
+            if account is None or account.amount <= held:
+                return
+        except LedgerError as failure:
+            error = str(failure)
+        raise refusal(await self._reserver.release(reservation.record, error))
 
     async def _reserve(
         self,

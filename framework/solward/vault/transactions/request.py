@@ -80,6 +80,9 @@ class PocketUse:
         output_mint: the mint whose sum on the wallet's own account the transaction asserts. Two of
             one wallet and mint at once would each count what the other brings, so the second is
             refused. None where nothing of the wallet's state is asserted.
+        asserted: with `output_mint`: that account, and the units it held when it was read. Where it
+            holds more once no other purchase is open, one has ended meanwhile, and what it brought
+            would count for this one.
         leaves: something stays in it, to be swept later.
         program: with `position`: the position whose pocket it is.
     """
@@ -87,6 +90,7 @@ class PocketUse:
     pocket: Pocket
     mints: tuple[str, ...] = ()
     output_mint: str | None = None
+    asserted: tuple[str, int] | None = None
     leaves: bool = False
     program: str | None = None
     position: str | None = None
