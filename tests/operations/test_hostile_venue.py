@@ -41,6 +41,7 @@ from tests.support.swap import (
     market_and_makers,
     open_swaps,
     pay,
+    pay_sol,
 )
 
 from solward.errors import TransactionFailed
@@ -52,6 +53,8 @@ from solward_localnet.market_program import MARKET_PROGRAM, program_account
 from solward_localnet.venue import venue_app
 
 LIMITS = ScopeLimits(max_lamports_per_tx=2 * SOL, daily_lamports=10 * SOL, daily_tokens={BONK: 1})
+STAKE_RENT = 2_282_880
+
 Body = dict[str, Any]
 
 
@@ -258,22 +261,24 @@ async def test_a_minimum_is_not_met_by_a_stake_that_the_venue_may_withdraw(
         maker = MAKER.pubkey()
         stake = Pubkey.create_with_seed(maker, "delivery", Pubkey.from_string(STAKE_PROGRAM))
 
+        opening = create_account_with_seed(
+            CreateAccountWithSeedParams(
+                from_pubkey=maker,
+                to_pubkey=stake,
+                base=maker,
+                seed="delivery",
+                lamports=STAKE_RENT,
+                space=STAKE_ACCOUNT_BYTES,
+                owner=Pubkey.from_string(STAKE_PROGRAM),
+            )
+        )
+        naming = _initialize_stake(stake, staker=swaps.user, withdrawer=maker)
+        await send(swaps.bench, [opening, naming], MAKER)
+
         def deliver(quote: Quote, taker: Pubkey) -> Sequence[Instruction]:
-            rent = 2_282_880
             return [
                 pay(USDC_POOL.mint, 6, taker, maker, quote.in_amount),
-                create_account_with_seed(
-                    CreateAccountWithSeedParams(
-                        from_pubkey=maker,
-                        to_pubkey=stake,
-                        base=maker,
-                        seed="delivery",
-                        lamports=rent + quote.out_amount,
-                        space=STAKE_ACCOUNT_BYTES,
-                        owner=Pubkey.from_string(STAKE_PROGRAM),
-                    )
-                ),
-                _initialize_stake(stake, staker=swaps.user, withdrawer=maker),
+                pay_sol(maker, stake, quote.out_amount),
             ]
 
         swaps.answer(deliver)
@@ -283,7 +288,7 @@ async def test_a_minimum_is_not_met_by_a_stake_that_the_venue_may_withdraw(
         # Funding and sweep were paid, and everything is home.
         assert await swaps.lamports() == before - 15_000
         assert await swaps.units(USDC_POOL.mint) == units
-        assert await swaps.bench.lamports(str(stake)) == 0
+        assert await swaps.bench.lamports(str(stake)) == STAKE_RENT
 
 
 def _initialize_stake(stake: Pubkey, staker: Pubkey, withdrawer: Pubkey) -> Instruction:
