@@ -70,6 +70,7 @@ def service(home: Path) -> Iterator[str]:
         "API_SECRET": SECRET,
         "MAX_TRANSACTIONS_PER_MINUTE": "1000000",
         "DAILY_SPENDING_LIMIT_SOL": "1000000",
+        "MAX_COSTS_SOL_PER_DAY": "1000000",
     }
     command = [sys.executable, "-m", "solward_cli", "server", "start", "--port", str(port)]
     with served(command, environment, port) as url:
