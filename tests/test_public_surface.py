@@ -15,13 +15,14 @@ from solward import errors
 # What plugins may rely on: a name goes only with a major version.
 SURFACE = """
     Account Balances Completion CompletionRequest Effects GuardrailBlocked Intent InvalidRequest
-    LAMPORTS_PER_SOL LedgerError LedgerUnavailable Message Mint ProviderContext ProviderError
-    ProviderSpec Quote QuoteRequest ReadLedger SkillContext SkillError SkillSpec SolwardError Stake
-    StakeState SwapInstructions SwapTransaction TokenBalance TokenHolding ToolCall ToolDefinition
-    TransactionEffects TransactionError TransactionFailed TransactionRecord TransactionStatus
-    TransactionType Usage VenueContext VenueSpec WRAPPED_SOL_MINT __version__
-    associated_account_size format_amount format_sol from_units hookimpl json_safe lamports_to_sol
-    operation_parameters read_mint sol_to_lamports to_units tool_definitions
+    LAMPORTS_PER_SOL LedgerError LedgerUnavailable Message Mint Outflow ProviderContext
+    ProviderError ProviderSpec Quote QuoteRequest ReadLedger SkillContext SkillError SkillSpec
+    SolwardError Stake StakeState SwapInstructions SwapTransaction TokenBalance TokenHolding
+    ToolCall ToolDefinition TransactionEffects TransactionError TransactionFailed
+    TransactionRecord TransactionStatus TransactionType Usage VenueContext VenueSpec
+    WRAPPED_SOL_MINT __version__ associated_account_size format_amount format_sol from_units
+    hookimpl json_safe lamports_to_sol operation_parameters read_mint sol_to_lamports to_units
+    tool_definitions
 """
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -47,7 +47,7 @@ from solward.tools import json_safe, tool_definitions
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
-    from solward.guardrail import Intent, TransactionEffects
+    from solward.guardrail import Intent, Outflow, TransactionEffects
     from solward.operations.declared import operation_parameters
     from solward.solana.accounts import Account
     from solward.solana.balances import Balances, TokenBalance
@@ -81,6 +81,7 @@ __all__ = [
     "LedgerUnavailable",
     "Message",
     "Mint",
+    "Outflow",
     "ProviderContext",
     "ProviderError",
     "ProviderSpec",
@@ -129,6 +130,7 @@ _AT_FIRST_USE = {
     "ReadLedger": "solward.solana.ledger",
     "TokenHolding": "solward.solana.ledger",
     "Intent": "solward.guardrail",
+    "Outflow": "solward.guardrail",
     "TransactionEffects": "solward.guardrail",
     "operation_parameters": "solward.operations.declared",
     "Mint": "solward.solana.tokens",

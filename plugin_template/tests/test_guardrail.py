@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from solward import Intent, TransactionEffects
+from solward import Intent, Outflow, TransactionEffects
 from solward.testing import conformance
 
 from solward_plugin_template import guardrail
@@ -11,15 +11,19 @@ test_it_conforms = conformance.guardrail_test(guardrail)
 WALLET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 
 
-def judged(type: str, declared: int, found: int) -> str | None:
+def judged(type: str, declared: int, possible: int) -> str | None:
     intent = Intent(type, WALLET, lamports_out=declared)
-    effects = TransactionEffects(lamports_out=found, fee_lamports=5_000)
+    # Nothing leaves in the simulation, and `possible` could when it lands.
+    outflow = Outflow(possible, fee_lamports=5_000, rent_lamports=0)
+    effects = TransactionEffects(lamports_out=0, fee_lamports=5_000, outflow=outflow)
     return guardrail.guardrail_check(intent, effects)
 
 
-@pytest.mark.parametrize(("declared", "found"), [(600_000_000, 0), (0, 600_000_000)])
-def test_a_large_transfer_is_refused_as_declared_and_as_found(declared: int, found: int) -> None:
-    refusal = judged("transfer", declared, found)
+@pytest.mark.parametrize(("declared", "possible"), [(600_000_000, 0), (0, 600_000_000)])
+def test_a_large_transfer_is_refused_as_declared_and_as_possible(
+    declared: int, possible: int
+) -> None:
+    refusal = judged("transfer", declared, possible)
     assert refusal == "a transfer may be at most 0.5 SOL, and this is 0.6 SOL"
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 
-from solward.guardrail import AuthorityChange, Intent, TransactionEffects
+from solward.guardrail import AuthorityChange, Intent, Outflow, TransactionEffects
 from solward.solana.token_list import token_list
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.testing.conformance.report import Finding, Outcome, joined
@@ -21,7 +21,7 @@ MINT = token_list("mainnet-beta").resolve("USDC", "mint")
 
 # A refusal is stored in a record and in a model's memory.
 MAX_REASON = 500
-# Every transaction waits for it, and while it computes, so does the event loop.
+# Every transaction waits for it.
 SLOW_S = 0.05
 
 
@@ -71,13 +71,19 @@ def transactions() -> Iterator[Pair]:
                 destinations=frozenset({STRANGER}),
                 details=details,
             ),
-            TransactionEffects(lamports, fee, addresses=frozenset({WALLET, STRANGER})),
+            TransactionEffects(
+                lamports,
+                fee,
+                addresses=frozenset({WALLET, STRANGER}),
+                outflow=Outflow(lamports, fee, 0),
+            ),
         )
     yield (
         Intent("swap", WALLET, tokens_out={MINT: 10**6}, tokens_in={MINT: 1}),
         TransactionEffects(
             0, fee, rent_lamports=TOKEN_ACCOUNT_RENT, accounts_created=1, tokens_out={MINT: 10**6},
             tokens_in={MINT: 1}, programs=frozenset({MINT}), decimals={MINT: 6},
+            outflow=Outflow(0, fee, TOKEN_ACCOUNT_RENT, {MINT: 10**6}),
         ),
     )  # fmt: skip
     yield Intent("airdrop", WALLET, details={"amount": Decimal(2)}), TransactionEffects(0, 0)
