@@ -1,0 +1,120 @@
+"""Whatever a skill or a route signs is bounded by its bytes, and the bound is reserved."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from solders.transaction import VersionedTransaction
+from sqlalchemy import select
+from tests.operations.matrix.cases import ROWS
+from tests.operations.matrix.row import Params, Route, Spends
+from tests.operations.matrix.stand import Stand, by_rest, by_skill, new_stand, stranger
+from tests.support.api import Api, serving_api
+
+from solward.operations.declared import OPERATIONS
+from solward.record import TransactionType
+from solward.vault.guardrails.worst_case import worst_case
+from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
+from solward.vault.store.tables import attempts
+from solward.vault.transactions import reservation
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
+    home = tmp_path_factory.mktemp("bounds") / "home"
+    async with serving_api(home, demo=True, max_sol_per_transaction=5) as made:
+        yield made
+
+
+async def _token_transfer(stand: Stand) -> Params:
+    return {"mint": await stand.launched(), "to": stranger(), "amount": 5}
+
+
+SPENDING: dict[str, Any] = {
+    skill: (row.ready, row.route.path)
+    for skill, row in ROWS.items()
+    if isinstance(row.does, Spends) and isinstance(row.route, Route)
+}
+# A route of its own that no skill has.
+SPENDING["transfer_token"] = (_token_transfer, "/token-transfer")
+
+
+def reserved_of(patch: pytest.MonkeyPatch) -> dict[str, Mapping[str, int]]:
+    """Units by record as they are reserved, before anything is given back."""
+    seen: dict[str, Mapping[str, int]] = {}
+    reserve = reservation.Reserver.reserve
+
+    async def noted(self: Any, *args: Any, **named: Any) -> reservation.Reservation:
+        made = await reserve(self, *args, **named)
+        seen[made.record.id] = made.units
+        return made
+
+    patch.setattr(reservation.Reserver, "reserve", noted)
+    return seen
+
+
+async def signed_by(stand: Stand, record_id: str) -> list[VersionedTransaction]:
+    query = select(attempts.c.wire).where(attempts.c.transaction_id == record_id)
+    async with stand.api.service.database.read() as connection:
+        wires = (await connection.execute(query)).scalars().all()
+    return [VersionedTransaction.from_bytes(bytes(wire)) for wire in wires]
+
+
+CELLS = [
+    (asked, way)
+    for asked in SPENDING
+    for way in ("rest", "skill")
+    if asked in ROWS or way == "rest"
+]
+
+
+@pytest.mark.parametrize(("asked", "way"), CELLS)
+async def test_what_is_signed_is_bounded_and_its_bound_is_reserved(
+    api: Api, monkeypatch: pytest.MonkeyPatch, asked: str, way: str
+) -> None:
+    ready, path = SPENDING[asked]
+    stand = await new_stand(api)
+    params = await ready(stand)
+    reserved = reserved_of(monkeypatch)
+    before = await stand.lamports()
+
+    said = await (
+        by_rest(stand, "POST", path, params) if way == "rest" else by_skill(stand, asked, params)
+    )
+
+    assert said.answer is not None
+    assert said.answer.status == 200, said.text
+    record = (await stand.records())[0]
+    assert record["status"] == "confirmed"
+    signed = await signed_by(stand, record["id"])
+    if record["type"] == TransactionType.AIRDROP:
+        # The faucet signs; nothing of the wallet's can leave.
+        assert signed == []
+        assert not any(reserved[record["id"]].values())
+        return
+    [transaction] = signed
+    bound = worst_case(transaction.message, stand.address)
+    counted = {asset: units for asset, units in reserved[record["id"]].items() if units}
+    assert counted == {
+        asset: units
+        for asset, units in {
+            SOL_ASSET: bound.lamports,
+            COSTS_ASSET: bound.fee_lamports + bound.rent_lamports,
+            **bound.tokens,
+        }.items()
+        if units
+    }
+    left = before - await stand.lamports()
+    assert left <= bound.lamports + bound.fee_lamports + bound.rent_lamports
+
+
+async def test_every_spending_skill_and_every_declared_operation_is_here(api: Api) -> None:
+    types = {ROWS[skill].does.type for skill in SPENDING if skill in ROWS}  # type: ignore[union-attr]
+    declared = {operation.type for operation in OPERATIONS.values()}
+    assert declared == types | {TransactionType.TOKEN_TRANSFER}
+    assert len(ROWS) == 17
