@@ -12,17 +12,31 @@ from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import AdvanceNonceAccountParams, advance_nonce_account
-from tests.support.engine_harness import Bench, open_bench
+from tests.support.engine_harness import UNLIMITED, Bench, open_bench
 from tests.support.swap import MAKER, USDC_POOL, ata, open_swaps, pay_sol
 
 from solward.context.pocket import PocketRequest
-from solward.errors import TransactionFailed
+from solward.errors import SkillError, TransactionFailed
+from solward.guardrail import Intent
 from solward.record import TransactionRecord
+from solward.store import api_keys
+from solward.vault.guardrails import Policy
 from solward.vault.store import pockets as store
 from solward.vault.store.pockets import PocketState
-from solward.vault.transactions.request import ADMIN
+from solward.vault.transactions.engine import Engine, EngineOptions
+from solward.vault.transactions.request import ADMIN, Actor
 
 LAMPORTS = 20_000_000
+KEY = {
+    "id": "k",
+    "hash": "h",
+    "name": "bot",
+    "wallet_id": None,
+    "permissions": [],
+    "rate_limit": 1,
+    "spending_limit_lamports": 1,
+    "created_ms": 1,
+}
 
 
 def paying(target: str, lamports: int) -> Any:
@@ -32,9 +46,9 @@ def paying(target: str, lamports: int) -> Any:
     return build
 
 
-async def use(bench: Bench, build: Any, **given: Any) -> TransactionRecord:
+async def use(bench: Bench, build: Any, actor: Actor = ADMIN, **given: Any) -> TransactionRecord:
     request = PocketRequest(build=build, **{"lamports": LAMPORTS, **given})
-    return await bench.operations().use_pocket(bench.wallet.id, ADMIN, request)
+    return await bench.operations().use_pocket(bench.wallet.id, actor, request)
 
 
 async def test_one_node_that_calls_a_funding_dead_gives_nothing_back(bench: Bench) -> None:
@@ -59,8 +73,7 @@ async def test_one_node_that_calls_a_funding_dead_gives_nothing_back(bench: Benc
     with pytest.raises(TransactionFailed, match="by the word of one RPC node only"):
         await use(bench, paying(bench.recipient, 1_000_000))
     assert await bench.reserved_units() == LAMPORTS
-    async with bench.database.read() as connection:
-        (row,) = await store.of_wallet(connection, bench.wallet.id)
+    (row,) = await rows_of(bench)
     # It may land yet, so somebody must look.
     assert row.state is PocketState.OPEN
 
@@ -95,3 +108,70 @@ async def test_a_call_never_outlives_its_blockhash(bench: Bench) -> None:
 
     with pytest.raises(TransactionFailed, match="durable nonce"):
         await use(bench, build)
+
+
+async def test_a_key_that_is_revoked_after_the_funding_makes_no_call(bench: Bench) -> None:
+    async with bench.database.write() as connection:
+        await api_keys.insert_key(connection, KEY)
+    sent: list[int] = []
+
+    async def build(address: str) -> Sequence[Instruction]:
+        async with bench.database.write() as connection:
+            assert await api_keys.delete_key(connection, KEY["id"])
+        sent.append(bench.wire.calls["sendTransaction"])
+        return [pay_sol(Pubkey.from_string(address), Keypair().pubkey(), 1_000_000)]
+
+    with pytest.raises(TransactionFailed, match="Invalid API key"):
+        await use(bench, build, Actor("key:k", api_key=KEY["id"]))
+    # The funding before it, and what brings it home after it.
+    assert sent == [1]
+    assert bench.wire.calls["sendTransaction"] == 2
+    assert await bench.reserved_units() == 0
+
+
+async def test_a_skill_whose_call_has_ended_makes_no_call(bench: Bench) -> None:
+    ended = False
+
+    def check() -> None:
+        if ended:
+            raise SkillError("over", "The skill's call is over")
+
+    async def build(address: str) -> Sequence[Instruction]:
+        nonlocal ended
+        ended = True
+        return [pay_sol(Pubkey.from_string(address), Keypair().pubkey(), 1_000_000)]
+
+    with pytest.raises(TransactionFailed, match="The skill's call is over"):
+        await use(bench, build, Actor("admin", checks=(check,)))
+    assert await bench.reserved_units() == 0
+
+
+async def test_a_service_that_dies_before_it_signs_a_sweep_still_knows_the_pocket(
+    bench: Bench,
+) -> None:
+
+    async def build(_address: str) -> Sequence[Instruction]:
+        bench.wire.away("simulateTransaction")
+        raise RuntimeError
+
+    with pytest.raises(TransactionFailed):
+        await use(bench, build)
+    (row,) = await rows_of(bench)
+    assert row.state is PocketState.OPEN
+    bench.wire.faults.clear()
+    intent = Intent(type="other", wallet=bench.wallet.address)
+    record = bench.engine._record(bench.wallet, ADMIN, intent)
+    await bench.engine._runs.begin_sweep(record, ADMIN, row.address)
+    options = EngineOptions(Policy(), UNLIMITED)
+    later = Engine(bench.ledger, bench.database, bench.wallets, options)
+    assert (await later.reconcile()).released == 1
+    await later.close()
+    (row,) = await rows_of(bench)
+    assert row.state is PocketState.OPEN
+    await bench.engine.sweep_pocket(bench.wallet.id, ADMIN, row.address)
+    assert await bench.lamports(row.address) == 0
+
+
+async def rows_of(bench: Bench) -> list[store.PocketRow]:
+    async with bench.database.read() as connection:
+        return await store.of_wallet(connection, bench.wallet.id)

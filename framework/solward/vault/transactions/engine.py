@@ -198,7 +198,7 @@ class Engine:
     ) -> TransactionRecord:
         reservation, item = await self._signed(record, actor, draft.funding, PocketStep.FUND)
         await self.sender.send(item)
-        ended = await self._runs.after_funding(reservation.record, draft, item)
+        ended = await self._runs.after_funding(reservation.record, actor, draft, item)
         if ended.status is TransactionStatus.FAILED:
             raise refusal(ended)
         return ended

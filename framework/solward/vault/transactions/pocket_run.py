@@ -24,7 +24,15 @@ from solders.transaction import VersionedTransaction
 from sqlalchemy.exc import IntegrityError
 
 from solward.clock import now_ms
-from solward.errors import InvalidRequest, LedgerError, NotFound, SolwardError, TakenOver
+from solward.errors import (
+    InvalidRequest,
+    KeyRevoked,
+    LedgerError,
+    NotFound,
+    SkillError,
+    SolwardError,
+    TakenOver,
+)
 from solward.guardrail import Intent
 from solward.money import SOL_DECIMALS, from_units
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
@@ -112,14 +120,17 @@ class PocketRuns:
         self._blocked = frozenset(blocked)
 
     async def after_funding(
-        self, record: TransactionRecord, draft: PocketDraft, item: InFlight
+        self, record: TransactionRecord, actor: Actor, draft: PocketDraft, item: InFlight
     ) -> TransactionRecord:
-        """Wait for the funding that was sent, make the call, and take home what is left."""
+        """Wait for the funding that was sent, make the call, and take home what is left.
+
+        A call is not made any more where what requests it has ended, as `Actor` says.
+        """
         funded = await item.done
         if funded.attempt not in (AttemptState.LANDED_OK, AttemptState.PRESUMED_DEAD):
             return await self._end_unfunded(record, funded)
         if funded.attempt is AttemptState.LANDED_OK:
-            called = await self._call(record, draft)
+            called = await self._call(record, actor, draft)
         else:
             called = Called(None, funded.error)
         return await self._finish(record, called, sweeps=not draft.stays)
@@ -198,7 +209,7 @@ class PocketRuns:
 
     # The call.
 
-    async def _call(self, record: TransactionRecord, draft: PocketDraft) -> Called:
+    async def _call(self, record: TransactionRecord, actor: Actor, draft: PocketDraft) -> Called:
         pocket = draft.pocket
         try:
             with tracing.span("pocket.build"):
@@ -210,7 +221,7 @@ class PocketRuns:
         except Exception as error:
             _log.warning("pocket_build_failed", error=type(error).__name__)
             return Called(None, f"The call could not be made: {type(error).__name__}")
-        refused = await self._journal(record, attempt, may_be_frozen=False)
+        refused = await self._journal(record, attempt, actor)
         if refused is not None:
             return Called(None, refused)
         settlement = await self._sent(record, attempt)
@@ -331,7 +342,7 @@ class PocketRuns:
             if not lamports and not held:
                 return True
             attempt = await self._signed_sweep(record, wallet, row, lamports, held)
-            refused = await self._journal(record, attempt, may_be_frozen=True)
+            refused = await self._journal(record, attempt)
             if refused is not None:
                 _log.warning("pocket_not_swept", address=row.address, error=refused)
                 return False
@@ -419,13 +430,20 @@ class PocketRuns:
     # The journal.
 
     async def _journal(
-        self, record: TransactionRecord, attempt: Attempt, *, may_be_frozen: bool
+        self, record: TransactionRecord, attempt: Attempt, actor: Actor | None = None
     ) -> str | None:
-        """Make a step's bytes durable; returns why they must not be sent, None where they may."""
+        """Make a step's bytes durable; returns why they must not be sent, None where they may.
+
+        Args:
+            actor: who requests it; None for what a freeze or a revoked key does not stop.
+        """
         try:
             async with self._database.write() as connection:
-                if not may_be_frozen:
-                    await spending.lock_wallet(connection, record.wallet_id)
+                if actor is not None:
+                    fence = None if actor.run is None else actor.run.fencing
+                    await spending.lock(connection, record.wallet_id, (), fence, actor.api_key)
+                    for check in actor.checks:
+                        check()
                     frozen = await spending.freeze_reason(connection, record.wallet_id)
                     if frozen is not None:
                         return "transactions are frozen" + (f": {frozen}" if frozen else "")
@@ -437,6 +455,8 @@ class PocketRuns:
             return "An identical transaction was already sent"
         except TakenOver:
             return "Another process has taken this over"
+        except (KeyRevoked, SkillError) as error:
+            return str(error)
         self._hook(Step.WRITTEN_AHEAD)
         return None
 

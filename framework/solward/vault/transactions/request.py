@@ -33,6 +33,11 @@ class AgentRun:
     cycle: int
     fence: int
 
+    @property
+    def fencing(self) -> tuple[str, int, int]:
+        """Agent, cycle and fencing token, as `spending.lock` takes them."""
+        return self.agent_id, self.cycle, self.fence
+
 
 @dataclass(frozen=True, slots=True)
 class Actor:

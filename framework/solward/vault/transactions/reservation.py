@@ -257,7 +257,7 @@ class Reserver:
                 connection,
                 record.wallet_id,
                 [scope for scope, _ in actor.limits if scope.startswith("key:")],
-                None if run is None else (run.agent_id, run.cycle, run.fence),
+                None if run is None else run.fencing,
                 actor.api_key,
             )
             for check in actor.checks:
