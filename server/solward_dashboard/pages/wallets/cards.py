@@ -10,6 +10,7 @@ from nicegui import ui
 
 from solward.client import Balance, Stake, TokenBalance, Transaction, Wallet
 from solward.errors import SolwardError
+from solward.money import format_sol
 from solward_dashboard.api import api
 from solward_dashboard.dialogs import confirmed, copy_button
 from solward_dashboard.pages.wallets.data import token_name
@@ -201,8 +202,11 @@ class Pockets:
                     copy_button(each["address"], "Pocket")
                     ui.space()
                     for asset, units in each["atRisk"].items():
-                        name = "lamports" if asset == "SOL" else f"units of {short(asset)}"
-                        ui.label(f"{units} {name}").classes("sw-number")
+                        if asset == "SOL":
+                            text = f"{format_sol(int(units))} SOL"
+                        else:
+                            text = f"{int(units):,} units of {short(asset)}"
+                        ui.label(text).classes("sw-number")
 
 
 def _bar(
