@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
-from tests.support.agents import hire
+from tests.support.agents import hire_running
 from tests.support.plugin_distributions import skill_source
 from tests.support.scripted_provider import installed
 
@@ -77,9 +77,7 @@ def transfer(amount: str) -> dict[str, Any]:
 
 
 async def test_each_payment_of_a_cycle_has_its_own_number(service: Solward) -> None:
-    agent = await hire(service, "scripted")
-    async with service.database.write() as connection:
-        await agent_store.update_agent(connection, agent.id, {"desired_state": "running"})
+    agent = await hire_running(service, "scripted")
 
     await run_cycle(agent.id, 1, parts_of(service))
 
@@ -96,7 +94,7 @@ async def test_each_payment_of_a_cycle_has_its_own_number(service: Solward) -> N
 async def test_a_skill_run_again_after_half_of_it_pays_the_other_half_only(
     service: Solward,
 ) -> None:
-    agent = await hire(service, "scripted")
+    agent = await hire_running(service, "scripted")
     with pytest.raises(SkillError, match="Stumbled"):
         await run(service, agent, 1, "pay_twice", {"stumbles": True})
     assert await service.ledger.balance(RECIPIENT) == SOL // 10
@@ -113,7 +111,7 @@ async def test_a_skill_run_again_after_half_of_it_pays_the_other_half_only(
 async def test_another_amount_in_the_same_cycle_gets_the_first_ones_record(
     service: Solward,
 ) -> None:
-    agent = await hire(service, "scripted")
+    agent = await hire_running(service, "scripted")
     told = await run(service, agent, 1, "transfer", transfer("0.25"))
     again = await run(service, agent, 1, "transfer", transfer("0.5"))
 
@@ -125,7 +123,7 @@ async def test_another_amount_in_the_same_cycle_gets_the_first_ones_record(
 
 
 async def test_the_next_cycle_pays_anew(service: Solward) -> None:
-    agent = await hire(service, "scripted")
+    agent = await hire_running(service, "scripted")
     for cycle in (1, 2):
         await run(service, agent, cycle, "transfer", transfer("0.25"))
     assert await service.ledger.balance(RECIPIENT) == SOL // 2
@@ -133,12 +131,12 @@ async def test_the_next_cycle_pays_anew(service: Solward) -> None:
 
 async def test_two_agents_in_the_same_cycle_pay_each_for_itself(service: Solward) -> None:
     for _ in range(2):
-        await run(service, await hire(service, "scripted"), 1, "transfer", transfer("0.25"))
+        await run(service, await hire_running(service, "scripted"), 1, "transfer", transfer("0.25"))
     assert await service.ledger.balance(RECIPIENT) == SOL // 2
 
 
 async def test_what_was_refused_stays_refused_for_a_smaller_amount(service: Solward) -> None:
-    agent = await hire(service, "scripted")
+    agent = await hire_running(service, "scripted")
     with pytest.raises(GuardrailBlocked) as refused:
         await run(service, agent, 1, "transfer", transfer("2.5"))
     with pytest.raises(GuardrailBlocked) as again:

@@ -16,7 +16,7 @@ from solward.errors import InvalidRequest
 
 SOL = 10**9
 MODELS = {"rules": "rules", "openai": "gpt"}
-LIMITS = AgentGuardrails(2 * SOL, 5, 10 * SOL, SOL // 20)
+LIMITS = AgentGuardrails(2 * SOL, 5, 10 * SOL)
 DEFAULTS = Defaults(LIMITS)
 BODY: dict[str, Any] = {
     "name": "Ada",
@@ -83,7 +83,7 @@ def test_the_guardrails_object_wins_over_top_level_numbers() -> None:
         "guardrails": {"maxSolPerTransaction": Decimal("0.25"), "dailySpendingLimitSol": 4},
     }
     fields = read_create(BODY | change, MODELS, DEFAULTS)
-    assert fields.guardrails == AgentGuardrails(SOL // 4, 3, 4 * SOL, SOL // 20)
+    assert fields.guardrails == AgentGuardrails(SOL // 4, 3, 4 * SOL)
 
 
 def test_the_second_form_needs_no_wallet_and_takes_the_configured_model() -> None:
@@ -105,7 +105,7 @@ def test_a_change_reads_only_what_it_names_and_keeps_other_guardrails() -> None:
     assert read_update({}, MODELS, AGENT) == {}
     assert read_update(
         {"name": "Bo", "guardrails": {"maxTransactionsPerMinute": 2}}, MODELS, AGENT
-    ) == {"name": "Bo", "guardrails": AgentGuardrails(2 * SOL, 2, 10 * SOL, SOL // 20)}
+    ) == {"name": "Bo", "guardrails": AgentGuardrails(2 * SOL, 2, 10 * SOL)}
     with pytest.raises(InvalidRequest, match="walletId cannot be changed"):
         read_update({"walletId": "w2"}, MODELS, AGENT)
     with pytest.raises(InvalidRequest, match="strategy must have 1 to"):

@@ -120,6 +120,7 @@ def test_a_new_agent_is_sent_with_all_that_was_filled_in() -> None:
         "max_sol_per_transaction": Decimal("0.5"),
         "max_transactions_per_minute": 2,
         "daily_spending_limit_sol": 3,
+        "max_costs_sol_per_day": None,
     }
     assert fields.create_parameters(VALUES, "w1")["wallet_id"] == "w1"
 

@@ -60,10 +60,10 @@ async def test_a_revoked_key_ends_what_it_had_begun(
         reached, go = asyncio.Event(), asyncio.Event()
         simulate = RpcLedger.simulate
 
-        async def held(self: RpcLedger, *given: Any) -> Any:
+        async def held(self: RpcLedger, *given: Any, **named: Any) -> Any:
             reached.set()
             await go.wait()
-            return await simulate(self, *given)
+            return await simulate(self, *given, **named)
 
         monkeypatch.setattr(RpcLedger, "simulate", held)
         path = "transfer" if by == "route" else "skills/transfer"

@@ -15,6 +15,7 @@ from solward.provider import Completion, CompletionRequest, ToolCall, ToolDefini
 from solward.record import TransactionRecord, TransactionStatus
 from solward.service import Solward
 from solward.solana.balances import Balances, TokenBalance
+from solward.store import agents as agent_store
 from solward.vault.transactions.request import ADMIN, Actor
 
 SOL = 10**9
@@ -28,7 +29,7 @@ AGENT = Agent(
     llm_provider="scripted",
     llm_model="model-1",
     strategy="Keep half a SOL.",
-    guardrails=AgentGuardrails(2 * SOL, 5, 10 * SOL, SOL // 20),
+    guardrails=AgentGuardrails(2 * SOL, 5, 10 * SOL),
     loop_interval_ms=60_000,
     status=AgentStatus.RUNNING,
     desired_state=DesiredState.RUNNING,
@@ -55,6 +56,14 @@ async def hire(service: Solward, provider: str = "rules", **changes: Any) -> Age
     wallet = await service.wallets.create("agents")
     await service.operations.perform("airdrop", wallet.id, ADMIN, {"amount": 2})
     return await service.agents.create(agent_body(wallet.id, provider, **changes))
+
+
+async def hire_running(service: Solward, provider: str = "rules", **changes: Any) -> Agent:
+    """As `hire`, meant to run: what a stopped agent asks for is refused; no cycle is started."""
+    agent = await hire(service, provider, **changes)
+    async with service.database.write() as connection:
+        await agent_store.update_agent(connection, agent.id, {"desired_state": "running"})
+    return agent
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from solward import jsontext
 from solward.agents.budget import UNLIMITED, TokenBudget, budget_of
 from solward.clock import iso
 from solward.money import lamports_to_sol
-from solward.settings import DEFAULT_MAX_COSTS_SOL
 from solward.vault.guardrails import ScopeLimits
 
 
@@ -42,12 +41,16 @@ class DesiredState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AgentGuardrails:
-    """An agent's own limits, in lamports; part of its prompt, and enforced by the engine."""
+    """An agent's own limits, in lamports; part of its prompt, and enforced by the engine.
+
+    Attributes:
+        daily_costs_lamports: fees and rent in 24 hours; None where its wallet's ceiling is enough.
+    """
 
     max_lamports_per_transaction: int
     max_transactions_per_minute: int
     daily_lamports: int
-    daily_costs_lamports: int
+    daily_costs_lamports: int | None = None
 
     @property
     def limits(self) -> ScopeLimits:
@@ -61,12 +64,14 @@ class AgentGuardrails:
 
     def to_json(self) -> dict[str, Decimal | int]:
         """The API's `guardrails` object, in SOL."""
-        return {
+        shown: dict[str, Decimal | int] = {
             "maxSolPerTransaction": lamports_to_sol(self.max_lamports_per_transaction),
             "maxTransactionsPerMinute": self.max_transactions_per_minute,
             "dailySpendingLimitSol": lamports_to_sol(self.daily_lamports),
-            "maxCostsSolPerDay": lamports_to_sol(self.daily_costs_lamports),
         }
+        if self.daily_costs_lamports is not None:
+            shown["maxCostsSolPerDay"] = lamports_to_sol(self.daily_costs_lamports)
+        return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +187,12 @@ def agent_of(row: Mapping[str, Any], *, is_llm: bool = True) -> Agent:
 @functools.lru_cache(maxsize=1_024)
 def _guardrails_of(text: str) -> AgentGuardrails:
     stored = jsontext.loads(text)
-    # An agent of an older release has no ceiling of its own yet.
-    costs = stored.get("maxCostsSolPerDay", DEFAULT_MAX_COSTS_SOL)
+    costs = stored.get("maxCostsSolPerDay")
     return AgentGuardrails(
         max_lamports_per_transaction=int(stored["maxSolPerTransaction"] * 10**9),
         max_transactions_per_minute=int(stored["maxTransactionsPerMinute"]),
         daily_lamports=int(stored["dailySpendingLimitSol"] * 10**9),
-        daily_costs_lamports=int(costs * 10**9),
+        daily_costs_lamports=None if costs is None else int(costs * 10**9),
     )
 
 

@@ -321,7 +321,6 @@ class AgentService:
                 settings.max_lamports_per_transaction,
                 settings.max_transactions_per_minute,
                 settings.daily_spending_limit_lamports,
-                settings.max_costs_lamports_per_day,
             ),
             settings.default_llm_provider,
             settings.default_llm_model,

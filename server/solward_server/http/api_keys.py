@@ -173,8 +173,11 @@ def hash_of(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
-def new_key(body: Body) -> tuple[str, ApiKey]:
+def new_key(body: Body, max_costs_lamports: int) -> tuple[str, ApiKey]:
     """A key from the body of `POST /keys`: the secret, returned once, and its record.
+
+    Args:
+        max_costs_lamports: the service's ceiling, for a key that is given none.
 
     Raises:
         InvalidRequest: naming the field.
@@ -188,7 +191,7 @@ def new_key(body: Body) -> tuple[str, ApiKey]:
         permissions=body_texts(body, "permissions", DEFAULT_PERMISSIONS),
         rate_limit=body_whole(body, "rateLimit", DEFAULT_RATE_LIMIT, 1, _MAX_RATE_LIMIT),
         spending_limit_lamports=_spending_limit(body),
-        max_costs_lamports=_max_costs(body),
+        max_costs_lamports=_max_costs(body) or max_costs_lamports,
         created_ms=now_ms(),
     )
     return secret, record

@@ -252,8 +252,11 @@ SCHEMAS: dict[str, Schema] = {
             "maxSolPerTransaction": sol("SOL in one transaction."),
             "maxTransactionsPerMinute": whole("In any 60 seconds.", 1),
             "dailySpendingLimitSol": sol("SOL in any 24 hours."),
-            "maxCostsSolPerDay": sol("SOL of fees and rent in any 24 hours."),
-        }
+            "maxCostsSolPerDay": sol(
+                "SOL of fees and rent in any 24 hours; absent where the wallet's ceiling is enough."
+            ),
+        },
+        optional=["maxCostsSolPerDay"],
     ),
     "LlmBudget": response_object(
         {

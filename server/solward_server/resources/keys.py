@@ -34,7 +34,9 @@ def blueprint(context: RouteContext) -> Blueprint:
 
     @routes.post("/keys")
     async def create() -> dict[str, Any]:
-        secret, key = new_key(await read_body())
+        secret, key = new_key(
+            await read_body(), context.service.settings.max_costs_lamports_per_day
+        )
         if key.wallet_id is not None:
             await context.service.wallets.get(key.wallet_id)
         await context.keys.add(key)

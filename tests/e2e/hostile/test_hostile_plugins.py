@@ -17,7 +17,7 @@ RULES = {
     "drain": "simulated_effects",
     "approve_delegate": "authority_change",
     "assign_owner": "authority_change",
-    "close_to_stranger": "simulated_effects",
+    "close_to_stranger": "program_allowlist",
     "absurd_fee": "fee_limit",
 }
 

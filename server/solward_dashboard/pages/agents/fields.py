@@ -13,7 +13,6 @@ SERVICE_LIMITS = {
     "maxSolPerTransaction": 2,
     "maxTransactionsPerMinute": 5,
     "dailySpendingLimitSol": 10,
-    "maxCostsSolPerDay": 0.05,
 }
 
 NAME: Mapping[str, Any] = {
@@ -60,6 +59,7 @@ GUARDRAILS: Mapping[str, Any] = {
         "maxCostsSolPerDay": {
             "type": "number",
             "title": "Most SOL of fees and rent in 24 hours",
+            "description": "Without one, the wallet's ceiling holds.",
             "exclusiveMinimum": 0,
         },
     },
