@@ -12,9 +12,12 @@ from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import AdvanceNonceAccountParams, advance_nonce_account
+from spl.token.instructions import create_idempotent_associated_token_account
 from tests.support.engine_harness import UNLIMITED, Bench, open_bench
 from tests.support.swap import MAKER, USDC_POOL, ata, open_swaps, pay_sol
+from tests.support.tokens import RENT, open_tokens
 
+from solward.clock import now_ms
 from solward.context.pocket import PocketRequest
 from solward.errors import SkillError, TransactionFailed
 from solward.guardrail import Intent
@@ -22,6 +25,7 @@ from solward.record import TransactionRecord
 from solward.store import api_keys
 from solward.vault.guardrails import Policy
 from solward.vault.store import pockets as store
+from solward.vault.store import spending
 from solward.vault.store.pockets import PocketState
 from solward.vault.transactions.engine import Engine, EngineOptions
 from solward.vault.transactions.request import ADMIN, Actor
@@ -175,3 +179,26 @@ async def test_a_service_that_dies_before_it_signs_a_sweep_still_knows_the_pocke
 async def rows_of(bench: Bench) -> list[store.PocketRow]:
     async with bench.database.read() as connection:
         return await store.of_wallet(connection, bench.wallet.id)
+
+
+async def test_rent_that_a_call_pays_out_of_the_funding_counts(tmp_path: Path) -> None:
+    """Into accounts of the wallet's own, for mints that a stranger may freeze: they keep it."""
+    async with open_tokens(tmp_path) as tokens:
+        bench = tokens.bench
+        mints = [Pubkey.from_string(await tokens.mint(ours=False)) for _ in range(3)]
+
+        async def build(address: str) -> Sequence[Instruction]:
+            pocket = Pubkey.from_string(address)
+            return [
+                create_idempotent_associated_token_account(pocket, tokens.owner, mint)
+                for mint in mints
+            ]
+
+        before = await tokens.lamports()
+        await use(bench, build)
+        left = before - await tokens.lamports()
+        assert left > 3 * RENT
+        async with bench.database.read() as connection:
+            scope = f"wallet:{bench.wallet.id}"
+            used = (await spending.usage(connection, [scope], [], now_ms()))[scope].units_last_day
+        assert used[spending.SOL_ASSET] + used[spending.COSTS_ASSET] == left

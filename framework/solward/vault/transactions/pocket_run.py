@@ -635,10 +635,12 @@ def kept_of_steps(total: Total, reserved: Mapping[str, int]) -> dict[str, int]:
         for asset, units in reserved.items()
         if asset not in (sol, spending.COSTS_ASSET)
     }
+    # What fits one of the two no more counts as the other: a call may pay rent out of its funding.
+    costs = min(reserved.get(spending.COSTS_ASSET, 0), total.fees + total.rent)
     if sol in reserved:
-        kept[sol] = min(reserved[sol], max(0, total.lamports - total.fees - total.rent))
+        kept[sol] = min(reserved[sol], max(0, total.lamports - costs))
     if spending.COSTS_ASSET in reserved:
-        costs = max(total.fees + total.rent, total.lamports - kept.get(sol, 0))
+        costs = max(costs, total.lamports - kept.get(sol, 0))
         kept[spending.COSTS_ASSET] = min(reserved[spending.COSTS_ASSET], costs)
     return kept
 
