@@ -154,9 +154,14 @@ def _less(made: SwapInstructions, _wallet: str) -> SwapInstructions:
     return replace(made, quote=replace(made.quote, minimum_out=1))
 
 
+def _endless(made: SwapInstructions, _wallet: str) -> SwapInstructions:
+    return replace(made, quote=replace(made.quote, minimum_out=10**19 * 9))
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
+        (_endless, "The venue's quote has amounts that cannot be"),
         (_named, "The venue's swap instruction names the wallet"),
         (_signed, "The venue's swap instruction names the wallet"),
         (_cosigned, "The venue's swap instruction needs a signature of somebody else"),
@@ -179,6 +184,20 @@ async def test_an_instruction_that_wants_more_than_the_pocket_is_refused(
     assert await pockets_of(swaps) == []
     (record,) = await swaps.bench.history()
     assert record.status is TransactionStatus.FAILED
+
+
+async def test_a_quote_of_more_than_an_account_can_hold_is_a_failed_record(
+    swaps: SwapBench,
+) -> None:
+    await swaps.swap("SOL", "USDC", 1)
+    most = 2**64 - 1
+
+    async def remake(made: SwapInstructions, _taker: str, _to: str) -> SwapInstructions:
+        return replace(made, quote=replace(made.quote, out_amount=most, minimum_out=most))
+
+    swaps.plugin.remake = remake
+    with pytest.raises(TransactionFailed, match="promises more than an account can hold"):
+        await swaps.swap("SOL", "USDC", 1)
 
 
 async def test_a_plain_theft_in_place_of_a_swap_fails_before_it_is_signed(

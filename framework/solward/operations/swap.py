@@ -212,6 +212,8 @@ async def _one_transaction(
         least = max(offer.quote.minimum_out, newer.minimum_out)
         # Read last, so that the venue cannot wait until something else has arrived.
         held = None if target.is_sol else await _held(ledger, wallet, target)
+        if (held or 0) + least > U64_MAX:
+            raise LedgerUnavailable("The venue's quote promises more than an account can hold")
         built = replace(made, minimum=least, held=held, extra=tuple(each.side for each in extra))
         rents = [each.rent for each in (swap.source, *extra)]
         if target.is_sol or held is None:
@@ -463,7 +465,9 @@ def _checked(given: Quote, request: QuoteRequest) -> Quote:
         raise LedgerUnavailable("The venue's quote is not for the swap that was asked for")
     kept = MAX_SLIPPAGE_BPS - request.slippage_bps
     enough = quote.minimum_out * MAX_SLIPPAGE_BPS >= quote.out_amount * kept
-    if not 1 <= quote.out_amount <= U64_MAX or not enough:
+    if not 1 <= quote.out_amount <= U64_MAX or quote.minimum_out > quote.out_amount:
+        raise LedgerUnavailable("The venue's quote has amounts that cannot be")
+    if not enough:
         raise LedgerUnavailable("The venue's quote promises less than the slippage allows")
     if not quote.price_impact.is_finite() or abs(quote.price_impact) > _MOST_IMPACT:
         raise LedgerUnavailable("The venue's quote has a price impact that is no fraction")
