@@ -92,7 +92,10 @@ def verify(file: Path, passphrase_file: Path | None) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @_passphrase_file
 def restore(file: Path, passphrase_file: Path | None) -> None:
-    """Restore FILE into an empty SOLWARD_HOME, once every key in it was opened."""
+    """Restore FILE into an empty SOLWARD_HOME, once every key in it was opened.
+
+    It starts frozen: look at what was sent since the backup, then `solward unfreeze`.
+    """
     import asyncio
 
     from solward.backup import restore_backup
@@ -112,6 +115,10 @@ def restore(file: Path, passphrase_file: Path | None) -> None:
             f"Notice: its transactions are on {restored.manifest.network}, and this environment"
             f" is set to {settings.solana_network}; set SOLANA_RPC_URL and SOLANA_NETWORK first."
         )
+    click.echo(
+        "It starts frozen: what was sent since the backup is in no record and in no limit. Look at"
+        " the balances, then: solward unfreeze"
+    )
 
 
 def _settings() -> Settings:

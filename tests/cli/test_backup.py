@@ -30,6 +30,7 @@ from solward.backup.manifest import Manifest
 from solward.settings import Settings
 from solward.settings.home import Home
 from solward.vault.store import pockets as pocket_store
+from solward.vault.store import spending
 from solward.vault.store.database import Database
 from solward.vault.store.pockets import PocketRow, PocketState
 from solward.vault.store.schema import HEAD
@@ -82,6 +83,33 @@ def test_a_backup_is_restored_with_every_key_proved(
     expected = {"solward.db", "solward.lock"} | ({"keystore.key"} if not secret else set())
     assert {each.name for each in target.iterdir()} == expected
     assert signs(target, **secret) == [wallet.address for wallet in wallets]
+
+
+def test_a_restored_home_is_frozen_and_keeps_the_reason_of_an_older_freeze(
+    tmp_path: Path, home: Path
+) -> None:
+    async def frozen(of: Path, reason: str | None = None) -> str | None:
+        database = await Database.open(None, of)
+        try:
+            await Wallets.open(database, Settings(_env_file=None, solward_home=of), of)
+            if reason is not None:
+                async with database.write() as connection:
+                    await spending.set_frozen(connection, "service", True, reason)
+            async with database.read() as connection:
+                return await spending.freeze_reason(connection, "any")
+        finally:
+            await database.close()
+
+    furnish(home)
+    for number, reason in enumerate((None, "an incident")):
+        assert asyncio.run(frozen(home, reason)) == reason
+        file = backed_up(home, tmp_path / f"{number}.backup")
+        target = tmp_path / f"restored-{number}"
+        restored = solward(target, "restore", file, typed=ONCE)
+        assert "It starts frozen" in restored.output
+        made = next(line for line in restored.output.splitlines() if line.startswith("Made:"))
+        found = asyncio.run(frozen(target))
+        assert found == (reason or f"restored from the backup of {made.split()[1]}")
 
 
 def test_a_restored_wallet_uses_none_of_the_pockets_it_may_have_used_since(

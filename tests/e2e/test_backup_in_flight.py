@@ -135,6 +135,9 @@ def test_what_is_restored_agrees_with_its_ledger_and_pays_nobody_twice(tmp_path:
                 paid = agrees(client, wallet)
                 counts.append(len(paid))
                 assert paid <= set(recipients)
+                nobody = str(Keypair().pubkey())
+                assert "frozen: restored from the backup of" in pay(client, wallet, nobody)
+                assert client.post("/unfreeze").status_code == 200
                 # Who asks again with the same key, not knowing of the restore, pays once.
                 for to in recipients[:40]:
                     pay(client, wallet, to)
@@ -176,6 +179,7 @@ def test_a_home_whose_service_was_killed_is_backed_up_as_it_was_left(tmp_path: P
             # key says so for ever.
             failed = [each for each in records(client, wallet) if each["status"] == "failed"]
             assert all("nothing was sent" in each["error"] for each in failed)
+            assert client.post("/unfreeze").status_code == 200
             for to in recipients:
                 pay(client, wallet, to)
             released = {each["details"]["to"] for each in failed}

@@ -56,7 +56,7 @@ async def verify_backup(
 async def restore_backup(
     settings: Settings, file: Path, passphrase: str, keystore_passphrase: Callable[[], str]
 ) -> Restored:
-    """Restore into the settings' home, which must be empty, after a drill that passes.
+    """Restore into the settings' home, which must be empty, after a drill that passes; frozen.
 
     On an error the home is left as it was.
 
@@ -80,6 +80,7 @@ async def restore_backup(
         manifest = read_archive(file, folder, passphrase)
         keys = await drill(folder, manifest, keystore_passphrase, settings.keystore_key_file)
         skip_pockets(folder / DATABASE)
+        freeze(folder / DATABASE, f"restored from the backup of {manifest.created}")
         # The database last: without it a half restored home cannot be served.
         for name in (KEY_FILE, NEXT_KEY_FILE, LEDGER, DATABASE):
             if (folder / name).exists():
@@ -106,6 +107,21 @@ def skip_pockets(database: Path) -> None:
             " FROM wallets LEFT JOIN pockets ON pockets.wallet_id = wallets.id"
             " GROUP BY wallets.id)",
             (SKIPPED_POCKETS, SKIPPED_POCKETS, now_ms()),
+        )
+
+
+def freeze(database: Path, reason: str) -> None:
+    """Freeze the service of a restored database, unless it was frozen already.
+
+    What was sent since the backup is in no record, so limits do not count it and callers who retry
+    would pay again: a person looks before anything is signed.
+    """
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(
+            "INSERT INTO switches (scope, frozen, reason, changed_ms) VALUES ('service', 1, ?, ?)"
+            " ON CONFLICT (scope) DO UPDATE SET frozen = 1, reason = excluded.reason,"
+            " changed_ms = excluded.changed_ms WHERE NOT frozen",
+            (reason, now_ms()),
         )
 
 
