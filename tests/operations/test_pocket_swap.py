@@ -161,7 +161,7 @@ def _endless(made: SwapInstructions, _wallet: str) -> SwapInstructions:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (_endless, "The venue's quote has amounts that cannot be"),
+        (_endless, "The venue's quote has a minimum above what it offers"),
         (_named, "The venue's swap instruction names the wallet"),
         (_signed, "The venue's swap instruction names the wallet"),
         (_cosigned, "The venue's swap instruction needs a signature of somebody else"),

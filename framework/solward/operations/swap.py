@@ -465,9 +465,9 @@ def _checked(given: Quote, request: QuoteRequest) -> Quote:
         raise LedgerUnavailable("The venue's quote is not for the swap that was asked for")
     kept = MAX_SLIPPAGE_BPS - request.slippage_bps
     enough = quote.minimum_out * MAX_SLIPPAGE_BPS >= quote.out_amount * kept
-    if not 1 <= quote.out_amount <= U64_MAX or quote.minimum_out > quote.out_amount:
-        raise LedgerUnavailable("The venue's quote has amounts that cannot be")
-    if not enough:
+    if quote.minimum_out > quote.out_amount:
+        raise LedgerUnavailable("The venue's quote has a minimum above what it offers")
+    if not 1 <= quote.out_amount <= U64_MAX or not enough:
         raise LedgerUnavailable("The venue's quote promises less than the slippage allows")
     if not quote.price_impact.is_finite() or abs(quote.price_impact) > _MOST_IMPACT:
         raise LedgerUnavailable("The venue's quote has a price impact that is no fraction")
