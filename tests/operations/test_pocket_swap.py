@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -489,3 +490,18 @@ async def test_the_price_impact_is_read_off_the_venues_own_prices(swaps: SwapBen
         # 100,000 SOL in the pool: a tenth of it moves the price by a tenth and a little more.
         assert 900 <= await impact(10_000) <= 910
         assert await impact(1) <= 2
+
+
+async def test_a_warm_swap_costs_few_ledger_calls_and_as_many_commits_as_a_transfer(
+    swaps: SwapBench,
+) -> None:
+    await swaps.swap("SOL", "USDC", 1)
+    bench = swaps.bench
+    counted: list[str] = []
+    bench.database.on_transaction = counted.append
+    for sold, bought, amount, calls in (("SOL", "USDC", 1, 8), ("USDC", "SOL", 100, 6)):
+        bench.wire.calls.clear()
+        counted.clear()
+        await swaps.swap(sold, bought, amount)
+        assert bench.wire.calls.total() <= calls, bench.wire.calls
+        assert Counter(counted) == {"write": 3, "read": 1}
