@@ -24,6 +24,9 @@ from solward.vault.store.tables import attempts, reservations, transactions
 
 # The types that pay for accounts beside their amount; a stake's amount is its whole account.
 PAYS_RENT = {"swap", "token_launch", "mint_supply", "token_transfer", "wrap_sol"}
+# Those that may open an account of the wallet itself, and those that close one.
+OPENS_OWN = {"swap", "token_launch", "mint_supply", "wrap_sol"}
+CLOSES = {"close_account", "unwrap_sol"}
 _ENDED = {AttemptState.LANDED_OK, AttemptState.LANDED_ERR, AttemptState.DEAD}
 
 
@@ -170,6 +173,7 @@ class Books:
                 scopes.append(row.principal)
             for asset, units in self._counted(record, fact, row.held_lamports).items():
                 expected |= {(row.id, scope, asset): units for scope in scopes}
+        self._credit(records, expected)
         found = {(each.transaction_id, each.scope, each.asset): each.units for each in kept}
         for (record_id, scope, asset), units in list(expected.items()):
             # SOL that pools pass on inside a swap may have been the wallet's, for all that balances
@@ -218,6 +222,24 @@ class Books:
         paid = fact.fee + fact.rent
         costs = {spending.COSTS_ASSET: paid} if paid else {}
         return {spending.SOL_ASSET: said.counted, **costs, **said.leaving}
+
+    def _credit(
+        self, records: Mapping[str, TransactionRecord], expected: dict[tuple[str, str, str], int]
+    ) -> None:
+        """Take the rent of accounts that the service closed off what opened them last."""
+        opened: dict[str, tuple[str, int]] = {}
+        for record_id, fact in self.facts.items():
+            record, landed = records[record_id], fact.landed
+            if landed is None or record.status is not TransactionStatus.CONFIRMED:
+                continue
+            if record.type in OPENS_OWN:
+                wrapped = units_of(record.details["amount"], 9) if record.type == "wrap_sol" else 0
+                for account in landed.created:
+                    opened[account] = record_id, landed.after[account] - wrapped
+            elif record.type in CLOSES:
+                opening, rent = opened.pop(record.details["account"], ("", 0))
+                for key in [key for key in expected if key[::2] == (opening, spending.COSTS_ASSET)]:
+                    expected[key] -= min(rent, units_of(record.details["reclaimed"], 9))
 
     def _check_limits(self, kept: Sequence[Any]) -> None:
         since = now_ms() - MINUTE_MS

@@ -14,7 +14,7 @@ from solward import jsontext
 from solward.errors import TakenOver
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
-from solward.vault.store import alerts, pockets
+from solward.vault.store import alerts, pockets, spending
 from solward.vault.store.tables import attempts, reservations, transactions
 from solward.vault.store.transactions import RECORD, UNFINISHED, record_event, record_of
 
@@ -88,6 +88,8 @@ class Settlement:
         details: the record's details in full, None to leave them.
         lowered: asset -> units that still count, of those assets of which less left than was
             reserved; never raises what is reserved.
+        opened: own token account that it opened -> the rent it paid for it, in lamports.
+        closed: own token account that it closed -> the rent that came back, in lamports.
         owner: the process that releases a reservation without an attempt. The end of an attempt
             is a fact of the ledger, which any process may settle.
         ends: False where it is the end of one step, and others follow.
@@ -102,6 +104,8 @@ class Settlement:
     details: Mapping[str, Any] | None = None
     owner: str | None = None
     lowered: Mapping[str, int] = field(default_factory=dict)
+    opened: Mapping[str, int] = field(default_factory=dict)
+    closed: Mapping[str, int] = field(default_factory=dict)
     ends: bool = True
 
 
@@ -269,6 +273,7 @@ async def settle(
     ]
     if lowered:
         await connection.execute(_LOWER, lowered)
+    await _note_own_accounts(connection, settlements, stored)
     never_landed = [
         item.transaction_id
         for item in settlements
@@ -294,6 +299,23 @@ async def settle(
         else:
             metrics.ATTEMPTS_ENDED.labels(item.attempt.value).inc()
     return stored
+
+
+async def _note_own_accounts(
+    connection: AsyncConnection,
+    settlements: Sequence[Settlement],
+    records: Mapping[str, TransactionRecord],
+) -> None:
+    # Openings first: one and its closing may be settled together.
+    for item in settlements:
+        if item.opened:
+            record = records[item.transaction_id]
+            await spending.note_opened(connection, record.id, record.created_ms, item.opened)
+    closed: dict[str, int] = {}
+    for item in settlements:
+        closed |= item.closed
+    if closed:
+        await spending.credit_closed(connection, closed)
 
 
 _END_STEP = (

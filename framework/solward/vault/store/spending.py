@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import bindparam, case, column, delete, func, insert, select, table, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
@@ -14,7 +15,13 @@ from solward.clock import DAY_MS, MINUTE_MS, now_ms
 from solward.errors import KeyRevoked, SkillError, TakenOver
 from solward.events import EventKind
 from solward.vault.store.database import lock_exclusive, lock_shared
-from solward.vault.store.tables import reservations, switches, transactions, wallets
+from solward.vault.store.tables import (
+    opened_accounts,
+    reservations,
+    switches,
+    transactions,
+    wallets,
+)
 from solward.vault.store.transactions import UNFINISHED
 
 SOL_ASSET = "SOL"
@@ -250,6 +257,88 @@ _ADD_COSTS = (
 async def add_costs(connection: AsyncConnection, transaction_id: str, lamports: int) -> None:
     """Count more fees and rent of a transaction than were reserved."""
     await connection.execute(_ADD_COSTS, {"b_id": transaction_id, "b_lamports": lamports})
+
+
+# Windows are at most a day behind the clock that stamps records (`window_clock`), so what is older
+# is in none.
+_FORGOTTEN_MS = 2 * DAY_MS
+_FORGET = delete(opened_accounts).where(opened_accounts.c.created_ms < bindparam("b_before"))
+_CLOSED = (
+    delete(opened_accounts)
+    .where(opened_accounts.c.account.in_(bindparam("b_accounts", expanding=True)))
+    .returning(
+        opened_accounts.c.account,
+        opened_accounts.c.transaction_id,
+        opened_accounts.c.rent_lamports,
+    )
+)
+_CREDIT_COSTS = (
+    update(reservations)
+    .where(
+        reservations.c.transaction_id == bindparam("b_id"),
+        reservations.c.asset == COSTS_ASSET,
+    )
+    .values(
+        units=case(
+            (
+                reservations.c.units > bindparam("b_lamports"),
+                reservations.c.units - bindparam("b_lamports"),
+            ),
+            else_=0,
+        )
+    )
+)
+
+
+async def note_opened(
+    connection: AsyncConnection,
+    transaction_id: str,
+    created_ms: int,
+    rents: Mapping[str, int],
+) -> None:
+    """Remember which transaction opened own token accounts, and the rent it counts for each.
+
+    Args:
+        created_ms: of the transaction's record.
+        rents: account -> lamports.
+    """
+    await connection.execute(_FORGET, {"b_before": created_ms - _FORGOTTEN_MS})
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(opened_accounts)
+    again = {
+        name: statement.excluded[name] for name in ("transaction_id", "rent_lamports", "created_ms")
+    }
+    await connection.execute(
+        statement.on_conflict_do_update(index_elements=["account"], set_=again),
+        [
+            {
+                "account": account,
+                "transaction_id": transaction_id,
+                "rent_lamports": rent,
+                "created_ms": created_ms,
+            }
+            for account, rent in rents.items()
+        ],
+    )
+
+
+async def credit_closed(connection: AsyncConnection, returned: Mapping[str, int]) -> None:
+    """Give rent that came back to what opened the account, in all its scopes and at most once.
+
+    Nothing where no transaction is known to have opened it; what has left its windows changes none.
+
+    Args:
+        returned: own token account that was closed -> lamports of rent that came back.
+    """
+    rows = await connection.execute(_CLOSED, {"b_accounts": list(returned)})
+    credited = [
+        {"b_id": row.transaction_id, "b_lamports": min(row.rent_lamports, returned[row.account])}
+        for row in rows
+    ]
+    if credited:
+        # In one order, so that no two deadlock.
+        credited.sort(key=lambda each: str(each["b_id"]))
+        await connection.execute(_CREDIT_COSTS, credited)
 
 
 async def reserved(connection: AsyncConnection, scope: str) -> dict[str, int]:

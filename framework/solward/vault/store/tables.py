@@ -125,6 +125,18 @@ reservations = Table(
     Index(None, "scope", "asset", "created_ms", "units"),
 )
 
+# Token accounts of wallets' own, and the transaction that opened each and paid its rent, which is
+# credited when the account is closed. Rows that are too old for that are deleted.
+opened_accounts = Table(
+    "opened_accounts",
+    metadata,
+    Column("account", Text, primary_key=True),
+    Column("transaction_id", Text, nullable=False),
+    Column("rent_lamports", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Index(None, "created_ms"),
+)
+
 # Keys derived from a wallet's own, which sign what the wallet's must not
 # (`solward.vault.wallets.pockets`). The row is written before the key first signs, so no counter
 # is used twice.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import structlog
+from solders.message import Message, MessageV0, MessageV1
 from solders.transaction import VersionedTransaction
 
 from solward.errors import LedgerError
@@ -31,6 +32,7 @@ from solward.vault.transactions.settlement import (
     kept_of_failed,
     kept_units,
     needs_balances,
+    own_accounts,
     read_landed,
     settled_details,
 )
@@ -235,16 +237,18 @@ class Sender:
 
     async def _landed(self, item: InFlight) -> Settlement | None:
         """The settlement; None while its balances are waited for."""
+        if item.wire is None or not item.ends:
+            return _settled(item, None, None, sure=False)
         landed, sure = None, False
-        if item.wire is not None and needs_balances(item.type, item.fee_lamports, item.reserved):
-            message = VersionedTransaction.from_bytes(item.wire).message
+        message = VersionedTransaction.from_bytes(item.wire).message
+        if needs_balances(item.type, item.fee_lamports, item.reserved, message):
             landed, sure = await read_landed(self._ledger, item.signature, message)
             now = time.monotonic()
             item.landed_at = item.landed_at or now
             wanted = landed is None or (not sure and is_enough(self._ledger.origins()))
             if wanted and now - item.landed_at < self._balances_s:
                 return None
-        return _settled(item, landed, sure=sure)
+        return _settled(item, message, landed, sure=sure)
 
     async def _mark_unknown(self, items: Sequence[InFlight]) -> None:
         new = [item for item in items if not item.unknown]
@@ -304,13 +308,23 @@ def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
     )
 
 
-def _settled(item: InFlight, landed: Landed | None, *, sure: bool) -> Settlement:
-    details, lowered = None, {}
-    if landed is not None:
+def _settled(
+    item: InFlight,
+    message: Message | MessageV0 | MessageV1 | None,
+    landed: Landed | None,
+    *,
+    sure: bool,
+) -> Settlement:
+    details = None
+    lowered: dict[str, int] = {}
+    opened: dict[str, int] = {}
+    closed: dict[str, int] = {}
+    if landed is not None and message is not None:
         wallet = landed.accounts[0]
         details = settled_details(item.type, item.details, landed, wallet, item.fee_lamports)
         if sure:
             lowered = kept_units(landed, wallet, item.fee_lamports, item.reserved)
+            opened, closed = own_accounts(landed, message, wallet)
     return Settlement(
         item.transaction_id,
         TransactionStatus.CONFIRMED,
@@ -319,6 +333,8 @@ def _settled(item: InFlight, landed: Landed | None, *, sure: bool) -> Settlement
         held_lamports=item.held_lamports,
         details=details,
         lowered=lowered,
+        opened=opened,
+        closed=closed,
     )
 
 

@@ -8,7 +8,7 @@ a simulation or from another slot: the balances belong to one signature.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -21,13 +21,19 @@ from solward.errors import LedgerError, LedgerUnavailable
 from solward.money import SOL_DECIMALS, from_units
 from solward.record import TransactionType
 from solward.solana.accounts import rent_exempt_minimum
-from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.instructions import (
+    ASSOCIATED_TOKEN_CREATE,
+    ASSOCIATED_TOKEN_CREATE_IDEMPOTENT,
+    Token,
+)
+from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, TOKEN_PROGRAMS, WRAPPED_SOL_MINT
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.trust import is_enough
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
 
 # Of an associated account with every extension that a mint can ask for.
 _MOST_RENT = rent_exempt_minimum(195)
+_CLOSE = bytes([Token.CLOSE_ACCOUNT])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +64,77 @@ class Landed:
     tokens_after: Mapping[int, TokenBalance]
 
 
-def needs_balances(record_type: str, fee_lamports: int, reserved: Mapping[str, int]) -> bool:
+def needs_balances(
+    record_type: str,
+    fee_lamports: int,
+    reserved: Mapping[str, int],
+    message: Message | MessageV0 | MessageV1,
+) -> bool:
     """Whether a landed transaction's balances can give back or report anything; a transfer's
     cannot, and costs no call for them."""
-    return record_type == TransactionType.SWAP or reserved.get(COSTS_ASSET, 0) > fee_lamports
+    return (
+        record_type == TransactionType.SWAP
+        or reserved.get(COSTS_ASSET, 0) > fee_lamports
+        or bool(_closed_by(message, str(message.account_keys[0])))
+    )
+
+
+def own_accounts(
+    landed: Landed, message: Message | MessageV0 | MessageV1, wallet: str
+) -> tuple[dict[str, int], dict[str, int]]:
+    """The wallet's own token accounts that a landed transaction opened, each with the rent it paid,
+    and those it closed, each with the rent that came back; in lamports, pure.
+
+    Only by instructions of the wallet itself, whose effect the balances show.
+    """
+    asked, ended = _opened_by(message, wallet), _closed_by(message, wallet)
+    opened: dict[str, int] = {}
+    closed: dict[str, int] = {}
+    for place, address in enumerate(landed.accounts):
+        before, after = landed.tokens_before.get(place), landed.tokens_after.get(place)
+        was, left = landed.lamports_before[place], landed.lamports_after[place]
+        if address in asked and before is None and after is not None and after.owner == wallet:
+            rent = min(left - was - _wrapped(landed.tokens_after, place), _MOST_RENT)
+            if rent > 0:
+                opened[address] = rent
+        elif address in ended and before is not None and before.owner == wallet and left == 0:
+            closed[address] = max(0, was - _wrapped(landed.tokens_before, place))
+    return opened, closed
+
+
+def _opened_by(message: Message | MessageV0 | MessageV1, wallet: str) -> frozenset[str]:
+    """Associated accounts that the wallet pays for and owns."""
+    return frozenset(
+        accounts[1]
+        for program, data, accounts in _static_calls(message)
+        if program == ASSOCIATED_TOKEN_PROGRAM
+        and (data == ASSOCIATED_TOKEN_CREATE_IDEMPOTENT or data in ASSOCIATED_TOKEN_CREATE)
+        and len(accounts) == 6
+        and accounts[0] == accounts[2] == wallet
+    )
+
+
+def _closed_by(message: Message | MessageV0 | MessageV1, wallet: str) -> frozenset[str]:
+    """Token accounts that the wallet closes, to itself."""
+    return frozenset(
+        accounts[0]
+        for program, data, accounts in _static_calls(message)
+        if program in TOKEN_PROGRAMS
+        and data == _CLOSE
+        and len(accounts) == 3
+        and accounts[1] == accounts[2] == wallet
+    )
+
+
+def _static_calls(
+    message: Message | MessageV0 | MessageV1,
+) -> Iterator[tuple[str, bytes, tuple[str, ...]]]:
+    """(program, data, accounts) of the instructions whose accounts the message itself names."""
+    names = [str(key) for key in message.account_keys]
+    for call in message.instructions:
+        if all(index < len(names) for index in call.accounts):
+            accounts = tuple(names[index] for index in call.accounts)
+            yield names[call.program_id_index], bytes(call.data), accounts
 
 
 def kept_units(

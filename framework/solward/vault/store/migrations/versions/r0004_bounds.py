@@ -20,6 +20,7 @@ def upgrade() -> None:
     _ledger_time()
     _audit_heads()
     _costs()
+    _opened_accounts()
 
 
 def _pockets() -> None:
@@ -79,6 +80,18 @@ def _audit_heads() -> None:
 
 def _costs() -> None:
     op.add_column("api_keys", sa.Column("max_costs_lamports", sa.BigInteger(), nullable=True))
+
+
+def _opened_accounts() -> None:
+    op.create_table(
+        "opened_accounts",
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("transaction_id", sa.Text(), nullable=False),
+        sa.Column("rent_lamports", sa.BigInteger(), nullable=False),
+        sa.Column("created_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("account", name=op.f("pk_opened_accounts")),
+    )
+    op.create_index(op.f("ix_opened_accounts_created_ms"), "opened_accounts", ["created_ms"])
 
 
 def downgrade() -> None:
