@@ -55,6 +55,7 @@ ATTACKS: dict[int, dict[str, tuple[str, ...]]] = {
         ),
         "operations/test_swap_in_steps.py": (
             "test_bytes_that_want_the_wallets_signature_are_refused",
+            "test_what_the_wallet_signs_around_the_call_is_bounded_by_its_bytes",
         ),
         "vault/transactions/test_pocket_run.py": (
             "test_a_call_that_takes_everything_takes_what_was_put_in",
@@ -98,6 +99,7 @@ ATTACKS: dict[int, dict[str, tuple[str, ...]]] = {
             "test_bytes_made_elsewhere_are_not_dead_while_they_live",
             "test_of_several_nodes_the_highest_height_counts",
             "test_nodes_some_blocks_apart_fail_no_transaction",
+            "test_state_and_simulation_of_different_slots_are_told_apart",
         ),
         "vault/transactions/test_lying_ledger.py": (
             "test_decimals_that_a_listed_mint_has_not_are_no_ground_to_sign",

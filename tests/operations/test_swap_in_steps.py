@@ -10,6 +10,7 @@ from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
+from solders.transaction import VersionedTransaction
 from tests.support.swap import (
     MAKER,
     RENT,
@@ -22,7 +23,9 @@ from tests.support.swap import (
 )
 
 from solward.errors import TransactionFailed
+from solward.guardrail import Outflow
 from solward.record import TransactionStatus
+from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import pockets as store
 from solward.vault.store.pockets import PocketState
@@ -88,6 +91,27 @@ async def test_tokens_buy_sol(swaps: SwapBench) -> None:
     # It gave SOL: no SOL counts, and nothing is given back beyond what it had reserved.
     assert await swaps.bench.reserved_units() == counted
     await pockets_are_empty(swaps)
+
+
+async def test_what_the_wallet_signs_around_the_call_is_bounded_by_its_bytes(
+    swaps: SwapBench,
+) -> None:
+    """The funding takes what is counted, the sweep a fee; the call is none of the wallet's."""
+    swaps.answer(swaps.honest)
+    record = await swaps.swap("SOL", "USDC", 1)
+    async with swaps.bench.database.read() as connection:
+        steps = await attempt_store.of_transaction(connection, record.id)
+    messages = {
+        step.step: VersionedTransaction.from_bytes(bytes(step.wire)).message for step in steps
+    }
+    bounds = {step: worst_case(message, swaps.address) for step, message in messages.items()}
+    funding = bounds["fund"].lamports
+    assert funding >= SOL
+    # What is in the pocket is all a call can take; beside the price it is for fee and rent.
+    assert funding <= SOL + 3 * RENT + 10_000
+    assert (bounds["sweep"].lamports, bounds["sweep"].tokens) == (0, {})
+    assert bounds["call"] == Outflow(lamports=0, fee_lamports=0, rent_lamports=0, tokens={})
+    assert swaps.user not in messages["call"].account_keys[:2]
 
 
 async def test_less_than_the_minimum_is_not_signed_and_everything_comes_home(
