@@ -28,7 +28,7 @@ from solward.operations.declared import OPERATIONS, Operation
 from solward.operations.declared.swap import SWAP
 from solward.operations.plans import PLANS, Plan, run_plan
 from solward.operations.plugin_draft import plain, plugin_draft
-from solward.operations.pocket_use import check_request, plan_use
+from solward.operations.pocket_use import plan_use, read_request
 from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, Venue, read_quote
 from solward.record import TransactionRecord
 from solward.registry.containment import contained
@@ -185,7 +185,7 @@ class Operations:
             InvalidRequest: a value that does not fit; names the field.
             Otherwise what `Engine.use_pocket` raises.
         """
-        check_request(request)
+        request = read_request(request)
         wallet = await self._wallets.get(wallet_id)
         ledger: ReadLedger = self._sources["ledger"]
         for _ in range(_POCKET_TRIES):

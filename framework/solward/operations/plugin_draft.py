@@ -58,17 +58,17 @@ def plugin_draft(
     if wire is not None and not isinstance(wire, bytes | bytearray | memoryview):
         raise InvalidRequest("wire must be bytes")
     exact = None if wire is None else bytes(memoryview(wire))
-    type_ = _text(declared.type, "type")
+    type_ = plain_text(declared.type, "type")
     intent = Intent(
         type=type_,
         wallet=wallet,
         lamports_out=_units(declared.lamports_out, "lamports_out"),
         rent_lamports=_units(declared.rent_lamports, "rent_lamports"),
-        tokens_out=_units_by_mint(declared.tokens_out, "tokens_out"),
-        tokens_in=_units_by_mint(declared.tokens_in, "tokens_in"),
+        tokens_out=plain_units(declared.tokens_out, "tokens_out"),
+        tokens_in=plain_units(declared.tokens_in, "tokens_in"),
         destinations=_texts(declared.destinations, "destinations"),
         may_close=_texts(declared.may_close, "may_close"),
-        details=_details(declared.details),
+        details=plain_details(declared.details),
     )
     if type_ == TransactionType.OTHER:
         return Draft(intent, made, exact)
@@ -305,11 +305,13 @@ def _units(value: object, field: str) -> int:
     return found
 
 
-def _units_by_mint(value: Mapping[str, int], field: str) -> dict[str, int]:
-    return {_text(mint, field): _units(units, field) for mint, units in value.items()}
+def plain_units(value: Mapping[str, int], field: str) -> dict[str, int]:
+    """mint -> units in exact built-in types; raises InvalidRequest that names the field."""
+    return {plain_text(mint, field): _units(units, field) for mint, units in value.items()}
 
 
-def _text(value: object, field: str) -> str:
+def plain_text(value: object, field: str) -> str:
+    """Text of the exact type; raises InvalidRequest that names the field."""
     found = plain(value)
     if type(found) is not str:
         raise InvalidRequest(f"{field} must be text")
@@ -317,10 +319,11 @@ def _text(value: object, field: str) -> str:
 
 
 def _texts(values: Iterable[object], field: str) -> frozenset[str]:
-    return frozenset(_text(value, field) for value in values)
+    return frozenset(plain_text(value, field) for value in values)
 
 
-def _details(value: Mapping[str, Any]) -> Details:
+def plain_details(value: Mapping[str, Any]) -> Details:
+    """JSON data in exact built-in types; raises InvalidRequest for anything else."""
     try:
         found: Details = jsontext.loads(jsontext.dumps(plain(value)))
     except (TypeError, ValueError, RecursionError):

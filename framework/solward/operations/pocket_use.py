@@ -10,6 +10,7 @@ from solward.context.pocket import PocketRequest
 from solward.errors import InvalidRequest
 from solward.guardrail import Intent
 from solward.money import U64_MAX
+from solward.operations.plugin_draft import plain, plain_details, plain_text, plain_units
 from solward.operations.pocket_swap import Side, funding
 from solward.record import TransactionType
 from solward.solana.accounts import rent_exempt_minimum
@@ -28,12 +29,23 @@ _MAX_MINTS = 4
 _MAX_NAME = 64
 
 
-def check_request(request: PocketRequest) -> None:
-    """Refuse what cannot be meant, before anything is read.
+def read_request(given: PocketRequest) -> PocketRequest:
+    """A skill's request in exact built-in values, read once; refused where it cannot be meant.
 
     Raises:
         InvalidRequest: naming the field.
     """
+    request = PocketRequest(
+        build=given.build,
+        lamports=plain(given.lamports),
+        tokens=plain_units(given.tokens, "tokens"),
+        returns=plain_units(given.returns, "returns"),
+        mints=tuple(plain_text(mint, "mints") for mint in given.mints),
+        program=None if given.program is None else plain_text(given.program, "program"),
+        position=None if given.position is None else plain_text(given.position, "position"),
+        stays=bool(given.stays),
+        details=plain_details(given.details),
+    )
     if not callable(request.build):
         raise InvalidRequest("build must be an async function of the pocket's address")
     _amounts({"lamports": request.lamports}, "lamports", least=0)
@@ -52,10 +64,9 @@ def check_request(request: PocketRequest) -> None:
     if request.program is not None:
         _address(request.program, "program")
     name = request.position
-    if name is not None and not (
-        isinstance(name, str) and 0 < len(name) <= _MAX_NAME and name.isprintable()
-    ):
+    if name is not None and not (0 < len(name) <= _MAX_NAME and name.isprintable()):
         raise InvalidRequest(f"position must be text of 1 to {_MAX_NAME} printable characters")
+    return request
 
 
 async def plan_use(

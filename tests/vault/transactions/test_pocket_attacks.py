@@ -3,7 +3,8 @@ receivers, sweeps that cost more than the ceiling."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,16 @@ from solders.pubkey import Pubkey
 from solders.system_program import AdvanceNonceAccountParams, advance_nonce_account
 from spl.token.instructions import create_idempotent_associated_token_account
 from tests.support.engine_harness import UNLIMITED, Bench, open_bench
-from tests.support.swap import MAKER, USDC_POOL, ata, open_swaps, pay_sol
+from tests.support.swap import MAKER, USDC_POOL, ata, open_swaps, pay, pay_sol
 from tests.support.tokens import RENT, open_tokens
 
 from solward.clock import now_ms
 from solward.context.pocket import PocketRequest
-from solward.errors import SkillError, TransactionFailed
+from solward.errors import SkillError, TransactionError, TransactionFailed
 from solward.guardrail import Intent
 from solward.record import TransactionRecord
 from solward.store import api_keys
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.store import pockets as store
 from solward.vault.store import spending
 from solward.vault.store.pockets import PocketState
@@ -202,3 +203,46 @@ async def test_rent_that_a_call_pays_out_of_the_funding_counts(tmp_path: Path) -
             scope = f"wallet:{bench.wallet.id}"
             used = (await spending.usage(connection, [scope], [], now_ms()))[scope].units_last_day
         assert used[spending.SOL_ASSET] + used[spending.COSTS_ASSET] == left
+
+
+class _Nothing(int):
+    """Units that are neither more nor less than any other."""
+
+    def __lt__(self, _other: object) -> bool:
+        return False
+
+    __gt__ = __lt__
+
+
+class _Changing(Mapping[str, int]):
+    """Amounts that are another thing each time they are read."""
+
+    def __init__(self, mint: str, *units: int) -> None:
+        self._mint, self._units = mint, list(units)
+
+    def __getitem__(self, _mint: str) -> int:
+        return self._units.pop(0) if len(self._units) > 1 else self._units[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([self._mint])
+
+    def __len__(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("units", [(1_000, 1_000, _Nothing()), (1, 1_000)])
+async def test_amounts_that_answer_as_they_like_are_held_to_the_limit(
+    tmp_path: Path, units: tuple[int, ...]
+) -> None:
+    async with open_tokens(tmp_path) as tokens:
+        mint = await tokens.mint(units=1_000)
+        bench, thief, at = tokens.bench, tokens.stranger.pubkey(), Pubkey.from_string(mint)
+        await tokens.land([create_idempotent_associated_token_account(thief, thief, at)])
+
+        async def build(address: str) -> Sequence[Instruction]:
+            return [pay(at, 6, Pubkey.from_string(address), thief, 1_000)]
+
+        limits = (("key:a", ScopeLimits(daily_tokens={mint: 1})),)
+        with suppress(TransactionError):
+            await use(bench, build, Actor("key:a", limits=limits), tokens=_Changing(mint, *units))
+        assert await tokens.units(mint) == 1_000
