@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -471,6 +472,10 @@ def test_an_account_is_opened_only_where_the_wallet_paid_for_its_own() -> None:
     assert own_accounts(landed(own, None, held(WALLET)), own, str(WALLET)) == opened
     for before, after in ((held(WALLET), held(WALLET)), (None, held(OTHER)), (None, None)):
         assert own_accounts(landed(own, before, after), own, str(WALLET)) == ({}, {})
+    # It was there, and was given lamports in the same transaction.
+    given = landed(own, held(WALLET), held(WALLET))
+    given = replace(given, lamports_after=tuple(each + RENT for each in given.lamports_after))
+    assert own_accounts(given, own, str(WALLET)) == ({}, {})
     for payer, owner in ((OTHER, WALLET), (WALLET, OTHER)):
         message = opening(payer, owner)
         assert own_accounts(landed(message, None, held(WALLET)), message, str(WALLET)) == ({}, {})
