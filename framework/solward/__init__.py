@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from solward.solana.accounts import Account
     from solward.solana.balances import Balances, TokenBalance
     from solward.solana.ledger import ReadLedger, TokenHolding
-    from solward.solana.programs import WRAPPED_SOL_MINT
+    from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, WRAPPED_SOL_MINT
     from solward.solana.stakes import Stake, StakeState
     from solward.solana.tokens import Mint, associated_account_size, read_mint
     from solward.venue import (
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "ASSOCIATED_TOKEN_PROGRAM",
     "LAMPORTS_PER_SOL",
     "WRAPPED_SOL_MINT",
     "Account",
@@ -138,6 +139,7 @@ _AT_FIRST_USE = {
     "read_mint": "solward.solana.tokens",
     "Stake": "solward.solana.stakes",
     "StakeState": "solward.solana.stakes",
+    "ASSOCIATED_TOKEN_PROGRAM": "solward.solana.programs",
     "WRAPPED_SOL_MINT": "solward.solana.programs",
     "Balances": "solward.solana.balances",
     "TokenBalance": "solward.solana.balances",

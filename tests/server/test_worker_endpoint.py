@@ -33,6 +33,7 @@ class Process:
     def __init__(self) -> None:
         self.healthy = True
         self.settings = SimpleNamespace(api_secret=SecretStr(SECRET))
+        self.audit = None
 
     async def ledger_health(self) -> dict[str, Any]:
         return {"healthy": self.healthy}

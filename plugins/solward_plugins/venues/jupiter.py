@@ -16,6 +16,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
 from solward import (
+    ASSOCIATED_TOKEN_PROGRAM,
     InvalidRequest,
     LedgerUnavailable,
     Quote,
@@ -26,8 +27,7 @@ from solward import (
     hookimpl,
 )
 
-_ASSOCIATED_ACCOUNTS = "ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL"
-# Its instructions Create (in its old form as well) and CreateIdempotent.
+# Instructions of the associated token program: Create (in its old form as well), CreateIdempotent.
 _CREATES = frozenset({b"", b"\x00", b"\x01"})
 
 # Statuses that concern the request; others concern the service or its configuration.
@@ -124,7 +124,8 @@ def _accounts_of(taker: str, setup: list[Mapping[str, Any]]) -> tuple[str, ...]:
     """The mints whose associated accounts of the taker the setup opens; the rest is dropped."""
     mints: dict[str, None] = {}
     for instruction in map(_instruction, setup):
-        if str(instruction.program_id) != _ASSOCIATED_ACCOUNTS or len(instruction.accounts) < 4:
+        opens = str(instruction.program_id) == ASSOCIATED_TOKEN_PROGRAM
+        if not opens or len(instruction.accounts) < 4:
             continue
         _payer, _account, owner, mint = (str(meta.pubkey) for meta in instruction.accounts[:4])
         if owner == taker and bytes(instruction.data) in _CREATES:
