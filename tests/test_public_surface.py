@@ -14,7 +14,8 @@ from solward import errors
 
 # What plugins may rely on: a name goes only with a major version.
 SURFACE = """
-    Account Balances Completion CompletionRequest Effects GuardrailBlocked Intent InvalidRequest
+    ASSOCIATED_TOKEN_PROGRAM Account Balances Completion CompletionRequest Effects
+    GuardrailBlocked Intent InvalidRequest
     LAMPORTS_PER_SOL LedgerError LedgerUnavailable Message Mint Outflow ProviderContext
     ProviderError ProviderSpec Quote QuoteRequest ReadLedger SkillContext SkillError SkillSpec
     SolwardError Stake StakeState SwapInstructions SwapTransaction TokenBalance TokenHolding
