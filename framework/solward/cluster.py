@@ -18,7 +18,9 @@ from solward.errors import (
     LedgerUnavailable,
     LocalnetError,
 )
+from solward.money import format_sol
 from solward.settings import Settings
+from solward.solana.tokens import TOKEN_ACCOUNT_BYTES, TOKEN_ACCOUNT_RENT
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.protocol import Ledger
@@ -91,7 +93,7 @@ async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
             if isinstance(transport, FailoverTransport):
                 await transport.check()
             ledger = RpcLedger(transport)
-            verify = partial(_check_genesis, ledger, settings.solana_network)
+            verify = partial(_check_cluster, ledger, settings.solana_network)
             # A ledger that is away now is checked again before the first transaction is built.
             with contextlib.suppress(LedgerUnavailable):
                 await verify()
@@ -165,8 +167,15 @@ def _transport(urls: Sequence[str], network: str) -> HttpTransport | FailoverTra
     )
 
 
-async def _check_genesis(ledger: Ledger, network: str) -> None:
+async def _check_cluster(ledger: Ledger, network: str) -> None:
     _judge_genesis(await ledger.genesis_hash(), network)
+    rent = await ledger.rent_exempt_minimum(TOKEN_ACCOUNT_BYTES)
+    if rent > TOKEN_ACCOUNT_RENT:
+        # The bound of a transaction counts today's rent; more would leave than it says.
+        raise WrongCluster(
+            f"The cluster asks {format_sol(rent)} SOL of rent for a token account; this version"
+            f" counts {format_sol(TOKEN_ACCOUNT_RENT)} SOL, and signs nothing where it is more"
+        )
 
 
 def _judge_genesis(genesis: str, network: str) -> None:

@@ -17,7 +17,9 @@ from solward.cluster import WrongCluster, open_cluster
 from solward.errors import GuardrailBlocked, LedgerError, TransactionFailed
 from solward.settings import Settings
 from solward.solana.programs import TOKEN_PROGRAMS
+from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.vault.guardrails import Policy
+from solward.vault.ledger.client import RpcLedger
 from solward.vault.transactions.engine import Engine, EngineOptions
 from solward.vault.transactions.request import ADMIN
 from solward_localnet.node import Localnet
@@ -86,6 +88,30 @@ async def test_30_what_an_answer_shows_to_be_gone_counts_as_gone(bench: Bench, l
     with pytest.raises(GuardrailBlocked) as caught:
         await bench.transfer(1)
     assert caught.value.rule == "simulated_effects"
+
+
+async def test_a_cluster_that_asks_more_rent_than_the_bound_counts_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def more(_ledger: RpcLedger, _size: int) -> int:
+        return TOKEN_ACCOUNT_RENT + 1
+
+    monkeypatch.setattr(RpcLedger, "rent_exempt_minimum", more)
+    localnet = await Localnet.open(None, LocalnetOptions())
+    try:
+        async with serving(localnet, "127.0.0.1", 0) as addresses:
+            settings = Settings(
+                _env_file=None,
+                solward_home=tmp_path,
+                api_secret="a-secret-for-tests-of-at-least-32-bytes",
+                solana_network="localnet",
+                solana_rpc_url=addresses.http,
+            )
+            with pytest.raises(WrongCluster, match=r"asks 0\.002039281 SOL of rent"):
+                async with open_cluster(settings):
+                    raise AssertionError("a dearer cluster was opened")
+    finally:
+        await localnet.close()
 
 
 async def test_30_another_cluster_than_the_configured_one_is_refused(tmp_path: Path) -> None:
