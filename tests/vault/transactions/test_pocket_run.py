@@ -12,7 +12,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import AssignParams, assign
 from spl.token.constants import WRAPPED_SOL_MINT as WSOL
-from tests.support.engine_harness import Bench, open_bench
+from tests.support.engine_harness import Bench, open_bench, until
 from tests.support.swap import (
     USDC,
     pay_sol,
@@ -291,6 +291,24 @@ async def test_a_sweep_empties_a_position_of_a_frozen_wallet(bench: Bench) -> No
     assert await bench.reserved_units() == counted
     with pytest.raises(NotFound, match="Pocket not found"):
         await bench.engine.sweep_pocket(bench.wallet.id, ADMIN, address)
+
+
+async def test_a_pocket_that_was_closed_and_holds_something_is_swept(bench: Bench) -> None:
+    """A node that lied called it empty, or somebody sent to it since."""
+    await use(bench, paying(Keypair().pubkey(), 1_000_000))
+    row = await row_of(bench)
+    assert row.state is PocketState.EMPTY
+    before = await bench.lamports(bench.wallet.address)
+    await bench.wire.direct("requestAirdrop", [row.address, 1_000_000_000])
+
+    async def arrived() -> bool:
+        return await bench.lamports(row.address) > 0
+
+    await until(arrived)
+    record = await bench.engine.sweep_pocket(bench.wallet.id, ADMIN, row.address)
+    assert record.status is TransactionStatus.CONFIRMED
+    assert await bench.lamports(bench.wallet.address) == before + 1_000_000_000 - SWEEP_FEE
+    assert (await row_of(bench)).state is PocketState.EMPTY
 
 
 async def test_a_funding_that_is_never_signed_leaves_no_open_pocket(

@@ -141,12 +141,19 @@ class PocketRuns:
         """Store a record that empties a pocket; its costs count, and it takes no SOL.
 
         Raises:
-            NotFound, InvalidRequest: there is no such pocket, or it is in use.
+            NotFound, InvalidRequest: there is no such pocket, it is empty, or it is in use.
+            LedgerError: the ledger did not answer.
         """
+        sweepable = {PocketState.OPEN}
+        async with self._database.read() as connection:
+            row = await pocket_store.at_address(connection, record.wallet_id, address)
+        if row is not None and row.state is PocketState.EMPTY and any(await self._held(row)):
+            # A node that lied when it was closed, or somebody who sent to it since.
+            sweepable.add(PocketState.EMPTY)
         async with self._database.write() as connection:
             await spending.lock_wallet(connection, record.wallet_id)
             row = await pocket_store.at_address(connection, record.wallet_id, address)
-            if row is None or row.state is not PocketState.OPEN:
+            if row is None or row.state not in sweepable:
                 raise NotFound("Pocket not found")
             last = None
             if row.transaction_id is not None:
