@@ -87,6 +87,8 @@ class TransactionEffects:
     Attributes:
         outflow: the most the transaction can take, from its bytes; None where they cannot bound it,
             which is refused, and for the faucet's transaction.
+        tied: whether the state before and the simulation are of one slot. Where nodes are apart,
+            other transactions show in the difference, and it refuses nothing.
         lamports_out: lamports leaving the wallet, without the fee and without rent paid into
             accounts the wallet controls or creates; never netted against inflow.
         fee_lamports: the whole network fee, computed from the message.
@@ -122,3 +124,4 @@ class TransactionEffects:
     instruction_data: tuple[bytes, ...] = ()
     decimals: Mapping[str, int] = field(default_factory=dict)
     outflow: Outflow | None = None
+    tied: bool = True

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from solders.pubkey import Pubkey
 from sqlalchemy import select
 from tests.support.engine_harness import Bench, bench, until
 from tests.vault.transactions.test_fates import HALF_LAMPORTS, pair, swallows
@@ -187,6 +188,27 @@ async def test_state_and_simulation_of_different_slots_are_told_apart(bench: Ben
     bench.wire.faults["simulateTransaction"] = ahead
     assert not (await assessor.assess(bench.draft(HALF), "two")).tied
     assert (await bench.transfer(HALF)).status is TransactionStatus.CONFIRMED
+
+
+async def test_a_node_that_reads_an_older_state_than_it_simulates_refuses_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What landed in between looks like this transaction's; its bytes say what it can take."""
+    monkeypatch.setattr("solward.vault.transactions.assess._SLOT_S", 0.01)
+    older: dict[str, Any] = {}
+
+    async def behind(method: str, params: Sequence[Any]) -> Any:
+        answer = await bench.wire.direct(method, params)
+        if bench.wallet.address not in params[0]:
+            return answer
+        old = older.setdefault(str(params[0]), answer)
+        return old | {"context": {"slot": answer["context"]["slot"] + 30}}
+
+    to = str(Pubkey.new_unique())
+    bench.wire.faults["getMultipleAccounts"] = behind
+    for _ in range(3):
+        assert (await bench.transfer(HALF, to=to)).status is TransactionStatus.CONFIRMED
+    assert await bench.lamports(to) == 3 * HALF_LAMPORTS
 
 
 async def test_bytes_on_a_block_the_node_has_not_seen_yet_are_tried_again(

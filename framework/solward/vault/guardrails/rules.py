@@ -258,7 +258,7 @@ def _fee_limit(intent: Intent, effects: TransactionEffects, policy: Policy) -> s
             f"{format_sol(policy.max_fee_lamports)} SOL allowed"
         )
     rent = min(policy.max_rent_lamports, intent.rent_lamports)
-    if effects.rent_lamports > rent:
+    if effects.tied and effects.rent_lamports > rent:
         whose = "declared" if rent == intent.rent_lamports else "allowed"
         return (
             f"rent of {format_sol(effects.rent_lamports)} SOL is more than the "
@@ -270,7 +270,7 @@ def _fee_limit(intent: Intent, effects: TransactionEffects, policy: Policy) -> s
             f"rent of up to {format_sol(possible)} SOL is more than the "
             f"{format_sol(policy.max_rent_lamports)} SOL allowed for new accounts"
         )
-    if effects.accounts_created > policy.max_accounts_created:
+    if effects.tied and effects.accounts_created > policy.max_accounts_created:
         return (
             f"{effects.accounts_created} new accounts are more than the "
             f"{policy.max_accounts_created} allowed in one transaction"
@@ -281,13 +281,14 @@ def _fee_limit(intent: Intent, effects: TransactionEffects, policy: Policy) -> s
 def _simulated_effects(intent: Intent, effects: TransactionEffects, _policy: Policy) -> str | None:
     """The transaction does to the wallet what its intent declares, and nothing more.
 
-    By its bytes it can do nothing more; by the simulation it does nothing more.
+    By its bytes it can do nothing more; by the simulation it does nothing more, where that shows
+    this transaction alone.
     """
-    violation = _first_violation(effects, "simulated_effects")
+    violation = _first_violation(effects, "simulated_effects") if effects.tied else None
     if violation is not None:
         return violation
     undeclared = _undeclared(intent, effects)
-    if undeclared is not None:
+    if undeclared is not None or not effects.tied:
         return undeclared
     if effects.lamports_out > intent.lamports_out:
         return (

@@ -303,7 +303,9 @@ class Assessor:
             raise MalformedTransaction("The simulation did not report every account")
         simulation = Simulation(before, result.accounts, inner)
         pocket = None if draft.pocket is None else draft.pocket.pocket.address
-        effects = analyse(message, keys, simulation, draft.intent.wallet, pocket=pocket)
+        effects = replace(
+            analyse(message, keys, simulation, draft.intent.wallet, pocket=pocket), tied=tied
+        )
         if draft.wire is not None:
             # Its blockhash is somebody else's. The simulation knew it, so it is no younger.
             blockhash = Blockhash(
