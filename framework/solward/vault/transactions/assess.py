@@ -28,7 +28,7 @@ from solward.solana.message import (
 )
 from solward.solana.programs import CLOCK_SYSVAR, MEMO_PROGRAM
 from solward.solana.stakes import unix_time
-from solward.vault.guardrails import Simulation, analyse, counted_lamports, inner_from_json
+from solward.vault.guardrails import Simulation, analyse, inner_from_json
 from solward.vault.ledger.protocol import (
     MIN_CONTEXT_SLOT,
     Blockhash,
@@ -344,7 +344,7 @@ def _may_be_others(draft: Draft, assessment: Assessment) -> bool:
     effects, intent = assessment.effects, draft.intent
     if effects is None:
         return False
-    if counted_lamports(intent, effects) > intent.lamports_out:
+    if effects.lamports_out > intent.lamports_out:
         return True
     if any(units > intent.tokens_out.get(mint, 0) for mint, units in effects.tokens_out.items()):
         return True
