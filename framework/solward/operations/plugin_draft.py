@@ -13,21 +13,14 @@ from decimal import Decimal
 from typing import Any, Final
 
 from solders.instruction import Instruction
-from solders.pubkey import Pubkey
-from solders.token.associated import get_associated_token_address
 
 from solward import jsontext
 from solward.errors import InvalidRequest
 from solward.guardrail import Intent
 from solward.money import SOL_DECIMALS, U64_MAX, from_units
 from solward.record import TransactionType
-from solward.solana.instructions import (
-    ASSOCIATED_TOKEN_CREATE,
-    ASSOCIATED_TOKEN_CREATE_IDEMPOTENT,
-    System,
-    Token,
-)
-from solward.solana.message import decode_transaction
+from solward.solana.instructions import ASSOCIATED_TOKEN_CREATIONS, System, Token
+from solward.solana.message import Call, decode_transaction, top_level_calls
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
     COMPUTE_BUDGET_PROGRAM,
@@ -36,6 +29,7 @@ from solward.solana.programs import (
     TOKEN_PROGRAMS,
     WRAPPED_SOL_MINT,
 )
+from solward.solana.tokens import associated_address
 from solward.vault.transactions.request import Draft
 
 Details = dict[str, Any]
@@ -109,15 +103,6 @@ def plain(value: object) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
-    """A top-level instruction; an account behind a lookup table is empty text."""
-
-    program: str
-    accounts: tuple[str, ...]
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class _Stated:
     """A type that the instructions show by themselves, with every detail it has.
 
@@ -128,11 +113,11 @@ class _Stated:
     """
 
     text: str
-    is_kind: Callable[[_Call], bool]
-    details: Callable[[str, Sequence[_Call], Mapping[str, Any]], Details | None]
+    is_kind: Callable[[Call], bool]
+    details: Callable[[str, Sequence[Call], Mapping[str, Any]], Details | None]
 
 
-def _is_transfer(call: _Call) -> bool:
+def _is_transfer(call: Call) -> bool:
     return (
         call.program == SYSTEM_PROGRAM
         and len(call.accounts) == 2
@@ -141,17 +126,17 @@ def _is_transfer(call: _Call) -> bool:
     )
 
 
-def _transfer(wallet: str, calls: Sequence[_Call], _given: Mapping[str, Any]) -> Details | None:
+def _transfer(wallet: str, calls: Sequence[Call], _given: Mapping[str, Any]) -> Details | None:
     (source, to), lamports = calls[0].accounts, _number(calls[0].data[4:])
     if len(calls) != 1 or source != wallet:
         return None
     return {"from": wallet, "to": to, "amount": from_units(lamports, SOL_DECIMALS)}
 
 
-def _is_token(kind: Token, accounts: int) -> Callable[[_Call], bool]:
+def _is_token(kind: Token, accounts: int) -> Callable[[Call], bool]:
     """Whether it is a checked instruction: its amount and decimals are in its data."""
 
-    def found(call: _Call) -> bool:
+    def found(call: Call) -> bool:
         return (
             call.program in TOKEN_PROGRAMS
             and len(call.accounts) == accounts
@@ -162,19 +147,17 @@ def _is_token(kind: Token, accounts: int) -> Callable[[_Call], bool]:
     return found
 
 
-def _amount(calls: Sequence[_Call]) -> Decimal:
+def _amount(calls: Sequence[Call]) -> Decimal:
     return from_units(sum(_number(call.data[1:9]) for call in calls), calls[0].data[9])
 
 
-def _same(calls: Sequence[_Call], *parts: int) -> bool:
+def _same(calls: Sequence[Call], *parts: int) -> bool:
     """Whether all have the same program, decimals and these accounts."""
     seen = {(c.program, c.data[9], *(c.accounts[at] for at in parts)) for c in calls}
     return len(seen) == 1
 
 
-def _token_transfer(
-    wallet: str, calls: Sequence[_Call], given: Mapping[str, Any]
-) -> Details | None:
+def _token_transfer(wallet: str, calls: Sequence[Call], given: Mapping[str, Any]) -> Details | None:
     # Source, mint, receiver, authority; from several accounts of the wallet at once.
     _source, mint, account, authority = calls[0].accounts
     if not _same(calls, 1, 2, 3) or authority != wallet:
@@ -188,14 +171,14 @@ def _token_transfer(
     return {"from": wallet, "to": to, "mint": mint, "amount": _amount(calls), "account": account}
 
 
-def _burn(wallet: str, calls: Sequence[_Call], _given: Mapping[str, Any]) -> Details | None:
+def _burn(wallet: str, calls: Sequence[Call], _given: Mapping[str, Any]) -> Details | None:
     _account, mint, authority = calls[0].accounts
     if not _same(calls, 1, 2) or authority != wallet:
         return None
     return {"mint": mint, "amount": _amount(calls)}
 
 
-def _mint_supply(wallet: str, calls: Sequence[_Call], _given: Mapping[str, Any]) -> Details | None:
+def _mint_supply(wallet: str, calls: Sequence[Call], _given: Mapping[str, Any]) -> Details | None:
     mint, account, authority = calls[0].accounts
     own = _associated(wallet, mint, calls[0].program)
     if len(calls) != 1 or authority != wallet or account != own:
@@ -225,10 +208,10 @@ _STATED: Final[Mapping[str, _Stated]] = {
 TYPES: Final = (*_STATED, TransactionType.SWAP, TransactionType.OTHER)
 
 
-def _is_neutral(call: _Call) -> bool:
+def _is_neutral(call: Call) -> bool:
     """Whether it moves nothing by itself: compute budget, memo, opening an associated account."""
     if call.program == ASSOCIATED_TOKEN_PROGRAM:
-        return call.data in (*ASSOCIATED_TOKEN_CREATE, ASSOCIATED_TOKEN_CREATE_IDEMPOTENT)
+        return call.data in ASSOCIATED_TOKEN_CREATIONS
     return call.program == COMPUTE_BUDGET_PROGRAM or call.program in MEMO_PROGRAMS
 
 
@@ -263,23 +246,18 @@ def _with_details(intent: Intent, stated: Details) -> Intent:
     return replace(intent, details={**intent.details, **stated})
 
 
-def _calls(made: Sequence[Instruction], wire: bytes | None) -> Iterable[_Call]:
-    if wire is None:
-        for each in made:
-            accounts = tuple(str(meta.pubkey) for meta in each.accounts)
-            yield _Call(str(each.program_id), accounts, bytes(each.data))
+def _calls(made: Sequence[Instruction], wire: bytes | None) -> Iterable[Call]:
+    if wire is not None:
+        yield from top_level_calls(decode_transaction(wire).message)
         return
-    message = decode_transaction(wire).message
-    keys = [str(key) for key in message.account_keys]
-    for compiled in message.instructions:
-        named = tuple(keys[at] if at < len(keys) else "" for at in compiled.accounts)
-        yield _Call(keys[compiled.program_id_index], named, bytes(compiled.data))
+    for each in made:
+        accounts = tuple(str(meta.pubkey) for meta in each.accounts)
+        yield Call(str(each.program_id), bytes(each.data), accounts)
 
 
-def _associated(owner: object, mint: str, program: str) -> str | None:
+def _associated(owner: object, mint: object, program: str) -> str | None:
     try:
-        owned, of = Pubkey.from_string(str(owner)), Pubkey.from_string(mint)
-        return str(get_associated_token_address(owned, of, Pubkey.from_string(program)))
+        return associated_address(str(owner), str(mint), program)
     except ValueError:
         return None
 

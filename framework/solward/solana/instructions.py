@@ -93,3 +93,4 @@ class Stake(IntEnum):
 # Associated Token: Create (no data, or 0) and CreateIdempotent; 2, RecoverNested, closes accounts.
 ASSOCIATED_TOKEN_CREATE: Final = frozenset({b"", b"\x00"})
 ASSOCIATED_TOKEN_CREATE_IDEMPOTENT: Final = b"\x01"
+ASSOCIATED_TOKEN_CREATIONS: Final = ASSOCIATED_TOKEN_CREATE | {ASSOCIATED_TOKEN_CREATE_IDEMPOTENT}

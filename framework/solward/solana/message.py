@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -28,6 +28,19 @@ class ResolvedKey:
     address: str
     writable: bool
     signer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A top-level instruction as the message itself names it.
+
+    Attributes:
+        accounts: None for one behind a lookup table, whose content is an RPC node's word.
+    """
+
+    program: str
+    data: bytes
+    accounts: tuple[str | None, ...]
 
 
 # Packet limits of the network: legacy and v0 in one 1,232-byte packet, v1 up to 4,096 bytes.
@@ -107,6 +120,14 @@ def check_message(message: AnyMessage) -> None:
             raise MalformedTransaction("instruction's program index is out of range")
         if any(index >= total for index in instruction.accounts):
             raise MalformedTransaction("instruction's account index is out of range")
+
+
+def top_level_calls(message: AnyMessage) -> Iterator[Call]:
+    """The instructions of a message in order; pure."""
+    names = [str(key) for key in message.account_keys]
+    for each in message.instructions:
+        accounts = tuple(names[at] if at < len(names) else None for at in each.accounts)
+        yield Call(names[each.program_id_index], bytes(each.data), accounts)
 
 
 def lookup_tables(message: AnyMessage) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from solders.pubkey import Pubkey
+from solders.token.associated import get_associated_token_address
 
 from solward.errors import InvalidRequest, LedgerUnavailable
 from solward.solana.accounts import Account, key_at, rent_exempt_minimum
@@ -186,6 +187,12 @@ def read_extensions(data: bytes, *, strict: bool = False) -> Iterator[tuple[int,
             return
         yield kind, data[start : start + size]
         start += size
+
+
+def associated_address(owner: str, mint: str, program: str) -> str:
+    """The address of an owner's associated token account under a token program; pure."""
+    keys = (Pubkey.from_string(key) for key in (owner, mint, program))
+    return str(get_associated_token_address(*keys))
 
 
 def associated_account_size(mint: Mint) -> int:

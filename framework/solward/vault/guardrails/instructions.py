@@ -8,8 +8,7 @@ from typing import Final
 from solward.solana.accounts import key_at, nonce_authority
 from solward.solana.fees import COMPUTE_BUDGET_SIZES
 from solward.solana.instructions import (
-    ASSOCIATED_TOKEN_CREATE,
-    ASSOCIATED_TOKEN_CREATE_IDEMPOTENT,
+    ASSOCIATED_TOKEN_CREATIONS,
     TOKEN_AUTHORITIES,
     TOKEN_METADATA_INITIALIZE,
     TOKEN_METADATA_POINTER_INITIALIZE,
@@ -276,13 +275,10 @@ def _stake_role(data: bytes, start: int) -> str:
 
 # Associated Token and Compute Budget, which move nothing themselves.
 
-# Their effects are inner instructions.
-_ASSOCIATED_TOKEN_DATA = ASSOCIATED_TOKEN_CREATE | {ASSOCIATED_TOKEN_CREATE_IDEMPOTENT}
-
 
 def _decode_associated_token(call: Invocation, view: View) -> None:
     """Refuse everything but creation; RecoverNested closes accounts."""
-    if call.data not in _ASSOCIATED_TOKEN_DATA:
+    if call.data not in ASSOCIATED_TOKEN_CREATIONS:
         view.violate("program_allowlist", "this Associated Token instruction is not allowed")
 
 

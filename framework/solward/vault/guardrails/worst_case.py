@@ -11,13 +11,11 @@ authorities). Everything else is refused.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from solders.message import MessageV1
-from solders.pubkey import Pubkey
-from solders.token.associated import get_associated_token_address
 
 from solward.guardrail import Outflow
 from solward.solana.accounts import key_at, rent_exempt_minimum
@@ -37,7 +35,13 @@ from solward.solana.instructions import (
     System,
     Token,
 )
-from solward.solana.message import AnyMessage, advances_nonce, check_message
+from solward.solana.message import (
+    AnyMessage,
+    Call,
+    advances_nonce,
+    check_message,
+    top_level_calls,
+)
 from solward.solana.programs import (
     ASSOCIATED_TOKEN_PROGRAM,
     COMPUTE_BUDGET_PROGRAM,
@@ -56,6 +60,7 @@ from solward.solana.tokens import (
     TOKEN_2022_MAX_ACCOUNT_RENT,
     TOKEN_ACCOUNT_RENT,
     TOKEN_METADATA_FIXED_BYTES,
+    associated_address,
 )
 
 _NATIVE_MINTS = frozenset({WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT})
@@ -80,31 +85,27 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
     check_message(message)
     if isinstance(message, MessageV1):
         raise Unbounded("messages of version 1 are not signed")
-    bound = _Bound(wallet, _created_mints(message, wallet))
-    names = [str(key) for key in message.account_keys]
-    _check_compute_budget(message, names)
+    calls = tuple(top_level_calls(message))
+    bound = _Bound(wallet, _created_mints(calls, wallet))
+    _check_compute_budget(calls)
     if advances_nonce(message):
         raise Unbounded("a durable nonce would keep the transaction valid for ever")
-    for instruction in message.instructions:
-        program = names[instruction.program_id_index]
-        data = bytes(instruction.data)
-        if program in PRECOMPILES:
-            raise Unbounded(f"program {program} costs a fee for each signature that it checks")
-        # An account behind a lookup table has no name here: its table may say anything.
-        accounts = tuple(
-            names[index] if index < len(names) else None for index in instruction.accounts
-        )
-        if wallet not in accounts:
+    for call in calls:
+        if call.program in PRECOMPILES:
+            raise Unbounded(f"program {call.program} costs a fee for each signature it checks")
+        if wallet not in call.accounts:
             continue
-        if any(account is None for account in accounts):
+        accounts = tuple(account for account in call.accounts if account is not None)
+        if len(accounts) < len(call.accounts):
             raise Unbounded(
-                f"an instruction of {_name(program)} names the wallet beside an account that a"
+                f"an instruction of {_name(call.program)} names the wallet beside an account that a"
                 " lookup table holds"
             )
-        _bound_of(_Call(program, data, tuple(account or "" for account in accounts)), bound)
+        _bound_of(_Call(call.program, call.data, accounts), bound)
+    is_payer = str(message.account_keys[0]) == wallet
     return Outflow(
         lamports=bound.lamports,
-        fee_lamports=network_fee(message) if names[0] == wallet else 0,
+        fee_lamports=network_fee(message) if is_payer else 0,
         rent_lamports=bound.rent,
         tokens={mint: units for mint, units in sorted(bound.tokens.items()) if units},
     )
@@ -168,12 +169,8 @@ class _Form:
 
     accounts: int
     data: int | None
-    wallet_at: frozenset[int]
+    wallet_at: tuple[int, ...]
     bound: _Bounder
-
-
-def _form(accounts: int, data: int | None, wallet_at: tuple[int, ...], bound: _Bounder) -> _Form:
-    return _Form(accounts, data, frozenset(wallet_at), bound)
 
 
 def _bound_of(call: _Call, bound: _Bound) -> None:
@@ -199,7 +196,7 @@ def _bound_of(call: _Call, bound: _Bound) -> None:
         )
     stands = {at for at, account in enumerate(call.accounts) if account == bound.wallet}
     exact = len(call.accounts) == form.accounts and form.data in (None, len(call.data))
-    if not exact or not stands <= form.wallet_at:
+    if not exact or not stands.issubset(form.wallet_at):
         raise Unbounded(
             f"instruction {_number_of(kind)} of {_name(call.program)} has {len(call.accounts)}"
             f" accounts and {len(call.data)} bytes with the wallet at {sorted(stands)}; expected"
@@ -253,29 +250,27 @@ def _pay_new(account: str, lamports: int, bound: _Bound) -> None:
     bound.pay(account, lamports - rent)
 
 
-def _created_mints(message: AnyMessage, wallet: str) -> dict[str, int]:
-    """Mints that `message` creates with the wallet as funder -> the rent their bytes imply.
+def _created_mints(calls: Sequence[Call], wallet: str) -> dict[str, int]:
+    """Mints that `calls` create with the wallet as funder -> the rent their bytes imply.
 
     An account of a token program counts as a mint where a later instruction initialises it as
     one; the bytes of a metadata that is written into it grow it.
     """
-    names = [str(key) for key in message.account_keys]
     space: dict[str, tuple[str, int]] = {}
     mints: dict[str, int] = {}
-    for instruction in message.instructions:
-        program, data = names[instruction.program_id_index], bytes(instruction.data)
-        accounts = [names[i] if i < len(names) else "" for i in instruction.accounts]
-        created = _creation(data) if program == SYSTEM_PROGRAM and len(accounts) >= 2 else None
-        if created is not None and accounts[0] == wallet:
-            space[accounts[1]] = created
-        elif program in TOKEN_PROGRAMS and accounts:
-            owner, size = space.get(accounts[0], ("", 0))
-            if owner != program:
+    for call in calls:
+        created = _creation(call.data) if call.program == SYSTEM_PROGRAM else None
+        if created is not None and len(call.accounts) >= 2 and call.accounts[0] == wallet:
+            space[call.accounts[1] or ""] = created
+        elif call.program in TOKEN_PROGRAMS and call.accounts:
+            account = call.accounts[0] or ""
+            owner, size = space.get(account, ("", 0))
+            if owner != call.program:
                 continue
-            if data[:1] == bytes([Token.INITIALIZE_MINT_2]):
-                mints[accounts[0]] = size
-            elif data[:8] == TOKEN_METADATA_INITIALIZE and accounts[0] in mints:
-                mints[accounts[0]] += TOKEN_METADATA_FIXED_BYTES + len(data) - 8
+            if call.data[:1] == bytes([Token.INITIALIZE_MINT_2]):
+                mints[account] = size
+            elif call.data[:8] == TOKEN_METADATA_INITIALIZE and account in mints:
+                mints[account] += TOKEN_METADATA_FIXED_BYTES + len(call.data) - 8
     return {mint: rent_exempt_minimum(size) for mint, size in mints.items()}
 
 
@@ -298,7 +293,7 @@ def _open_associated(call: _Call, bound: _Bound) -> None:
     funder, account, owner, mint, system, program = call.accounts
     if program not in TOKEN_PROGRAMS or system != SYSTEM_PROGRAM:
         raise Unbounded("an associated token account would be opened with unknown programs")
-    if account != _associated_account(owner, mint, program):
+    if account != associated_address(owner, mint, program):
         raise Unbounded(f"{account} is not the associated token account of {owner} for {mint}")
     if funder == bound.wallet:
         classic = program == TOKEN_PROGRAM
@@ -306,11 +301,6 @@ def _open_associated(call: _Call, bound: _Bound) -> None:
     checks_owner = call.data == ASSOCIATED_TOKEN_CREATE_IDEMPOTENT
     if checks_owner and owner == bound.wallet and program == TOKEN_PROGRAM:
         bound.ensured.add(account)
-
-
-def _associated_account(owner: str, mint: str, program: str) -> str:
-    keys = [Pubkey.from_string(key) for key in (owner, mint, program)]
-    return str(get_associated_token_address(*keys))
 
 
 # SPL Token and Token-2022.
@@ -350,7 +340,7 @@ def _is_own(account: str, mint: str, call: _Call, bound: _Bound) -> bool:
     Revoke does not, as it takes the delegate's signature too. The owner of a Token-2022 one is
     immutable.
     """
-    if account != _associated_account(bound.wallet, mint, call.program):
+    if account != associated_address(bound.wallet, mint, call.program):
         return False
     return call.program == TOKEN_2022_PROGRAM or account in bound.ensured
 
@@ -399,38 +389,38 @@ def _withdraw_stake(call: _Call, bound: _Bound) -> None:
 _Kind: TypeAlias = int | bytes
 
 _TOKEN_FORMS: Final[Mapping[_Kind, _Form]] = {
-    Token.REVOKE: _form(2, 1, (1,), _nothing),
-    Token.SET_AUTHORITY: _form(2, None, (1,), _set_authority),
-    Token.CLOSE_ACCOUNT: _form(3, 1, (1, 2), _close_account),
-    Token.TRANSFER_CHECKED: _form(4, 10, (3,), _transfer_checked),
-    Token.MINT_TO_CHECKED: _form(3, 10, (2,), _mint_to_checked),
-    Token.BURN_CHECKED: _form(3, 10, (2,), _burn_checked),
-    Token.TRANSFER_FEE_EXTENSION: _form(4, 19, (3,), _transfer_checked_with_fee),
-    TOKEN_METADATA_INITIALIZE: _form(4, None, (1, 3), _describe_mint),
+    Token.REVOKE: _Form(2, 1, (1,), _nothing),
+    Token.SET_AUTHORITY: _Form(2, None, (1,), _set_authority),
+    Token.CLOSE_ACCOUNT: _Form(3, 1, (1, 2), _close_account),
+    Token.TRANSFER_CHECKED: _Form(4, 10, (3,), _transfer_checked),
+    Token.MINT_TO_CHECKED: _Form(3, 10, (2,), _mint_to_checked),
+    Token.BURN_CHECKED: _Form(3, 10, (2,), _burn_checked),
+    Token.TRANSFER_FEE_EXTENSION: _Form(4, 19, (3,), _transfer_checked_with_fee),
+    TOKEN_METADATA_INITIALIZE: _Form(4, None, (1, 3), _describe_mint),
 }
 
 _FORMS: Final[Mapping[str, Mapping[_Kind, _Form]]] = {
     SYSTEM_PROGRAM: {
-        System.TRANSFER: _form(2, 12, (0, 1), _transfer),
-        System.TRANSFER_WITH_SEED: _form(3, None, (1, 2), _transfer_with_seed),
-        System.WITHDRAW_NONCE: _form(5, 12, (1, 4), _withdraw_nonce),
-        System.CREATE_ACCOUNT: _form(2, 52, (0,), _create_account),
-        System.CREATE_ACCOUNT_WITH_SEED: _form(2, None, (0,), _create_account_with_seed),
+        System.TRANSFER: _Form(2, 12, (0, 1), _transfer),
+        System.TRANSFER_WITH_SEED: _Form(3, None, (1, 2), _transfer_with_seed),
+        System.WITHDRAW_NONCE: _Form(5, 12, (1, 4), _withdraw_nonce),
+        System.CREATE_ACCOUNT: _Form(2, 52, (0,), _create_account),
+        System.CREATE_ACCOUNT_WITH_SEED: _Form(2, None, (0,), _create_account_with_seed),
     },
     ASSOCIATED_TOKEN_PROGRAM: {
-        ASSOCIATED_TOKEN_CREATE_IDEMPOTENT: _form(6, 1, (0, 2), _open_associated),
-        **{data: _form(6, len(data), (0, 2), _open_associated) for data in ASSOCIATED_TOKEN_CREATE},
+        ASSOCIATED_TOKEN_CREATE_IDEMPOTENT: _Form(6, 1, (0, 2), _open_associated),
+        **{data: _Form(6, len(data), (0, 2), _open_associated) for data in ASSOCIATED_TOKEN_CREATE},
     },
     STAKE_PROGRAM: {
         # The program demands equal authorities of the accounts that these move between.
-        Stake.DELEGATE: _form(6, 4, (5,), _nothing),
-        Stake.DEACTIVATE: _form(3, 4, (2,), _nothing),
-        Stake.SPLIT: _form(3, 12, (2,), _nothing),
-        Stake.MERGE: _form(5, 4, (4,), _nothing),
-        Stake.MOVE_STAKE: _form(3, 12, (2,), _nothing),
-        Stake.MOVE_LAMPORTS: _form(3, 12, (2,), _nothing),
+        Stake.DELEGATE: _Form(6, 4, (5,), _nothing),
+        Stake.DEACTIVATE: _Form(3, 4, (2,), _nothing),
+        Stake.SPLIT: _Form(3, 12, (2,), _nothing),
+        Stake.MERGE: _Form(5, 4, (4,), _nothing),
+        Stake.MOVE_STAKE: _Form(3, 12, (2,), _nothing),
+        Stake.MOVE_LAMPORTS: _Form(3, 12, (2,), _nothing),
         # A sixth account would be a lockup's custodian.
-        Stake.WITHDRAW: _form(5, 12, (1, 4), _withdraw_stake),
+        Stake.WITHDRAW: _Form(5, 12, (1, 4), _withdraw_stake),
     },
     TOKEN_PROGRAM: _TOKEN_FORMS,
     TOKEN_2022_PROGRAM: _TOKEN_FORMS,
@@ -484,24 +474,23 @@ def _name(program: str) -> str:
     return PROGRAM_NAMES.get(program, program)
 
 
-def _check_compute_budget(message: AnyMessage, names: list[str]) -> None:
+def _check_compute_budget(calls: Sequence[Call]) -> None:
     """Refuse what `network_fee` does not read as the network does.
 
     A price without a limit would be multiplied by a default that depends on the network's version.
     """
     found: set[int] = set()
     price = 0
-    for instruction in message.instructions:
-        if names[instruction.program_id_index] != COMPUTE_BUDGET_PROGRAM:
+    for call in calls:
+        if call.program != COMPUTE_BUDGET_PROGRAM:
             continue
-        data = bytes(instruction.data)
-        kind = data[0] if data else -1
-        if COMPUTE_BUDGET_SIZES.get(kind) != len(data) or kind in found:
+        kind = call.data[0] if call.data else -1
+        if COMPUTE_BUDGET_SIZES.get(kind) != len(call.data) or kind in found:
             raise Unbounded("a Compute Budget instruction is malformed, repeated or not known")
-        if instruction.accounts:
+        if call.accounts:
             raise Unbounded("a Compute Budget instruction has accounts")
         found.add(kind)
         if kind == SET_UNIT_PRICE:
-            price = int.from_bytes(data[1:9], "little")
+            price = int.from_bytes(call.data[1:9], "little")
     if price and SET_UNIT_LIMIT not in found:
         raise Unbounded("a price of compute units is set without a limit of them")

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import structlog
-from solders.message import Message, MessageV0, MessageV1
 from solders.transaction import VersionedTransaction
 
 from solward.errors import LedgerError
 from solward.record import TransactionRecord, TransactionStatus
+from solward.solana.message import AnyMessage
 from solward.telemetry import metrics
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.trust import is_enough
@@ -90,7 +90,7 @@ class InFlight:
     polled: bool = False
     first_sent: float | None = None
     sent_at: float = 0.0
-    asked_at: float = 0.0
+    fates_read_at: float = 0.0
     landed_at: float | None = None
 
 
@@ -186,7 +186,7 @@ class Sender:
         failed = [
             item
             for item, status in ended
-            if status.err is not None and now - item.asked_at >= self._resend_s
+            if status.err is not None and now - item.fates_read_at >= self._resend_s
         ]
         if failed:
             await self._end(failed)
@@ -210,7 +210,7 @@ class Sender:
         """Ask every node about what the one in use calls expired or failed."""
         now = time.monotonic()
         for item in items:
-            item.sent_at = item.asked_at = now
+            item.sent_at = item.fates_read_at = now
         fates = await find_fates(self._ledger, items)
         landed, settlements = [], []
         for item in items:
@@ -310,7 +310,7 @@ def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
 
 def _settled(
     item: InFlight,
-    message: Message | MessageV0 | MessageV1 | None,
+    message: AnyMessage | None,
     landed: Landed | None,
     *,
     sure: bool,

@@ -8,31 +8,22 @@ a simulation or from another slot: the balances belong to one signature.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from solders.message import Message, MessageV0, MessageV1
-from solders.pubkey import Pubkey
-from solders.token.associated import get_associated_token_address
-
 from solward.errors import LedgerError, LedgerUnavailable
 from solward.money import SOL_DECIMALS, from_units
 from solward.record import TransactionType
-from solward.solana.accounts import rent_exempt_minimum
-from solward.solana.instructions import (
-    ASSOCIATED_TOKEN_CREATE,
-    ASSOCIATED_TOKEN_CREATE_IDEMPOTENT,
-    Token,
-)
+from solward.solana.instructions import ASSOCIATED_TOKEN_CREATIONS, Token
+from solward.solana.message import AnyMessage, top_level_calls
 from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, TOKEN_PROGRAMS, WRAPPED_SOL_MINT
+from solward.solana.tokens import TOKEN_2022_MAX_ACCOUNT_RENT, associated_address
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.trust import is_enough
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
 
-# Of an associated account with every extension that a mint can ask for.
-_MOST_RENT = rent_exempt_minimum(195)
 _CLOSE = bytes([Token.CLOSE_ACCOUNT])
 
 
@@ -68,7 +59,7 @@ def needs_balances(
     record_type: str,
     fee_lamports: int,
     reserved: Mapping[str, int],
-    message: Message | MessageV0 | MessageV1,
+    message: AnyMessage,
 ) -> bool:
     """Whether a landed transaction's balances can give back or report anything; a transfer's
     cannot, and costs no call for them."""
@@ -80,61 +71,54 @@ def needs_balances(
 
 
 def own_accounts(
-    landed: Landed, message: Message | MessageV0 | MessageV1, wallet: str
+    landed: Landed, message: AnyMessage, wallet: str
 ) -> tuple[dict[str, int], dict[str, int]]:
     """The wallet's own token accounts that a landed transaction opened, each with the rent it paid,
     and those it closed, each with the rent that came back; in lamports, pure.
 
     Only by instructions of the wallet itself, whose effect the balances show.
     """
-    asked, ended = _opened_by(message, wallet), _closed_by(message, wallet)
+    openings, closings = _opened_by(message, wallet), _closed_by(message, wallet)
     opened: dict[str, int] = {}
     closed: dict[str, int] = {}
     for place, address in enumerate(landed.accounts):
         before, after = landed.tokens_before.get(place), landed.tokens_after.get(place)
         was, left = landed.lamports_before[place], landed.lamports_after[place]
-        if address in asked and before is None and after is not None and after.owner == wallet:
-            rent = min(left - was - _wrapped(landed.tokens_after, place), _MOST_RENT)
+        is_new = before is None and after is not None and after.owner == wallet
+        if address in openings and is_new:
+            paid = left - was - _wrapped(landed.tokens_after, place)
+            rent = min(paid, TOKEN_2022_MAX_ACCOUNT_RENT)
             if rent > 0:
                 opened[address] = rent
-        elif address in ended and before is not None and before.owner == wallet and left == 0:
+        elif address in closings and before is not None and before.owner == wallet and left == 0:
             closed[address] = max(0, was - _wrapped(landed.tokens_before, place))
     return opened, closed
 
 
-def _opened_by(message: Message | MessageV0 | MessageV1, wallet: str) -> frozenset[str]:
+def _opened_by(message: AnyMessage, wallet: str) -> frozenset[str]:
     """Associated accounts that the wallet pays for and owns."""
     return frozenset(
-        accounts[1]
-        for program, data, accounts in _static_calls(message)
-        if program == ASSOCIATED_TOKEN_PROGRAM
-        and (data == ASSOCIATED_TOKEN_CREATE_IDEMPOTENT or data in ASSOCIATED_TOKEN_CREATE)
-        and len(accounts) == 6
-        and accounts[0] == accounts[2] == wallet
+        account
+        for call in top_level_calls(message)
+        if call.program == ASSOCIATED_TOKEN_PROGRAM
+        and call.data in ASSOCIATED_TOKEN_CREATIONS
+        and len(call.accounts) == 6
+        and call.accounts[0] == call.accounts[2] == wallet
+        and (account := call.accounts[1]) is not None
     )
 
 
-def _closed_by(message: Message | MessageV0 | MessageV1, wallet: str) -> frozenset[str]:
+def _closed_by(message: AnyMessage, wallet: str) -> frozenset[str]:
     """Token accounts that the wallet closes, to itself."""
     return frozenset(
-        accounts[0]
-        for program, data, accounts in _static_calls(message)
-        if program in TOKEN_PROGRAMS
-        and data == _CLOSE
-        and len(accounts) == 3
-        and accounts[1] == accounts[2] == wallet
+        account
+        for call in top_level_calls(message)
+        if call.program in TOKEN_PROGRAMS
+        and call.data == _CLOSE
+        and len(call.accounts) == 3
+        and call.accounts[1] == call.accounts[2] == wallet
+        and (account := call.accounts[0]) is not None
     )
-
-
-def _static_calls(
-    message: Message | MessageV0 | MessageV1,
-) -> Iterator[tuple[str, bytes, tuple[str, ...]]]:
-    """(program, data, accounts) of the instructions whose accounts the message itself names."""
-    names = [str(key) for key in message.account_keys]
-    for call in message.instructions:
-        if all(index < len(names) for index in call.accounts):
-            accounts = tuple(names[index] for index in call.accounts)
-            yield names[call.program_id_index], bytes(call.data), accounts
 
 
 def kept_units(
@@ -195,7 +179,7 @@ def settled_details(
 
 
 async def read_landed(
-    ledger: Ledger, signature: str, message: Message | MessageV0 | MessageV1
+    ledger: Ledger, signature: str, message: AnyMessage
 ) -> tuple[Landed | None, bool]:
     """The balances of a landed transaction, and whether enough hosts say the same of them; None
     where no node has them (yet)."""
@@ -207,9 +191,7 @@ async def read_landed(
     return (found[0][0] if found else None), False
 
 
-async def _of_node(
-    node: Ledger, signature: str, message: Message | MessageV0 | MessageV1
-) -> tuple[Landed | None, str]:
+async def _of_node(node: Ledger, signature: str, message: AnyMessage) -> tuple[Landed | None, str]:
     try:
         answer = await node.transaction(signature)
         landed = None if answer is None else parse_landed(answer, signature, message)
@@ -218,9 +200,7 @@ async def _of_node(
     return landed, node.origin
 
 
-def parse_landed(
-    answer: Mapping[str, Any], signature: str, message: Message | MessageV0 | MessageV1
-) -> Landed:
+def parse_landed(answer: Mapping[str, Any], signature: str, message: AnyMessage) -> Landed:
     """Read a `getTransaction` answer in the encoding `json`.
 
     Raises:
@@ -290,7 +270,7 @@ def _lamports_gained(landed: Landed, wallet: str) -> tuple[int, int, int]:
         gained = max(0, landed.lamports_after[place] - landed.lamports_before[place])
         new = place in landed.tokens_after and place not in landed.tokens_before
         wrapped = _wrapped(landed.tokens_after, place)
-        of_rent = min(max(0, gained - wrapped), _MOST_RENT) if new else 0
+        of_rent = min(max(0, gained - wrapped), TOKEN_2022_MAX_ACCOUNT_RENT) if new else 0
         rent += of_rent
         moved += gained - of_rent
         total += gained
@@ -320,8 +300,7 @@ def _own(tokens: Mapping[int, TokenBalance], place: int, wallet: str, mint: str)
 
 def _is_associated(landed: Landed, place: int, address: str, wallet: str) -> bool:
     held = landed.tokens_after[place]
-    owner, mint, program = map(Pubkey.from_string, (wallet, held.mint, held.program))
-    return address == str(get_associated_token_address(owner, mint, program))
+    return address == associated_address(wallet, held.mint, held.program)
 
 
 def _change(landed: Landed, wallet: str, fee_lamports: int, mint: str) -> Decimal | None:
