@@ -44,7 +44,7 @@ from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
 from solward.vault.transactions.engine import Engine, EngineOptions
 from solward.vault.transactions.lease import Process, registered
-from solward.vault.transactions.ledger_time import ledger_time_heard
+from solward.vault.transactions.ledger_time import ledger_time_read
 from solward.vault.transactions.limits_report import limits_report
 from solward.vault.transactions.request import Actor
 from solward.vault.transactions.steps import StepHook, no_hook
@@ -120,7 +120,7 @@ class Solward:
             await stack.enter_async_context(event_feed(database, events))
             wallets = await Wallets.open(database, settings, home.path)
             cluster = await stack.enter_async_context(open_cluster(settings))
-            await stack.enter_async_context(ledger_time_heard(cluster.ledger, database))
+            await stack.enter_async_context(ledger_time_read(cluster.ledger, database))
             tokens = token_list(cluster.network)
             engine = Engine(
                 cluster.ledger, database, wallets, _engine_options(settings, registry),

@@ -14,23 +14,16 @@ from solders.compute_budget import set_compute_unit_limit
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
-from solders.token.associated import get_associated_token_address
-from spl.token.instructions import (
-    close_account,
-    create_idempotent_associated_token_account,
-    harvest_withheld_tokens_to_mint,
-    sync_native,
-    transfer_checked,
-)
-from spl.token.models import (
-    CloseAccountParams,
-    HarvestWithheldTokensToMintParams,
-    SyncNativeParams,
-    TransferCheckedParams,
-)
+from spl.token.instructions import sync_native
+from spl.token.models import SyncNativeParams
 
 from solward.errors import LedgerUnavailable
-from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.vault.transactions.pocket_instructions import (
+    PocketToken,
+    close,
+    open_account,
+    send,
+)
 
 # Accounts of the taker that a venue may ask for beside those of the two mints.
 MAX_EXTRA_ACCOUNTS = 3
@@ -39,34 +32,6 @@ MAX_EXTRA_ACCOUNTS = 3
 # associated account costs up to 10,000 more where its address is found late.
 _OWN_UNITS = 100_000
 _MAX_UNITS = 1_400_000
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """A mint of a swap.
-
-    Attributes:
-        program: its token program.
-        taxed: whether transfers withhold a fee.
-    """
-
-    mint: str
-    program: str
-    decimals: int
-    taxed: bool = False
-
-    @property
-    def is_sol(self) -> bool:
-        """Whether it stands for the wallet's lamports."""
-        return self.mint == WRAPPED_SOL_MINT
-
-    def account(self, owner: str) -> Pubkey:
-        """The associated token account of `owner`."""
-        return get_associated_token_address(
-            Pubkey.from_string(owner),
-            Pubkey.from_string(self.mint),
-            Pubkey.from_string(self.program),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +48,12 @@ class PocketSwap:
 
     wallet: str
     pocket: str
-    source: Side
-    target: Side
+    source: PocketToken
+    target: PocketToken
     amount: int
     minimum: int
     held: int | None
-    extra: tuple[Side, ...] = ()
+    extra: tuple[PocketToken, ...] = ()
 
     @property
     def destination(self) -> str:
@@ -97,7 +62,7 @@ class PocketSwap:
         return str(self.target.account(owner))
 
     @property
-    def opens(self) -> tuple[Side, ...]:
+    def opens(self) -> tuple[PocketToken, ...]:
         """The accounts that are made for the pocket, at the wallet's cost."""
         return (self.source, *([self.target] if self.target.is_sol else []), *self.extra)
 
@@ -124,7 +89,7 @@ class PocketSwap:
 
     def _fund(self, wallet: Pubkey, pocket: Pubkey) -> Iterator[Instruction]:
         source = self.source
-        yield _create(wallet, pocket, source)
+        yield open_account(wallet, pocket, source)
         account = source.account(self.pocket)
         if source.is_sol:
             yield transfer(
@@ -133,15 +98,15 @@ class PocketSwap:
             program = Pubkey.from_string(source.program)
             yield sync_native(SyncNativeParams(program_id=program, account=account))
         else:
-            yield _transfer(source, source.account(self.wallet), account, wallet, self.amount)
+            yield send(source, source.account(self.wallet), account, wallet, self.amount)
 
     def _prepare(self, wallet: Pubkey, pocket: Pubkey) -> Iterator[Instruction]:
         if self.target.is_sol:
-            yield _create(wallet, pocket, self.target)
+            yield open_account(wallet, pocket, self.target)
         elif self.held is None:
-            yield _create(wallet, wallet, self.target)
-        for side in self.extra:
-            yield _create(wallet, pocket, side)
+            yield open_account(wallet, wallet, self.target)
+        for token in self.extra:
+            yield open_account(wallet, pocket, token)
 
     def _finish(self, wallet: Pubkey, pocket: Pubkey, close_source: bool) -> Iterator[Instruction]:
         # A transfer to itself moves nothing, and fails where the account holds less.
@@ -149,28 +114,11 @@ class PocketSwap:
         owner, least = (
             (pocket, self.minimum) if target.is_sol else (wallet, (self.held or 0) + self.minimum)
         )
-        yield _transfer(target, account, account, owner, least)
+        yield send(target, account, account, owner, least)
         if target.is_sol:
-            yield _close(target, pocket, wallet)
-        for side in (*self.extra, *([self.source] if close_source else [])):
-            if side.taxed:
-                yield _harvest(side, pocket)
-            yield _close(side, pocket, wallet)
-
-
-def funding(
-    wallet: str, pocket: str, lamports: int, tokens: Sequence[tuple[Side, int]]
-) -> tuple[Instruction, ...]:
-    """The wallet fills a pocket: each token into an account opened for it, and lamports."""
-    owner, taker = Pubkey.from_string(wallet), Pubkey.from_string(pocket)
-    made: list[Instruction] = []
-    for side, units in tokens:
-        made.append(_create(owner, taker, side))
-        source, target = side.account(wallet), side.account(pocket)
-        made.append(_transfer(side, source, target, owner, units))
-    if lamports:
-        made.append(transfer(TransferParams(from_pubkey=owner, to_pubkey=taker, lamports=lamports)))
-    return tuple(made)
+            yield from close(target, pocket, wallet)
+        for token in (*self.extra, *([self.source] if close_source else [])):
+            yield from close(token, pocket, wallet)
 
 
 def check_swap(swap: Instruction, wallet: str, pocket: str) -> None:
@@ -190,44 +138,3 @@ def _limit(compute_units: int | None) -> Sequence[Instruction]:
     if compute_units is None:
         return ()
     return (set_compute_unit_limit(max(1, min(_MAX_UNITS, compute_units + _OWN_UNITS))),)
-
-
-def _create(payer: Pubkey, owner: Pubkey, side: Side) -> Instruction:
-    mint, program = Pubkey.from_string(side.mint), Pubkey.from_string(side.program)
-    return create_idempotent_associated_token_account(payer, owner, mint, program)
-
-
-def _transfer(side: Side, source: Pubkey, target: Pubkey, owner: Pubkey, units: int) -> Instruction:
-    return transfer_checked(
-        TransferCheckedParams(
-            program_id=Pubkey.from_string(side.program),
-            source=source,
-            mint=Pubkey.from_string(side.mint),
-            dest=target,
-            owner=owner,
-            amount=units,
-            decimals=side.decimals,
-        )
-    )
-
-
-def _close(side: Side, pocket: Pubkey, wallet: Pubkey) -> Instruction:
-    return close_account(
-        CloseAccountParams(
-            program_id=Pubkey.from_string(side.program),
-            account=side.account(str(pocket)),
-            dest=wallet,
-            owner=pocket,
-        )
-    )
-
-
-def _harvest(side: Side, pocket: Pubkey) -> Instruction:
-    # An account that still holds withheld fees cannot be closed.
-    return harvest_withheld_tokens_to_mint(
-        HarvestWithheldTokensToMintParams(
-            program_id=Pubkey.from_string(side.program),
-            mint=Pubkey.from_string(side.mint),
-            sources=[side.account(str(pocket))],
-        )
-    )

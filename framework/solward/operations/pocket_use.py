@@ -11,7 +11,6 @@ from solward.errors import InvalidRequest
 from solward.guardrail import Intent
 from solward.money import U64_MAX
 from solward.operations.plugin_draft import plain, plain_details, plain_text, plain_units
-from solward.operations.pocket_swap import Side, funding
 from solward.record import TransactionType
 from solward.solana.accounts import rent_exempt_minimum
 from solward.solana.ledger import ReadLedger
@@ -22,6 +21,7 @@ from solward.solana.tokens import (
     associated_account_size,
     read_mint,
 )
+from solward.vault.transactions.pocket_instructions import PocketToken, funding
 from solward.vault.transactions.request import PocketDraft, PocketUse
 from solward.vault.wallets import Pocket
 
@@ -86,7 +86,7 @@ async def plan_use(
         if TRANSFER_HOOK in mint.extensions:
             raise InvalidRequest(f"tokens: {address} has a transfer hook, so no pocket can hold it")
         taxed = TRANSFER_FEE in mint.extensions
-        sides.append((Side(mint.address, mint.program, mint.decimals, taxed), units))
+        sides.append((PocketToken(mint.address, mint.program, mint.decimals, taxed), units))
         rent += rent_exempt_minimum(associated_account_size(mint))
     intent = Intent(
         type=TransactionType.OTHER,

@@ -19,9 +19,7 @@ from solward.operations.plugin_draft import plain
 from solward.operations.pocket_swap import (
     MAX_EXTRA_ACCOUNTS,
     PocketSwap,
-    Side,
     check_swap,
-    funding,
 )
 from solward.record import TransactionType
 from solward.solana.accounts import rent_exempt_minimum
@@ -38,6 +36,7 @@ from solward.solana.tokens import (
     transfer_fee,
 )
 from solward.vault.transactions.assess import TooLarge, compile_instructions
+from solward.vault.transactions.pocket_instructions import PocketToken, funding
 from solward.vault.transactions.request import Draft, PocketDraft, PocketUse
 from solward.vault.wallets import Pocket
 from solward.venue import (
@@ -139,7 +138,7 @@ class _Swap:
 class _Token:
     """One of the two tokens: its side of the swap, and the rent of an account for it."""
 
-    side: Side
+    side: PocketToken
     rent: int
 
 
@@ -250,7 +249,7 @@ def _left_open(draft: Draft, swap: PocketSwap, answer: SwapInstructions) -> Draf
     return replace(draft, instructions=kept, pocket=replace(draft.pocket, leaves=True))
 
 
-async def _held(ledger: ReadLedger, wallet: str, side: Side) -> int | None:
+async def _held(ledger: ReadLedger, wallet: str, side: PocketToken) -> int | None:
     """Units on the wallet's own account of a mint, None where there is no account."""
     address = str(side.account(wallet))
     state = await ledger.account(address)
@@ -420,12 +419,12 @@ async def _epoch(ledger: ReadLedger) -> int:
 async def _token(ledger: ReadLedger, address: str, field: str) -> _Token:
     """A token of a swap, with the lamports of rent an account for it takes."""
     if address == WRAPPED_SOL_MINT:
-        return _Token(Side(address, TOKEN_PROGRAM, SOL_DECIMALS), TOKEN_ACCOUNT_RENT)
+        return _Token(PocketToken(address, TOKEN_PROGRAM, SOL_DECIMALS), TOKEN_ACCOUNT_RENT)
     mint = await read_mint(ledger, address, field)
     if TRANSFER_HOOK in mint.extensions:
         # The hook's program wants accounts that the wallet's signature must not meet.
         raise InvalidRequest(f"{field}: {address} has a transfer hook, so it cannot be swapped")
-    side = Side(address, mint.program, mint.decimals, TRANSFER_FEE in mint.extensions)
+    side = PocketToken(address, mint.program, mint.decimals, TRANSFER_FEE in mint.extensions)
     return _Token(side, rent_exempt_minimum(associated_account_size(mint)))
 
 

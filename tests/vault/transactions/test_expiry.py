@@ -178,7 +178,7 @@ async def test_nodes_some_blocks_apart_fail_no_transaction(
 
 async def test_state_and_simulation_of_different_slots_are_told_apart(bench: Bench) -> None:
     assessor = bench.engine._assessor
-    assert (await assessor.assess(bench.draft(HALF), "one")).tied
+    assert (await assessor.assess(bench.draft(HALF), "one")).effects.tied
 
     async def ahead(method: str, params: Sequence[Any]) -> Any:
         answer = await bench.wire.direct(method, params)
@@ -186,7 +186,7 @@ async def test_state_and_simulation_of_different_slots_are_told_apart(bench: Ben
         return answer
 
     bench.wire.faults["simulateTransaction"] = ahead
-    assert not (await assessor.assess(bench.draft(HALF), "two")).tied
+    assert not (await assessor.assess(bench.draft(HALF), "two")).effects.tied
     assert (await bench.transfer(HALF)).status is TransactionStatus.CONFIRMED
 
 

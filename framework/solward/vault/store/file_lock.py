@@ -74,9 +74,9 @@ def _lock(descriptor: int, path: Path) -> None:
 
 def _reader(descriptor: int) -> int:
     """A process that has the database open, 0 where none is known; it only explains a refusal."""
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _SHARED_AT, _SHARED_BYTES, 0)
+    query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _SHARED_AT, _SHARED_BYTES, 0)
     try:
-        kind, *_range, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        kind, *_range, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, query))
     except OSError:
         return 0
     return 0 if kind == fcntl.F_UNLCK else max(0, int(process))

@@ -71,7 +71,7 @@ class WindowClock:
         self._stored_ms = 0
         self._last_ms = 0
         # Whether a node answered this process; until then a stop looks like a clock that is ahead.
-        self._heard = False
+        self._is_observed = False
         self._is_behind = False
 
     def observe(self, ledger_ms: int) -> None:
@@ -90,7 +90,7 @@ class WindowClock:
             self._believe(stored_ms - uptime)
         if self._observed is not None:
             (ledger_ms, at), self._observed = self._observed, None
-            self._heard = True
+            self._is_observed = True
             # A node that is ahead, or lies, moves nothing beyond the database's clock.
             self._believe(min(ledger_ms, database_ms - (uptime - at)) - at)
         if self._offset is None:
@@ -99,7 +99,7 @@ class WindowClock:
         ledger = self._offset + uptime
         self._last_ms = max(self._last_ms, ledger, min(database_ms, ledger + LEAD_MS))
         moment = Moment(database_ms, self._last_ms)
-        self._tell(moment)
+        self._report(moment)
         return moment
 
     def to_keep(self) -> int | None:
@@ -115,9 +115,9 @@ class WindowClock:
     def _believe(self, offset: int) -> None:
         self._offset = offset if self._offset is None else max(self._offset, offset)
 
-    def _tell(self, moment: Moment) -> None:
+    def _report(self, moment: Moment) -> None:
         metrics.WINDOWS_BEHIND.set(moment.behind_ms / 1000)
-        is_behind = self._heard and moment.behind_ms > 0
+        is_behind = self._is_observed and moment.behind_ms > 0
         if is_behind and not self._is_behind:
             _log.warning("windows_behind", seconds=moment.behind_ms // 1000)
         elif self._is_behind and not is_behind:

@@ -105,6 +105,11 @@ class BlockhashSource:
             self._cached = (time.monotonic(), blockhash)
             return blockhash
 
+    async def newest(self) -> Blockhash:
+        """As `get`, never the cached one: equal steps would have equal signatures on it."""
+        self.forget()
+        return await self.get()
+
     async def expiry(self, slot: int) -> int:
         """The last block height at which bytes can land whose blockhash the ledger knew at `slot`,
         whoever made them; by the highest of the nodes' heights.
@@ -179,15 +184,12 @@ class Assessment:
 
     Attributes:
         effects: None when the simulation failed; `failure` says why.
-        tied: whether state before and simulation are of one slot. Otherwise what others did between
-            the two shows in `effects`.
     """
 
     transaction: VersionedTransaction
     blockhash: Blockhash
     effects: TransactionEffects | None
     failure: str | None
-    tied: bool = True
 
 
 class Assessor:
@@ -241,7 +243,7 @@ class Assessor:
                 await asyncio.sleep(_SLOT_S)
             elif last or not _may_be_others(draft, assessment):
                 return assessment
-            elif not assessment.tied:
+            elif assessment.effects is not None and not assessment.effects.tied:
                 await asyncio.sleep(_SLOT_S / 4)
         raise AssertionError("unreachable: the last try returns")
 
@@ -258,8 +260,7 @@ class Assessor:
 
     async def rebuild(self, draft: Draft, nonce: str) -> Assessment:
         """Assess again with a message that was never built, after a signature collision."""
-        self.blockhashes.forget()
-        blockhash = await self.blockhashes.get()
+        blockhash = await self.blockhashes.newest()
         transaction = compile_instructions(draft, blockhash.blockhash, nonce)
         return await self._simulate(draft, transaction, blockhash)
 
@@ -290,21 +291,21 @@ class Assessor:
         read_at, before, result = await self._read_and_simulate(
             bytes(transaction), addresses, blockhash.context_slot
         )
-        tied = read_at == result.slot
         self._observe_ms(unix_time(before[CLOCK_SYSVAR]) * 1000)
         if CLOCK_SYSVAR not in addresses:
             del before[CLOCK_SYSVAR]
         if result.err is not None:
             stale = isinstance(result.err, str) and result.err in _STALE
             failure = result.err if stale else explain(result.err, result.logs)
-            return Assessment(transaction, blockhash, None, failure, tied)
+            return Assessment(transaction, blockhash, None, failure)
         inner = inner_from_json(result.inner_instructions, keys)
         if set(before) - set(result.accounts):
             raise MalformedTransaction("The simulation did not report every account")
         simulation = Simulation(before, result.accounts, inner)
         pocket = None if draft.pocket is None else draft.pocket.pocket.address
         effects = replace(
-            analyse(message, keys, simulation, draft.intent.wallet, pocket=pocket), tied=tied
+            analyse(message, keys, simulation, draft.intent.wallet, pocket=pocket),
+            tied=read_at == result.slot,
         )
         if draft.wire is not None:
             # Its blockhash is somebody else's. The simulation knew it, so it is no younger.
@@ -313,7 +314,7 @@ class Assessor:
                 await self.blockhashes.expiry(result.slot),
                 blockhash.context_slot,
             )
-        return Assessment(transaction, blockhash, effects, None, tied)
+        return Assessment(transaction, blockhash, effects, None)
 
     async def _read_and_simulate(
         self, wire: bytes, addresses: Sequence[str], min_slot: int

@@ -16,13 +16,13 @@ RETRY_S = 5.0
 
 
 @asynccontextmanager
-async def ledger_time_heard(ledger: ReadLedger, database: Database) -> AsyncIterator[None]:
+async def ledger_time_read(ledger: ReadLedger, database: Database) -> AsyncIterator[None]:
     """Read the ledger's time once, in the background, as soon as the ledger answers.
 
     Afterwards it comes with every transaction that is judged. Without it, limits and budgets of a
     service that was stopped for a while would show what left their windows meanwhile.
     """
-    task = asyncio.create_task(_hear(ledger, database))
+    task = asyncio.create_task(_read(ledger, database))
     try:
         yield
     finally:
@@ -30,7 +30,7 @@ async def ledger_time_heard(ledger: ReadLedger, database: Database) -> AsyncIter
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _hear(ledger: ReadLedger, database: Database) -> None:
+async def _read(ledger: ReadLedger, database: Database) -> None:
     while True:
         try:
             clock = await ledger.account(CLOCK_SYSVAR)

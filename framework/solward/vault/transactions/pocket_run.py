@@ -13,7 +13,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import structlog
 from solders.instruction import Instruction
@@ -34,7 +33,6 @@ from solward.errors import (
     TakenOver,
 )
 from solward.guardrail import Intent
-from solward.money import SOL_DECIMALS, from_units
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.fees import network_fee
 from solward.solana.message import (
@@ -45,11 +43,10 @@ from solward.solana.message import (
     required_signers,
     resolve,
 )
-from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
-from solward.solana.tokens import TRANSFER_FEE, mint_account, token_account
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.tokens import associated_address, token_account
 from solward.telemetry import tracing
-from solward.vault.guardrails.worst_case import worst_case
-from solward.vault.ledger.protocol import Blockhash, Ledger
+from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.trust import is_enough
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import pockets as pocket_store
@@ -60,18 +57,22 @@ from solward.vault.store.database import Database
 from solward.vault.store.pockets import PocketRow, PocketState
 from solward.vault.transactions.assess import BlockhashSource, compile_instructions
 from solward.vault.transactions.failures import explain
-from solward.vault.transactions.request import Actor, Draft, PocketDraft, PocketUse
-from solward.vault.transactions.sender import InFlight, Sender
-from solward.vault.transactions.settlement import Landed, kept_of_failed, read_landed
+from solward.vault.transactions.pocket_sweep import PocketSweeps
+from solward.vault.transactions.request import Actor, Draft, PocketDraft
+from solward.vault.transactions.sender import BALANCES_S, InFlight, Sender
+from solward.vault.transactions.settlement import (
+    Landed,
+    StepsTotal,
+    kept_of_failed,
+    kept_of_steps,
+    read_landed,
+)
+from solward.vault.transactions.signing import step_attempt, step_in_flight
 from solward.vault.transactions.steps import Step, StepHook
-from solward.vault.transactions.sweep_bytes import Held, associated, homeward
-from solward.vault.wallets import Pocket, Wallets
+from solward.vault.wallets import Wallets
 
 # A sweep looks again after each transaction; somebody may send to the pocket all the time.
 _SWEEPS = 6
-# Token accounts that one sweep closes, so that it fits into a transaction.
-_ACCOUNTS_A_SWEEP = 3
-_BALANCES_S = 5.0
 # The longest a venue or a plugin may take to make the call, while the pocket is filled.
 _BUILD_S = 30.0
 
@@ -118,6 +119,7 @@ class PocketRuns:
         self._hook = hook
         self._owner = owner
         self._blocked = frozenset(blocked)
+        self._sweeps = PocketSweeps(ledger, wallets, blockhashes, hook)
 
     async def after_funding(
         self, record: TransactionRecord, actor: Actor, draft: PocketDraft, item: InFlight
@@ -147,7 +149,7 @@ class PocketRuns:
         sweepable = {PocketState.OPEN}
         async with self._database.read() as connection:
             row = await pocket_store.at_address(connection, record.wallet_id, address)
-        if row is not None and row.state is PocketState.EMPTY and any(await self._held(row)):
+        if row is not None and row.state is PocketState.EMPTY and any(await self._sweeps.held(row)):
             # A node that lied when it was closed, or somebody who sent to it since.
             sweepable.add(PocketState.EMPTY)
         async with self._database.write() as connection:
@@ -238,7 +240,7 @@ class PocketRuns:
         self, record: TransactionRecord, draft: PocketDraft, made: bytes | Sequence[Instruction]
     ) -> Attempt:
         pocket = draft.pocket
-        blockhash = await self._newest()
+        blockhash = await self._blockhashes.newest()
         if isinstance(made, bytes | bytearray):
             transaction = decode_transaction(bytes(made))
         else:
@@ -267,19 +269,14 @@ class PocketRuns:
         signatures[signers.index(pocket.address)] = Signature.from_bytes(made_by)
         signed = VersionedTransaction.populate(message, signatures)
         self._hook(Step.SIGNED)
-        return _attempt(record, signed, blockhash, PocketStep.CALL)
-
-    async def _newest(self) -> Blockhash:
-        """Not the cached one: equal steps would have equal signatures on it."""
-        self._blockhashes.forget()
-        return await self._blockhashes.get()
+        return step_attempt(record, signed, blockhash, PocketStep.CALL)
 
     async def _try(self, draft: PocketDraft, transaction: VersionedTransaction) -> int:
         """Simulate the call, and say at which slot; nothing else depends on it but an early end."""
         wallet, pocket = draft.intent.wallet, draft.pocket.address
         mints = await self._ledger.accounts(list(draft.returns)) if draft.returns else {}
         accounts = {
-            mint: [associated(owner, mint, state.owner) for owner in (wallet, pocket)]
+            mint: [associated_address(owner, mint, state.owner) for owner in (wallet, pocket)]
             for mint, state in mints.items()
             if state is not None
         }
@@ -345,94 +342,17 @@ class PocketRuns:
     async def _sweep(self, record: TransactionRecord, wallet: str, row: PocketRow) -> bool:
         """Take home what the pocket holds, looking again until it holds nothing."""
         for _ in range(_SWEEPS):
-            lamports, held = await self._held(row)
+            lamports, held = await self._sweeps.held(row)
             if not lamports and not held:
                 return True
-            attempt = await self._signed_sweep(record, wallet, row, lamports, held)
+            attempt = await self._sweeps.signed(record, wallet, row, lamports, held)
             refused = await self._journal(record, attempt)
             if refused is not None:
                 _log.warning("pocket_not_swept", address=row.address, error=refused)
                 return False
             await self._sent(record, attempt)
-        lamports, held = await self._held(row)
+        lamports, held = await self._sweeps.held(row)
         return not lamports and not held
-
-    async def _held(self, row: PocketRow) -> tuple[int, list[Held]]:
-        """A pocket's lamports, and its associated accounts of the mints it may hold."""
-        mints = dict.fromkeys((*row.mints, WRAPPED_SOL_MINT))
-        places = {
-            (mint, program): associated(row.address, mint, program)
-            for mint in mints
-            for program in (TOKEN_PROGRAM, TOKEN_2022_PROGRAM)
-        }
-        found = await self._ledger.accounts([row.address, *mints, *places.values()])
-        own = found[row.address]
-        held = []
-        for (mint, program), address in places.items():
-            account, state = token_account(found[address]), mint_account(mint, found[mint])
-            if account is None or account.owner != row.address or state is None:
-                continue
-            taxed = TRANSFER_FEE in state.extensions
-            decimals = SOL_DECIMALS if mint == WRAPPED_SOL_MINT else state.decimals
-            held.append(
-                Held(address, mint, program, account.amount, decimals, taxed, account.is_frozen)
-            )
-        return 0 if own is None else own.lamports, held
-
-    async def _signed_sweep(
-        self,
-        record: TransactionRecord,
-        wallet: str,
-        row: PocketRow,
-        lamports: int,
-        held: Sequence[Held],
-    ) -> Attempt:
-        """The sweep's bytes: as much as can be moved together."""
-        movable = [each for each in held if not each.is_frozen][:_ACCOUNTS_A_SWEEP]
-        choices = [(lamports, movable), *((0, [each]) for each in movable), (lamports, [])]
-        pocket = Pocket(row.wallet_id, row.counter, row.address)
-        failure = "nothing of it can be moved"
-        for amount, accounts in choices:
-            if not amount and not accounts:
-                continue
-            instructions = await self._homeward(wallet, row.address, amount, accounts)
-            draft = Draft(
-                Intent(type=record.type, wallet=wallet), instructions, pocket=PocketUse(pocket)
-            )
-            blockhash = await self._newest()
-            transaction = compile_instructions(draft, blockhash.blockhash, None)
-            bound = worst_case(transaction.message, wallet)
-            if bound.lamports or bound.tokens:
-                raise InvalidRequest("A sweep would take something of the wallet")
-            result = await self._ledger.simulate(bytes(transaction), [wallet])
-            if result.err is not None:
-                failure = explain(result.err, result.logs)
-                continue
-            signed = await self._both(row, transaction)
-            return _attempt(record, signed, blockhash, PocketStep.SWEEP)
-        raise InvalidRequest(f"Pocket {row.address} cannot be swept: {failure}")
-
-    async def _both(
-        self, row: PocketRow, transaction: VersionedTransaction
-    ) -> VersionedTransaction:
-        covered = bytes(to_bytes_versioned(transaction.message))
-        made: dict[str, Signature] = {}
-        for signer in (
-            await self._wallets.signer(row.wallet_id),
-            await self._wallets.pocket_signer(row.wallet_id, row.counter),
-        ):
-            made[signer.address] = Signature.from_bytes(await signer.sign(covered))
-        self._hook(Step.SIGNED)
-        order = required_signers(transaction.message)
-        return VersionedTransaction.populate(transaction.message, [made[key] for key in order])
-
-    async def _homeward(
-        self, wallet: str, pocket: str, lamports: int, accounts: Sequence[Held]
-    ) -> tuple[Instruction, ...]:
-        targets = [associated(wallet, each.mint, each.program) for each in accounts]
-        found = await self._ledger.accounts(targets) if targets else {}
-        there = {address for address, state in found.items() if state is not None}
-        return homeward(wallet, pocket, lamports, accounts, there)
 
     # The journal.
 
@@ -553,9 +473,9 @@ class PocketRuns:
         self._hook(Step.SETTLED)
         return ended[record.id]
 
-    async def _total(self, wallet: str, steps: Sequence[Attempt]) -> tuple[Total, bool]:
+    async def _total(self, wallet: str, steps: Sequence[Attempt]) -> tuple[StepsTotal, bool]:
         """What the steps took, and whether enough hosts say so (`solward.vault.ledger.trust`)."""
-        total, sure = Total(), True
+        total, sure = StepsTotal(), True
         for step in steps:
             message = VersionedTransaction.from_bytes(step.wire).message
             paid = network_fee(message) if str(message.account_keys[0]) == wallet else 0
@@ -575,117 +495,12 @@ class PocketRuns:
 
     async def _landed(self, signature: str, message: AnyMessage) -> tuple[Landed | None, bool]:
         # A node has a status before it has the balances.
-        deadline = asyncio.get_running_loop().time() + _BALANCES_S
+        deadline = asyncio.get_running_loop().time() + BALANCES_S
         while True:
             landed, sure = await read_landed(self._ledger, signature, message)
             if landed is not None or asyncio.get_running_loop().time() > deadline:
                 return landed, sure
             await asyncio.sleep(0.2)
-
-
-class Total:
-    """What the wallet's own balances changed by, over the landed steps of one record.
-
-    Attributes:
-        lamports: by which the wallet's own shrank, fees included.
-        fees: network fees the wallet paid.
-        rent: put into token accounts of the wallet's own.
-        tokens: mint -> units by which its associated accounts shrank.
-        decimals: mint -> decimals.
-    """
-
-    def __init__(self) -> None:
-        self.lamports = 0
-        self.fees = 0
-        self.rent = 0
-        self.tokens: Counter[str] = Counter()
-        self.decimals: dict[str, int] = {WRAPPED_SOL_MINT: SOL_DECIMALS}
-
-    def add_fee(self, lamports: int) -> None:
-        """Add a step that failed on the ledger."""
-        self.lamports += lamports
-        self.fees += lamports
-
-    def add(self, landed: Landed, wallet: str, fee_lamports: int) -> None:
-        """Add a step that landed."""
-        self.fees += fee_lamports
-        for place, address in enumerate(landed.accounts):
-            gained = landed.lamports_after[place] - landed.lamports_before[place]
-            if address == wallet:
-                self.lamports -= gained
-                continue
-            before, after = landed.tokens_before.get(place), landed.tokens_after.get(place)
-            held = after or before
-            if held is None or held.owner != wallet:
-                continue
-            if address != associated(wallet, held.mint, held.program):
-                continue
-            self.decimals[held.mint] = held.decimals
-            moved = (after.units if after else 0) - (before.units if before else 0)
-            self.tokens[held.mint] -= moved
-            if before is None:
-                self.rent += gained - (moved if held.mint == WRAPPED_SOL_MINT else 0)
-
-    def arrived(self, mint: str) -> Any:
-        """Whole units of `mint` the wallet has more of, fees and rent aside."""
-        units = -self.tokens[mint]
-        if mint == WRAPPED_SOL_MINT:
-            units += -self.lamports + self.fees + self.rent
-        return from_units(max(0, units), self.decimals.get(mint, 0))
-
-
-def kept_of_steps(total: Total, reserved: Mapping[str, int]) -> dict[str, int]:
-    """asset -> units that count after all steps; never above what was reserved, nor below 0."""
-    sol = spending.SOL_ASSET
-    kept = {
-        asset: min(units, max(0, total.tokens[asset]))
-        for asset, units in reserved.items()
-        if asset not in (sol, spending.COSTS_ASSET)
-    }
-    # What fits one of the two no more counts as the other: a call may pay rent out of its funding.
-    costs = min(reserved.get(spending.COSTS_ASSET, 0), total.fees + total.rent)
-    if sol in reserved:
-        kept[sol] = min(reserved[sol], max(0, total.lamports - costs))
-    if spending.COSTS_ASSET in reserved:
-        costs = max(costs, total.lamports - kept.get(sol, 0))
-        kept[spending.COSTS_ASSET] = min(reserved[spending.COSTS_ASSET], costs)
-    return kept
-
-
-def step_in_flight(record: TransactionRecord, attempt: Attempt) -> InFlight:
-    """A step to watch: its end is not the record's."""
-    message = VersionedTransaction.from_bytes(attempt.wire).message
-    return InFlight(
-        record.id,
-        attempt.signature,
-        attempt.wire,
-        attempt.last_valid_block_height,
-        fee_lamports=network_fee(message),
-        held_lamports=attempt.max_debit,
-        context_slot=attempt.context_slot,
-        ends=False,
-    )
-
-
-def _attempt(
-    record: TransactionRecord, signed: VersionedTransaction, blockhash: Blockhash, step: PocketStep
-) -> Attempt:
-    message = signed.message
-    bound = 0
-    if step is PocketStep.SWEEP:
-        outflow = worst_case(message, str(message.account_keys[0]))
-        bound = outflow.fee_lamports + outflow.rent_lamports
-    return Attempt(
-        transaction_id=record.id,
-        attempt_no=1,
-        signature=str(signed.signatures[0]),
-        wire=bytes(signed),
-        blockhash=str(message.recent_blockhash),
-        last_valid_block_height=blockhash.last_valid_block_height,
-        context_slot=blockhash.context_slot,
-        max_debit=bound,
-        step=step.value,
-    )
 
 
 def _not_landed(attempt: Attempt) -> str:

@@ -25,8 +25,8 @@ from solward.vault.store import transactions as transaction_store
 from solward.vault.store.attempts import Attempt, Settlement
 from solward.vault.store.database import Database
 from solward.vault.transactions.assess import MAX_VALID_BLOCKS
-from solward.vault.transactions.pocket_run import step_in_flight
 from solward.vault.transactions.sender import InFlight, Sender
+from solward.vault.transactions.signing import step_in_flight
 from solward.vault.transactions.steps import log_taken_over
 
 _log = structlog.get_logger(__name__)

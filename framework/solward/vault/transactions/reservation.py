@@ -139,13 +139,13 @@ class Reserver:
             PocketTaken: another process used the pocket first.
         """
         scopes = self._scopes(record.wallet_id, actor)
-        asked = None
+        before = None
         if self._plugin_rules.names:
             # Before the write transaction: a plugin must hold no lock of the database.
-            asked = await self.trial(record.wallet_id, actor, intent, effects)
+            before = await self.trial(record.wallet_id, actor, intent, effects)
         async with self._database.write() as connection:
             judged, now, usages = await self._judge(
-                connection, record, actor, scopes, intent, effects, asked
+                connection, record, actor, scopes, intent, effects, before
             )
             if judged.status is TransactionStatus.PENDING and pocket is not None:
                 judged = await _with_pocket(connection, judged, pocket)
@@ -242,14 +242,14 @@ class Reserver:
         scopes: tuple[tuple[str, ScopeLimits], ...],
         intent: Intent,
         effects: TransactionEffects | None,
-        asked: Verdict | None = None,
+        before: Verdict | None = None,
     ) -> tuple[TransactionRecord, Moment, Mapping[str, ScopeUsage]]:
         """The record with its verdict, under the locks of its scopes, when it was judged, and what
-        each scope had used by then where the rules asked for it.
+        each scope had used by then where the rules need it.
 
         Args:
-            asked: the verdict of a moment ago, where plugins were asked. A refusal stands; where
-                it allows, the built-in rules judge again, because the usage may have changed.
+            before: the verdict of a moment ago, the plugins' included. A refusal stands; where it
+                allows, the built-in rules judge again, because the usage may have changed.
         """
         run = actor.run
         try:
@@ -269,11 +269,11 @@ class Reserver:
         # Read under the lock, so that records and rate windows follow the order of judgement.
         now = await self._database.moment(connection)
         usages: Mapping[str, ScopeUsage] = {}
-        if asked is not None and not asked.allowed:
-            verdict = asked
+        if before is not None and not before.allowed:
+            verdict = before
         else:
             verdict, usages = await self._verdict(connection, frozen, scopes, intent, effects, now)
-            if asked is not None and verdict.allowed:
+            if before is not None and verdict.allowed:
                 verdict = replace(verdict, applied=verdict.applied + self._plugin_rules.names)
         judged = replace(
             record,

@@ -8,6 +8,7 @@ a simulation or from another slot: the balances belong to one signature.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -157,6 +158,74 @@ def kept_of_failed(fee_lamports: int, reserved: Mapping[str, int]) -> dict[str, 
         asset: min(units, fee_lamports) if asset == COSTS_ASSET else 0
         for asset, units in reserved.items()
     }
+
+
+class StepsTotal:
+    """What the wallet's own balances changed by, over the landed steps of one record.
+
+    Attributes:
+        lamports: by which the wallet's own shrank, fees included.
+        fees: network fees the wallet paid.
+        rent: put into token accounts of the wallet's own.
+        tokens: mint -> units by which its associated accounts shrank.
+        decimals: mint -> decimals.
+    """
+
+    def __init__(self) -> None:
+        self.lamports = 0
+        self.fees = 0
+        self.rent = 0
+        self.tokens: Counter[str] = Counter()
+        self.decimals: dict[str, int] = {WRAPPED_SOL_MINT: SOL_DECIMALS}
+
+    def add_fee(self, lamports: int) -> None:
+        """Add a step that failed on the ledger."""
+        self.lamports += lamports
+        self.fees += lamports
+
+    def add(self, landed: Landed, wallet: str, fee_lamports: int) -> None:
+        """Add a step that landed."""
+        self.fees += fee_lamports
+        for place, address in enumerate(landed.accounts):
+            gained = landed.lamports_after[place] - landed.lamports_before[place]
+            if address == wallet:
+                self.lamports -= gained
+                continue
+            before, after = landed.tokens_before.get(place), landed.tokens_after.get(place)
+            held = after or before
+            if held is None or held.owner != wallet:
+                continue
+            if address != associated_address(wallet, held.mint, held.program):
+                continue
+            self.decimals[held.mint] = held.decimals
+            moved = (after.units if after else 0) - (before.units if before else 0)
+            self.tokens[held.mint] -= moved
+            if before is None:
+                self.rent += gained - (moved if held.mint == WRAPPED_SOL_MINT else 0)
+
+    def arrived(self, mint: str) -> Any:
+        """Whole units of `mint` the wallet has more of, fees and rent aside."""
+        units = -self.tokens[mint]
+        if mint == WRAPPED_SOL_MINT:
+            units += -self.lamports + self.fees + self.rent
+        return from_units(max(0, units), self.decimals.get(mint, 0))
+
+
+def kept_of_steps(total: StepsTotal, reserved: Mapping[str, int]) -> dict[str, int]:
+    """asset -> units that count after all steps; never above what was reserved, nor below 0."""
+    kept = {
+        asset: min(units, max(0, total.tokens[asset]))
+        for asset, units in reserved.items()
+        if asset not in (SOL_ASSET, COSTS_ASSET)
+    }
+    # What fits one of the two no more counts as the other: a call may pay rent out of its funding.
+    costs = min(reserved.get(COSTS_ASSET, 0), total.fees + total.rent)
+    if SOL_ASSET in reserved:
+        kept[SOL_ASSET] = min(reserved[SOL_ASSET], max(0, total.lamports - costs))
+    if COSTS_ASSET in reserved:
+        costs = max(costs, total.lamports - kept.get(SOL_ASSET, 0))
+        kept[COSTS_ASSET] = min(reserved[COSTS_ASSET], costs)
+    return kept
 
 
 def settled_details(

@@ -9,12 +9,16 @@ from sqlalchemy.exc import IntegrityError
 
 from solward.clock import now_ms
 from solward.errors import TakenOver, TransactionFailed
+from solward.record import TransactionRecord
+from solward.solana.fees import network_fee
 from solward.solana.message import required_signers
 from solward.telemetry import metrics
 from solward.vault.guardrails import expected_debit, max_debit
+from solward.vault.guardrails.worst_case import worst_case
+from solward.vault.ledger.protocol import Blockhash
 from solward.vault.store import attempts as store
 from solward.vault.store import pockets
-from solward.vault.store.attempts import Attempt
+from solward.vault.store.attempts import Attempt, PocketStep
 from solward.vault.store.database import Database
 from solward.vault.transactions.assess import Assessment, Assessor
 from solward.vault.transactions.request import Draft
@@ -134,3 +138,40 @@ class Signing:
             context_slot=attempt.context_slot,
             ends=not step,
         )
+
+
+def step_in_flight(record: TransactionRecord, attempt: Attempt) -> InFlight:
+    """A step to watch: its end is not the record's."""
+    message = VersionedTransaction.from_bytes(attempt.wire).message
+    return InFlight(
+        record.id,
+        attempt.signature,
+        attempt.wire,
+        attempt.last_valid_block_height,
+        fee_lamports=network_fee(message),
+        held_lamports=attempt.max_debit,
+        context_slot=attempt.context_slot,
+        ends=False,
+    )
+
+
+def step_attempt(
+    record: TransactionRecord, signed: VersionedTransaction, blockhash: Blockhash, step: PocketStep
+) -> Attempt:
+    """The attempt of a pocket's step, not stored yet; a sweep's debit is what it can take."""
+    message = signed.message
+    bound = 0
+    if step is PocketStep.SWEEP:
+        outflow = worst_case(message, str(message.account_keys[0]))
+        bound = outflow.costs
+    return Attempt(
+        transaction_id=record.id,
+        attempt_no=1,
+        signature=str(signed.signatures[0]),
+        wire=bytes(signed),
+        blockhash=str(message.recent_blockhash),
+        last_valid_block_height=blockhash.last_valid_block_height,
+        context_slot=blockhash.context_slot,
+        max_debit=bound,
+        step=step.value,
+    )
