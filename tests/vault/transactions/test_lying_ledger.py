@@ -90,6 +90,25 @@ async def test_30_what_an_answer_shows_to_be_gone_counts_as_gone(bench: Bench, l
     assert caught.value.rule == "simulated_effects"
 
 
+async def refused(home: Path, network: str, text: str) -> None:
+    """A localnet that a service of `network` must not open, for the reason in `text`."""
+    localnet = await Localnet.open(None, LocalnetOptions())
+    try:
+        async with serving(localnet, "127.0.0.1", 0) as addresses:
+            settings = Settings(
+                _env_file=None,
+                solward_home=home,
+                api_secret="a-secret-for-tests-of-at-least-32-bytes",
+                solana_network=network,
+                solana_rpc_url=addresses.http,
+            )
+            with pytest.raises(WrongCluster, match=text):
+                async with open_cluster(settings):
+                    raise AssertionError("the cluster was opened")
+    finally:
+        await localnet.close()
+
+
 async def test_a_cluster_that_asks_more_rent_than_the_bound_counts_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,39 +116,11 @@ async def test_a_cluster_that_asks_more_rent_than_the_bound_counts_is_refused(
         return TOKEN_ACCOUNT_RENT + 1
 
     monkeypatch.setattr(RpcLedger, "rent_exempt_minimum", more)
-    localnet = await Localnet.open(None, LocalnetOptions())
-    try:
-        async with serving(localnet, "127.0.0.1", 0) as addresses:
-            settings = Settings(
-                _env_file=None,
-                solward_home=tmp_path,
-                api_secret="a-secret-for-tests-of-at-least-32-bytes",
-                solana_network="localnet",
-                solana_rpc_url=addresses.http,
-            )
-            with pytest.raises(WrongCluster, match=r"asks 0\.002039281 SOL of rent"):
-                async with open_cluster(settings):
-                    raise AssertionError("a dearer cluster was opened")
-    finally:
-        await localnet.close()
+    await refused(tmp_path, "localnet", r"asks 0\.002039281 SOL of rent")
 
 
 async def test_30_another_cluster_than_the_configured_one_is_refused(tmp_path: Path) -> None:
-    localnet = await Localnet.open(None, LocalnetOptions())
-    try:
-        async with serving(localnet, "127.0.0.1", 0) as addresses:
-            settings = Settings(
-                _env_file=None,
-                solward_home=tmp_path,
-                api_secret="a-secret-for-tests-of-at-least-32-bytes",
-                solana_network="devnet",
-                solana_rpc_url=addresses.http,
-            )
-            with pytest.raises(WrongCluster, match="SOLANA_NETWORK is devnet, but"):
-                async with open_cluster(settings):
-                    raise AssertionError("another cluster was opened")
-    finally:
-        await localnet.close()
+    await refused(tmp_path, "devnet", "SOLANA_NETWORK is devnet, but")
 
 
 async def test_30_a_cluster_found_wrong_after_the_start_gets_no_transaction(bench: Bench) -> None:

@@ -208,7 +208,7 @@ _SETTLE = (
                               transactions.c.details),
     )
 )  # fmt: skip
-_SETTLE_ATTEMPT = (
+_END_ATTEMPT = (
     update(attempts)
     .where(
         attempts.c.transaction_id == bindparam("b_id"),
@@ -263,7 +263,7 @@ async def settle(
     ended = [item for item in settlements if item.attempt is not None]
     if ended:
         await connection.execute(
-            _SETTLE_ATTEMPT,
+            _END_ATTEMPT,
             [{"b_id": item.transaction_id, "b_state": item.attempt} for item in ended],
         )
     lowered = [
@@ -318,18 +318,11 @@ async def _note_own_accounts(
         await spending.credit_closed(connection, closed)
 
 
-_END_STEP = (
-    update(attempts)
-    .where(attempts.c.transaction_id == bindparam("b_id"), _LIVE)
-    .values(state=bindparam("b_state"))
-)
-
-
 async def end_steps(connection: AsyncConnection, settlements: Sequence[Settlement]) -> None:
     """Store how steps ended (`Settlement.ends` False); their records stay as they are."""
     ended = [item for item in settlements if item.attempt is not None]
     await connection.execute(
-        _END_STEP, [{"b_id": item.transaction_id, "b_state": item.attempt} for item in ended]
+        _END_ATTEMPT, [{"b_id": item.transaction_id, "b_state": item.attempt} for item in ended]
     )
     for item in ended:
         metrics.ATTEMPTS_ENDED.labels(str(item.attempt)).inc()

@@ -58,7 +58,7 @@ class Fates:
 
 
 @dataclass(slots=True)
-class _Said:
+class _Answers:
     """What the nodes say of one transaction."""
 
     landed: SignatureStatus | None = None
@@ -75,13 +75,13 @@ async def find_fates(ledger: Ledger, items: Sequence[Open]) -> Fates:
     Raises:
         LedgerError: no node answered.
     """
-    said = {item.signature: _Said() for item in items}
+    answers = {item.signature: _Answers() for item in items}
     unanswered: LedgerError | None = None
     answered = False
     for node in ledger.nodes():
-        open_items = [item for item in items if said[item.signature].landed is None]
+        open_items = [item for item in items if answers[item.signature].landed is None]
         try:
-            await _ask(node, open_items, said)
+            await _query(node, open_items, answers)
         except LedgerError as error:
             unanswered = error
             continue
@@ -89,28 +89,28 @@ async def find_fates(ledger: Ledger, items: Sequence[Open]) -> Fates:
     if not answered and unanswered is not None:
         raise unanswered
     alone = not is_enough(ledger.origins())
-    ended = {signature: fate for signature, each in said.items() if (fate := _fate(each, alone))}
+    ended = {signature: fate for signature, each in answers.items() if (fate := _fate(each, alone))}
     unknown = {
         signature
-        for signature, each in said.items()
+        for signature, each in answers.items()
         if each.unknown and not each.dead_by and signature not in ended
     }
     return Fates(ended, frozenset(unknown))
 
 
-def _fate(said: _Said, alone: bool) -> Fate | None:
+def _fate(answers: _Answers, alone: bool) -> Fate | None:
     """What to conclude; None where it may still land, or another host is waited for."""
-    if said.landed is not None:
-        return Fate(said.landed, sure=True)
+    if answers.landed is not None:
+        return Fate(answers.landed, sure=True)
     # A node that has it, failed or not, counts more than one that has it not.
-    witnesses = said.failed_by or said.dead_by
+    witnesses = answers.failed_by or answers.dead_by
     sure = is_enough(witnesses)
-    if not witnesses or not (sure or alone or said.late):
+    if not witnesses or not (sure or alone or answers.late):
         return None
-    return Fate(said.failed, sure)
+    return Fate(answers.failed, sure)
 
 
-async def _ask(node: Ledger, items: Sequence[Open], said: Mapping[str, _Said]) -> None:
+async def _query(node: Ledger, items: Sequence[Open], answers: Mapping[str, _Answers]) -> None:
     # An item that has expired by this node, not by another one.
     expired = {item.signature for item in items}
     try:
@@ -127,10 +127,10 @@ async def _ask(node: Ledger, items: Sequence[Open], said: Mapping[str, _Said]) -
         first_slot = await node.first_slot() if missing else 0
     except LedgerRejected:
         for signature in expired:
-            said[signature].unknown = True
+            answers[signature].unknown = True
         return
     for item, status in zip(items, found, strict=True):
-        each = said[item.signature]
+        each = answers[item.signature]
         each.late |= height > item.last_valid_block_height + PATIENCE_BLOCKS
         if status is not None:
             _note(each, status, node.origin)
@@ -141,11 +141,11 @@ async def _ask(node: Ledger, items: Sequence[Open], said: Mapping[str, _Said]) -
                 each.unknown = True
 
 
-def _note(said: _Said, status: SignatureStatus, origin: str) -> None:
+def _note(answers: _Answers, status: SignatureStatus, origin: str) -> None:
     if status.confirmation not in ("confirmed", "finalized"):
         return
     if status.err is None:
-        said.landed = status
+        answers.landed = status
     else:
-        said.failed = status
-        said.failed_by.add(origin)
+        answers.failed = status
+        answers.failed_by.add(origin)
