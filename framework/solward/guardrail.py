@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Intent:
         details: the record's `details`, JSON-able, amounts as Decimal.
         price_impact_bps: how far a swap moves the price, in basis points, rounded up; None where it
             is no swap.
+        slippage_bps: how much less than quoted a swap may give, in basis points; None likewise.
     """
 
     type: str
@@ -40,6 +42,55 @@ class Intent:
     may_revoke: frozenset[str] = frozenset()
     details: Mapping[str, Any] = field(default_factory=dict)
     price_impact_bps: int | None = None
+    slippage_bps: int | None = None
+
+
+SOL: Final = "SOL"
+"""The asset of SOL and of wrapped SOL, in lamports."""
+
+
+class Operation(StrEnum):
+    """What a line of a transaction does, in the words of grants."""
+
+    TRANSFER = "transfer"
+    """Units go to somebody, or into an account that is not provably the wallet's own."""
+    FUND = "fund"
+    """A transfer to another wallet of this service."""
+    SWAP = "swap"
+    """Units are sold at a venue by a swap that the service planned."""
+    STAKE = "stake"
+    """SOL goes into a stake account whose staker and withdrawer is the wallet."""
+    WRAP = "wrap"
+    """SOL goes into the wallet's own account of wrapped SOL."""
+    BURN = "burn"
+    """Units are destroyed."""
+    LAUNCH = "launch"
+    """A mint is made, minted to the wallet's own account, or given up; no units leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that a transaction can take from a wallet, from its bytes.
+
+    Attributes:
+        asset: `SOL` (wrapped SOL too) or the mint.
+        units: lamports or the mint's smallest units; 0 for `Operation.LAUNCH`.
+        account: who receives: a wallet's address, a token or stake account, `venue:<name>` for a
+            swap; None where nobody does.
+        owner: the wallet whose associated account for the asset `account` is, where the bytes show
+            it; None where they do not.
+        decimals: the mint's, where the bytes state them, which the ledger checks as they land; 9 of
+            SOL.
+        program: the mint's token program; None for SOL that is not wrapped.
+    """
+
+    operation: Operation
+    asset: str
+    units: int
+    account: str | None = None
+    owner: str | None = None
+    decimals: int | None = None
+    program: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +106,15 @@ class Outflow:
         fee_lamports: the whole network fee.
         rent_lamports: rent of the accounts it may open, existing or not, whoever owns them.
         tokens: mint -> units.
+        lines: the same by operation and recipient, in the order of the instructions; their units
+            add up to `lamports` and `tokens`.
     """
 
     lamports: int
     fee_lamports: int
     rent_lamports: int
     tokens: Mapping[str, int] = field(default_factory=dict)
+    lines: tuple[Line, ...] = ()
 
     @property
     def costs(self) -> int:

@@ -314,6 +314,7 @@ def _intent(wallet: str, swap: _Swap, offer: _Offer, least: int) -> Intent:
         tokens_out={} if source.is_sol else {request.input_mint: swap.amount},
         tokens_in={request.output_mint: least},
         price_impact_bps=math.ceil(offer.impact * MAX_SLIPPAGE_BPS),
+        slippage_bps=request.slippage_bps,
         details={
             "inputToken": request.input_mint,
             "outputToken": request.output_mint,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
@@ -247,7 +248,7 @@ def test_the_fee_is_every_signature_and_the_whole_priority_fee() -> None:
 
 def test_somebody_elses_fee_is_not_the_wallets() -> None:
     found = worst_case(message(pay(1), payer=STRANGER), str(W))
-    assert found == Outflow(1, 0, 0)
+    assert replace(found, lines=()) == Outflow(1, 0, 0)
 
 
 def test_an_account_of_a_lookup_table_beside_the_wallet_is_refused() -> None:

@@ -10,14 +10,17 @@ authorities). Everything else is refused.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from solders.message import MessageV1
+from solders.pubkey import Pubkey
 
-from solward.guardrail import Outflow
+from solward.guardrail import SOL, Line, Operation, Outflow
+from solward.money import SOL_DECIMALS
 from solward.solana.accounts import key_at, rent_exempt_minimum
 from solward.solana.fees import (
     COMPUTE_BUDGET_SIZES,
@@ -86,7 +89,7 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
     if isinstance(message, MessageV1):
         raise Unbounded("messages of version 1 are not signed")
     calls = tuple(top_level_calls(message))
-    bound = _Bound(wallet, _created_mints(calls, wallet))
+    bound = _Bound(wallet, _created_mints(calls, wallet), _created_stakes(calls, wallet))
     _check_compute_budget(calls)
     if advances_nonce(message):
         raise Unbounded("a durable nonce would keep the transaction valid for ever")
@@ -108,6 +111,9 @@ def worst_case(message: AnyMessage, wallet: str) -> Outflow:
         fee_lamports=network_fee(message) if is_payer else 0,
         rent_lamports=bound.rent,
         tokens={mint: units for mint, units in sorted(bound.tokens.items()) if units},
+        lines=tuple(
+            replace(line, owner=bound.owners.get(line.account or "")) for line in bound.lines
+        ),
     )
 
 
@@ -129,28 +135,58 @@ class _Bound:
 
     Attributes:
         mints: created in this transaction at the wallet's cost -> the rent that their bytes imply.
+        stakes: created in this transaction for the wallet alone.
         ensured: classic associated accounts of the wallet whose owner an earlier instruction
             checked.
+        owners: associated account -> its owner, of those that an instruction opens or checks.
     """
 
     wallet: str
     mints: Mapping[str, int]
+    stakes: Collection[str] = ()
     lamports: int = 0
     rent: int = 0
     tokens: Counter[str] = field(default_factory=Counter)
+    lines: list[Line] = field(default_factory=list)
     ensured: set[str] = field(default_factory=set)
+    owners: dict[str, str] = field(default_factory=dict)
 
     def pay(self, receiver: str, lamports: int) -> None:
         """SOL from the wallet itself; wrapping its own counts too."""
-        if receiver != self.wallet:
-            self.lamports += lamports
+        if receiver == self.wallet or not lamports:
+            return
+        self.lamports += lamports
+        if receiver in self.stakes:
+            operation = Operation.STAKE
+        elif receiver in self.ensured and receiver == _wrapped_account(self.wallet):
+            operation = Operation.WRAP
+        else:
+            operation = Operation.TRANSFER
+        self.lines.append(Line(operation, SOL, lamports, receiver, decimals=SOL_DECIMALS))
 
-    def take(self, mint: str, units: int) -> None:
-        """Units of a mint; of a native mint they are lamports."""
-        if mint in _NATIVE_MINTS:
+    def take(
+        self, operation: Operation, mint: str, units: int, call: _Call, account: str | None = None
+    ) -> None:
+        """Units of a mint by a checked instruction, which ends in the mint's decimals or, of a
+        transfer with a fee, has them before that; of a native mint they are lamports."""
+        if not units:
+            return
+        decimals = call.data[10 if call.data[0] == Token.TRANSFER_FEE_EXTENSION else 9]
+        native = mint in _NATIVE_MINTS
+        if native:
             self.lamports += units
         else:
             self.tokens[mint] += units
+        asset = SOL if native else mint
+        self.lines.append(
+            Line(operation, asset, units, account, decimals=decimals, program=call.program)
+        )
+
+    def launch(self, mint: str) -> None:
+        """A mint of the wallet's is made, minted to the wallet, or given up."""
+        line = Line(Operation.LAUNCH, mint, 0)
+        if line not in self.lines:
+            self.lines.append(line)
 
 
 _Bounder: TypeAlias = Callable[[_Call, _Bound], None]
@@ -247,6 +283,8 @@ def _create_account_with_seed(call: _Call, bound: _Bound) -> None:
 def _pay_new(account: str, lamports: int, bound: _Bound) -> None:
     rent = min(lamports, bound.mints.get(account, 0))
     bound.rent += rent
+    if account in bound.mints:
+        bound.launch(account)
     bound.pay(account, lamports - rent)
 
 
@@ -274,6 +312,35 @@ def _created_mints(calls: Sequence[Call], wallet: str) -> dict[str, int]:
     return {mint: rent_exempt_minimum(size) for mint, size in mints.items()}
 
 
+def _created_stakes(calls: Sequence[Call], wallet: str) -> frozenset[str]:
+    """Stake accounts that `calls` create with the wallet as funder, staker and withdrawer, and
+    without a lockup; nobody else can take anything out of one."""
+    created: set[str] = set()
+    stakes: set[str] = set()
+    alone = bytes(Pubkey.from_string(wallet)) * 2 + _NO_LOCKUP
+    for call in calls:
+        if not call.accounts or not call.data:
+            continue
+        if call.program == SYSTEM_PROGRAM and call.accounts[0] == wallet:
+            made = _creation(call.data)
+            if made is not None and made[0] == STAKE_PROGRAM and len(call.accounts) >= 2:
+                created.add(call.accounts[1] or "")
+        elif call.program == STAKE_PROGRAM and _number(call.data) == Stake.INITIALIZE:
+            account = call.accounts[0] or ""
+            if account in created and call.data[4:] == alone:
+                stakes.add(account)
+    return frozenset(stakes)
+
+
+# Unix time, epoch and custodian of a stake's lockup.
+_NO_LOCKUP = bytes(8 + 8 + 32)
+
+
+@functools.lru_cache(maxsize=1_024)
+def _wrapped_account(wallet: str) -> str:
+    return associated_address(wallet, WRAPPED_SOL_MINT, TOKEN_PROGRAM)
+
+
 def _creation(data: bytes) -> tuple[str, int] | None:
     """(owner program, bytes) of a CreateAccount, with a seed or without."""
     number = _number(data)
@@ -295,6 +362,7 @@ def _open_associated(call: _Call, bound: _Bound) -> None:
         raise Unbounded("an associated token account would be opened with unknown programs")
     if account != associated_address(owner, mint, program):
         raise Unbounded(f"{account} is not the associated token account of {owner} for {mint}")
+    bound.owners[account] = owner
     if funder == bound.wallet:
         classic = program == TOKEN_PROGRAM
         bound.rent += TOKEN_ACCOUNT_RENT if classic else TOKEN_2022_MAX_ACCOUNT_RENT
@@ -314,23 +382,25 @@ def _transfer_checked(call: _Call, bound: _Bound) -> None:
     # Under Token-2022 a transfer fee, a hook or a pause may be in the way, so the whole counts.
     if call.program == TOKEN_PROGRAM and _is_own(destination, mint, call, bound):
         return
-    bound.take(mint, call.u64(1))
+    bound.take(Operation.TRANSFER, mint, call.u64(1), call, destination)
 
 
 def _transfer_checked_with_fee(call: _Call, bound: _Bound) -> None:
     if call.program != TOKEN_2022_PROGRAM or call.data[:2] != TOKEN_TRANSFER_CHECKED_WITH_FEE:
         raise Unbounded("this instruction of the transfer fee extension is not allowed")
-    bound.take(call.accounts[1], call.u64(2))
+    bound.take(Operation.TRANSFER, call.accounts[1], call.u64(2), call, call.accounts[2])
 
 
 def _burn_checked(call: _Call, bound: _Bound) -> None:
-    bound.take(call.accounts[1], call.u64(1))
+    bound.take(Operation.BURN, call.accounts[1], call.u64(1), call)
 
 
 def _mint_to_checked(call: _Call, bound: _Bound) -> None:
     mint, account, _authority = call.accounts
-    if not _is_own(account, mint, call, bound):
-        bound.take(mint, call.u64(1))
+    if _is_own(account, mint, call, bound):
+        bound.launch(mint)
+    else:
+        bound.take(Operation.TRANSFER, mint, call.u64(1), call, account)
 
 
 def _is_own(account: str, mint: str, call: _Call, bound: _Bound) -> bool:
@@ -361,8 +431,12 @@ def _set_authority(call: _Call, bound: _Bound) -> None:
     if kind not in _GIVEN_UP or not (to_nobody or to_wallet):
         name = TOKEN_AUTHORITIES.get(kind, f"authority {kind}")
         raise Unbounded(f"{name} of {call.accounts[0]} would be given away", "authority_change")
+    if kind in _OF_MINTS:
+        bound.launch(call.accounts[0])
 
 
+# Of these the mint and freeze authority are a mint's.
+_OF_MINTS = frozenset({0, 1})
 # Mint, freeze and close authority; the owner of a token account stays.
 _GIVEN_UP = frozenset({0, 1, 3})
 
