@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from solders.keypair import Keypair
+
 from solward.testing import TestWallet
 
 Prepare = Callable[[TestWallet], Awaitable[dict[str, Any]]]
@@ -23,6 +25,10 @@ async def minting(wallet: TestWallet) -> dict[str, Any]:
 
 async def burning(wallet: TestWallet) -> dict[str, Any]:
     return await own_mint(wallet) | {"amount": 5}
+
+
+async def sending(wallet: TestWallet) -> dict[str, Any]:
+    return await own_mint(wallet) | {"to": str(Keypair().pubkey()), "amount": 5}
 
 
 async def freezing(wallet: TestWallet) -> dict[str, Any]:
@@ -67,6 +73,7 @@ CASES: Mapping[str, tuple[Prepare, ...]] = {
     "mint_supply": (minting, burning),
     "revoke_mint_authority": (own_mint, freezing),
     "stake_sol": (validator,),
+    "transfer_token": (sending,),
     "unstake_sol": (staked,),
     "unwrap_sol": (wrapped,),
     "withdraw_stake": (unstaked,),

@@ -44,7 +44,7 @@ async def providers() -> Mapping[str, Report]:
 
 
 async def test_all_of_them_are_here() -> None:
-    assert len(SKILLS) >= 17
+    assert len(SKILLS) >= 18
     assert PROVIDERS == ["anthropic", "gemini", "grok", "openai", "rules"]
 
 

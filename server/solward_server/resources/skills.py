@@ -146,6 +146,11 @@ _EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "swap": {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1},
     "token_info": {"token": "USDC"},
     "transfer": {"to": "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g", "amount": 0.5},
+    "transfer_token": {
+        "mint": "USDC",
+        "to": "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g",
+        "amount": 0.5,
+    },
     "unstake_sol": {"stakeAccount": "6RDVFMTdCXVaW2iFUmvQ7UvLSYbbyTUNGKEGD2XmVMzs"},
     "wait": {"reason": "The price is falling."},
     "withdraw_stake": {"stakeAccount": "6RDVFMTdCXVaW2iFUmvQ7UvLSYbbyTUNGKEGD2XmVMzs"},

@@ -7,7 +7,7 @@ from tests.support.browser import Browser
 
 def test_every_skill_and_provider_is_there_with_what_it_takes(browser: Browser) -> None:
     browser.open("/plugins")
-    browser.wait_for("Skills (17)")
+    browser.wait_for("Skills (18)")
     assert "Everything that is installed could be loaded." in browser.text()
     assert browser.marked("providers").text.count("solward ") == 4
     transfer = browser.script(

@@ -24,6 +24,7 @@ from tests.operations.matrix.stand import FUNDS, SOL, Stand, stranger
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.stakes import read_stakes
+from solward.solana.tokens import token_account
 from solward.vault.transactions.request import ADMIN
 from solward_localnet.market import POOLS
 
@@ -123,6 +124,19 @@ async def _burned(stand: Stand, params: Params, _record: Mapping[str, Any]) -> P
     assert (await stand.mint(params["mint"])).supply == 48_000
     assert await stand.units(params["mint"]) == 48_000
     return params
+
+
+async def _token_payment(stand: Stand) -> Params:
+    return {"mint": await stand.launched(), "to": stranger(), "amount": 5}
+
+
+async def _tokens_paid(stand: Stand, params: Params, record: Mapping[str, Any]) -> Params:
+    assert await stand.units(params["mint"]) == 49_500
+    account = record["details"]["account"]
+    held = token_account(await stand.api.service.ledger.account(account))
+    assert held is not None
+    assert held.amount == 500
+    return {"from": stand.address, **params, "account": account}
 
 
 async def _above_the_token_limit(stand: Stand) -> Params:
@@ -302,6 +316,13 @@ ROWS: Mapping[str, Row] = {
         does=Spends("burn", _burned),
         bad=Bad({"mint": USDC, "amount": 0}, "amount"),
         block=Block("daily_limit", _above_the_token_limit),
+    ),
+    "transfer_token": Row(
+        route=Route("POST", "/token-transfer"),
+        ready=_token_payment,
+        does=Spends("token_transfer", _tokens_paid),
+        bad=Bad({"mint": USDC, "to": "nobody", "amount": 1}, "to"),
+        block=crowded(_token_payment),
     ),
     "close_token_account": Row(
         route=Route("POST", "/close-account"),

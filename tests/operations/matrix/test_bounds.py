@@ -10,8 +10,8 @@ import pytest_asyncio
 from solders.transaction import VersionedTransaction
 from sqlalchemy import select
 from tests.operations.matrix.cases import ROWS
-from tests.operations.matrix.row import Params, Route, Spends
-from tests.operations.matrix.stand import Stand, by_rest, by_skill, new_stand, stranger
+from tests.operations.matrix.row import Route, Spends
+from tests.operations.matrix.stand import Stand, by_rest, by_skill, new_stand
 from tests.support.api import Api, serving_api
 
 from solward.operations.declared import OPERATIONS
@@ -31,17 +31,11 @@ async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
         yield made
 
 
-async def _token_transfer(stand: Stand) -> Params:
-    return {"mint": await stand.launched(), "to": stranger(), "amount": 5}
-
-
 SPENDING: dict[str, Any] = {
     skill: (row.ready, row.route.path)
     for skill, row in ROWS.items()
     if isinstance(row.does, Spends) and isinstance(row.route, Route)
 }
-# A route of its own that no skill has.
-SPENDING["transfer_token"] = (_token_transfer, "/token-transfer")
 
 
 def reserved_of(patch: pytest.MonkeyPatch) -> dict[str, Mapping[str, int]]:
@@ -116,5 +110,5 @@ async def test_what_is_signed_is_bounded_and_its_bound_is_reserved(
 async def test_every_spending_skill_and_every_declared_operation_is_here(api: Api) -> None:
     types = {ROWS[skill].does.type for skill in SPENDING if skill in ROWS}  # type: ignore[union-attr]
     declared = {operation.type for operation in OPERATIONS.values()}
-    assert declared == types | {TransactionType.TOKEN_TRANSFER}
-    assert len(ROWS) == 17
+    assert declared == types
+    assert len(ROWS) == 18

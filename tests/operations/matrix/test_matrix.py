@@ -31,8 +31,7 @@ from solward.skill import Effects
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 AWAY = "did not answer"
-# Not one of the 17; tests/operations/test_token_transfer.py has its effects and refusals.
-WITHOUT_A_SKILL = {"/token-transfer", "/pockets/<pocket_id>/sweep"}
+WITHOUT_A_SKILL = {"/pockets/<pocket_id>/sweep"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
