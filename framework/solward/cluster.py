@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +19,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from solward.clock import now_ms
 from solward.errors import (
     ConfigError,
     LedgerError,
@@ -18,16 +27,21 @@ from solward.errors import (
     LedgerUnavailable,
     LocalnetError,
 )
+from solward.guardrail import SOL
 from solward.money import format_sol
 from solward.settings import Settings
-from solward.solana.tokens import TOKEN_ACCOUNT_BYTES, TOKEN_ACCOUNT_RENT
+from solward.solana.ledger import ReadLedger
+from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.tokens import TOKEN_ACCOUNT_BYTES, TOKEN_ACCOUNT_RENT, token_account
+from solward.vault.guardrails.grants.dollars import Price
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.transport import HttpTransport, InProcessTransport
 from solward.vault.transactions.assess import no_verification
+from solward.vault.transactions.prices import PriceSource
 from solward_localnet.errors import LedgerLocked, LedgerMismatch, RpcError
-from solward_localnet.market import genesis_accounts, upgrade
+from solward_localnet.market import POOLS, genesis_accounts, upgrade, whole_dollars
 from solward_localnet.node import Localnet as Localnet
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.venue import venue_app
@@ -50,14 +64,38 @@ _NODE_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A ledger, its network's name, the HTTP client bound to its swap venue, and `verify`, which
-    raises while the ledger is not known to be that network."""
+    """A ledger, its network's name, the HTTP client bound to its swap venue, `verify`, which raises
+    while the ledger is not known to be that network, and who knows what its assets are worth."""
 
     ledger: Ledger
     network: str
     venue_http: httpx.AsyncClient
     localnet: Localnet | None
     verify: Callable[[], Awaitable[None]]
+    price_sources: tuple[PriceSource, ...] = ()
+
+
+class MarketPrices:
+    """What the demo market of a localnet pays now.
+
+    Whoever trades there moves its prices, so it is none for real money.
+    """
+
+    name = "localnet"
+
+    def __init__(self, ledger: ReadLedger) -> None:
+        self._ledger = ledger
+
+    async def prices(self, assets: Collection[str]) -> Mapping[str, Price]:
+        """`PriceSource.prices`, all from one state of the ledger."""
+        taken = now_ms()
+        states = await self._ledger.accounts([str(key) for pool in POOLS for key in pool.vaults])
+        vaults = {address: state and token_account(state) for address, state in states.items()}
+        market = whole_dollars({key: vault.amount for key, vault in vaults.items() if vault})
+        mints = {asset: WRAPPED_SOL_MINT if asset == SOL else asset for asset in assets}
+        return {
+            asset: Price(*market[mint], taken) for asset, mint in mints.items() if mint in market
+        }
 
 
 class WrongCluster(ConfigError, LedgerError):
@@ -103,7 +141,9 @@ async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
                 timeout=_VENUE_TIMEOUT_S,
             )
         await stack.enter_async_context(venue)
-        yield Cluster(ledger, settings.solana_network, venue, localnet, verify)
+        network = settings.solana_network
+        sources = (MarketPrices(ledger),) if network == "localnet" else ()
+        yield Cluster(ledger, network, venue, localnet, verify, sources)
 
 
 @contextlib.contextmanager

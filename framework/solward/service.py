@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,6 +46,7 @@ from solward.vault.transactions.engine import Engine, EngineOptions
 from solward.vault.transactions.lease import Process, registered
 from solward.vault.transactions.ledger_time import ledger_time_read
 from solward.vault.transactions.limits_report import limits_report
+from solward.vault.transactions.prices import Prices, PriceSource
 from solward.vault.transactions.request import Actor
 from solward.vault.transactions.steps import StepHook, no_hook
 from solward.vault.wallets import Wallet, Wallets
@@ -75,6 +76,7 @@ class Solward:
     events: EventBus
     audit: AuditLog
     localnet: Localnet | None
+    prices: Prices
     phase_hook: PhaseHook = no_phase_hook
     agents: AgentService = field(init=False)
 
@@ -92,6 +94,7 @@ class Solward:
         demo: bool = False,
         step_hook: StepHook = no_hook,
         phase_hook: PhaseHook = no_phase_hook,
+        price_sources: Sequence[PriceSource] | None = None,
     ) -> AsyncIterator[Solward]:
         """Open every part, reconcile, resume the agents; close all of it at the end.
 
@@ -100,6 +103,7 @@ class Solward:
             demo: load demo providers too.
             step_hook: called at each point of the money path (tests kill the process there).
             phase_hook: called after each phase of an agent's cycle (likewise).
+            price_sources: who says what assets are worth; None for those of the network.
 
         Raises:
             ConfigError, HomeLocked, KeystoreError, StoreError: a part cannot be opened.
@@ -122,6 +126,8 @@ class Solward:
             cluster = await stack.enter_async_context(open_cluster(settings))
             await stack.enter_async_context(ledger_time_read(cluster.ledger, database))
             tokens = token_list(cluster.network)
+            prices = Prices(cluster.price_sources if price_sources is None else price_sources)
+            stack.push_async_callback(prices.close)
             engine = Engine(
                 cluster.ledger, database, wallets, _engine_options(settings, registry),
                 verify_cluster=cluster.verify, hook=step_hook, process=Process.new(kind),
@@ -150,6 +156,7 @@ class Solward:
                 events=events,
                 audit=AuditLog(database),
                 localnet=cluster.localnet,
+                prices=prices,
                 phase_hook=phase_hook,
             )
             engine.sender.start()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 
 from solders.account import Account
 from solders.pubkey import Pubkey
@@ -52,6 +53,11 @@ class Pool:
         return seeded(f"{self.symbol} mint").pubkey()
 
     @property
+    def vaults(self) -> tuple[Pubkey, Pubkey]:
+        """Both, the one of SOL first."""
+        return self.sol_vault, self.mint_vault
+
+    @property
     def address(self) -> Pubkey:
         """The program's account that names the two vaults."""
         return seeded(f"{self.symbol} market").pubkey()
@@ -68,8 +74,7 @@ class Pool:
 
     def hop(self, sells_sol: bool) -> tuple[Pubkey, Pubkey, Pubkey]:
         """What the program's `swap` takes of it: itself, the vault paid, the vault paying."""
-        vaults = (self.sol_vault, self.mint_vault)
-        paid, paying = vaults if sells_sol else reversed(vaults)
+        paid, paying = self.vaults if sells_sol else reversed(self.vaults)
         return self.address, paid, paying
 
 
@@ -164,3 +169,34 @@ def trade(paid: int, reserve_in: int, reserve_out: int) -> Trade:
     fair = Decimal(paid) * reserve_out / reserve_in
     impact = max(Decimal(0), 1 - Decimal(received) / fair) if fair else Decimal(0)
     return Trade(paid, received, impact.quantize(Decimal("0.000001")))
+
+
+def whole_dollars(held: Mapping[str, int]) -> Mapping[str, tuple[Fraction, int]]:
+    """What the pools' reserves say of the worth of a whole token, where a USDC is a dollar.
+
+    Between payment and receipt: a trade gives less by its fee and by how far it moves the price.
+
+    Args:
+        held: address of a vault -> its units. A pool with an empty one says nothing.
+
+    Returns:
+        mint, wrapped SOL's for SOL -> dollars, decimals.
+    """
+    usdc = next(pool for pool in POOLS if pool.symbol == "USDC")
+    found = {str(usdc.mint): (Fraction(1), usdc.decimals)}
+    sol = _whole_per_sol(usdc, held)
+    if sol is None:
+        return found
+    found[WRAPPED_SOL_MINT] = (sol, 9)
+    for pool in POOLS:
+        rate = _whole_per_sol(pool, held)
+        if pool is not usdc and rate is not None:
+            found[str(pool.mint)] = (sol / rate, pool.decimals)
+    return found
+
+
+def _whole_per_sol(pool: Pool, held: Mapping[str, int]) -> Fraction | None:
+    sol, units = (held.get(str(vault), 0) for vault in pool.vaults)
+    if not sol or not units:
+        return None
+    return Fraction(units * LAMPORTS_PER_SOL, sol * 10**pool.decimals)

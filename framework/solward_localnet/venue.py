@@ -179,7 +179,7 @@ async def _build(call: Call, query: Mapping[str, str]) -> dict[str, Any]:
 async def _route(call: Call, source: str, target: str, amount: int) -> list[Hop]:
     """One hop from or to SOL, two between tokens; each priced by what the vaults hold now."""
     steps = _steps(source, target)
-    addresses = [str(key) for pool, _ in steps for key in (pool.sol_vault, pool.mint_vault)]
+    addresses = [str(key) for pool, _ in steps for key in pool.vaults]
     answer = await call("getMultipleAccounts", [addresses, {"encoding": "base64"}])
     hops: list[Hop] = []
     paid = amount

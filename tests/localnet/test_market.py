@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from hypothesis import assume, given
@@ -11,7 +12,14 @@ from solders.token.state import Mint, TokenAccount
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import KnownToken, token_list
-from solward_localnet.market import FEE_BPS, POOLS, Pool, genesis_accounts, trade
+from solward_localnet.market import (
+    FEE_BPS,
+    POOLS,
+    Pool,
+    genesis_accounts,
+    trade,
+    whole_dollars,
+)
 from solward_localnet.market_program import AUTHORITY
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
@@ -136,3 +144,22 @@ def test_a_known_trade() -> None:
     # 1 SOL at 150 USDC, less 0.3% and the move of the price: 149.548509...
     assert done.received == 149_548_509
     assert done.price_impact == Decimal("0.003010")
+
+
+def test_dollars_follow_from_the_reserves_exactly() -> None:
+    usdc, bonk = POOLS
+    held = {
+        str(usdc.sol_vault): 3 * 10**9,
+        str(usdc.mint_vault): 500 * 10**6,
+        str(bonk.sol_vault): 7 * 10**9,
+        str(bonk.mint_vault): 11 * 10**5,
+    }
+    sol = Fraction(500, 3)
+    assert whole_dollars(held) == {
+        str(usdc.mint): (Fraction(1), 6),
+        WRAPPED_SOL_MINT: (sol, 9),
+        str(bonk.mint): (sol * 7 / 11, 5),
+    }
+    # Without reserves against USDC nothing else has dollars; without its own, a token has none.
+    assert whole_dollars(held | {str(usdc.mint_vault): 0}).keys() == {str(usdc.mint)}
+    assert str(bonk.mint) not in whole_dollars(held | {str(bonk.sol_vault): 0})

@@ -1,0 +1,194 @@
+"""Dollars of units: exact, rounded up, and never by a price that cannot be one."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solward.guardrail import Line, Operation
+from solward.solana.programs import LOCALNET_USDC_MINT
+from solward.vault.guardrails.grants.dollars import (
+    AssetPrice,
+    NoPrice,
+    Price,
+    checked,
+    combined,
+    from_json,
+    line_dollars,
+    micro_dollars,
+    timely,
+    to_json,
+)
+
+NOW = 1_800_000_000_000
+MINT = "So1dTokenNobodyLists11111111111111111111111"
+U64_MAX = 2**64 - 1
+
+amounts = st.integers(1, U64_MAX)
+dollars = st.fractions(Fraction(1, 10**18), 10**9, max_denominator=10**30)
+decimals = st.integers(0, 18)
+
+
+def price(usd: Any = 1, of: int = 6, taken: int = NOW) -> Price:
+    return Price(Fraction(usd), of, taken)
+
+
+def reason(found: AssetPrice | int) -> str:
+    assert isinstance(found, NoPrice)
+    return found.reason
+
+
+@given(amounts, dollars, decimals)
+def test_dollars_are_the_exact_product_rounded_up(units: int, usd: Fraction, of: int) -> None:
+    exact = usd * 1_000_000 * units / 10**of
+    assert micro_dollars(units, of, price(usd, of)) == ceil(exact) >= 1
+
+
+@given(st.lists(amounts, min_size=1, max_size=20), dollars, decimals)
+def test_parts_never_count_less_than_the_whole(parts: list[int], usd: Fraction, of: int) -> None:
+    one = price(usd, of)
+    counted = sum(int(str(micro_dollars(units, of, one))) for units in parts)
+    assert counted >= micro_dollars(sum(parts), of, one)  # type: ignore[operator]
+
+
+def test_dust_of_a_token_with_9_decimals_is_not_free() -> None:
+    # A unit is worth 10**-12 dollars; a million of them in one transaction still a micro-dollar.
+    cheap = price("0.001", 9)
+    assert micro_dollars(1, 9, cheap) == 1
+    assert micro_dollars(1_000_000, 9, cheap) == 1
+    assert 1_000_000 * micro_dollars(1, 9, cheap) == 1_000_000  # type: ignore[operator]
+
+
+def test_a_limit_in_dollars_is_met_exactly_and_one_unit_more_is_more() -> None:
+    # 150 dollars a SOL: a lamport is 0.15 micro-dollars.
+    sol = price(150, 9)
+    assert micro_dollars(20_000_000, 9, sol) == 3_000_000
+    assert micro_dollars(20_000_001, 9, sol) == 3_000_001
+
+
+def test_the_decimals_of_the_bytes_must_be_those_of_the_price() -> None:
+    one = price(1, 6)
+    assert reason(micro_dollars(1_000_000, 9, one)) == (
+        "the transaction states 9 decimals and its price is of 6"
+    )
+    assert reason(micro_dollars(1_000_000, None, one)) == (
+        "the transaction does not state its decimals"
+    )
+
+
+def test_each_line_has_its_dollars_or_the_reason_why_not() -> None:
+    lines = (
+        Line(Operation.TRANSFER, "SOL", 10**9, "a", decimals=9),
+        Line(Operation.TRANSFER, MINT, 5, "b", decimals=6),
+        Line(Operation.BURN, "unknown", 5, decimals=6),
+        Line(Operation.LAUNCH, "new", 0, decimals=6),
+    )
+    prices: dict[str, AssetPrice] = {"SOL": price(150, 9), MINT: NoPrice("nobody trades it")}
+    assert line_dollars(lines, prices) == (
+        150_000_000,
+        "nobody trades it",
+        "its price was not asked for",
+        0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (None, "the price source s has no price of it"),
+        ("1.0", "answered something else than a price"),
+        ({"usd": 1}, "answered something else than a price"),
+        (Price("1", 6, NOW), "no exact numbers"),  # type: ignore[arg-type]
+        (Price(1.0, 6, NOW), "no exact numbers"),  # type: ignore[arg-type]
+        (Price(float("nan"), 6, NOW), "no exact numbers"),  # type: ignore[arg-type]
+        (Price(Decimal("NaN"), 6, NOW), "no exact numbers"),  # type: ignore[arg-type]
+        (Price(Decimal("1e999999999"), 6, NOW), "no exact numbers"),  # type: ignore[arg-type]
+        (Price(1, 6, NOW), "no exact numbers"),  # type: ignore[arg-type]
+        (Price(Fraction(1), True, NOW), "no exact numbers"),
+        (Price(Fraction(1), 6, float(NOW)), "no exact numbers"),  # type: ignore[arg-type]
+        (price(0), "worth nothing"),
+        (price(-1), "worth nothing"),
+        (price(Fraction(1, 10**19)), "cannot be right"),
+        (price(10**9 + 1), "cannot be right"),
+        (price(10**100_000), "cannot be right"),
+        (price(Fraction(10**400 + 1, 10**400)), "cannot be right"),
+        (price(of=-1), "other decimals"),
+        (price(of=256), "other decimals"),
+        (price(taken=NOW + 1), "from the future"),
+        (price(taken=NOW - 60_001), "its price is 61 s old, and counts for 60 s"),
+    ],
+)
+def test_an_answer_that_can_be_no_price_is_refused(answer: object, words: str) -> None:
+    assert words in reason(checked(MINT, answer, "s", NOW))
+
+
+def test_a_price_of_60_seconds_counts() -> None:
+    old = price(taken=NOW - 60_000)
+    assert checked(MINT, old, "s", NOW) == old
+
+
+class Agreeable(Fraction):
+    """Compares as its reader likes."""
+
+    def __le__(self, other: object) -> bool:
+        return True
+
+    __ge__ = __le__
+
+
+def test_a_number_of_the_sources_own_kind_is_not_believed() -> None:
+    assert "no exact numbers" in reason(checked(MINT, Price(Agreeable(-1), 6, NOW), "s", NOW))
+
+
+@pytest.mark.parametrize(("asset", "wrong"), [("SOL", 6), (LOCALNET_USDC_MINT, 9)])
+def test_a_listed_token_has_the_decimals_of_the_list(asset: str, wrong: int) -> None:
+    found = checked(asset, price(of=wrong), "s", NOW)
+    assert reason(found) == "the price source s knows it with other decimals"
+
+
+@given(st.lists(dollars, min_size=1, max_size=4), st.lists(st.integers(0, 60_000), min_size=4))
+def test_the_highest_of_all_sources_counts_and_is_as_old_as_the_oldest(
+    said: list[Fraction], ages: list[int]
+) -> None:
+    answers = {
+        f"s{index}": price(usd, taken=NOW - age)
+        for index, (usd, age) in enumerate(zip(said, ages, strict=False))
+    }
+    oldest = max(ages[: len(said)])
+    assert combined(MINT, answers, NOW) == Price(max(said), 6, NOW - oldest)
+
+
+@pytest.mark.parametrize("bad", [None, "1", price(taken=NOW - 90_000), price(0), price(of=9)])
+def test_one_source_without_a_price_leaves_none(bad: object) -> None:
+    for answers in ({"a": price(), "b": bad}, {"b": bad, "a": price()}):
+        assert reason(combined(MINT, answers, NOW))
+
+
+def test_without_a_source_there_is_no_price() -> None:
+    assert reason(combined(MINT, {}, NOW)) == "there is no price source on this network"
+
+
+def test_a_price_becomes_too_old_before_it_decides() -> None:
+    prices: dict[str, AssetPrice] = {MINT: price(), "other": NoPrice("why")}
+    assert timely(prices, NOW + 60_000) == prices
+    later = timely(prices, NOW + 60_001)
+    assert reason(later[MINT]).startswith("its price is 61 s old")
+    assert later["other"] == NoPrice("why")
+    # A clock that was set back.
+    assert "from the future" in reason(timely(prices, NOW - 1)[MINT])
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=5),
+        st.builds(Price, dollars, decimals, st.integers(0, NOW)) | st.builds(NoPrice, st.text()),
+    )
+)
+def test_stored_prices_are_the_same_prices(prices: dict[str, AssetPrice]) -> None:
+    assert from_json(to_json(prices)) == prices
