@@ -39,3 +39,25 @@ def test_canonical_text_does_not_depend_on_the_order_of_keys() -> None:
     one, other = {"b": 1, "a": {"d": 2, "c": 3}}, {"a": {"c": 3, "d": 2}, "b": 1}
     assert jsontext.dumps(one) != jsontext.dumps(other)
     assert jsontext.dumps(one, canonical=True) == jsontext.dumps(other, canonical=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('{"a":1,"a":1}', "a"),
+        ('{"a":[{"b":{}},{"b":{"c":1,"d":2,"c":3}}]}', "a[1].b.c"),
+        ('{"a":{"b":1,"b":2},"a":{"b":3}}', "a"),
+        ('[{"\\u0430\\n":1,"\\u0430\\n":2}]', '[0]["\\u0430\\n"]'),
+        ('{"a":1,"\\u0061":2}', "a"),
+    ],
+)
+def test_a_key_that_stands_twice_is_named(text: str, path: str) -> None:
+    with pytest.raises(jsontext.DuplicateKey) as refused:
+        jsontext.loads(text, unique_keys=True)
+    assert refused.value.path == path
+    assert isinstance(jsontext.loads(text), dict | list)
+
+
+def test_keys_may_stand_again_in_another_object() -> None:
+    text = '{"a":{"a":1.5},"b":[{"a":1},{"a":2}]}'
+    assert jsontext.loads(text, unique_keys=True) == jsontext.loads(text)

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import Any
 
 import simplejson
 
+
+class _Ambiguous(dict[str, Any]):
+    """An object with a key that stands twice, which is `twice`."""
+
+    twice: str
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) == len(pairs):
+        return value
+    marked, seen = _Ambiguous(value), set[str]()
+    marked.twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+    return marked
+
+
 # Made once: simplejson's own `loads` and `dumps` make these for every text.
 _DECODER = simplejson.JSONDecoder(parse_float=Decimal, allow_nan=False)
+_UNIQUE = simplejson.JSONDecoder(parse_float=Decimal, allow_nan=False, object_pairs_hook=_object)
 _ENCODER, _CANONICAL = (
     simplejson.JSONEncoder(
         use_decimal=True,
@@ -19,14 +37,49 @@ _ENCODER, _CANONICAL = (
     )
     for sort_keys in (False, True)
 )
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_@*-]{1,60}")
 _INDENTED = simplejson.JSONEncoder(use_decimal=True, allow_nan=False, ensure_ascii=False, indent=2)
 
 
-def loads(text: str | bytes) -> Any:
-    """Parse JSON; raises ValueError on malformed text, NaN, Infinity or non-UTF-8 bytes."""
+class DuplicateKey(ValueError):
+    """An object has a key twice; `path` says which, such as `grants[0].assets.USDC`."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} stands twice")
+        self.path = path
+
+
+def loads(text: str | bytes, *, unique_keys: bool = False) -> Any:
+    """Parse JSON; raises ValueError on malformed text, NaN, Infinity or non-UTF-8 bytes.
+
+    Args:
+        unique_keys: raise `DuplicateKey` where an object has a key twice, of which the last would
+            win here and another program may have read the first.
+    """
     if isinstance(text, bytes):
         text = text.decode("utf-8")
-    return _DECODER.decode(text)
+    if not unique_keys:
+        return _DECODER.decode(text)
+    value = _UNIQUE.decode(text)
+    _refuse_ambiguous(value, "")
+    return value
+
+
+def _refuse_ambiguous(value: Any, path: str) -> None:
+    if isinstance(value, _Ambiguous):
+        raise DuplicateKey(_member(path, value.twice))
+    if isinstance(value, dict):
+        for key, each in value.items():
+            _refuse_ambiguous(each, _member(path, key))
+    elif isinstance(value, list):
+        for at, each in enumerate(value):
+            _refuse_ambiguous(each, f"{path}[{at}]")
+
+
+def _member(path: str, key: str) -> str:
+    if _PLAIN_KEY.fullmatch(key):
+        return f"{path}.{key}" if path else key
+    return f"{path}[{simplejson.dumps(key[:60])}]"
 
 
 def dumps(value: Any, *, canonical: bool = False) -> str:

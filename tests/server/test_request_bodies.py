@@ -41,6 +41,14 @@ async def test_what_is_not_json_is_400(api: Api, data: bytes) -> None:
     assert (answer.status, answer.error) == (400, "The request body must be valid JSON")
 
 
+async def test_a_field_that_stands_twice_is_400(api: Api) -> None:
+    answer = await api.post("/wallets", data=b'{"name": "a", "tags": [], "name": "b"}')
+    assert (answer.status, answer.error) == (
+        400,
+        "The request body is ambiguous: name stands twice",
+    )
+
+
 @pytest.mark.parametrize("data", [b"[]", b"1", b'"text"', b"null", b"true"])
 async def test_what_is_no_object_is_400(api: Api, data: bytes) -> None:
     answer = await api.post("/wallets", data=data)

@@ -47,7 +47,7 @@ async def read_body() -> Body:
     """The request's JSON object; an absent body is an empty one.
 
     Raises:
-        InvalidRequest: it is not JSON, or not an object.
+        InvalidRequest: it is not JSON, not an object, or says something twice.
         werkzeug.exceptions.RequestEntityTooLarge: it has more than 64 KiB.
     """
     data: str | bytes = await request.get_data(cache=False, as_text=False)
@@ -55,10 +55,12 @@ async def read_body() -> Body:
     if not data.strip():
         return {}
     try:
-        body = jsontext.loads(data)
+        body = jsontext.loads(data, unique_keys=True)
         if b"\\u" in data:
             # A lone surrogate is legal JSON, but cannot be stored or sent as UTF-8.
             jsontext.dumps(body).encode()
+    except jsontext.DuplicateKey as error:
+        raise InvalidRequest(f"The request body is ambiguous: {error}") from None
     except (ValueError, RecursionError):
         raise InvalidRequest(NOT_JSON) from None
     if not isinstance(body, dict):

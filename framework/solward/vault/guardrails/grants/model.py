@@ -229,6 +229,7 @@ class Finding:
         window_ms: length of the window.
         room_ms: when the window has room again; None where that is not known.
         detail: further words: a price's reason, an address that looks alike, an hour.
+        counted_as: what these three count: an asset, `USD` or `COSTS`; None for the line's asset.
     """
 
     why: Why
@@ -242,6 +243,7 @@ class Finding:
     window_ms: int | None = None
     room_ms: int | None = None
     detail: str | None = None
+    counted_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
