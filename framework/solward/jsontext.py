@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from decimal import Decimal
 from typing import Any
 
@@ -19,8 +20,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) == len(pairs):
         return value
-    marked, seen = _Ambiguous(value), set[str]()
-    marked.twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+    marked = _Ambiguous(value)
+    marked.twice = max(Counter(key for key, _ in pairs).items(), key=lambda each: each[1])[0]
     return marked
 
 
