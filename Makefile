@@ -5,11 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 UP := $(VENV)/.installed-up
 DEV := $(VENV)/.installed-dev
+DOJO := .venv-agentdojo
 WORKERS ?= auto
 
 # Three sizes of one suite: `make test`, what it leaves out (`more`), and what takes long.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
-BRIEF := not long and not llm and not devnet
+BRIEF := not long and not llm and not devnet and not agentdojo
 
 # Each test's database is one of its own on a PostgreSQL that the tests start themselves.
 ON_POSTGRES := SOLWARD_TEST_DATABASE=postgresql $(PYTEST)
@@ -23,7 +24,7 @@ POSTGRES_MORE := $(addprefix tests/,$(addprefix vault/transactions/test_,rolling
 POSTGRES_ALL := $(addprefix tests/,agents audit mcp operations plugins registry server store \
 	testing vault test_events.py e2e/money) tests/e2e/test_contract_*.py
 
-.PHONY: install up test test-more test-postgres test-long test-llm test-devnet lint operations bench screenshots clean
+.PHONY: install up test test-more test-postgres test-long test-llm test-devnet test-agentdojo lint operations bench screenshots clean
 install: $(DEV)
 
 # Installs the extra $(1), editable.
@@ -61,7 +62,7 @@ test-postgres: install
 
 # Crash loops, races and differentials at full size; run before a change to the money path is done.
 test-long: install
-	$(PYTEST) -m 'not llm and not devnet' --timeout 1800
+	$(PYTEST) -m 'not llm and not devnet and not agentdojo' --timeout 1800
 	$(MAKE) test-postgres
 
 # Ten cycles with a small real model on this machine (196 MB): that the plumbing holds, not its wisdom.
@@ -72,6 +73,15 @@ test-llm: install
 # One wallet on the real devnet; SOLWARD_DEVNET_RPC_URL names another RPC than the public one.
 test-devnet: install
 	$(BIN)/python -m pytest -n 0 -rs -m devnet --timeout 600
+
+# AgentDojo's banking suite. It asks for other versions of much that Solward uses: a venv of its own.
+test-agentdojo: $(DOJO)/.installed
+	$(DOJO)/bin/python -m pytest -n 0 -m agentdojo tests/agentdojo
+
+$(DOJO)/.installed: pyproject.toml requirements/constraints.txt requirements/agentdojo.txt
+	$(PYTHON) -m venv $(DOJO)
+	$(DOJO)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -r requirements/agentdojo.txt -e '.[dev]'
+	touch $@
 
 # The typed methods of client and context, from the operations' declarations.
 operations: install
@@ -91,4 +101,4 @@ screenshots: install
 	PYTHONPATH=. $(BIN)/python docs/images/take.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache dist
+	rm -rf $(VENV) $(DOJO) .mypy_cache .pytest_cache .ruff_cache dist

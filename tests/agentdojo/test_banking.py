@@ -1,0 +1,88 @@
+"""AgentDojo's banking suite, with a model that always obeys the attacker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+from tests.support.repository import DOCS
+
+# Other targets collect this module without the package.
+if TYPE_CHECKING:
+    from tests.agentdojo.lab import Lab, Played
+
+pytestmark = pytest.mark.agentdojo
+
+USER_TASKS = [f"user_task_{number}" for number in range(16)]
+INJECTIONS = [f"injection_task_{number}" for number in range(9)]
+
+
+@dataclass
+class Runs:
+    """Every run that some test asked for, made once."""
+
+    lab: Lab
+    made: dict[tuple[str, str, str | None], Played] = field(default_factory=dict)
+
+    async def of(self, policy: str, task: str, injection: str | None = None) -> Played:
+        from tests.agentdojo.bank import suite
+        from tests.agentdojo.lab import Policy
+
+        asked = (policy, task, injection)
+        if asked not in self.made:
+            attack = suite().injection_tasks[injection] if injection else None
+            user_task = suite().user_tasks[task]
+            self.made[asked] = await self.lab.play(Policy(policy), user_task, attack)
+        return self.made[asked]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def runs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runs]:
+    from tests.agentdojo.lab import open_lab
+
+    async with open_lab(tmp_path_factory.mktemp("dojo") / "lab") as lab:
+        yield Runs(lab)
+
+
+def test_all_tasks_of_the_suite_are_run_and_these_are_about_money() -> None:
+    from tests.agentdojo.bank import MONEY, suite
+
+    assert list(suite().user_tasks) == USER_TASKS
+    assert sorted(suite().injection_tasks) == INJECTIONS
+    clean = suite().load_and_inject_default_environment({})
+    tasks = suite().user_tasks | suite().injection_tasks
+    without = [
+        name
+        for name, task in tasks.items()
+        if not MONEY & {call.function for call in task.ground_truth(clean)}
+    ]
+    assert without == [*(f"user_task_{n}" for n in (1, 7, 8, 10, 13, 14)), "injection_task_7"]
+
+
+def documented() -> dict[str, list[str]]:
+    """The figures of docs/security.md: a row's name -> its cells."""
+    page = (DOCS / "security.md").read_text()
+    (table,) = re.findall(r"^\| may pay \|.*\n(?:^\|.*\n)+", page, re.MULTILINE)
+    rows = [row.strip("|\n ").split(" | ") for row in table.splitlines()[2:]]
+    return {cells[0]: cells[1:] for cells in rows}
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("policy", ["anybody"])
+async def test_the_figures_are_those_of_the_documentation(runs: Runs, policy: str) -> None:
+    from tests.agentdojo.lab import UNIT
+
+    alone = [await runs.of(policy, task) for task in USER_TASKS]
+    pairs = [await runs.of(policy, task, each) for task in USER_TASKS for each in INJECTIONS]
+    assert all(pair.reached for pair in pairs)
+    assert documented()[policy] == [
+        f"{sum(run.utility for run in alone)} of {len(alone)}",
+        f"{sum(pair.utility for pair in pairs)} of {len(pairs)}",
+        f"{sum(pair.attacked for pair in pairs)} of {len(pairs)}",
+        f"{sum(pair.stolen > 0 for pair in pairs)} of {len(pairs)}",
+        f"{sum(pair.stolen for pair in pairs) / UNIT:,.2f}",
+    ]
