@@ -18,11 +18,15 @@ USD: Final = "USD"
 """The asset under which dollars are counted."""
 COSTS: Final = "COSTS"
 """The asset under which network fees and rent are counted, in lamports."""
+RATE: Final = "RATE"
+"""The asset under which transactions are summed, one each."""
 USD_DECIMALS: Final = 6
 MAX_GRANTS: Final = 100
 """Most grants of one principal: a decision looks at each that matches."""
 DEFAULT_COSTS_LAMPORTS: Final = 10_000_000
 """Fees and rent in 24 hours of a grant that says nothing of them."""
+COSTS_WINDOW_MS: Final = 86_400_000
+"""The window of every grant's costs."""
 MAX_UNITS: Final = 2**62
 """Most units that a grant's number may mean; sums of columns stay below 2**63."""
 
@@ -228,8 +232,10 @@ class Finding:
         decimals: of these three.
         window_ms: length of the window.
         room_ms: when the window has room again; None where that is not known.
-        detail: further words: a price's reason, an address that looks alike, an hour.
-        counted_as: what these three count: an asset, `USD` or `COSTS`; None for the line's asset.
+        detail: further words: why a price is not known, the paid address that a new one looks
+            like, the hours or the date of the end in UTC, the wallet's id, the mint to buy.
+        counted_as: what these three count: an asset, `USD`, `COSTS` or `RATE`; None for the line's
+            asset, basis points and decimals.
     """
 
     why: Why
