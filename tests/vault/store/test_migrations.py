@@ -42,7 +42,9 @@ def schema(path: Path) -> dict[str, list[str]]:
     A column that a migration added stands behind the constraints.
     """
     connection = sqlite3.connect(path)
-    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    rows = connection.execute(
+        "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND type <> 'trigger'"
+    )
     found = {
         name: sorted(re.split(r",(?![^(]*\))", re.sub(r'[\s"]+', "", sql)[:-1].partition("(")[2]))
         for name, sql in rows

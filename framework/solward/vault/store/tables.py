@@ -109,10 +109,18 @@ transactions = Table(
         sqlite_where=text("status = 'pending'"),
         postgresql_where=text("status = 'pending'"),
     ),
+    # What a wallet launched it may burn, however long its history is.
+    Index(
+        "ix_transactions_launches",
+        "wallet_id",
+        sqlite_where=text("type = 'token_launch'"),
+        postgresql_where=text("type = 'token_launch'"),
+    ),
 )
 
-# One row per transaction and scope (`wallet:<id>`, `agent:<id>`, `key:<id>`) and asset ("SOL"
-# or a mint). The SOL row always exists, so counting it gives the rate. Rows of a transaction
+# One row per transaction and scope (`wallet:<id>`, `agent:<id>`, `key:<id>`, `skill:<name>`,
+# `plugin:<distribution>`, `grant:<principal>#<grant>`) and asset ("SOL", a mint, "COSTS"; of a
+# grant "USD" too). The SOL row always exists, so counting it gives the rate. Rows of a transaction
 # that certainly never landed are deleted; the others hold what counts against the limits.
 reservations = Table(
     "reservations",
@@ -123,6 +131,71 @@ reservations = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("units", BigInteger, nullable=False),
     Index(None, "scope", "asset", "created_ms", "units"),
+)
+
+# A principal that has a row is under grants: what these say may leave, and nothing else.
+grant_sets = Table(
+    "grant_sets",
+    metadata,
+    Column("principal", Text, primary_key=True),
+    Column("grants", Text, nullable=False),  # JSON, amounts in smallest units
+    Column("changed_ms", BigInteger, nullable=False),
+)
+
+# Names for the recipients of grants.
+address_book = Table(
+    "address_book",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("address", Text, primary_key=True),
+    Column("note", Text),
+)
+
+# One row, which every change of grants or of the book counts up: caches end with it.
+grant_version = Table(
+    "grant_version",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("version", BigInteger, nullable=False),
+)
+
+# What the reservations of a grant's scope are in each hour since the epoch, kept by triggers on
+# `reservations`. Units are high * 2**32 + low, so that no sum of them overflows.
+grant_totals = Table(
+    "grant_totals",
+    metadata,
+    Column("scope", Text, primary_key=True),
+    Column("asset", Text, primary_key=True),
+    Column("hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("high", BigInteger, nullable=False),
+    Column("low", BigInteger, nullable=False),
+    Column("count", BigInteger, nullable=False),
+)
+
+# What grants judged of each transaction whose bytes were known, to judge it by others again.
+judged_effects = Table(
+    "judged_effects",
+    metadata,
+    Column("transaction_id", Text, primary_key=True),
+    Column("wallet_id", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("chain", Text, nullable=False),  # JSON
+    Column("type", Text, nullable=False),
+    Column("lines", Text, nullable=False),
+    Column("costs_lamports", BigInteger, nullable=False),
+    Column("terms", Text, nullable=False),  # of a swap
+    Column("prices", Text, nullable=False),  # in dollars, where a grant counts them
+    Column("verdict", Text, nullable=False),  # allowed, held, or the rule that refused
+    Index(None, "created_ms"),
+)
+
+# Whom a wallet paid, by the transaction that did or may have; it has paid where that is confirmed.
+paid_recipients = Table(
+    "paid_recipients",
+    metadata,
+    Column("wallet_id", Text, primary_key=True),
+    Column("address", _Bytewise, primary_key=True),
+    Column("transaction_id", Text, nullable=False),
 )
 
 # Token accounts of wallets' own, and the transaction that opened each and paid its rent, which is

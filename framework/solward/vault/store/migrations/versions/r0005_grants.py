@@ -6,14 +6,145 @@ Revises: 0004
 
 from __future__ import annotations
 
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import postgresql
+
 revision = "0005"
 down_revision = "0004"
 branch_labels = None
 depends_on = None
 
+# Ordered by its bytes in every database.
+_BYTEWISE = sa.Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+
 
 def upgrade() -> None:
-    """Each of these makes the tables of one matter."""
+    _grants()
+    _grant_totals()
+    _judged_effects()
+    _paid_recipients()
+    _launches()
+
+
+def _grants() -> None:
+    op.create_table(
+        "grant_sets",
+        sa.Column("principal", sa.Text(), nullable=False),
+        sa.Column("grants", sa.Text(), nullable=False),
+        sa.Column("changed_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("principal", name=op.f("pk_grant_sets")),
+    )
+    op.create_table(
+        "address_book",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("address", sa.Text(), nullable=False),
+        sa.Column("note", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("name", "address", name=op.f("pk_address_book")),
+    )
+    op.create_table(
+        "grant_version",
+        sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_grant_version")),
+    )
+    op.execute("INSERT INTO grant_version (id, version) VALUES (1, 0)")
+
+
+# Rows by the hour since the epoch, and their units in two halves: sums of halves never overflow.
+_ADD = (
+    "INSERT INTO grant_totals (scope, asset, hour, high, low, count)"
+    " VALUES (NEW.scope, NEW.asset, NEW.created_ms / 3600000,"
+    " NEW.units >> 32, NEW.units & 4294967295, 1)"
+    " ON CONFLICT (scope, asset, hour) DO UPDATE SET high = grant_totals.high + excluded.high,"
+    " low = grant_totals.low + excluded.low, count = grant_totals.count + 1;"
+)
+_SUBTRACT = (
+    "UPDATE grant_totals SET high = high - (OLD.units >> 32),"
+    " low = low - (OLD.units & 4294967295), count = count - 1"
+    " WHERE scope = OLD.scope AND asset = OLD.asset AND hour = OLD.created_ms / 3600000;"
+)
+_OF_GRANTS = "substr({0}.scope, 1, 6) = 'grant:'"
+# Name, event, what it does and of which row's scope.
+_TRIGGERS = (
+    ("grant_totals_added", "INSERT", _ADD, "NEW"),
+    ("grant_totals_changed", "UPDATE", f"{_SUBTRACT} {_ADD}", "NEW"),
+    ("grant_totals_removed", "DELETE", _SUBTRACT, "OLD"),
+)
+
+
+def _grant_totals() -> None:
+    """Hourly sums of what grants are charged, so that a window of days is read in few rows."""
+    op.create_table(
+        "grant_totals",
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("asset", sa.Text(), nullable=False),
+        sa.Column("hour", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("high", sa.BigInteger(), nullable=False),
+        sa.Column("low", sa.BigInteger(), nullable=False),
+        sa.Column("count", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("scope", "asset", "hour", name=op.f("pk_grant_totals")),
+    )
+    postgres = op.get_bind().dialect.name == "postgresql"
+    for name, event, body, row in _TRIGGERS:
+        head = f"CREATE TRIGGER {name} AFTER {event} ON reservations FOR EACH ROW"
+        when = f"WHEN ({_OF_GRANTS.format(row)})"
+        if postgres:
+            op.execute(
+                f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS"
+                f" $$ BEGIN {body} RETURN NULL; END $$"
+            )
+            op.execute(f"{head} {when} EXECUTE FUNCTION {name}()")
+        else:
+            op.execute(f"{head} {when} BEGIN {body} END")
+
+
+def _judged_effects() -> None:
+    op.create_table(
+        "judged_effects",
+        sa.Column("transaction_id", sa.Text(), nullable=False),
+        sa.Column("wallet_id", sa.Text(), nullable=False),
+        sa.Column("created_ms", sa.BigInteger(), nullable=False),
+        sa.Column("chain", sa.Text(), nullable=False),
+        sa.Column("type", sa.Text(), nullable=False),
+        sa.Column("lines", sa.Text(), nullable=False),
+        sa.Column("costs_lamports", sa.BigInteger(), nullable=False),
+        sa.Column("terms", sa.Text(), nullable=False),
+        sa.Column("prices", sa.Text(), nullable=False),
+        sa.Column("verdict", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("transaction_id", name=op.f("pk_judged_effects")),
+    )
+    op.create_index(op.f("ix_judged_effects_created_ms"), "judged_effects", ["created_ms"])
+
+
+def _paid_recipients() -> None:
+    op.create_table(
+        "paid_recipients",
+        sa.Column("wallet_id", sa.Text(), nullable=False),
+        sa.Column("address", _BYTEWISE, nullable=False),
+        sa.Column("transaction_id", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("wallet_id", "address", name=op.f("pk_paid_recipients")),
+    )
+    # Whom wallets paid before this version; what it is called is of the service, not the plugin.
+    postgres = op.get_bind().dialect.name == "postgresql"
+    to = "details::json ->> 'to'" if postgres else "json_extract(details, '$.to')"
+    # Constants alone.
+    op.execute(
+        f"INSERT INTO paid_recipients SELECT wallet_id, {to}, max(id) FROM transactions"  # noqa: S608
+        " WHERE type IN ('transfer', 'token_transfer') AND status = 'confirmed'"
+        f" AND {to} IS NOT NULL GROUP BY wallet_id, {to}"
+    )
+
+
+def _launches() -> None:
+    """What a wallet launched it may burn, however long its history is."""
+    op.create_index(
+        "ix_transactions_launches",
+        "transactions",
+        ["wallet_id"],
+        sqlite_where=sa.text("type = 'token_launch'"),
+        postgresql_where=sa.text("type = 'token_launch'"),
+    )
 
 
 def downgrade() -> None:
