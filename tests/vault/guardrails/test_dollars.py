@@ -142,6 +142,22 @@ class Agreeable(Fraction):
     __ge__ = __le__
 
 
+class Fickle(Price):
+    """Says another price each time it is read."""
+
+    __slots__ = ()
+    said = iter(range(1, 1_000))
+
+    def __getattribute__(self, name: str) -> Any:
+        return Fraction(next(Fickle.said)) if name == "usd" else super().__getattribute__(name)
+
+
+def test_a_price_of_the_sources_own_kind_is_not_believed() -> None:
+    answer = Fickle(Fraction(1), 6, NOW)
+    assert answer.usd != answer.usd
+    assert "something else than a price" in reason(checked(MINT, answer, "s", NOW))
+
+
 def test_a_number_of_the_sources_own_kind_is_not_believed() -> None:
     assert "no exact numbers" in reason(checked(MINT, Price(Agreeable(-1), 6, NOW), "s", NOW))
 
