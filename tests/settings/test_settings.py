@@ -102,6 +102,11 @@ def test_a_dotenv_file_is_read_and_the_environment_wins(
         ("TOKEN_LIMITS", f"{MINT}=1,{MINT}=2", "is given twice"),
         ("TOKEN_LIMITS", f"{MINT}={2**64}", "TOKEN_LIMITS: the limit of"),
         ("TOKEN_LIMITS", "nobody=1", "TOKEN_LIMITS: expected base58 addresses"),
+        ("APPROVAL_WEBHOOK_URL", "http://10.0.0.1/", "APPROVAL_WEBHOOK_URL: expected https:"),
+        ("APPROVAL_WEBHOOK_URL", "ftp://a", "APPROVAL_WEBHOOK_URL: expected an http:"),
+        ("APPROVAL_WEBHOOK_URL", "https://a/#b", "APPROVAL_WEBHOOK_URL: expected an addre"),
+        ("APPROVAL_WEBHOOK_SECRET", "x" * 31, "APPROVAL_WEBHOOK_SECRET: expected at least 32 b"),
+        ("DASHBOARD_URL", "javascript:alert(1)", "DASHBOARD_URL: expected an http://"),
         ("LOCALNET_SLOTS_PER_EPOCH", "8", "LOCALNET_SLOTS_PER_EPOCH: Input should be greater"),
     ],
 )
@@ -224,6 +229,21 @@ def test_what_is_safe_is_served(values: dict[str, Any]) -> None:
     Settings(**values).check_serving()
 
 
+@pytest.mark.parametrize("name", ["approval_webhook_url", "approval_webhook_secret"])
+def test_the_approvals_webhook_needs_its_address_and_its_secret(name: str) -> None:
+    both = {"approval_webhook_url": "http://[::1]:9/a", "approval_webhook_secret": LONG}
+    assert Settings(**both).approval_webhook == tuple(both.values())
+    assert Settings().approval_webhook is None
+    with pytest.raises(ConfigError, match="set both"):
+        assert Settings(**{name: both[name]}).approval_webhook
+
+
+def test_people_open_the_dashboard_where_it_listens_unless_another_address_is_given() -> None:
+    assert Settings(dashboard_host="0.0.0.0").dashboard_address == "http://127.0.0.1:3000"
+    given = Settings(dashboard_url="https://approve.example/")
+    assert given.dashboard_address == "https://approve.example"
+
+
 def test_plugins_unnamed_on_mainnet_load_none() -> None:
     assert Settings(**MAINNET).plugins == ()
 
@@ -233,6 +253,8 @@ SECRETS = {
     "KEYSTORE_PASSPHRASE": CANARY,
     "SOLANA_RPC_URL": f"https://user:{CANARY}@rpc.example/{CANARY}?api-key={CANARY}",
     "DATABASE_URL": f"postgresql://solward:{CANARY}@db.example/solward",
+    "APPROVAL_WEBHOOK_URL": f"https://user:{CANARY}@hook.example/{CANARY}?token={CANARY}",
+    "APPROVAL_WEBHOOK_SECRET": CANARY,
 }
 
 
@@ -245,6 +267,8 @@ def test_secrets_are_in_no_text_of_the_settings(monkeypatch: pytest.MonkeyPatch)
         assert CANARY not in text
     assert shown["API_SECRET"] == "********"
     assert shown["SOLANA_RPC_URL"] == "https://rpc.example/********"
+    assert shown["APPROVAL_WEBHOOK_URL"] == "https://hook.example/********"
+    assert shown["APPROVAL_WEBHOOK_SECRET"] == "********"
     assert settings.api_secret.get_secret_value() == CANARY
 
 

@@ -27,6 +27,7 @@ from solward.client.errors import (
     ApiError,
     BadAnswer,
     BadRequest,
+    BadSignature,
     ClientError,
     Conflict,
     Forbidden,
@@ -49,6 +50,7 @@ from solward.client.models import (
     Wallet,
 )
 from solward.client.operations import Operations
+from solward.client.webhook import Delivery, SignedDecision, sign_decision, verify_delivery
 
 __all__ = [
     "Agent",
@@ -58,11 +60,13 @@ __all__ = [
     "ApiKey",
     "BadAnswer",
     "BadRequest",
+    "BadSignature",
     "Balance",
     "ClientError",
     "Conflict",
     "CreatedKey",
     "Decision",
+    "Delivery",
     "Event",
     "Forbidden",
     "Health",
@@ -75,6 +79,7 @@ __all__ = [
     "RateLimited",
     "Refused",
     "ServerError",
+    "SignedDecision",
     "Skill",
     "SolwardClient",
     "Stake",
@@ -85,4 +90,6 @@ __all__ = [
     "Unauthorized",
     "Unreachable",
     "Wallet",
+    "sign_decision",
+    "verify_delivery",
 ]

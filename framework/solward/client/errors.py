@@ -6,6 +6,7 @@
         ├── Unreachable       no connection, or it broke before the answer came
         ├── BadAnswer         what answered is not a Solward service
         ├── AmbiguousName     several wallets or agents have this name
+        ├── BadSignature      a webhook's delivery is not from the service, or is old
         └── ApiError          the service refused: `status` and its error text
             ├── BadRequest        400, 405, 413, 422
             ├── Unauthorized      401
@@ -45,6 +46,10 @@ class BadAnswer(ClientError):
 
 class AmbiguousName(ClientError):
     """Several wallets or agents have the name; the message lists their ids."""
+
+
+class BadSignature(ClientError):
+    """A delivery of the approvals' webhook is not to be believed: not signed, or not just now."""
 
 
 class ApiError(ClientError):

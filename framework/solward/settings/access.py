@@ -34,8 +34,9 @@ class AccessSettings(BaseSettings):
     dashboard_host: str = "127.0.0.1"
     dashboard_port: int = Field(3000, ge=0, le=65535)
     dashboard_password: SecretStr | None = None
+    dashboard_url: str | None = None
 
-    @field_validator("solward_api_url", "next_public_api_url")
+    @field_validator("solward_api_url", "next_public_api_url", "dashboard_url")
     @classmethod
     def _service_address(cls, value: str | None) -> str | None:
         return None if value is None else service_address(value)
@@ -58,6 +59,13 @@ class AccessSettings(BaseSettings):
         """The clients' token: SOLWARD_API_KEY, else API_SECRET. A secret."""
         secret = self.api_secret if self.solward_api_key is None else self.solward_api_key
         return secret.get_secret_value()
+
+    @property
+    def dashboard_address(self) -> str:
+        """Where people open the dashboard: DASHBOARD_URL, else its host and port."""
+        if self.dashboard_url is not None:
+            return self.dashboard_url.rstrip("/")
+        return local_url(self.dashboard_host.strip("[]"), self.dashboard_port)
 
     @property
     def dashboard_api_url(self) -> str:

@@ -23,9 +23,7 @@ from solward.settings.access import AccessSettings, http_address, is_protected
 from solward.settings.masking import addresses_of, masked_value, secret_fields
 from solward.settings.vendors import VendorSettings
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
-
-# Of the admin secret, where others can reach the service or the money is real.
-MIN_SECRET_BYTES = 32
+from solward.webhook_signature import MIN_SECRET_BYTES
 
 # Fees and rent a day: room for 24 new token accounts, or thousands of plain transfers.
 DEFAULT_MAX_COSTS_SOL = Decimal("0.05")
@@ -113,6 +111,10 @@ class Settings(AccessSettings, VendorSettings):
     blocked_addresses: Annotated[frozenset[str], NoDecode] = frozenset()
     token_limits: Annotated[Mapping[str, int], NoDecode] = Field(default_factory=dict)
 
+    # Receivers put tokens into their addresses, so all of it is secret.
+    approval_webhook_url: SecretStr | None = None
+    approval_webhook_secret: SecretStr | None = None
+
     # None keeps for ever.
     decision_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
     event_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
@@ -189,6 +191,28 @@ class Settings(AccessSettings, VendorSettings):
     @classmethod
     def _http_address(cls, value: str | None) -> str | None:
         return None if value is None else http_address(value)
+
+    @field_validator("approval_webhook_url")
+    @classmethod
+    def _receiver(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
+        url = http_address(value.get_secret_value())
+        if urlsplit(url).fragment:
+            raise ValueError("expected an address without a fragment")
+        if not is_protected(url):
+            raise ValueError(
+                "expected https://, but for a loopback address: others could read on the way what"
+                " waits for approval"
+            )
+        return value
+
+    @field_validator("approval_webhook_secret")
+    @classmethod
+    def _long_secret(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(value.get_secret_value().encode()) < MIN_SECRET_BYTES:
+            raise ValueError(f"expected at least {MIN_SECRET_BYTES} bytes")
+        return value
 
     @field_validator("solward_home", "keystore_key_file")
     @classmethod
@@ -270,6 +294,20 @@ class Settings(AccessSettings, VendorSettings):
         Each may contain a key."""
         url = self.solana_rpc_url
         return () if url is None else addresses_of(url.get_secret_value())
+
+    @property
+    def approval_webhook(self) -> tuple[str, str] | None:
+        """Address and secret of the approvals' webhook, None where there is none. Secrets.
+
+        Raises:
+            ConfigError: one of the two is not set.
+        """
+        url, secret = self.approval_webhook_url, self.approval_webhook_secret
+        if url is not None and secret is not None:
+            return url.get_secret_value(), secret.get_secret_value()
+        if url is secret:
+            return None
+        raise ConfigError("set both APPROVAL_WEBHOOK_URL and APPROVAL_WEBHOOK_SECRET, or neither")
 
     @property
     def max_lamports_per_transaction(self) -> int:

@@ -1,0 +1,154 @@
+"""For receivers of the approvals' webhook: check what the service sends, sign what was decided.
+
+It needs no connection and no token: the secret is `APPROVAL_WEBHOOK_SECRET` of the service.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from solward import jsontext
+from solward.client.errors import BadSignature
+from solward.errors import InvalidRequest
+from solward.webhook_signature import (
+    DELIVERY,
+    MIN_SECRET_BYTES,
+    NONCE,
+    SIGNATURE,
+    TIMESTAMP,
+    WINDOW_S,
+    decision_signature,
+    delivery_signature,
+    is_hold_id,
+    is_nonce,
+    is_signature,
+    seconds_of,
+)
+
+_NONCE_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What the service told, once its signature was checked.
+
+    Attributes:
+        id: the same in every try of one delivery; a receiver that has seen it ignores it.
+        event: `hold:created`, or how the hold went on, such as `hold:denied`.
+        hold: the hold as `GET /api/v1/holds` shows it. Its texts may quote strangers: show them as
+            text, never as markup.
+        dashboard_url: where a person decides on the dashboard.
+        decision_url: where a signed decision is sent.
+        sent_at: when this try was signed.
+        raw: the whole body.
+    """
+
+    id: str
+    event: str
+    hold: Mapping[str, Any]
+    dashboard_url: str
+    decision_url: str
+    sent_at: datetime
+    raw: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedDecision:
+    """A decision as it is sent, once: one that is sent again needs a signature of its own."""
+
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes
+
+
+def verify_delivery(
+    secret: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    clock: Callable[[], float] = time.time,
+) -> Delivery:
+    """The delivery in a request, if the service signed it just now.
+
+    Args:
+        secret: the webhook's.
+        headers: of the request, their names in any case.
+        body: the bytes as they were received.
+        clock: the time of the receiver in Unix seconds.
+
+    Raises:
+        BadSignature: the secret did not sign this, or more than 300 s from now.
+        InvalidRequest: the secret is too short, or the signed body is of another version.
+    """
+    _check_secret(secret)
+    found = {name.lower(): value for name, value in headers.items()}
+    timestamp, delivery_id, given = (
+        found.get(name.lower(), "") for name in (TIMESTAMP, DELIVERY, SIGNATURE)
+    )
+    seconds = seconds_of(timestamp)
+    expected = delivery_signature(secret, timestamp, delivery_id, body)
+    # An id with a colon would move the beginning of the body.
+    if seconds is None or not is_nonce(delivery_id) or not is_signature(given, expected):
+        raise BadSignature("The delivery is not signed with this secret")
+    if abs(clock() - seconds) > WINDOW_S:
+        raise BadSignature(f"The delivery was signed more than {WINDOW_S} s from now")
+    try:
+        raw = jsontext.loads(body)
+        return Delivery(
+            id=delivery_id,
+            event=raw["event"],
+            hold=raw["hold"],
+            dashboard_url=raw["dashboardUrl"],
+            decision_url=raw["decisionUrl"],
+            sent_at=datetime.fromtimestamp(seconds, UTC),
+            raw=raw,
+        )
+    except (ValueError, KeyError, TypeError):
+        raise InvalidRequest("body is signed, but it is no delivery of this version") from None
+
+
+def sign_decision(
+    secret: str,
+    hold_id: str,
+    decision: Literal["approve", "deny"],
+    note: str | None = None,
+    *,
+    clock: Callable[[], float] = time.time,
+) -> SignedDecision:
+    """The request that decides a hold: its headers and its body, for `decision_url`.
+
+    It counts for 300 s and once. Where no answer came, sign again: a hold is decided once anyhow.
+
+    Args:
+        secret: the webhook's.
+        hold_id: the hold's id; the signature decides no other.
+        note: why, for the audit log.
+        clock: the time of the receiver in Unix seconds.
+
+    Raises:
+        InvalidRequest: naming the argument.
+    """
+    _check_secret(secret)
+    if decision not in ("approve", "deny"):
+        raise InvalidRequest("decision must be approve or deny")
+    if not is_hold_id(hold_id):
+        raise InvalidRequest("hold_id must be the id of a hold")
+    fields = {"decision": decision} if note is None else {"decision": decision, "note": note}
+    body = jsontext.dumps(fields).encode()
+    timestamp, nonce = str(int(clock())), secrets.token_urlsafe(_NONCE_BYTES)
+    headers = {
+        "Content-Type": "application/json",
+        TIMESTAMP: timestamp,
+        NONCE: nonce,
+        SIGNATURE: decision_signature(secret, hold_id, timestamp, nonce, body),
+    }
+    return SignedDecision(headers, body)
+
+
+def _check_secret(secret: str) -> None:
+    if len(secret.encode()) < MIN_SECRET_BYTES:
+        raise InvalidRequest(f"secret must have at least {MIN_SECRET_BYTES} bytes")
