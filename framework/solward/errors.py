@@ -16,6 +16,7 @@
     ├── ProviderError              a model vendor's failure
     ├── TakenOver                  another process has taken over the work
     ├── KeyRevoked                 the API key was revoked during its request        (HTTP 401)
+    ├── DecisionRefused            a webhook's decision is not to be believed        (HTTP 401)
     ├── TokenBudgetReached         an agent's token budget has no room               (HTTP 429)
     ├── LedgerError
     │   ├── LedgerUnavailable      no answer; says nothing about a transaction's fate
@@ -137,6 +138,10 @@ class KeyRevoked(SolwardError):
     def __init__(self) -> None:
         # As every request with it is answered from now on.
         super().__init__("Invalid API key")
+
+
+class DecisionRefused(SolwardError):
+    """A decision that came to the approvals' webhook is not signed, old, or came before."""
 
 
 class TokenBudgetReached(SolwardError):

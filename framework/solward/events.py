@@ -65,6 +65,8 @@ class EventKind(StrEnum):
     """The chains' ends, written by an older release, were authenticated for the first time."""
     AUDIT_PRUNED = "audit:pruned"
     """Retention cut old entries from the chains' beginnings."""
+    WEBHOOK_REFUSED = "webhook:refused"
+    """A decision of the approvals' webhook was not signed, old, or had come before."""
     ALERT_RAISED = "alert:raised"
     """An operator should look: `solward.vault.store.alerts`."""
 

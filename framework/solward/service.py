@@ -51,6 +51,7 @@ from solward.vault.transactions.request import Actor
 from solward.vault.transactions.steps import StepHook, no_hook
 from solward.vault.wallets import Wallet, Wallets
 from solward.venue import VenueContext
+from solward.webhook import Webhook
 
 # Long enough for a ledger that answers to settle everything, short enough to start without one.
 RECONCILE_WAIT_S = 5.0
@@ -77,6 +78,7 @@ class Solward:
     audit: AuditLog
     localnet: Localnet | None
     prices: Prices
+    webhook: Webhook | None = None
     phase_hook: PhaseHook = no_phase_hook
     agents: AgentService = field(init=False)
 
@@ -157,8 +159,12 @@ class Solward:
                 audit=AuditLog(database),
                 localnet=cluster.localnet,
                 prices=prices,
+                webhook=Webhook.of(database, settings),
                 phase_hook=phase_hook,
             )
+            if service.webhook is not None:
+                # Before anything can be held.
+                await stack.enter_async_context(service.webhook.delivering())
             engine.sender.start()
             # On a shared database other processes serve already, so this start need not wait.
             await engine.reconcile(0 if database.shared else RECONCILE_WAIT_S)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from solward import __version__
 from solward.agents.agent import AgentStatus
 from solward.service import Solward
-from solward.store import agents, jobs
+from solward.store import agents, jobs, webhook
 from solward.telemetry import metrics
 from solward.vault.store import attempts, pockets, processes
 from solward.vault.store.attempts import AttemptState
@@ -51,11 +51,13 @@ async def fill(database: Database) -> None:
         states = await attempts.live_states(connection)
         queued = await jobs.count(connection) if database.shared else {}
         kinds = await processes.count_by_kind(connection)
+        untold = await webhook.count_waiting(connection)
         open_pockets = await pockets.count_open(connection)
     for status in AgentStatus:
         metrics.AGENTS.labels(status.value).set(counts.get(status.value, 0))
     for state in (AttemptState.SIGNED, AttemptState.SENT, AttemptState.UNKNOWN):
         metrics.ATTEMPTS.labels(state.value).set(states.get(state.value, 0))
+    metrics.WEBHOOK_WAITING.set(untold)
     metrics.POCKETS_OPEN.set(open_pockets)
     metrics.ATTEMPTS_UNKNOWN.set(states.get(AttemptState.UNKNOWN.value, 0))
     if database.shared:

@@ -147,6 +147,19 @@ def record(connection: AsyncConnection, event: str, data: Any, trace: str | None
     recorded.append((event, data, trace))
 
 
+def recorded_of(connection: AsyncConnection, kind: str) -> list[tuple[str, Any]]:
+    """Event and data of what this write transaction recorded so far, of one kind of thing.
+
+    Args:
+        kind: what stands before the colon of the event's name.
+    """
+    return [
+        (event, data)
+        for event, data, _trace in _recorded(connection) or ()
+        if event.partition(":")[0] == kind
+    ]
+
+
 async def append(connection: AsyncConnection, key: bytes | None) -> list[Event]:
     """Append what was recorded to the audit log: the transaction's last statements.
 

@@ -1,4 +1,4 @@
-"""The service's tables beside the vault's: agents, their decisions and memory, API keys.
+"""The service's tables beside the vault's: agents, their decisions and memory, API keys, webhook.
 
 Times are integer milliseconds since the Unix epoch, amounts integer smallest units, identifiers
 text. The alembic migrations create exactly these (tested).
@@ -6,7 +6,7 @@ text. The alembic migrations create exactly these (tested).
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Index, Integer, Table, Text
+from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Index, Integer, Table, Text, text
 
 from solward.audit.tables import metadata
 from solward.vault.store.tables import Sequence
@@ -98,4 +98,35 @@ memory = Table(
     Column("action", Text),
     Column("outcome", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
+)
+
+# What the approvals' webhook tells, written with the event it tells of.
+webhook_deliveries = Table(
+    "webhook_deliveries",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("hold_id", Text, nullable=False),
+    Column("body", Text, nullable=False),  # JSON, as it is signed
+    Column("created_ms", BigInteger, nullable=False),
+    Column("next_ms", BigInteger, nullable=False),  # not tried before
+    Column("tries", Integer, nullable=False),  # begun; fences who lost the lease
+    Column("state", Text, nullable=False),  # waiting, delivered, superseded, given_up
+    Column("lease_until_ms", BigInteger, nullable=False),  # of the process that sends it; 0: none
+    Index(None, "hold_id"),
+    Index(None, "created_ms"),
+    Index(
+        "ix_webhook_deliveries_waiting",
+        "next_ms",
+        sqlite_where=text("state = 'waiting'"),
+        postgresql_where=text("state = 'waiting'"),
+    ),
+)
+
+# Nonces of accepted decisions, so that none is accepted twice.
+webhook_nonces = Table(
+    "webhook_nonces",
+    metadata,
+    Column("nonce", Text, primary_key=True),
+    Column("created_ms", BigInteger, nullable=False),
+    Index(None, "created_ms"),
 )

@@ -116,6 +116,16 @@ DATABASE_TRANSACTION = _histogram(
 AUDIT_EVENTS = _counter("audit_events", "Events written to the audit log, by kind.", "event")
 ALERTS = _counter("alerts", "Alerts raised.", "alert")
 
+WEBHOOK_DELIVERIES = _counter(
+    "webhook_deliveries", "Tries to tell the approvals' webhook, by outcome.", "outcome"
+)
+WEBHOOK_WAITING = _gauge(
+    "webhook_waiting", "Deliveries of the approvals' webhook that wait, in the database."
+)
+WEBHOOK_DECISIONS = _counter(
+    "webhook_decisions", "Decisions that came to the approvals' webhook, by outcome.", "outcome"
+)
+
 JOBS = _gauge("jobs", "Jobs of agents' cycles in the queue, by status.", "status")
 PROCESSES = _gauge("processes", "Processes with a live lease on the database, by kind.", "kind")
 PROCESS_INFO = _gauge("process_info", "Always 1.", "version", "network", "kind")

@@ -6,8 +6,9 @@ a count of `solward_alerts_total`, all with the same fields.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -40,6 +41,8 @@ class Alert(StrEnum):
     """Fees and rent of a wallet, agent or key reach `NEAR_CEILING_PERCENT` of its ceiling."""
     REPEATED_BLOCKS = "repeated_blocks"
     """Guardrails refused `BLOCKS` transactions of a wallet within `BLOCKS_WITHIN_MS`."""
+    WEBHOOK_GIVEN_UP = "webhook_given_up"
+    """The approvals' webhook could not be told of a hold for a day."""
 
 
 def attempt_unknown(
@@ -89,6 +92,29 @@ def costs_near_ceiling(
         "of its ceiling; at the ceiling its transactions are refused"
     )
     _raise(connection, Alert.COSTS_NEAR_CEILING, record, detail, trace)
+
+
+def webhook_given_up(
+    connection: AsyncConnection, hold: Mapping[str, Any], tries: int, failure: str
+) -> None:
+    """Raise the alert in the database transaction that ends a delivery.
+
+    Args:
+        hold: as its event has it.
+        failure: of the last of the `tries`.
+    """
+    detail = (
+        f"The receiver of APPROVAL_WEBHOOK_URL was not told of hold {hold['id']} in {tries} tries;"
+        f" the last: {failure}"
+    )
+    data = {
+        "alert": Alert.WEBHOOK_GIVEN_UP.value,
+        "walletId": hold["walletId"],
+        "transactionId": hold.get("transactionId"),
+        "principal": hold["principal"],
+        "detail": detail,
+    }
+    outbox.record(connection, EventKind.ALERT_RAISED, data)
 
 
 def reaches_threshold(times: Sequence[int]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -79,6 +79,7 @@ class Database:
         on_transaction: called with "read" or "write" as each transaction begins, for counting.
         audit_key: the key that authenticates the audit log, set once the keystore is open.
         on_committed: called with the events of a write transaction after its commit.
+        before_commit: called at the end of each write transaction, which it may add to.
         windows: the clock of limits' windows; who hears the ledger's time tells it.
     """
 
@@ -93,6 +94,7 @@ class Database:
         self.audit_key: bytes | None = None
         self.on_transaction: Callable[[Kind], object] | None = None
         self.on_committed: Callable[[Sequence[Event]], object] | None = None
+        self.before_commit: Callable[[AsyncConnection], Awaitable[None]] | None = None
 
     @classmethod
     async def open(cls, url: str | SecretStr | None, home: Path) -> Database:
@@ -246,6 +248,8 @@ class Database:
             self._file_lock.release()
 
     async def _commit(self, connection: AsyncConnection) -> None:
+        if self.before_commit is not None:
+            await self.before_commit(connection)
         events = await outbox.append(connection, self.audit_key)
         # Committed events are published even if the caller was cancelled: they are durable by then.
         await self._end(self._commit_and_publish(connection, events))

@@ -25,6 +25,7 @@ def upgrade() -> None:
     _judged_effects()
     _paid_recipients()
     _launches()
+    _webhook()
 
 
 def _grants() -> None:
@@ -145,6 +146,37 @@ def _launches() -> None:
         sqlite_where=sa.text("type = 'token_launch'"),
         postgresql_where=sa.text("type = 'token_launch'"),
     )
+
+
+def _webhook() -> None:
+    op.create_table(
+        "webhook_deliveries",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("hold_id", sa.Text(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.Column("created_ms", sa.BigInteger(), nullable=False),
+        sa.Column("next_ms", sa.BigInteger(), nullable=False),
+        sa.Column("tries", sa.Integer(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("lease_until_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_webhook_deliveries")),
+    )
+    op.create_index(op.f("ix_webhook_deliveries_hold_id"), "webhook_deliveries", ["hold_id"])
+    op.create_index(op.f("ix_webhook_deliveries_created_ms"), "webhook_deliveries", ["created_ms"])
+    op.create_index(
+        "ix_webhook_deliveries_waiting",
+        "webhook_deliveries",
+        ["next_ms"],
+        sqlite_where=sa.text("state = 'waiting'"),
+        postgresql_where=sa.text("state = 'waiting'"),
+    )
+    op.create_table(
+        "webhook_nonces",
+        sa.Column("nonce", sa.Text(), nullable=False),
+        sa.Column("created_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("nonce", name=op.f("pk_webhook_nonces")),
+    )
+    op.create_index(op.f("ix_webhook_nonces_created_ms"), "webhook_nonces", ["created_ms"])
 
 
 def downgrade() -> None:

@@ -1,0 +1,405 @@
+"""The approvals' webhook tells a real receiver of holds, whatever becomes of either side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from sqlalchemy import select, text, update
+from structlog.testing import capture_logs
+from tests.support.service_process import free_port
+
+from solward.audit import outbox
+from solward.audit.log import AuditLog
+from solward.client import Delivery, verify_delivery
+from solward.clock import DAY_MS, now_ms
+from solward.errors import StoreError
+from solward.store import webhook as store
+from solward.store.tables import webhook_deliveries
+from solward.telemetry import metrics
+from solward.vault.store.database import Database
+from solward.webhook import Pace, Webhook
+
+SECRET = "a-secret-of-the-webhook-of-32-bytes!"
+TOKEN = "token-of-the-receivers-address"
+FAST = Pace(first_retry_s=0.02, longest_retry_s=0.05, timeout_s=0.5, lease_s=1, poll_s=0.1)
+
+
+class Receiver:
+    """Hears deliveries; answers what `answers` says next, 204 after that."""
+
+    def __init__(self) -> None:
+        self.heard: list[Delivery] = []
+        self.answers: list[Callable[[web.Request], Any] | int] = []
+        app = web.Application()
+        app.router.add_post(f"/{TOKEN}", self._hear)
+        app.router.add_route("*", "/elsewhere", self._elsewhere)
+        self.server = TestServer(app)
+        self.strayed = 0
+
+    async def _hear(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        self.heard.append(verify_delivery(SECRET, request.headers, body))
+        answer = self.answers.pop(0) if self.answers else 204
+        if isinstance(answer, int):
+            return web.Response(status=answer)
+        made: web.StreamResponse = await answer(request)
+        return made
+
+    async def _elsewhere(self, _request: web.Request) -> web.Response:
+        self.strayed += 1
+        return web.Response()
+
+    @property
+    def url(self) -> str:
+        return str(self.server.make_url(f"/{TOKEN}"))
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        return [(each.event, each.hold["id"]) for each in self.heard]
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    made = Receiver()
+    async with made.server:
+        yield made
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.more)])
+async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
+    on_server = request.param == "postgresql"
+    url = request.getfixturevalue("postgres_url") if on_server else None
+    opened = await Database.open(url, tmp_path)
+    yield opened
+    await opened.close()
+
+
+def webhook(database: Database, url: str, pace: Pace = FAST) -> Webhook:
+    places = {"dashboard": "https://dashboard.example", "api": "https://api.example"}
+    return Webhook(database, url, SECRET, pace=pace, **places)
+
+
+def hold(id_: str) -> dict[str, Any]:
+    return {"id": id_, "walletId": "w-1", "principal": "agent:scout", "sentence": "Pay é 5 USDC."}
+
+
+async def tell(database: Database, event: str, id_: str = "h-1") -> None:
+    async with database.write() as connection:
+        outbox.record(connection, event, hold(id_))
+
+
+async def until(done: Callable[[], Any]) -> None:
+    async with asyncio.timeout(20):
+        while not done():
+            await asyncio.sleep(0.01)
+
+
+async def states(database: Database) -> list[str]:
+    rows = webhook_deliveries.c
+    async with database.read() as connection:
+        found = await connection.execute(select(rows.state).order_by(rows.created_ms))
+        return list(found.scalars())
+
+
+async def ended(database: Database, *expected: str) -> None:
+    async with asyncio.timeout(20):
+        while await states(database) != [*expected]:
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def enqueuing(database: Database) -> AsyncIterator[None]:
+    """Events of holds are stored, and nothing is sent: what a process does that dies after it."""
+    database.before_commit = webhook(database, "http://127.0.0.1:9")._enqueue
+    yield
+    database.before_commit = None
+
+
+async def test_a_hold_is_told_with_what_a_person_needs_and_a_signature(
+    database: Database, receiver: Receiver
+) -> None:
+    async with webhook(database, receiver.url).delivering():
+        await tell(database, "hold:created")
+        await ended(database, "delivered")
+    (delivery,) = receiver.heard  # each was verified as it came
+    assert delivery.event == "hold:created"
+    assert delivery.hold == hold("h-1")
+    assert delivery.dashboard_url == "https://dashboard.example/holds/h-1"
+    assert delivery.decision_url == "https://api.example/api/v1/holds/h-1/webhook"
+
+
+async def test_only_holds_are_told_and_only_what_was_committed(
+    database: Database, receiver: Receiver
+) -> None:
+    async with webhook(database, receiver.url).delivering():
+        with contextlib.suppress(ZeroDivisionError):
+            async with database.write() as connection:
+                outbox.record(connection, "hold:created", hold("h-0"))
+                raise ZeroDivisionError
+        await tell(database, "holdings:changed", "h-1")
+        await tell(database, "hold:created", "h-2")
+        await ended(database, "delivered")
+    assert receiver.told == [("hold:created", "h-2")]
+
+
+async def test_what_cannot_be_stored_for_delivery_does_not_happen(
+    database: Database, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise StoreError("full")
+
+    monkeypatch.setattr(store, "add", refuse)
+    async with webhook(database, receiver.url).delivering():
+        with pytest.raises(StoreError, match="full"):
+            await tell(database, "hold:created")
+    assert await AuditLog(database).latest(5) == []
+
+
+async def test_a_process_that_dies_right_after_the_commit_has_lost_nothing(
+    database: Database, receiver: Receiver
+) -> None:
+    async with enqueuing(database):
+        await tell(database, "hold:created")
+    assert await states(database) == ["waiting"]
+    async with webhook(database, receiver.url).delivering():
+        await ended(database, "delivered")
+    assert receiver.told == [("hold:created", "h-1")]
+
+
+async def test_a_process_that_dies_while_it_sends_leaves_it_to_the_next(
+    database: Database, receiver: Receiver
+) -> None:
+    async with enqueuing(database):
+        await tell(database, "hold:created")
+    async with database.write() as connection:
+        # The lease outlives the test: only the start on SQLite knows that its holder is gone.
+        lease_ms = 300 if database.shared else DAY_MS
+        assert len(await store.claim(connection, 8, lease_ms)) == 1
+    began = now_ms()
+    async with webhook(database, receiver.url).delivering():
+        await ended(database, "delivered")
+    assert receiver.told == [("hold:created", "h-1")]
+    assert not database.shared or now_ms() - began > 200
+
+
+async def test_a_receiver_that_is_down_hears_it_once_it_is_up(database: Database) -> None:
+    late = Receiver()
+    late.server = TestServer(late.server.app, port=free_port())
+    url = f"http://127.0.0.1:{late.server.port}/{TOKEN}"
+    async with webhook(database, url).delivering(), AsyncExitStack() as stack:
+        with capture_logs() as lines:
+            await tell(database, "hold:created")
+            await until(lambda: len(lines) > 2)
+        await stack.enter_async_context(late.server)
+        await ended(database, "delivered")
+    assert late.told == [("hold:created", "h-1")]
+    assert {line["error"] for line in lines} == {"ConnectError"}
+    assert TOKEN not in str(lines)
+    assert SECRET not in str(lines)
+
+
+async def test_a_failure_is_tried_again_with_the_same_id_and_a_new_signature(
+    database: Database, receiver: Receiver
+) -> None:
+    receiver.answers = [500, 404, 200]
+    async with webhook(database, receiver.url).delivering():
+        await tell(database, "hold:created")
+        await ended(database, "delivered")
+    assert len(receiver.heard) == 3
+    assert len({each.id for each in receiver.heard}) == 1
+
+
+async def test_no_redirect_is_followed(database: Database, receiver: Receiver) -> None:
+    async def redirect(_request: web.Request) -> web.Response:
+        return web.Response(status=307, headers={"Location": "/elsewhere"})
+
+    receiver.answers = [redirect, redirect]
+    async with webhook(database, receiver.url).delivering():
+        await tell(database, "hold:created")
+        await ended(database, "delivered")
+    assert len(receiver.heard) == 3
+    assert receiver.strayed == 0
+
+
+async def test_a_receiver_that_does_not_answer_in_time_is_asked_again(
+    database: Database, receiver: Receiver
+) -> None:
+    gate = asyncio.Event()
+
+    async def wait(_request: web.Request) -> web.Response:
+        await gate.wait()
+        return web.Response()
+
+    receiver.answers = [wait]
+    async with webhook(database, receiver.url, FAST).delivering():
+        with capture_logs() as lines:
+            await tell(database, "hold:created")
+            await ended(database, "delivered")
+    gate.set()
+    assert len(receiver.heard) == 2
+    assert [line["error"] for line in lines] == ["no answer in time"]
+
+
+async def test_of_the_answer_the_status_counts_and_nothing_is_read(
+    database: Database, receiver: Receiver
+) -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await response.write(b"x" * 65536)
+        return response
+
+    receiver.answers = [endless]
+    # A read of it would end by the timeout, as a failure.
+    async with webhook(database, receiver.url).delivering():
+        await tell(database, "hold:created")
+        await ended(database, "delivered")
+    assert len(receiver.heard) == 1
+
+
+async def test_what_is_newer_takes_the_place_of_what_still_waits(
+    database: Database, receiver: Receiver
+) -> None:
+    async with enqueuing(database):
+        await tell(database, "hold:created", "h-1")
+        await tell(database, "hold:created", "h-2")
+        await tell(database, "hold:denied", "h-1")
+    async with webhook(database, receiver.url).delivering():
+        await ended(database, "superseded", "delivered", "delivered")
+    assert sorted(receiver.told) == [("hold:created", "h-2"), ("hold:denied", "h-1")]
+
+
+async def test_a_holds_end_arrives_after_its_beginning(
+    database: Database, receiver: Receiver
+) -> None:
+    gate, answered = asyncio.Event(), []
+
+    async def wait(_request: web.Request) -> web.Response:
+        await gate.wait()
+        answered.append(len(receiver.heard))
+        return web.Response(status=503)  # it is not tried again either: the end is newer
+
+    receiver.answers = [wait]
+    pace = Pace(first_retry_s=0.02, timeout_s=20, poll_s=0.05)
+    # Two senders: the second is free for the hold's end all the time.
+    first, second = (webhook(database, receiver.url, pace) for _ in range(2))
+    async with first.delivering():
+        sending = asyncio.create_task(second._deliver())
+        await tell(database, "hold:created")
+        await until(lambda: receiver.heard)
+        await tell(database, "hold:denied")
+        await tell(database, "hold:created", "h-2")
+        await until(lambda: len(receiver.heard) == 2)
+        gate.set()
+        await until(lambda: len(receiver.heard) == 3)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+    assert answered == [2]
+    assert receiver.told == [
+        ("hold:created", "h-1"), ("hold:created", "h-2"), ("hold:denied", "h-1"),
+    ]  # fmt: skip
+
+
+async def test_after_a_day_it_is_given_up_with_an_alert(
+    database: Database, receiver: Receiver
+) -> None:
+    async with enqueuing(database):
+        await tell(database, "hold:created", "h-1")
+        await tell(database, "hold:created", "h-2")
+    async with database.write() as connection:
+        old = update(webhook_deliveries).where(webhook_deliveries.c.hold_id == "h-1")
+        await connection.execute(old.values(created_ms=now_ms() - DAY_MS))
+    receiver.answers = [500, 500, 500]
+    given_up = metrics.WEBHOOK_DELIVERIES.labels("given_up")
+    before = given_up._value.get()
+    async with webhook(database, receiver.url).delivering():
+        await ended(database, "given_up", "delivered")
+    assert given_up._value.get() == before + 1
+    entries = [entry.to_json() for entry in await AuditLog(database).latest(5)]
+    (alert,) = [entry["data"] for entry in entries if entry["event"] == "alert:raised"]
+    assert alert["alert"] == "webhook_given_up"
+    assert (alert["walletId"], alert["principal"]) == ("w-1", "agent:scout")
+    assert alert["detail"].endswith("was not told of hold h-1 in 1 tries; the last: HTTP 500")
+
+
+async def test_the_last_try_is_at_the_end_of_the_day(
+    database: Database, receiver: Receiver
+) -> None:
+    pace = Pace(first_retry_s=3600, longest_retry_s=3600, give_up_s=0.4, poll_s=0.05)
+    receiver.answers = [500] * 9
+    async with webhook(database, receiver.url, pace).delivering():
+        await tell(database, "hold:created")
+        await ended(database, "given_up")
+    assert len(receiver.heard) == 2
+
+
+def test_waits_double_up_to_a_quarter_of_an_hour_and_differ() -> None:
+    pace = Pace()
+    waits = [[pace.retry_ms(tries) for _ in range(50)] for tries in (1, 2, 5, 30, 10_000)]
+    for wait, longest in zip(waits, (5_000, 10_000, 80_000, 900_000, 900_000), strict=True):
+        assert longest / 2 <= min(wait) < max(wait) <= longest
+
+
+async def test_proxies_of_the_environment_hear_nothing(
+    database: Database, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    async with webhook(database, receiver.url).delivering():
+        await tell(database, "hold:created")
+        await ended(database, "delivered")
+
+
+async def test_what_ended_is_deleted_after_a_week(database: Database, receiver: Receiver) -> None:
+    async with webhook(database, receiver.url).delivering():
+        await tell(database, "hold:created", "h-1")
+        await ended(database, "delivered")
+        async with database.write() as connection:
+            old = now_ms() - store.KEPT_MS - 1000
+            await connection.execute(update(webhook_deliveries).values(created_ms=old))
+        await tell(database, "hold:created", "h-2")
+        await ended(database, "delivered")
+    assert receiver.told == [("hold:created", "h-1"), ("hold:created", "h-2")]
+
+
+async def test_two_processes_on_one_database_tell_each_once(
+    postgres_url: str, tmp_path: Path, receiver: Receiver
+) -> None:
+    async with AsyncExitStack() as stack:
+        opened = []
+        for _ in range(2):
+            database = await Database.open(postgres_url, tmp_path)
+            stack.push_async_callback(database.close)
+            await stack.enter_async_context(webhook(database, receiver.url).delivering())
+            opened.append(database)
+        ids = [f"h-{number}" for number in range(40)]
+        await asyncio.gather(
+            *(tell(opened[n % 2], "hold:created", id_) for n, id_ in enumerate(ids))
+        )
+        await ended(opened[0], *["delivered"] * len(ids))
+    assert sorted(id_ for _, id_ in receiver.told) == sorted(ids)
+    assert len({each.id for each in receiver.heard}) == len(ids)
+
+
+async def test_an_old_process_that_lost_its_lease_ends_nothing(database: Database) -> None:
+    async with enqueuing(database):
+        await tell(database, "hold:created")
+    async with database.write() as connection:
+        (lost,) = await store.claim(connection, 8, 0)
+    async with database.write() as connection:
+        (taken,) = await store.claim(connection, 8, 60_000)
+        assert taken.tries == 2
+        assert not await store.end_try(connection, lost, "delivered")
+        waits = text("SELECT state FROM webhook_deliveries")
+        assert (await connection.execute(waits)).scalar() == "waiting"
+        assert await store.end_try(connection, taken, "delivered")
