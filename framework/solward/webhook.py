@@ -222,7 +222,7 @@ class Webhook:
             trust_env=False,
             follow_redirects=False,
             # One timeout for all of it, in `_send`.
-            timeout=None,
+            timeout=None,  # noqa: S113
             limits=httpx.Limits(max_keepalive_connections=0),
         ) as client:
             while True:

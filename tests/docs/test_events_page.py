@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.support.agents import agent_body
 from tests.support.api import SECRET, STRANGER, Api, serving_api
 from tests.support.repository import DOCS
@@ -15,6 +16,7 @@ from solward.agents.agent import AgentStatus
 from solward.agents.remember import record_status
 from solward.audit import outbox
 from solward.clock import now_ms
+from solward.errors import DecisionRefused
 from solward.events import EventKind
 from solward.settings import Settings
 from solward.store.retention import retain
@@ -71,6 +73,9 @@ async def everything(api: Api) -> None:
     await api.call("PATCH", f"/agents/{agent}", {"loopIntervalMs": 5000})
     other = (await api.post("/agents", body)).json["id"]
     await api.call("DELETE", f"/agents/{other}")
+    assert api.service.webhook is not None
+    with pytest.raises(DecisionRefused):
+        await api.service.webhook.check("a-hold", "1", "a-nonce", "v1=", b"{}")
     async with api.service.database.write() as connection:
         was = AgentStatus.RUNNING
         record_status(connection, agent, "Ada", was, AgentStatus.ERROR, "The provider is away")
@@ -82,7 +87,8 @@ async def everything(api: Api) -> None:
 
 
 async def test_every_kind_has_the_fields_that_are_documented(tmp_path: Path) -> None:
-    async with serving_api(tmp_path / "home", demo=True) as api:
+    given = {"approval_webhook_url": "http://127.0.0.1:9/", "approval_webhook_secret": SECRET}
+    async with serving_api(tmp_path / "home", demo=True, **given) as api:
         await everything(api)
         entries = [entry.to_json() for entry in await api.service.audit.latest(500)]
         records = (await api.get("/transactions")).json["transactions"]
