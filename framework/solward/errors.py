@@ -13,6 +13,9 @@
     ├── TransactionError           a money route's refusal; carries the record      (HTTP 500)
     │   ├── GuardrailBlocked       a rule refused it: `rule`, `reason`
     │   └── TransactionFailed      the ledger refused it, or it cannot land
+    ├── Held                       waits for a person; carries the hold            (HTTP 202)
+    ├── HoldDecided                a hold that can no longer be decided so          (HTTP 409)
+    ├── MayNotDecide               who decides a hold is not one who may            (HTTP 403)
     ├── ProviderError              a model vendor's failure
     ├── TakenOver                  another process has taken over the work
     ├── KeyRevoked                 the API key was revoked during its request        (HTTP 401)
@@ -39,6 +42,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from solward.hold import Hold
     from solward.record import TransactionRecord
 
 
@@ -123,6 +127,23 @@ class GuardrailBlocked(TransactionError):
 
 class TransactionFailed(TransactionError):
     """It cannot succeed or did not: refused in simulation, failed on the ledger, or expired."""
+
+
+class Held(SolwardError):
+    """The transaction waits for a person; nothing was reserved, signed or sent. `hold` says what
+    it is, why, and until when."""
+
+    def __init__(self, hold: Hold) -> None:
+        super().__init__(hold.told())
+        self.hold = hold
+
+
+class HoldDecided(SolwardError):
+    """The hold was decided, ended or expired before, or cannot be approved now; says which."""
+
+
+class MayNotDecide(SolwardError):
+    """Holds are decided by others: not by who asks, nor by who was granted no approval."""
 
 
 class TakenOver(SolwardError):

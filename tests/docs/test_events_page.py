@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.support.agents import agent_body
 from tests.support.api import SECRET, STRANGER, Api, serving_api
+from tests.support.hold_rows import hold_row
 from tests.support.repository import DOCS
 
 from solward.agents.agent import AgentStatus
@@ -18,8 +19,10 @@ from solward.audit import outbox
 from solward.clock import now_ms
 from solward.errors import DecisionRefused
 from solward.events import EventKind
+from solward.hold import HoldState
 from solward.settings import Settings
 from solward.store.retention import retain
+from solward.vault.store import holds
 from solward.vault.store.alerts import BLOCKS
 from solward.vault.wallets import KeySource
 from solward.vault.wallets.export import export_wallet, newest_keystore
@@ -28,6 +31,7 @@ from solward_server.resources.events import HEARTBEAT_S, RETRY_MS
 
 PAGE = (DOCS / "events.md").read_text()
 ROWS = re.findall(r"^\| `(\w+:\w+)` \| .+ \| (.+) \|$", PAGE, re.MULTILINE)
+HOLD = "the [hold](#records), `asked`"
 TRANSACTION, DECISION = "the [record](#records)", "the [decision](#records)"
 
 
@@ -79,6 +83,12 @@ async def everything(api: Api) -> None:
     async with api.service.database.write() as connection:
         was = AgentStatus.RUNNING
         record_status(connection, agent, "Ada", was, AgentStatus.ERROR, "The provider is away")
+        for state in HoldState:
+            if not state.is_open:
+                row = hold_row(wallet, now_ms())
+                await holds.add(connection, row)
+                for each in (HoldState.APPROVED, state):
+                    await holds.move(connection, row.hold.id, HoldState, each, by="admin")
         assert database.audit_key is not None
         await outbox.authenticate(connection, database.audit_key)
         old = [("wallet:old", "x", None)] * 2
@@ -107,5 +117,9 @@ async def test_every_kind_has_the_fields_that_are_documented(tmp_path: Path) -> 
                 assert pending or data == record
             elif fields == DECISION:
                 assert data in decisions
+            elif fields == HOLD:
+                state = kind.removeprefix("hold:").replace("created", "held")
+                assert (data["state"], data["asked"]) == (state, "key:k1")
+                assert {"id", "walletId", "sentence", "lines", "expiresAt", "principal"} < {*data}
             else:
                 assert list(data) == sorted(re.findall(r"`(\w+)`", fields)), kind

@@ -108,6 +108,7 @@ class Settings(AccessSettings, VendorSettings):
     max_slippage_bps: int = Field(default_factory=_max_slippage_of, ge=0, le=_WHOLE_BPS)
     max_price_impact_bps: int = Field(500, ge=0, le=_WHOLE_BPS)
     max_costs_sol_per_day: Decimal = DEFAULT_MAX_COSTS_SOL
+    hold_expires_s: int = Field(3600, ge=60, le=86_400)
     blocked_addresses: Annotated[frozenset[str], NoDecode] = frozenset()
     token_limits: Annotated[Mapping[str, int], NoDecode] = Field(default_factory=dict)
 

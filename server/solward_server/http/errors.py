@@ -7,10 +7,13 @@ from quart import Quart, Response
 from werkzeug.exceptions import HTTPException
 
 from solward.errors import (
+    Held,
+    HoldDecided,
     IdempotencyInFlight,
     IdempotencyMismatch,
     InvalidRequest,
     KeyRevoked,
+    MayNotDecide,
     NotFound,
     SkillError,
     SkillNotFound,
@@ -37,6 +40,8 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (NotFound, 404),
     (IdempotencyMismatch, 422),
     (IdempotencyInFlight, 409),
+    (HoldDecided, 409),
+    (MayNotDecide, 403),
     (TokenBudgetReached, 429),
     (KeyRevoked, 401),
 )
@@ -78,9 +83,13 @@ def handle_errors(app: Quart) -> None:
         if status == 500 and not isinstance(error, TransactionError):
             _log.warning("request_failed", error=str(error), kind=type(error).__name__)
         response = error_response(scrub_text(str(error)), status)
-        if status == 409:
+        if isinstance(error, IdempotencyInFlight):
             response.headers["Retry-After"] = str(_IN_FLIGHT_RETRY_S)
         return response
+
+    @app.errorhandler(Held)
+    async def held(error: Held) -> Response:
+        return json_response(error.hold.answer(), 202)
 
     @app.errorhandler(Unauthorized)
     @app.errorhandler(KeyRevoked)

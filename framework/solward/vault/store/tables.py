@@ -262,6 +262,44 @@ attempts = Table(
     ),
 )
 
+# Transactions that wait for a person. Rows are never deleted: a request's Idempotency-Key may point
+# at one.
+holds = Table(
+    "holds",
+    metadata,
+    Column("seq", Sequence, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("wallet_id", Text, ForeignKey("wallets.id"), nullable=False),
+    Column("agent_id", Text),
+    Column("principal", Text, nullable=False),
+    Column("chain", JSON, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("state", Text, nullable=False),  # of hold.HoldState
+    Column("digest", Text, nullable=False),  # of what was asked and shown
+    Column("action_key", _Bytewise, unique=True),
+    # How to make it again, JSON with exact decimals; none where only its caller can.
+    Column("recipe", Text),
+    Column("shown", Text, nullable=False),  # likewise: what a person decides on
+    Column("applied", JSON, nullable=False),  # rules that judged it
+    Column("created_ms", BigInteger, nullable=False),  # these two by the windows' clock
+    Column("expires_ms", BigInteger, nullable=False),
+    Column("decided_by", Text),
+    Column("decided_ms", BigInteger),
+    Column("note", Text),
+    Column("transaction_id", Text),
+    Column("owner", Text),  # the process that carries out an approved one
+    Column("trace", Text),
+    Index(None, "wallet_id", "seq"),
+    # What is open is little, however long the history is.
+    Index(
+        "uq_holds_open",
+        "digest",
+        unique=True,
+        sqlite_where=text("state IN ('held', 'approved')"),
+        postgresql_where=text("state IN ('held', 'approved')"),
+    ),
+)
+
 idempotency = Table(
     "idempotency",
     metadata,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from solders.instruction import Instruction
 
@@ -59,6 +60,9 @@ class Actor:
             transaction: a request's id, or `agent:<id>:<cycle>`.
         dry_run: everything is judged and nothing is sent: the engine raises `TrialEnded` where it
             would return a record.
+        recipe: how to make what is asked for again, once a person approved it; None where only its
+            caller can.
+        approval: id of the approved hold that this carries out.
     """
 
     principal: str
@@ -71,6 +75,17 @@ class Actor:
     api_key: str | None = None
     checks: tuple[Callable[[], None], ...] = ()
     trace: str | None = None
+    recipe: Mapping[str, Any] | None = None
+    approval: str | None = None
+
+    @property
+    def is_admins(self) -> bool:
+        """Whether the operator asks: no grant binds it, and nothing is held for a person."""
+        return self.principal in ("admin", "cli")
+
+    def chain(self, wallet_id: str) -> tuple[str, ...]:
+        """Every principal a transaction of this wallet needs, the wallet's first."""
+        return (f"wallet:{wallet_id}", *(() if self.is_admins else (self.principal,)))
 
 
 ADMIN = Actor("admin")
@@ -99,6 +114,10 @@ class PocketUse:
     leaves: bool = False
     program: str | None = None
     position: str | None = None
+
+
+class HoldTaken(Exception):
+    """An approval was used, or ended, meanwhile; nothing was stored."""
 
 
 class PocketTaken(Exception):

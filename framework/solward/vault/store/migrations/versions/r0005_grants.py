@@ -26,6 +26,7 @@ def upgrade() -> None:
     _paid_recipients()
     _launches()
     _webhook()
+    _holds()
 
 
 def _grants() -> None:
@@ -177,6 +178,53 @@ def _webhook() -> None:
         sa.PrimaryKeyConstraint("nonce", name=op.f("pk_webhook_nonces")),
     )
     op.create_index(op.f("ix_webhook_nonces_created_ms"), "webhook_nonces", ["created_ms"])
+
+
+def _holds() -> None:
+    """Transactions that wait for a person."""
+    op.create_table(
+        "holds",
+        sa.Column(
+            "seq",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=True,
+            nullable=False,
+        ),
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("wallet_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=True),
+        sa.Column("principal", sa.Text(), nullable=False),
+        sa.Column("chain", sa.JSON(), nullable=False),
+        sa.Column("type", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("action_key", _BYTEWISE, nullable=True),
+        sa.Column("recipe", sa.Text(), nullable=True),
+        sa.Column("shown", sa.Text(), nullable=False),
+        sa.Column("applied", sa.JSON(), nullable=False),
+        sa.Column("created_ms", sa.BigInteger(), nullable=False),
+        sa.Column("expires_ms", sa.BigInteger(), nullable=False),
+        sa.Column("decided_by", sa.Text(), nullable=True),
+        sa.Column("decided_ms", sa.BigInteger(), nullable=True),
+        sa.Column("note", sa.Text(), nullable=True),
+        sa.Column("transaction_id", sa.Text(), nullable=True),
+        sa.Column("owner", sa.Text(), nullable=True),
+        sa.Column("trace", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(["wallet_id"], ["wallets.id"], name=op.f("fk_holds_wallet_id")),
+        sa.PrimaryKeyConstraint("seq", name=op.f("pk_holds")),
+        sa.UniqueConstraint("id", name=op.f("uq_holds_id")),
+        sa.UniqueConstraint("action_key", name=op.f("uq_holds_action_key")),
+    )
+    op.create_index(op.f("ix_holds_wallet_id_seq"), "holds", ["wallet_id", "seq"])
+    is_open = sa.text("state IN ('held', 'approved')")
+    op.create_index(
+        "uq_holds_open",
+        "holds",
+        ["digest"],
+        unique=True,
+        sqlite_where=is_open,
+        postgresql_where=is_open,
+    )
 
 
 def downgrade() -> None:

@@ -1,0 +1,325 @@
+"""Transactions that wait for a person: stored, found, decided, used once.
+
+Each function works inside the caller's transaction. A hold's row is locked before the record of its
+end is stored, by everybody, so that none deadlocks.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Row, bindparam, func, insert, select, text, update
+from sqlalchemy import exists as sql_exists
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward import jsontext
+from solward.audit.acts import SERVICE, record_act
+from solward.clock import iso
+from solward.events import EventKind
+from solward.hold import Hold, HoldState
+from solward.record import TransactionRecord, TransactionStatus
+from solward.vault.store import transactions
+from solward.vault.store.database import clock
+from solward.vault.store.tables import holds, processes
+from solward.vault.store.window_clock import Moment
+
+GRANTS_RULE: Final = "grants"
+"""In a record's `guardrailsApplied` where nobody approved what grants or a plugin held."""
+MOST_OPEN: Final = 20
+"""Most open holds of one principal: a person reads each."""
+
+_NEWEST: Final = 2**62
+
+# The text of the partial index, so that both databases use it.
+_OPEN = text("holds.state IN ('held', 'approved')")
+_EVENTS: Final = {
+    HoldState.HELD: EventKind.HOLD_CREATED,
+    HoldState.APPROVED: EventKind.HOLD_APPROVED,
+    HoldState.EXECUTED: EventKind.HOLD_EXECUTED,
+    HoldState.REFUSED: EventKind.HOLD_REFUSED,
+    HoldState.DENIED: EventKind.HOLD_DENIED,
+    HoldState.EXPIRED: EventKind.HOLD_EXPIRED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRow:
+    """A hold as stored.
+
+    Attributes:
+        digest: of what was asked and shown; one open hold has it.
+        action_key: of the request.
+        recipe: how to make it again; None where only its caller can.
+        applied: the rules that judged it.
+        trace: where the request came from.
+        owner: the process that carries out an approved one.
+    """
+
+    hold: Hold
+    digest: str
+    action_key: str | None
+    recipe: Mapping[str, Any] | None
+    applied: tuple[str, ...]
+    trace: str | None
+    owner: str | None = None
+
+
+_COLUMNS = [column for column in holds.c if column.name != "seq"]
+_SELECT = select(*_COLUMNS)
+_BY_ID = _SELECT.where(holds.c.id == bindparam("b_id"))
+_BY_ACTION = _SELECT.where(holds.c.action_key == bindparam("b_key"))
+_BY_DIGEST = _SELECT.where(_OPEN, holds.c.digest == bindparam("b_digest"))
+_COUNT_OPEN = select(func.count()).where(_OPEN, holds.c.principal == bindparam("b_principal"))
+_DUE = _SELECT.where(_OPEN, holds.c.expires_ms <= bindparam("b_now"))
+_INSERT = insert(holds)
+_ORPHANED = _SELECT.where(
+    _OPEN,
+    holds.c.state == HoldState.APPROVED.value,
+    holds.c.recipe.is_not(None),
+    holds.c.owner.is_(None)
+    | (holds.c.owner == bindparam("me"))
+    | ~sql_exists().where(
+        processes.c.id == holds.c.owner, processes.c.lease_until_ms > bindparam("now")
+    ),
+).order_by(holds.c.seq)
+_OWN = (
+    update(holds)
+    .where(
+        holds.c.id == bindparam("b_id"),
+        holds.c.state == HoldState.APPROVED.value,
+        holds.c.owner.is_not_distinct_from(bindparam("b_was")),
+    )
+    .values(owner=bindparam("b_me"))
+)
+_MAY_END: Final = (HoldState.HELD, HoldState.APPROVED)
+
+
+async def add(connection: AsyncConnection, row: HoldRow) -> None:
+    """Store a new hold and record its event.
+
+    Raises:
+        sqlalchemy.exc.IntegrityError: an open one has its digest, or any its action key.
+    """
+    hold = row.hold
+    shown = {
+        "sentence": hold.sentence,
+        "reasons": list(hold.reasons),
+        "lines": [dict(line) for line in hold.lines],
+        "costsLamports": hold.costs_lamports,
+        "arrives": dict(hold.arrives),
+        "details": dict(hold.details),
+    }
+    await connection.execute(
+        _INSERT,
+        {
+            "id": hold.id,
+            "wallet_id": hold.wallet_id,
+            "agent_id": hold.agent_id,
+            "principal": hold.principal,
+            "chain": list(hold.chain),
+            "type": hold.type,
+            "state": hold.state.value,
+            "digest": row.digest,
+            "action_key": row.action_key,
+            "recipe": None if row.recipe is None else jsontext.dumps(dict(row.recipe)),
+            "shown": jsontext.dumps(shown),
+            "applied": list(row.applied),
+            "created_ms": hold.created_ms,
+            "expires_ms": hold.expires_ms,
+            "trace": row.trace,
+        },
+    )
+    _tell(connection, hold, hold.principal)
+
+
+async def get(connection: AsyncConnection, hold_id: str) -> HoldRow | None:
+    """One hold by its id."""
+    return _one((await connection.execute(_BY_ID, {"b_id": hold_id})).first())
+
+
+async def by_action_key(connection: AsyncConnection, action_key: str) -> HoldRow | None:
+    """The hold of a logical action, in whatever state."""
+    return _one((await connection.execute(_BY_ACTION, {"b_key": action_key})).first())
+
+
+async def by_digest(connection: AsyncConnection, digest: str) -> HoldRow | None:
+    """The open hold of what was asked and shown."""
+    return _one((await connection.execute(_BY_DIGEST, {"b_digest": digest})).first())
+
+
+async def count_open(connection: AsyncConnection, principal: str) -> int:
+    """How many holds of a principal are open."""
+    return int((await connection.execute(_COUNT_OPEN, {"b_principal": principal})).scalar_one())
+
+
+async def listed(
+    connection: AsyncConnection,
+    *,
+    wallet_id: str | None = None,
+    principal: str | None = None,
+    is_open: bool | None = None,
+    limit: int = 50,
+    before: str | None = None,
+) -> list[Hold]:
+    """Holds newest first, older than the hold `before`."""
+    newest: Any = _NEWEST
+    if before is not None:
+        newest = select(holds.c.seq).where(holds.c.id == before).scalar_subquery()
+    statement = _SELECT.where(holds.c.seq < newest)
+    if wallet_id is not None:
+        statement = statement.where(holds.c.wallet_id == wallet_id)
+    if principal is not None:
+        statement = statement.where(holds.c.principal == principal)
+    if is_open is not None:
+        statement = statement.where(
+            _OPEN if is_open else holds.c.state.not_in([each.value for each in _MAY_END])
+        )
+    rows = await connection.execute(statement.order_by(holds.c.seq.desc()).limit(limit))
+    return [_row(row).hold for row in rows]
+
+
+async def due(connection: AsyncConnection, window_ms: int) -> list[HoldRow]:
+    """Open holds whose time has ended."""
+    return [_row(row) for row in await connection.execute(_DUE, {"b_now": window_ms})]
+
+
+async def move(
+    connection: AsyncConnection,
+    hold_id: str,
+    was: Collection[HoldState],
+    state: HoldState,
+    *,
+    by: str,
+    **fields: Any,
+) -> HoldRow | None:
+    """Give a hold another state, unless it has none of `was`; then None, and nothing changed.
+
+    Of two transactions that want to, one does: this is what makes an approval single use.
+
+    Args:
+        by: who does it, in the audit log.
+        fields: columns to set with it.
+    """
+    statement = (
+        update(holds)
+        .where(holds.c.id == hold_id, holds.c.state.in_([each.value for each in was]))
+        .values(state=state.value, **fields)
+        .returning(*_COLUMNS)
+    )
+    row = _one((await connection.execute(statement)).first())
+    if row is not None:
+        _tell(connection, row.hold, by)
+    return row
+
+
+async def refuse(
+    connection: AsyncConnection,
+    row: HoldRow,
+    state: HoldState,
+    error: str,
+    ms: int,
+    *,
+    by: str,
+    **fields: Any,
+) -> TransactionRecord | None:
+    """End an open hold with a blocked record, which its caller is answered with from now on.
+
+    Args:
+        state: `REFUSED`, which only an approved one becomes, `DENIED` or `EXPIRED`.
+        ms: the time of the record.
+        by, fields: see `move`.
+
+    Returns:
+        The record; None where the hold had ended, and nothing changed.
+    """
+    hold = row.hold
+    record = TransactionRecord(
+        id=str(uuid.uuid4()),
+        wallet_id=hold.wallet_id,
+        type=hold.type,
+        status=TransactionStatus.BLOCKED,
+        details=hold.details,
+        guardrails_applied=(*(rule for rule in row.applied if rule != GRANTS_RULE), GRANTS_RULE),
+        created_ms=ms,
+        agent_id=hold.agent_id,
+        error=error,
+        principal=hold.principal,
+    )
+    was = (HoldState.APPROVED,) if state is HoldState.REFUSED else _MAY_END
+    moved = await move(
+        connection, hold.id, was, state, by=by, transaction_id=record.id, owner=None, **fields
+    )
+    if moved is None:
+        return None
+    await transactions.insert_record(
+        connection, record, action_key=row.action_key or hold.action, trace=row.trace
+    )
+    return record
+
+
+async def expire(connection: AsyncConnection, row: HoldRow, moment: Moment) -> bool:
+    """End a hold whose time is over by the windows' clock; returns whether it is."""
+    if row.hold.expires_ms > moment.window_ms:
+        return False
+    decided = row.hold.state is HoldState.APPROVED
+    error = "it was approved, and not carried out in time" if decided else "nobody approved it"
+    text = f"{error}; it was held until {iso(row.hold.expires_ms)}"
+    await refuse(connection, row, HoldState.EXPIRED, text, moment.database_ms, by=SERVICE)
+    return True
+
+
+async def abandoned(connection: AsyncConnection, me: str) -> list[HoldRow]:
+    """Approved holds that can be made again and that no other living process carries out, oldest
+    first."""
+    parameters = {"me": me, "now": await clock(connection)}
+    return [_row(row) for row in await connection.execute(_ORPHANED, parameters)]
+
+
+async def own(connection: AsyncConnection, hold_id: str, me: str, was: str | None) -> bool:
+    """Make `me` the process that carries out an approved hold, unless another did meanwhile."""
+    parameters = {"b_id": hold_id, "b_me": me, "b_was": was}
+    return (await connection.execute(_OWN, parameters)).rowcount == 1
+
+
+def _tell(connection: AsyncConnection, hold: Hold, by: str) -> None:
+    data = hold.to_json()
+    del data["principal"]
+    record_act(connection, _EVENTS[hold.state], data | {"asked": hold.principal}, by=by)
+
+
+def _one(row: Row[Any] | None) -> HoldRow | None:
+    return None if row is None else _row(row)
+
+
+def _row(row: Row[Any]) -> HoldRow:
+    shown = jsontext.loads(row.shown)
+    lines: Sequence[Mapping[str, Any]] = shown["lines"]
+    hold = Hold(
+        id=row.id,
+        wallet_id=row.wallet_id,
+        agent_id=row.agent_id,
+        principal=row.principal,
+        chain=tuple(row.chain),
+        type=row.type,
+        state=HoldState(row.state),
+        sentence=shown["sentence"],
+        reasons=tuple(shown["reasons"]),
+        lines=tuple(lines),
+        costs_lamports=int(shown["costsLamports"]),
+        arrives={mint: int(units) for mint, units in shown["arrives"].items()},
+        details=shown["details"],
+        repeats=row.recipe is None,
+        created_ms=int(row.created_ms),
+        expires_ms=int(row.expires_ms),
+        decided_by=row.decided_by,
+        decided_ms=None if row.decided_ms is None else int(row.decided_ms),
+        note=row.note,
+        transaction_id=row.transaction_id,
+    )
+    recipe = None if row.recipe is None else jsontext.loads(row.recipe)
+    return HoldRow(
+        hold, row.digest, row.action_key, recipe, tuple(row.applied), row.trace, row.owner
+    )
