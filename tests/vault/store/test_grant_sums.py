@@ -1,0 +1,168 @@
+"""What a grant has counted in a window: exact at its edges, by rows and by hourly totals."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import pytest
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.support.query_plans import query_plans
+
+from solward.clock import DAY_MS, MINUTE_MS
+from solward.vault.store import grants, spending
+from solward.vault.store.database import Database
+from solward.vault.store.grants import HOUR_MS, Counted
+from solward.vault.store.tables import grant_totals, reservations
+
+SCOPE = "grant:agent:a#1"
+MINT = "So11111111111111111111111111111111111111112"
+# Within an hour, so that a window of a minute begins in the hour in which it ends, or not.
+NOW = 500_000 * HOUR_MS + 20 * MINUTE_MS
+LENGTHS = (MINUTE_MS, 5 * MINUTE_MS, HOUR_MS, 7 * HOUR_MS + MINUTE_MS, DAY_MS, 30 * DAY_MS)
+
+Row = tuple[int, int]
+
+
+async def reserve(connection: AsyncConnection, rows: Iterable[Row], scope: str = SCOPE) -> None:
+    """Each a stamp and units."""
+    await connection.execute(
+        insert(reservations),
+        [
+            {
+                "transaction_id": f"{scope} {number} {created}",
+                "scope": scope,
+                "asset": MINT,
+                "created_ms": created,
+                "units": units,
+            }
+            for number, (created, units) in enumerate(rows)
+        ],
+    )
+
+
+async def sums(database: Database, now_ms: int = NOW) -> dict[int, Counted]:
+    async with database.read() as connection:
+        found = await grants.counted(connection, [(SCOPE, MINT, each) for each in LENGTHS], now_ms)
+    return {length: counted for (_, _, length), counted in found.items()}
+
+
+def by_hand(rows: Iterable[Row], now_ms: int = NOW) -> dict[int, Counted]:
+    kept = list(rows)
+    inside = {each: [n for at, n in kept if at > now_ms - each] for each in LENGTHS}
+    return {each: Counted(sum(found), len(found)) for each, found in inside.items()}
+
+
+async def test_a_window_holds_what_is_younger_than_its_length_and_nothing_else(
+    database: Database,
+) -> None:
+    edges = [NOW - each + step for each in LENGTHS for step in (-1, 0, 1)]
+    rows = [(at, 10**number) for number, at in enumerate(edges)]
+    async with database.write() as connection:
+        await reserve(connection, rows)
+    assert await sums(database) == by_hand(rows)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_sums_are_those_of_the_rows_whatever_was_lowered_and_released(
+    database: Database, seed: int
+) -> None:
+    chance = random.Random(seed)
+    rows = {
+        f"{SCOPE} {number} {at}": (at, chance.randrange(2**40))
+        for number, at in enumerate(
+            NOW - chance.choice((chance.randrange(2 * HOUR_MS), chance.randrange(31 * DAY_MS)))
+            for _ in range(200)
+        )
+    }
+    async with database.write() as connection:
+        await reserve(connection, rows.values())
+        for id_ in chance.sample(sorted(rows), 60):
+            at, units = rows[id_]
+            here = reservations.c.transaction_id == id_
+            if chance.random() < 0.5:
+                del rows[id_]
+                await connection.execute(delete(reservations).where(here))
+            else:
+                rows[id_] = (at, units // 3)
+                await connection.execute(update(reservations).where(here).values(units=units // 3))
+    assert await sums(database) == by_hand(rows.values())
+    for later in (1, MINUTE_MS, 3 * HOUR_MS, 40 * DAY_MS):
+        assert await sums(database, NOW + later) == by_hand(rows.values(), NOW + later)
+
+
+async def test_no_sum_overflows(database: Database) -> None:
+    rows = [(NOW - 2 * HOUR_MS - each, 2**63 - 1) for each in range(5)] + [(NOW, 2**63 - 1)]
+    async with database.write() as connection:
+        await reserve(connection, rows)
+    assert (await sums(database))[DAY_MS] == Counted(6 * (2**63 - 1), 6)
+
+
+async def test_other_scopes_have_no_totals(database: Database) -> None:
+    async with database.write() as connection:
+        await spending.reserve(connection, "t", ["wallet:w", SCOPE], {"SOL": 5}, NOW)
+        rows = await connection.execute(select(grant_totals.c.scope, grant_totals.c.low))
+        assert rows.all() == [(SCOPE, 5)]
+
+
+async def test_many_sums_of_other_grants_do_not_mix(database: Database) -> None:
+    scopes = [f"grant:agent:a#{number}" for number in range(100)]
+    async with database.write() as connection:
+        for number, scope in enumerate(scopes):
+            await reserve(connection, [(NOW - 5 * HOUR_MS, number), (NOW - 1, 1)], scope)
+        needs = [(scope, MINT, length) for scope in scopes for length in (HOUR_MS, DAY_MS)]
+        found = await grants.counted(connection, [*needs, (SCOPE, "SOL", DAY_MS)], NOW)
+    assert found.pop((SCOPE, "SOL", DAY_MS)) == Counted()
+    assert found == {
+        (scope, MINT, length): Counted(
+            1 + (number if length == DAY_MS else 0), 1 + (length > HOUR_MS)
+        )
+        for number, scope in enumerate(scopes)
+        for length in (HOUR_MS, DAY_MS)
+    }
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_there_is_room_as_soon_as_enough_has_left_and_not_before(
+    database: Database, seed: int
+) -> None:
+    chance = random.Random(seed)
+    length = chance.choice(LENGTHS)
+    rows = [(NOW - chance.randrange(length), chance.randrange(1, 100)) for _ in range(50)]
+    used = by_hand(rows)[length]
+    excess = chance.randrange(1, used.units)
+    gone = chance.randrange(1, used.transactions)
+    async with database.write() as connection:
+        await reserve(connection, rows)
+        at = await grants.room_at(connection, SCOPE, MINT, length, excess, NOW)
+        counted = await grants.room_at(
+            connection, SCOPE, MINT, length, gone, NOW, transactions=True
+        )
+        assert await grants.room_at(connection, SCOPE, MINT, length, used.units + 1, NOW) is None
+    assert at is not None
+    assert counted is not None
+    assert by_hand(rows, at)[length].units <= used.units - excess
+    assert by_hand(rows, at - 1)[length].units > used.units - excess
+    assert by_hand(rows, counted)[length].transactions <= used.transactions - gone
+    assert by_hand(rows, counted - 1)[length].transactions > used.transactions - gone
+
+
+@pytest.mark.sqlite("its query plans")
+async def test_a_sum_searches_indexes(database: Database) -> None:
+    async def asked(connection: AsyncConnection) -> None:
+        await grants.counted(connection, [(SCOPE, MINT, DAY_MS)], NOW)
+        await grants.room_at(connection, SCOPE, MINT, DAY_MS, 1, NOW)
+        await grants.launched(connection, "w", [MINT])
+        await grants.paid(connection, "w", [MINT])
+        await grants.note_paid(connection, "w", [MINT], "t")
+        await grants.own(connection, [MINT])
+        await grants.sets_of(connection, ["agent:a", "wallet:w"])
+
+    steps = [step for _, plan in await query_plans(database, asked) for step in plan]
+    searched = [step for step in steps if step.startswith("SEARCH")]
+    assert any("ix_reservations_scope_asset" in step for step in searched)
+    assert any("totals" in step and "hour>?" in step for step in searched)
+    assert any("ix_transactions_launches" in step for step in searched)
+    small = ("SCAN json_each", "SCAN needs", "SCAN parts")
+    assert [s for s in steps if s.startswith("SCAN") and not s.startswith(small)] == []
