@@ -68,16 +68,17 @@ def loads(text: str | bytes, *, unique_keys: bool = False) -> Any:
 
 def _refuse_ambiguous(value: Any, path: str) -> None:
     if isinstance(value, _Ambiguous):
-        raise DuplicateKey(_member(path, value.twice))
+        raise DuplicateKey(member(path, value.twice))
     if isinstance(value, dict):
         for key, each in value.items():
-            _refuse_ambiguous(each, _member(path, key))
+            _refuse_ambiguous(each, member(path, key))
     elif isinstance(value, list):
         for at, each in enumerate(value):
             _refuse_ambiguous(each, f"{path}[{at}]")
 
 
-def _member(path: str, key: str) -> str:
+def member(path: str, key: str) -> str:
+    """The path of an object's member, as errors name it: `a.b`, `a["c d"]`; a long key is cut."""
     if _PLAIN_KEY.fullmatch(key):
         return f"{path}.{key}" if path else key
     return f"{path}[{simplejson.dumps(key[:60])}]"

@@ -1,0 +1,736 @@
+"""Grants as JSON: the document that people write, read exactly, and the form that is stored.
+
+A document says symbols, names and whole units; the stored form mints, ids and integers. Every
+refusal is an `InvalidRequest` that names the path, such as `grants[3].assets.USDC.perTx`, and what
+was expected there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol
+
+from solders.pubkey import Pubkey
+
+from solward import jsontext
+from solward.errors import InvalidRequest
+from solward.guardrail import SOL, Operation
+from solward.money import SOL_DECIMALS, format_amount, from_units
+from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
+from solward.solana.token_list import TokenList
+from solward.vault.guardrails.grants.model import (
+    ANY_ASSET,
+    ANYBODY,
+    DEFAULT_COSTS_LAMPORTS,
+    MAX_GRANTS,
+    MAX_UNITS,
+    OWN,
+    USD_DECIMALS,
+    AssetLimit,
+    Grant,
+    Hours,
+    NewRecipient,
+    SwapBounds,
+    Window,
+)
+
+APPROVE: Final = "approve"
+"""Beside the operations in `may`: a key decides what is held for others."""
+MAX_NAMED: Final = 100
+"""Most assets, recipients or bought mints that one grant names."""
+MAX_WINDOWS: Final = 4
+MAX_RATE: Final = 1_000_000
+"""Most transactions that a window of `rate` may say."""
+MAX_ADDRESSES: Final = 1_000
+"""Most addresses of one name, and most names, of the address book."""
+MAX_NOTE: Final = 200
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
+DAY_MS: Final = 24 * HOUR_MS
+LONGEST_MS: Final = 30 * DAY_MS
+MAX_BPS: Final = 10_000
+
+_KINDS = ("wallet", "agent", "key", "plugin", "skill", "site")
+# What a document may already say and no version serves yet.
+_LATER = frozenset({"pay"})
+_OPERATIONS = {operation.value: operation for operation in Operation}
+_FIELDS = (
+    *("who", "wallet", "may", "assets", "to", "new", "via"),
+    *("costs", "rate", "hours", "until", "swap"),
+)
+
+# `[0-9]`, never `\d`: that is every script's digits.
+_AMOUNT = re.compile(r"(0|[1-9][0-9]{0,39})(?:\.([0-9]{1,40}))?")
+_WINDOW = re.compile(r"([1-9][0-9]{0,4})([mhd])")
+_WINDOW_UNITS = {"m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
+_HOURS = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9]) UTC")
+_UNTIL = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,3}))?"
+    r"(?:Z|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))"
+)
+_BOOK_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Names(Protocol):
+    """What the words of grants stand for, as the service knows it."""
+
+    @property
+    def tokens(self) -> TokenList:
+        """The symbols of the network; no other symbol is one."""
+
+    def decimals(self, mint: str) -> int | None:
+        """Of a mint that `tokens` does not list; None where it is no mint that is known."""
+
+    def ids(self, kind: str, text: str) -> Sequence[str]:
+        """The one whose id is `text`, else all whose name it is.
+
+        `kind` is `wallet`, `agent`, `key`, `plugin` or `skill`. A distribution's and a skill's id
+        is its name, as installed, or as grants name it already.
+        """
+
+    def name(self, kind: str, own_id: str) -> str | None:
+        """What people call it; None where it has no name beside its id."""
+
+    def in_book(self, name: str) -> bool:
+        """Whether the address book has the name, written without `@`."""
+
+
+@dataclass(frozen=True, slots=True)
+class BookEntry:
+    """An address of the address book, with what people noted of it."""
+
+    address: str
+    note: str | None = None
+
+
+def quoted(text: str) -> str:
+    """Text by others between double quotes, on one line, so that it ends where the quote does.
+
+    Quotes, backslashes and what does not print (line ends, control, direction and zero-width
+    characters) are escaped as in JSON.
+    """
+    shown = (
+        f"\\{each}" if each in '"\\' else each if each.isprintable() else json.dumps(each)[1:-1]
+        for each in text
+    )
+    return f'"{"".join(shown)}"'
+
+
+def read_grants(
+    value: object, path: str, names: Names, who: str | None = None
+) -> tuple[Grant, ...]:
+    """A JSON array of grants, in their order.
+
+    Args:
+        path: of the array, for refusals.
+        who: the principal all are for, which they may then leave out.
+
+    Raises:
+        InvalidRequest: naming the path; also more than 100 grants of a principal, or two equal.
+    """
+    found: dict[tuple[str, str], str] = {}
+    count: Counter[str] = Counter()
+    grants = []
+    for at, each in _items(value, path, None):
+        grant = read_grant(each, at, names, who)
+        count[grant.who] += 1
+        if count[grant.who] > MAX_GRANTS:
+            raise InvalidRequest(f"{at}: at most {MAX_GRANTS} grants of a principal are expected")
+        first = found.setdefault((grant.who, grant.id), at)
+        if first != at:
+            raise InvalidRequest(f"{at}: says the same as {first}")
+        grants.append(grant)
+    return tuple(grants)
+
+
+def read_grant(value: object, path: str, names: Names, who: str | None = None) -> Grant:
+    """A grant as people write it; raises `InvalidRequest` naming the path.
+
+    Args:
+        path: of the grant, for refusals.
+        who: the principal it is for, which it may then leave out.
+    """
+    fields = _object(value, path, _FIELDS)
+    if "via" in fields:
+        raise InvalidRequest(f"{path}.via: is not available yet")
+    principal = _who(fields, path, names, who)
+    operations, approves = _may(fields, path, principal)
+    wallet = None
+    if "wallet" in fields:
+        wallet = _one("wallet", _text(fields["wallet"], f"{path}.wallet"), f"{path}.wallet", names)
+    swap = None
+    if "swap" in fields:
+        if Operation.SWAP not in operations:
+            raise InvalidRequest(f'{path}.swap: expected only where may has "swap"')
+        swap = _swap(fields["swap"], f"{path}.swap", names)
+    grant = Grant(
+        id="",
+        who=principal,
+        may=operations,
+        approves=approves,
+        wallet=wallet,
+        assets=_assets(fields, path, operations, names),
+        to=_to(fields["to"], f"{path}.to", names) if "to" in fields else (ANYBODY,),
+        new=_new(fields["new"], f"{path}.new") if "new" in fields else NewRecipient.ALLOW,
+        costs_lamports=(
+            _amount(fields["costs"], f"{path}.costs", SOL_DECIMALS, SOL)
+            if "costs" in fields
+            else DEFAULT_COSTS_LAMPORTS
+        ),
+        rates=(
+            _windows(fields["rate"], f"{path}.rate", lambda each, at: _whole(each, at, 1, MAX_RATE))
+            if "rate" in fields
+            else ()
+        ),
+        hours=_hours(fields["hours"], f"{path}.hours") if "hours" in fields else None,
+        until_ms=_until(fields["until"], f"{path}.until") if "until" in fields else None,
+        swap=swap,
+    )
+    return replace(grant, id=grant_id(grant))
+
+
+def mints_named(value: object) -> frozenset[str]:
+    """Addresses that a document names as assets, whatever else it says.
+
+    The service looks up the decimals of those that no list has before the document is read.
+    """
+    grants = value if isinstance(value, list) else [value]
+    found: set[str] = set()
+    for grant in grants[: MAX_GRANTS * MAX_NAMED]:
+        if isinstance(grant, dict):
+            swap, assets = grant.get("swap"), grant.get("assets")
+            into = swap.get("into") if isinstance(swap, dict) else None
+            for each in (assets, into):
+                if isinstance(each, dict | list):
+                    found.update(
+                        text for text in each if isinstance(text, str) and _is_address(text)
+                    )
+    return frozenset(found)
+
+
+def grant_json(grant: Grant, names: Names) -> dict[str, Any]:
+    """The document that reads as this grant."""
+    document: dict[str, Any] = {"who": grant.who}
+    if grant.wallet is not None:
+        document["wallet"] = grant.wallet
+    document["may"] = may_words(grant)
+    if grant.assets:
+        document["assets"] = {
+            ANY_ASSET if asset == ANY_ASSET else unit_name(asset, names): (
+                {"usd": _limit_json(limit)} if asset == ANY_ASSET else _limit_json(limit)
+            )
+            for asset, limit in grant.assets.items()
+        }
+    if grant.to != (ANYBODY,):
+        document["to"] = list(grant.to)
+    if grant.new is not NewRecipient.ALLOW:
+        document["new"] = grant.new.value
+    if grant.costs_lamports != DEFAULT_COSTS_LAMPORTS:
+        document["costs"] = amount_text(grant.costs_lamports, SOL_DECIMALS)
+    if grant.rates:
+        document["rate"] = {window_text(each.length_ms): each.most for each in grant.rates}
+    if grant.hours is not None:
+        document["hours"] = f"{minutes_text(grant.hours.start)}-{minutes_text(grant.hours.end)} UTC"
+    if grant.until_ms is not None:
+        document["until"] = time_text(grant.until_ms)
+    if grant.swap is not None:
+        document["swap"] = {
+            key: value
+            for key, value in (
+                ("slippageBps", grant.swap.slippage_bps),
+                ("impactBps", grant.swap.impact_bps),
+                ("into", [unit_name(each, names) for each in sorted_assets(grant.swap.into)]),
+            )
+            if value not in (None, [])
+        }
+    return document
+
+
+def stored_form(grant: Grant) -> dict[str, Any]:
+    """The grant as it is stored: mints, ids, integers; equal for equal grants, defaults written."""
+    return {"id": grant.id} | _content(grant)
+
+
+def from_stored(stored: Mapping[str, Any]) -> Grant:
+    """The grant of which `stored` is the stored form; raises KeyError or ValueError if of none."""
+    hours, swap = stored["hours"], stored["swap"]
+    return Grant(
+        id=stored["id"],
+        who=stored["who"],
+        may=frozenset(Operation(each) for each in stored["may"]),
+        approves=stored["approves"],
+        wallet=stored["wallet"],
+        assets={
+            each["asset"]: AssetLimit(
+                asset=each["asset"],
+                decimals=each["decimals"],
+                windows=_stored_windows(each["per"]),
+                per_tx=each["perTx"],
+                hold=each["hold"],
+            )
+            for each in stored["assets"]
+        },
+        to=tuple(stored["to"]),
+        new=NewRecipient(stored["new"]),
+        costs_lamports=stored["costs"],
+        rates=_stored_windows(stored["rate"]),
+        hours=None if hours is None else Hours(*hours),
+        until_ms=stored["until"],
+        swap=(
+            None
+            if swap is None
+            else SwapBounds(swap["slippageBps"], swap["impactBps"], frozenset(swap["into"]))
+        ),
+    )
+
+
+def grant_id(grant: Grant) -> str:
+    """16 hex digits of its content: of all a grant says but its own id."""
+    content = jsontext.dumps(_content(grant), canonical=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def read_book(value: object, path: str) -> dict[str, tuple[BookEntry, ...]]:
+    """The address book of a document; raises `InvalidRequest` naming the path."""
+    names = _object(value, path, None)
+    if len(names) > MAX_ADDRESSES:
+        raise InvalidRequest(f"{path}: at most {MAX_ADDRESSES:,} names are expected")
+    return {name: _entries(each, jsontext.member(path, name), name) for name, each in names.items()}
+
+
+def book_json(book: Mapping[str, Sequence[BookEntry]]) -> dict[str, Any]:
+    """The document that reads as this address book."""
+    return {
+        name: [
+            each.address if each.note is None else {"address": each.address, "note": each.note}
+            for each in entries
+        ]
+        for name, entries in book.items()
+    }
+
+
+def may_words(grant: Grant) -> list[str]:
+    """The words of `may`, in the order of `Operation`."""
+    words = [operation.value for operation in Operation if operation in grant.may]
+    return [*words, APPROVE] if grant.approves else words
+
+
+def sorted_assets(assets: Sequence[str] | frozenset[str] | Mapping[str, Any]) -> list[str]:
+    """SOL first, then mints, then `ANY_ASSET`."""
+    return sorted(assets, key=lambda asset: (asset == ANY_ASSET, asset != SOL, asset))
+
+
+def unit_name(asset: str, names: Names) -> str:
+    """The symbol of a listed mint, the whole address of any other; `SOL`."""
+    if asset == SOL:
+        return SOL
+    symbol = names.tokens.symbol_of(asset)
+    if symbol is not None and symbol.isascii() and symbol.isalnum():
+        try:
+            if names.tokens.resolve(symbol, "") == asset:
+                return symbol
+        except InvalidRequest:  # pragma: no cover - a list that does not know its own symbol
+            pass
+    return asset
+
+
+def amount_text(units: int, decimals: int) -> str:
+    """Smallest units as the text of whole units, exact."""
+    return format_amount(from_units(units, decimals))
+
+
+def window_text(length_ms: int) -> str:
+    """`5m`, `24h`, `7d`: the largest unit that fits more than once."""
+    for letter, unit in (("d", DAY_MS), ("h", HOUR_MS)):
+        if length_ms % unit == 0 and (unit < DAY_MS or length_ms > unit):
+            return f"{length_ms // unit}{letter}"
+    return f"{length_ms // MINUTE_MS}m"
+
+
+def window_ms(text: str) -> int | None:
+    """The length of a window such as `24h`; None where it is not of `1m` to `30d`."""
+    match = _WINDOW.fullmatch(text)
+    if match is None:
+        return None
+    length = int(match[1]) * _WINDOW_UNITS[match[2]]
+    return length if length <= LONGEST_MS else None
+
+
+def minutes_text(minutes: int) -> str:
+    """A time of day such as `07:00`."""
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def time_text(ms: int) -> str:
+    """ISO 8601 in UTC, with milliseconds only where it has some: `2026-12-31T00:00:00Z`."""
+    moment = _EPOCH + timedelta(milliseconds=ms)
+    # `%Y` has no leading zeros on every machine.
+    text = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    return f"{text.removesuffix('.000')}Z"
+
+
+def _content(grant: Grant) -> dict[str, Any]:
+    hours, swap = grant.hours, grant.swap
+    return {
+        "who": grant.who,
+        "may": [operation.value for operation in Operation if operation in grant.may],
+        "approves": grant.approves,
+        "wallet": grant.wallet,
+        "assets": [
+            {
+                "asset": asset,
+                "decimals": grant.assets[asset].decimals,
+                "per": _windows_content(grant.assets[asset].windows),
+                "perTx": grant.assets[asset].per_tx,
+                "hold": grant.assets[asset].hold,
+            }
+            for asset in sorted_assets(grant.assets)
+        ],
+        "to": list(grant.to),
+        "new": grant.new.value,
+        "costs": grant.costs_lamports,
+        "rate": _windows_content(grant.rates),
+        "hours": None if hours is None else [hours.start, hours.end],
+        "until": grant.until_ms,
+        "swap": (
+            None
+            if swap is None
+            else {
+                "slippageBps": swap.slippage_bps,
+                "impactBps": swap.impact_bps,
+                "into": sorted_assets(swap.into),
+            }
+        ),
+    }
+
+
+def _windows_content(windows: tuple[Window, ...]) -> list[list[int]]:
+    return [[window.length_ms, window.most] for window in windows]
+
+
+def _stored_windows(stored: Sequence[Sequence[int]]) -> tuple[Window, ...]:
+    return tuple(Window(length, most) for length, most in stored)
+
+
+def _limit_json(limit: AssetLimit) -> dict[str, Any]:
+    def text(units: int) -> str:
+        return amount_text(units, limit.decimals)
+
+    document: dict[str, Any] = {} if limit.per_tx is None else {"perTx": text(limit.per_tx)}
+    document["per"] = {window_text(each.length_ms): text(each.most) for each in limit.windows}
+    return document if limit.hold is None else document | {"hold": text(limit.hold)}
+
+
+def _who(fields: Mapping[str, Any], path: str, names: Names, who: str | None) -> str:
+    at = f"{path}.who"
+    if "who" not in fields:
+        if who is None:
+            raise InvalidRequest(f"{at}: is required")
+        return who
+    text = _text(fields["who"], at)
+    if text == who:
+        return text
+    kind, colon, name = text.partition(":")
+    if not colon or not name or kind not in _KINDS:
+        kinds = ", ".join(f"{each}:" for each in _KINDS)
+        raise InvalidRequest(f"{at}: one of {kinds} and an id or a name is expected")
+    if kind == "site":
+        raise InvalidRequest(f"{at}: site: is not available yet")
+    found = f"{kind}:{_one(kind, name, at, names)}"
+    if who not in (None, found):
+        raise InvalidRequest(f"{at}: is another than the grants are for")
+    return found
+
+
+def _one(kind: str, text: str, path: str, names: Names) -> str:
+    found = names.ids(kind, text)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InvalidRequest(
+            f"{path}: {len(found)} have the name {_shown(text)}; an id is expected"
+        )
+    raise InvalidRequest(f"{path}: no {kind} has the id or name {_shown(text)}")
+
+
+def _may(fields: Mapping[str, Any], path: str, principal: str) -> tuple[frozenset[Operation], bool]:
+    at = f"{path}.may"
+    if "may" not in fields:
+        raise InvalidRequest(f"{at}: is required")
+    known = ", ".join((*_OPERATIONS, APPROVE))
+    found: set[str] = set()
+    for item, each in _items(fields["may"], at, len(_OPERATIONS) + 2):
+        word = _text(each, item)
+        if word in _LATER:
+            raise InvalidRequest(f"{item}: {word} is not available yet")
+        if word not in _OPERATIONS and word != APPROVE:
+            raise InvalidRequest(f"{item}: one of {known} is expected, not {_shown(word)}")
+        if word in found:
+            raise InvalidRequest(f"{item}: {word} stands twice")
+        if word == APPROVE and not principal.startswith("key:"):
+            raise InvalidRequest(f"{item}: only a key may approve")
+        found.add(word)
+    if not found:
+        raise InvalidRequest(f"{at}: at least one of {known} is expected")
+    return frozenset(_OPERATIONS[word] for word in found - {APPROVE}), APPROVE in found
+
+
+def _assets(
+    fields: Mapping[str, Any], path: str, operations: frozenset[Operation], names: Names
+) -> dict[str, AssetLimit]:
+    at = f"{path}.assets"
+    takes = [word for word, each in _OPERATIONS.items() if each in operations - {Operation.LAUNCH}]
+    if "assets" not in fields:
+        if takes:
+            raise InvalidRequest(f"{at}: is required, as may has {takes[0]}")
+        return {}
+    given = _object(fields["assets"], at, None)
+    if not 1 <= len(given) <= MAX_NAMED:
+        raise InvalidRequest(f"{at}: 1 to {MAX_NAMED} assets are expected")
+    limits: dict[str, AssetLimit] = {}
+    for word, each in given.items():
+        item = jsontext.member(at, word)
+        asset, decimals = _asset(word, item, names)
+        if asset in limits:
+            raise InvalidRequest(f"{item}: the same asset stands twice")
+        if asset == ANY_ASSET:
+            each = _object(each, item, ("usd",)).get("usd")
+            item, word = f"{item}.usd", "dollars"
+        limits[asset] = _limit(each, item, asset, decimals, word)
+    return {asset: limits[asset] for asset in sorted_assets(limits)}
+
+
+def _asset(word: str, path: str, names: Names) -> tuple[str, int]:
+    """The asset and its decimals that a symbol, a mint or `*` stands for."""
+    if word == ANY_ASSET:
+        return ANY_ASSET, USD_DECIMALS
+    # Other scripts' letters become ASCII in upper case, and look like it: no symbol has them.
+    mint = names.tokens.resolve(word if word.isascii() else None, path)
+    if mint in (WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT):
+        return SOL, SOL_DECIMALS
+    decimals = next((each.decimals for each in names.tokens if each.mint == mint), None)
+    if decimals is None:
+        decimals = names.decimals(mint)
+    if decimals is None:
+        raise InvalidRequest(f"{path}: no mint that is known has this address")
+    return mint, decimals
+
+
+def _limit(value: object, path: str, asset: str, decimals: int, unit: str) -> AssetLimit:
+    fields = _object(value, path, ("perTx", "per", "hold"))
+
+    def amount(each: object, at: str) -> int:
+        return _amount(each, at, decimals, unit)
+
+    if "per" not in fields:
+        raise InvalidRequest(f'{path}.per: is required, such as {{"24h": "20"}}')
+    return AssetLimit(
+        asset=asset,
+        decimals=decimals,
+        windows=_windows(fields["per"], f"{path}.per", amount),
+        per_tx=amount(fields["perTx"], f"{path}.perTx") if "perTx" in fields else None,
+        hold=amount(fields["hold"], f"{path}.hold") if "hold" in fields else None,
+    )
+
+
+def _windows(value: object, path: str, most: Callable[[object, str], int]) -> tuple[Window, ...]:
+    given = _object(value, path, None)
+    if not 1 <= len(given) <= MAX_WINDOWS:
+        raise InvalidRequest(f'{path}: 1 to {MAX_WINDOWS} windows such as "24h" are expected')
+    found: dict[int, Window] = {}
+    for text, each in given.items():
+        at = jsontext.member(path, text)
+        length = window_ms(text)
+        if length is None:
+            raise InvalidRequest(f'{at}: a window of "1m" to "30d" is expected')
+        if length in found:
+            raise InvalidRequest(f"{at}: the same window stands twice")
+        found[length] = Window(length, most(each, at))
+    return tuple(found[length] for length in sorted(found))
+
+
+def _amount(value: object, path: str, decimals: int, unit: str) -> int:
+    """The smallest units of an amount, which is a decimal string of whole units."""
+    expected = f'a decimal string of {unit} such as "1.5" is expected'
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{path}: {expected}, not {_kind(value)}")
+    match = _AMOUNT.fullmatch(value)
+    if match is None:
+        raise InvalidRequest(f"{path}: {expected}, not {_shown(value)}")
+    whole, fraction = match[1], match[2] or ""
+    if len(fraction) > decimals:
+        raise InvalidRequest(f"{path}: at most {decimals} decimals are expected")
+    units = int(whole + fraction.ljust(decimals, "0"))
+    if units > MAX_UNITS:
+        most = amount_text(MAX_UNITS, decimals)
+        raise InvalidRequest(f"{path}: at most {most} is expected")
+    return units
+
+
+def _to(value: object, path: str, names: Names) -> tuple[str, ...]:
+    found: dict[str, tuple[int, str]] = {}
+    for at, each in _items(value, path, MAX_NAMED):
+        text = _text(each, at)
+        if text in (ANYBODY, OWN):
+            recipient, order = text, 0
+        elif text.startswith("@"):
+            if not _BOOK_NAME.fullmatch(text[1:]) or not names.in_book(text[1:]):
+                raise InvalidRequest(f"{at}: the address book has no {_shown(text[1:])}")
+            recipient, order = text, 1
+        elif _is_address(text):
+            recipient, order = text, 2
+        else:
+            raise InvalidRequest(
+                f"{at}: {ANYBODY}, {OWN}, an address or @name of the address book is expected, "
+                f"not {_shown(text)}"
+            )
+        if recipient in found:
+            raise InvalidRequest(f"{at}: the same recipient stands twice")
+        found[recipient] = (order, recipient)
+    if not found:
+        raise InvalidRequest(f"{path}: at least one recipient is expected")
+    if ANYBODY in found and len(found) > 1:
+        raise InvalidRequest(f"{path}: {ANYBODY} is expected to stand alone")
+    return tuple(sorted(found, key=found.__getitem__))
+
+
+def _new(value: object, path: str) -> NewRecipient:
+    known = [each.value for each in NewRecipient]
+    if not isinstance(value, str) or value not in known:
+        raise InvalidRequest(f"{path}: one of {', '.join(known)} is expected")
+    return NewRecipient(value)
+
+
+def _hours(value: object, path: str) -> Hours:
+    match = _HOURS.fullmatch(_text(value, path))
+    if match is None:
+        raise InvalidRequest(f'{path}: hours such as "07:00-22:00 UTC" are expected')
+    start, end = int(match[1]) * 60 + int(match[2]), int(match[3]) * 60 + int(match[4])
+    if start == end:
+        raise InvalidRequest(f"{path}: two different times are expected")
+    return Hours(start, end)
+
+
+def _until(value: object, path: str) -> int:
+    match = _UNTIL.fullmatch(_text(value, path))
+    expected = InvalidRequest(
+        f'{path}: a time with zone such as "2026-12-31T00:00:00Z" is expected'
+    )
+    if match is None:
+        raise expected
+    try:
+        moment = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
+    except ValueError:
+        raise expected from None
+    ms = (moment - _EPOCH) // timedelta(milliseconds=1) + int((match[2] or "").ljust(3, "0"))
+    if match[3]:
+        offset = (int(match[4]) * 60 + int(match[5])) * MINUTE_MS
+        ms += -offset if match[3] == "+" else offset
+    if not 0 <= ms <= (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1):
+        raise expected
+    return ms
+
+
+def _swap(value: object, path: str, names: Names) -> SwapBounds:
+    fields = _object(value, path, ("slippageBps", "impactBps", "into"))
+    if not fields:
+        raise InvalidRequest(f"{path}: slippageBps, impactBps or into is expected")
+    bounds = {
+        each: _whole(fields[each], f"{path}.{each}", 0, MAX_BPS) if each in fields else None
+        for each in ("slippageBps", "impactBps")
+    }
+    into: set[str] = set()
+    if "into" in fields:
+        for at, each in _items(fields["into"], f"{path}.into", MAX_NAMED):
+            word = _text(each, at)
+            asset, _ = _asset(word, at, names)
+            if asset == ANY_ASSET:
+                raise InvalidRequest(f"{at}: a symbol or a mint is expected")
+            if asset in into:
+                raise InvalidRequest(f"{at}: the same asset stands twice")
+            into.add(asset)
+        if not into:
+            raise InvalidRequest(f"{path}.into: at least one asset is expected")
+    return SwapBounds(bounds["slippageBps"], bounds["impactBps"], frozenset(into))
+
+
+def _entries(value: object, path: str, name: str) -> tuple[BookEntry, ...]:
+    if not _BOOK_NAME.fullmatch(name):
+        raise InvalidRequest(
+            f"{path}: a name of 1 to 32 characters of a-z, 0-9 and - is expected, - not first"
+        )
+    found: dict[str, BookEntry] = {}
+    for at, each in _items(value, path, MAX_ADDRESSES):
+        fields = {"address": each}
+        where = at
+        if isinstance(each, dict):
+            fields, where = _object(each, at, ("address", "note")), f"{at}.address"
+        address, note = fields.get("address"), fields.get("note")
+        if not isinstance(address, str) or not _is_address(address):
+            raise InvalidRequest(f"{where}: an address, base58 of 32 bytes, is expected")
+        if address in found:
+            raise InvalidRequest(f"{where}: the same address stands twice")
+        if note is not None and (
+            not isinstance(note, str) or not note.isprintable() or not 0 < len(note) <= MAX_NOTE
+        ):
+            raise InvalidRequest(f"{at}.note: 1 to {MAX_NOTE} printable characters are expected")
+        found[address] = BookEntry(address, note)
+    return tuple(found.values())
+
+
+def _object(value: object, path: str, known: Sequence[str] | None) -> dict[str, Any]:
+    """A JSON object; of the `known` fields alone, where there are such."""
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"{path}: an object is expected, not {_kind(value)}")
+    for key in value:
+        if known is not None and key not in known:
+            raise InvalidRequest(
+                f"{jsontext.member(path, key)}: is no field of this; {', '.join(known)} are"
+            )
+    return value
+
+
+def _items(value: object, path: str, most: int | None) -> Iterator[tuple[str, object]]:
+    """Path and value of each item of a JSON array."""
+    if not isinstance(value, list):
+        raise InvalidRequest(f"{path}: an array is expected, not {_kind(value)}")
+    if most is not None and len(value) > most:
+        raise InvalidRequest(f"{path}: at most {most:,} items are expected")
+    return ((f"{path}[{at}]", each) for at, each in enumerate(value))
+
+
+def _text(value: object, path: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{path}: a string is expected, not {_kind(value)}")
+    return value
+
+
+def _whole(value: object, path: str, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidRequest(f"{path}: a whole number of {least} to {most:,} is expected")
+    return value
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return str(Pubkey.from_string(text)) == text
+    except ValueError:
+        return False
+
+
+def _shown(text: str) -> str:
+    return quoted(text if len(text) <= 60 else f"{text[:60]}...")
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    kinds = {bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
+    return kinds.get(type(value), "a number")
