@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def now_ms() -> int:
     """Milliseconds since the Unix epoch."""
     return time.time_ns() // 1_000_000
+
+
+def ms_of(text: str) -> int:
+    """Milliseconds since the Unix epoch of an ISO 8601 time with a zone, such as
+    `2026-12-31T00:00:00Z`; raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("a time without a zone")
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def iso(ms: int) -> str:

@@ -53,6 +53,8 @@ class EventKind(StrEnum):
     """A cycle ended; its data is the decision."""
     KEY_CREATED = "key:created"
     """An API key was created."""
+    KEY_CHANGED = "key:changed"
+    """An API key was changed: it has a new secret."""
     KEY_REVOKED = "key:revoked"
     """An API key was revoked."""
     HOLD_CREATED = "hold:created"

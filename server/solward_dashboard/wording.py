@@ -41,6 +41,11 @@ def clock(moment: datetime) -> str:
     return moment.astimezone().strftime("%H:%M:%S")
 
 
+def day(moment: datetime) -> str:
+    """Date and time of day in the machine's time zone."""
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
 def value_text(value: Any) -> str:
     """A value of a record's details as text."""
     if isinstance(value, bool):

@@ -108,7 +108,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "agent delete": (lambda live: [live.agent(), "--yes"], "deleted"),
     "agent chat": (lambda live: [live.agent(start=True), "hello"], "I am a rule-based demo"),
     "agent watch": (lambda live: [live.agent(start=True), "--count", "1"], "wait({})"),
-    "key list": (lambda live: [live.key()][:0], "LAST USED"),
+    "key list": (lambda live: [live.key()][:0], "0 of 5 SOL a day"),
     "key revoke": (lambda live: [live.key(), "--yes"], "revoked"),
     "events tail": (lambda _live: ["--after", "0", "--count", "2"], "wallet:created"),
     "audit list": (lambda _live: ["--limit", "3"], "EVENT"),
@@ -117,8 +117,8 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "skills run": (lambda live: ["check_balance", "--wallet", live.wallet(1)], "SOL balance: 1"),
 }
 
-# Beside these: it prints on both outputs, and its own tests look at both.
-APART = {"key create", "wallet sweep"}
+# Beside these: they print on both outputs, and their own tests look at both.
+APART = {"key create", "key rotate", "wallet sweep"}
 
 
 def service_commands() -> Iterator[str]:
@@ -149,7 +149,7 @@ def test_it_answers_people_and_programs(live: Live, name: str) -> None:
     ("arguments", "path"),
     [
         (["wallet", "list"], "/wallets"),
-        (["key", "list"], "/keys"),
+        (["key", "list"], "/keys?details=true"),
         (["tx", "list", "--limit", "7"], "/transactions?limit=7"),
         (["audit", "list", "--limit", "1", "--before", "3"], "/audit?limit=1&before=3"),
     ],

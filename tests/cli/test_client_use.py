@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,39 @@ def test_a_new_key_is_all_of_the_output_and_works(live: Live) -> None:
     made = live.json("key", "create", "programs")
     assert made["apiKey"].startswith("sk-")
     assert made["apiKey"] not in live.run("key", "list", "--json")
+
+
+def test_a_key_gets_another_secret_and_keeps_its_limits(live: Live) -> None:
+    wallet = live.wallet()
+    span = ("--wallet", wallet, "--daily-sol", "0.5", "--expires", "90d")
+    old = live.invoke("key", "create", "rotated", *span).stdout.strip()
+    live.run("wallet", "transfer", wallet, STRANGER, "0.4", SOLWARD_API_KEY=old)
+    result = live.invoke("key", "rotate", "rotated", "--overlap", "600")
+    new = result.stdout.removesuffix("\n")
+    assert (len(new), result.exit_code, "it is shown this once" in result.stderr) == (35, 0, True)
+    for secret in (old, new):
+        assert "spending_limit_check" in live.error(
+            "wallet", "transfer", wallet, STRANGER, "0.2", SOLWARD_API_KEY=secret
+        )
+    listed = live.run("key", "list", COLUMNS="160")
+    row = listed[listed.index("rotated") :].splitlines()[:5]
+    expected = (
+        "0.4 of 0.5 SOL a day",
+        "0.000005 of 0.05 of costs",
+        "3 of 10 a minute",
+        f"expires {datetime.now(UTC) + timedelta(days=90):%Y-%m-%d}",
+        "both secrets: 20",
+    )
+    assert all(told in line for told, line in zip(expected, row, strict=True)), listed
+    assert live.invoke("key", "rotate", "rotated", "--overlap", "0", given="n\n").exit_code == 1
+    live.invoke("key", "rotate", "rotated", "--overlap", "0", "--yes")
+    assert "Invalid API key" in live.error("wallet", "list", SOLWARD_API_KEY=new)
+
+
+@pytest.mark.parametrize("expires", ["soon", "90", "0d", "2026-13-01", "99999999d"])
+def test_an_expiry_that_is_none_is_a_usage_error(live: Live, expires: str) -> None:
+    result = live.invoke("key", "create", "k", "--expires", expires)
+    assert (result.exit_code, "2026-12-31T00:00:00Z" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])

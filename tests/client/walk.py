@@ -119,6 +119,12 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
     (listed,) = await client.keys.list()
     assert (listed.id, listed.name, listed.wallet_id) == (key.id, "ci", wallet.id)
     assert (listed.permissions, listed.last_used_at) == (("read",), None)
+    (detailed,) = await client.keys.list(details=True)
+    assert detailed.details is not None
+    assert detailed.details.spending_limit_sol["limit"] == 1
+    assert (detailed.details.expires_at, detailed.details.rotated_at) == (None, None)
+    rotated = await client.keys.rotate(key.id, overlap_seconds=60)
+    assert (rotated.id, rotated.api_key == key.api_key) == (key.id, False)
     await client.keys.revoke(key.id)
     assert await client.keys.list() == ()
     assert "transfer" in {skill.name for skill in await client.skills()}

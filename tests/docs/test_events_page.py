@@ -64,6 +64,7 @@ async def everything(api: Api) -> None:
     for path in ("freeze", "unfreeze"):
         await api.post(f"/{path}", {"walletId": wallet})
     _, key = await api.key()
+    await api.post(f"/keys/{key}/rotate")
     await api.call("DELETE", f"/keys/{key}")
     body = agent_body(wallet)
     agent = (await api.post("/agents", body)).json["id"]

@@ -11,6 +11,7 @@ from tests.support.agents import agent_body
 from tests.support.api import SECRET, Api, serving_api
 
 from solward.audit.acts import act, acting_as, principal
+from solward_server.http.api_keys import hash_of
 
 _CHANGES = ("principal", "before", "after")
 
@@ -79,6 +80,22 @@ async def test_a_wallets_tags_tell_which_key_changed_them(api: Api) -> None:
 
 
 @pytest.mark.parametrize("store", ["memory", "database"])
+async def test_a_new_secret_is_told_and_never_shown(tmp_path: Path, store: str) -> None:
+    async with serving_api(tmp_path / "home", api_key_store=store) as api:
+        key, key_id = await api.key()
+        new = (await api.post(f"/keys/{key_id}/rotate", {"overlapSeconds": 60})).json
+        [(kind, data)] = await told(api)
+        assert (kind, data["principal"]) == ("key:changed", "admin")
+        assert data["before"] == {"rotatedAt": None, "previousSecretUntil": None}
+        until = new["previousSecretUntil"]
+        assert data["after"]["previousSecretUntil"] == until > data["after"]["rotatedAt"]
+        entries = str(await api.service.audit.latest(9))
+        for secret in (key, new["apiKey"]):
+            assert secret not in entries
+            assert hash_of(secret) not in entries
+
+
+@pytest.mark.parametrize("store", ["memory", "database"])
 async def test_a_keys_terms_are_told_at_its_begin_and_its_end(tmp_path: Path, store: str) -> None:
     async with serving_api(tmp_path / "home", api_key_store=store) as api:
         key, key_id = await api.key(spendingLimitSol=0.5, rateLimit=3)
@@ -88,6 +105,10 @@ async def test_a_keys_terms_are_told_at_its_begin_and_its_end(tmp_path: Path, st
             "permissions": ["read", "write"],
             "rateLimit": 3,
             "spendingLimitSol": Decimal("0.5"),
+            "maxCostsSolPerDay": Decimal("0.05"),
+            "expiresAt": None,
+            "rotatedAt": None,
+            "previousSecretUntil": None,
         }
         assert await told(api, 2) == [
             ("key:revoked", {"principal": "admin", "before": terms}),

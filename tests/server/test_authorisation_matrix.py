@@ -17,6 +17,7 @@ ADMIN = {
     "POST /keys",
     "GET /keys",
     "DELETE /keys/<id>",
+    "POST /keys/<id>/rotate",
     "POST /agents",
     "PATCH /agents/<id>",
     "DELETE /agents/<id>",

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from tests.support.api import NOBODY, STRANGER, Api, serving_api
 
+from solward.clock import iso, ms_of, now_ms
+from solward.store import tables
 from solward.vault.ledger.client import RpcLedger
+from solward.vault.store.database import clock
+from solward_server.http import api_keys
 from solward_server.http.api_keys import DEFAULT_PERMISSIONS
 from solward_server.http.auth import KEY_INVALID
+
+HOUR_MS = 3_600_000
 
 
 async def test_a_key_is_shown_once_and_listed_without_its_value(api: Api) -> None:
@@ -49,14 +57,25 @@ async def test_a_revoked_key_ends_at_once(api: Api) -> None:
     assert (again.status, again.error) == (404, "API key not found")
 
 
+async def expire(api: Api, monkeypatch: pytest.MonkeyPatch, key_id: str) -> None:
+    """Let a key's expiry lie in the past, by the clock that its store goes by."""
+    if api.service.settings.api_key_store == "memory":
+        monkeypatch.setattr(api_keys, "now_ms", lambda: now_ms() + 2 * HOUR_MS)
+        return
+    async with api.service.database.write() as connection:
+        ended = update(tables.api_keys).where(tables.api_keys.c.id == key_id)
+        await connection.execute(ended.values(expires_ms=await clock(connection)))
+
+
 @pytest.mark.parametrize("store", ["database", "memory"])
 @pytest.mark.parametrize("by", ["route", "skill"])
+@pytest.mark.parametrize("end", ["revoked", "rotated", "expired"])
 async def test_a_revoked_key_ends_what_it_had_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, by: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, by: str, end: str
 ) -> None:
     async with serving_api(tmp_path, api_key_store=store) as api:
         wallet = await api.wallet(1)
-        key, key_id = await api.key()
+        key, key_id = await api.key(expiresAt=iso(now_ms() + HOUR_MS))
         reached, go = asyncio.Event(), asyncio.Event()
         simulate = RpcLedger.simulate
 
@@ -70,11 +89,128 @@ async def test_a_revoked_key_ends_what_it_had_begun(
         body = {"to": STRANGER, "amount": 0.5}
         paying = asyncio.create_task(api.post(f"/wallets/{wallet}/{path}", body, token=key))
         await reached.wait()
-        assert (await api.call("DELETE", f"/keys/{key_id}")).status == 200
+        if end == "revoked":
+            assert (await api.call("DELETE", f"/keys/{key_id}")).status == 200
+        elif end == "rotated":
+            ended = await api.post(f"/keys/{key_id}/rotate", {"overlapSeconds": 0})
+            assert ended.json["previousSecretUntil"] is None
+        else:
+            await expire(api, monkeypatch, key_id)
         go.set()
         answer = await paying
         assert (answer.status, answer.error) == (401, KEY_INVALID)
         assert [each["type"] for each in await api.records(wallet)] == ["airdrop"]
+
+
+@pytest.mark.parametrize("store", ["database", "memory"])
+async def test_an_expired_key_is_refused_as_a_revoked_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    async with serving_api(tmp_path, api_key_store=store) as api:
+        expiry = iso(now_ms() + HOUR_MS)
+        key, key_id = await api.key(expiresAt=expiry)
+        other, _ = await api.key()
+        (record, _) = (await api.get("/keys?details=true")).json["keys"]
+        assert record["expiresAt"] == expiry
+        assert (await api.get("/wallets", token=key)).status == 200
+        await expire(api, monkeypatch, key_id)
+        for path in ("/wallets", "/agents", f"/wallets/{NOBODY}"):
+            answer = await api.get(path, token=key)
+            assert (answer.status, answer.error) == (401, KEY_INVALID)
+        assert (await api.get("/wallets", token=other)).status == 200
+        # It is still listed, and a new secret would not work either.
+        assert len((await api.get("/keys")).json["keys"]) == 2
+        answer = await api.post(f"/keys/{key_id}/rotate")
+        assert (answer.status, "expired" in answer.error) == (400, True)
+        assert (await api.call("DELETE", f"/keys/{key_id}")).status == 200
+
+
+@pytest.mark.parametrize(
+    "expiry", ["tomorrow", "2030-01-01", "2030-01-01T00:00:00", "2020-01-01T00:00:00Z", "", 7]
+)
+async def test_an_expiry_is_a_time_with_a_zone_in_the_future(api: Api, expiry: object) -> None:
+    answer = await api.post("/keys", {"name": "k", "expiresAt": expiry})
+    assert answer.status == 400
+    assert answer.error.startswith("expiresAt must be ")
+    offset = await api.post("/keys", {"name": "k", "expiresAt": "2100-01-01T02:00:00+02:00"})
+    assert offset.status == 200
+    (record,) = (await api.get("/keys?details=true")).json["keys"]
+    assert record["expiresAt"] == "2100-01-01T00:00:00.000Z"
+
+
+@pytest.mark.parametrize("store", ["database", "memory"])
+async def test_a_new_secret_overlaps_with_the_one_before_and_resets_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    async with serving_api(tmp_path, api_key_store=store) as api:
+        wallet, stranger = await api.wallet(1), await api.wallet()
+        old, key_id = await api.key(spendingLimitSol=0.5, rateLimit=3, walletId=wallet)
+        path, body = f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.4}
+        assert (await api.post(path, body, token=old)).status == 200
+        rotated = await api.post(f"/keys/{key_id}/rotate")
+        new = rotated.json["apiKey"]
+        assert (rotated.json["id"], rotated.json["name"]) == (key_id, "test")
+        assert rotated.headers["Cache-Control"] == "no-store"
+        assert new != old
+        # Both are the one key: its limits, its counters, its wallet.
+        for secret in (old, new):
+            assert "spending_limit_check" in (await api.post(path, body, token=secret)).error
+            assert (await api.get(f"/wallets/{stranger}", token=secret)).status == 404
+        assert (await api.post(path, body, token=new)).status == 429
+        records = await api.records(wallet)
+        assert {each["principal"] for each in records} == {"admin", f"key:{key_id}"}
+        (record,) = (await api.get("/keys?details=true")).json["keys"]
+        assert record["rateLimit"] == {"limit": 3, "used": 3, "left": 0}
+        assert record["spendingLimitSol"] == {
+            "limit": Decimal("0.5"),
+            "spent": Decimal("0.4"),
+            "reserved": 0,
+            "left": Decimal("0.1"),
+        }
+        assert record["maxCostsSolPerDay"]["spent"] == Decimal("0.000005")
+        until = record["previousSecretUntil"]
+        assert until == rotated.json["previousSecretUntil"]
+        overlap = ms_of(until) - ms_of(record["rotatedAt"])
+        assert overlap == 3600 * 1000
+
+        # The overlap ends by the clock of the store.
+        if store == "memory":
+            monkeypatch.setattr(api_keys, "now_ms", lambda: now_ms() + 2 * HOUR_MS)
+        else:
+            async with api.service.database.write() as connection:
+                ended = update(tables.api_keys).values(previous_until_ms=await clock(connection))
+                await connection.execute(ended)
+        assert (await api.get("/wallets", token=old)).error == KEY_INVALID
+        assert (await api.get("/wallets", token=new)).status == 200
+
+
+@pytest.mark.parametrize("store", ["database", "memory"])
+async def test_a_further_secret_ends_the_older_one_and_none_overlaps_with_0_seconds(
+    tmp_path: Path, store: str
+) -> None:
+    async with serving_api(tmp_path, api_key_store=store) as api:
+        first, key_id = await api.key()
+        path = f"/keys/{key_id}/rotate"
+        second = (await api.post(path, {"overlapSeconds": 86400})).json["apiKey"]
+        third = (await api.post(path, {"overlapSeconds": 1000})).json["apiKey"]
+
+        async def works(secret: str) -> bool:
+            return (await api.get("/wallets", token=secret)).status == 200
+
+        assert [await works(each) for each in (first, second, third)] == [False, True, True]
+        fourth = (await api.post(path, {"overlapSeconds": 0})).json["apiKey"]
+        assert [await works(each) for each in (second, third, fourth)] == [False, False, True]
+        # Two at once: both new secrets are told, and the later has the earlier as its former one.
+        both = await asyncio.gather(api.post(path), api.post(path))
+        assert sorted([await works(each.json["apiKey"]) for each in both]) == [True, True]
+        assert not await works(fourth)
+        for overlap in (-1, 86401, 1.5, "60", True):
+            refused = await api.post(path, {"overlapSeconds": overlap})
+            assert (refused.status, refused.error[:19]) == (400, "overlapSeconds must")
+        assert (await api.post(path, token=fourth)).status == 401
+        assert (await api.post(f"/keys/{NOBODY}/rotate")).error == "API key not found"
+        assert (await api.call("DELETE", f"/keys/{key_id}")).status == 200
+        assert [await works(each.json["apiKey"]) for each in both] == [False, False]
 
 
 async def test_a_confined_key_sees_only_its_wallet(api: Api) -> None:
@@ -134,22 +270,22 @@ async def test_a_key_with_nothing_to_spend_only_reads(api: Api) -> None:
 
 
 async def test_keys_in_memory_end_with_the_process(tmp_path: Path) -> None:
-    async with serving_api(tmp_path / "home") as first:
+    options = {"api_key_store": "memory"}
+    async with serving_api(tmp_path / "home", **options) as first:
         key, _ = await first.key()
-    async with serving_api(tmp_path / "home") as second:
+    async with serving_api(tmp_path / "home", **options) as second:
         assert (await second.get("/wallets", token=key)).error == "Invalid API key"
         assert (await second.get("/keys")).json == {"keys": []}
 
 
 async def test_keys_in_the_database_outlive_it_as_hashes(tmp_path: Path) -> None:
-    options = {"api_key_store": "database"}
-    async with serving_api(tmp_path / "home", **options) as first:
+    async with serving_api(tmp_path / "home") as first:
         key, key_id = await first.key(rateLimit=7, permissions=["read"])
         assert (await first.get("/keys")).json["keys"][0]["lastUsedAt"] is None
         assert (await first.get("/wallets", token=key)).status == 200
     for file in (tmp_path / "home").iterdir():
         assert key.encode() not in file.read_bytes()
-    async with serving_api(tmp_path / "home", **options) as second:
+    async with serving_api(tmp_path / "home") as second:
         (record,) = (await second.get("/keys")).json["keys"]
         assert record["lastUsedAt"] is not None
         assert record["permissions"] == ["read"]
@@ -160,7 +296,7 @@ async def test_keys_in_the_database_outlive_it_as_hashes(tmp_path: Path) -> None
 
 
 async def test_a_use_is_not_a_write_of_its_own(tmp_path: Path) -> None:
-    async with serving_api(tmp_path / "home", api_key_store="database") as api:
+    async with serving_api(tmp_path / "home") as api:
         key, _ = await api.key()
         kinds: list[str] = []
         api.service.database.on_transaction = kinds.append

@@ -142,15 +142,14 @@ def test_a_passphrase_and_a_key_file_exclude_each_other() -> None:
         ("postgresql+psycopg://solward:secret@db/solward", True),
     ],
 )
-def test_a_database_of_several_processes_is_postgresql_and_keeps_the_keys(
+def test_a_database_of_several_processes_is_postgresql_and_each_keeps_the_keys(
     url: str | None, shared: bool, tmp_path: Path
 ) -> None:
     settings = Settings(database_url=url)
     assert settings.shared_database is shared
     assert (database_file(url, tmp_path) is None) is shared
-    assert settings.api_key_store == ("database" if shared else "memory")
+    assert settings.api_key_store == "database"
     assert settings.masked()["API_KEY_STORE"] == settings.api_key_store
-    assert Settings(database_url=url, api_key_store="database").api_key_store == "database"
 
 
 def test_keys_of_one_process_are_refused_where_several_serve(

@@ -114,7 +114,11 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """An API key's record, without the key; `wallet_id` is the only wallet it may use."""
+    """An API key's record, without the key; `wallet_id` is the only wallet it may use.
+
+    Attributes:
+        details: with `keys.list(details=True)`, else None.
+    """
 
     id: str
     name: str
@@ -122,26 +126,64 @@ class ApiKey:
     permissions: tuple[str, ...]
     created_at: datetime
     last_used_at: datetime | None
+    details: KeyDetails | None
     raw: Raw = field(repr=False)
 
     @classmethod
     def of(cls, raw: Raw) -> ApiKey:
         """From one key of a list."""
-        used = raw["lastUsedAt"]
         return cls(
             id=raw["id"],
             name=raw["name"],
             wallet_id=raw["walletId"],
             permissions=tuple(raw["permissions"]),
             created_at=moment(raw["createdAt"]),
-            last_used_at=None if used is None else moment(used),
+            last_used_at=_moment(raw["lastUsedAt"]),
+            details=KeyDetails.of(raw) if "rateLimit" in raw else None,
             raw=raw,
         )
 
 
 @dataclass(frozen=True, slots=True)
+class KeyDetails:
+    """When a key ends, its limits, and what is used of each.
+
+    Attributes:
+        expires_at: when it ends by itself; None is never.
+        rotated_at: when it got its present secret; None where that is its first.
+        previous_secret_until: until when the secret before works, or worked.
+        rate_limit: `limit`, `used` and `left` transaction requests of the last minute.
+        spending_limit_sol: `limit`, `spent`, `reserved` and `left` SOL of the last 24 hours.
+        max_costs_sol_per_day: the same of fees and rent.
+    """
+
+    expires_at: datetime | None
+    rotated_at: datetime | None
+    previous_secret_until: datetime | None
+    rate_limit: Mapping[str, Any]
+    spending_limit_sol: Mapping[str, Any]
+    max_costs_sol_per_day: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, raw: Raw) -> KeyDetails:
+        """From one key of a detailed list."""
+        return cls(
+            expires_at=_moment(raw["expiresAt"]),
+            rotated_at=_moment(raw["rotatedAt"]),
+            previous_secret_until=_moment(raw["previousSecretUntil"]),
+            rate_limit=raw["rateLimit"],
+            spending_limit_sol=raw["spendingLimitSol"],
+            max_costs_sol_per_day=raw["maxCostsSolPerDay"],
+        )
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else moment(text)
+
+
+@dataclass(frozen=True, slots=True)
 class CreatedKey:
-    """A new API key. `api_key` is returned only here; `raw` has it too."""
+    """A new API key, or a key's new secret. `api_key` is returned only here; `raw` has it too."""
 
     api_key: str = field(repr=False)
     id: str
@@ -150,7 +192,7 @@ class CreatedKey:
 
     @classmethod
     def of(cls, raw: Raw) -> CreatedKey:
-        """From the answer to its creation."""
+        """From the answer to its creation or rotation."""
         return cls(raw["apiKey"], raw["id"], raw["name"], raw)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from solward.client.agent_models import ApiKey, CreatedKey
 from solward.client.arguments import Amount, json_fields, optional_number, segment
@@ -24,8 +25,13 @@ class Keys:
         spending_limit_sol: Amount | None = None,
         max_costs_sol_per_day: Amount | None = None,
         wallet_id: str | None = None,
+        expires_at: datetime | None = None,
     ) -> CreatedKey:
-        """A new key, returned only here; with `wallet_id` it may use that wallet only."""
+        """A new key, returned only here; with `wallet_id` it may use that wallet only.
+
+        Args:
+            expires_at: when it ends by itself, a time with a zone.
+        """
         body = json_fields(
             name=name,
             permissions=None if permissions is None else [*permissions],
@@ -33,12 +39,25 @@ class Keys:
             spending_limit_sol=optional_number(spending_limit_sol, "spending_limit_sol"),
             max_costs_sol_per_day=optional_number(max_costs_sol_per_day, "max_costs_sol_per_day"),
             wallet_id=wallet_id,
+            expires_at=None if expires_at is None else expires_at.isoformat(),
         )
         return self._http.read(CreatedKey.of, await self._http.send("POST", "/keys", body))
 
-    async def list(self) -> tuple[ApiKey, ...]:
-        """Every key's record, oldest first."""
-        return self._http.read_list(ApiKey.of, await self._http.get("/keys"), "keys")
+    async def list(self, *, details: bool = False) -> tuple[ApiKey, ...]:
+        """Every key's record, oldest first; `details` adds its limits and when it ends."""
+        query = {"details": "true"} if details else {}
+        return self._http.read_list(ApiKey.of, await self._http.get("/keys", query), "keys")
+
+    async def rotate(self, key_id: str, *, overlap_seconds: int | None = None) -> CreatedKey:
+        """Another secret for a key, returned only here; raises `NotFoundError`.
+
+        Args:
+            overlap_seconds: how long the secret it had goes on working, up to 86,400; 3,600 where
+                it is None.
+        """
+        body = json_fields(overlap_seconds=overlap_seconds)
+        path = f"/keys/{segment(key_id, 'key_id')}/rotate"
+        return self._http.read(CreatedKey.of, await self._http.send("POST", path, body))
 
     async def revoke(self, key_id: str) -> None:
         """Revoke a key at once; raises `NotFoundError`."""

@@ -57,10 +57,6 @@ def _max_slippage_of(data: dict[str, Any]) -> int:
     return 300 if data.get("solana_network") == MAINNET else 1_000
 
 
-def _api_key_store_of(data: dict[str, Any]) -> ApiKeyStoreKind:
-    return "database" if _shared(data.get("database_url")) else "memory"
-
-
 def _shared(url: SecretStr | None) -> bool:
     """Whether a DATABASE_URL is PostgreSQL's, with or without a driver's name."""
     scheme = "" if url is None else url.get_secret_value().partition("://")[0]
@@ -93,8 +89,7 @@ class Settings(AccessSettings, VendorSettings):
 
     solward_home: Path = Field(default_factory=default_home)
     database_url: SecretStr | None = None
-    # A key in one process's memory would be unknown to the others.
-    api_key_store: ApiKeyStoreKind = Field(default_factory=_api_key_store_of)
+    api_key_store: ApiKeyStoreKind = "database"
     keystore_passphrase: SecretStr | None = None
     keystore_key_file: Path | None = None
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, insert, select, text, update
+from sqlalchemy import bindparam, delete, func, insert, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.store.tables import api_keys, key_requests
-from solward.vault.store.database import lock_exclusive
+from solward.vault.store.api_keys import is_usable
+from solward.vault.store.database import clock, lock_exclusive
 
 Fields = dict[str, Any]
 
+_BY_HASH = select(api_keys).where(
+    or_(api_keys.c.hash == bindparam("hash"), api_keys.c.previous_hash == bindparam("hash"))
+)
 _RECORD_USE = (
     update(api_keys)
     .where(
@@ -54,9 +58,26 @@ async def insert_key(connection: AsyncConnection, fields: Mapping[str, Any]) -> 
 
 
 async def key_by_hash(connection: AsyncConnection, hash_: str) -> Fields | None:
-    """The key with this hash, or None."""
-    rows = await connection.execute(select(api_keys).where(api_keys.c.hash == hash_))
-    row = rows.mappings().first()
+    """The key whose secret has this hash, or None; also where the secret does not work any more."""
+    row = (await connection.execute(_BY_HASH, {"hash": hash_})).mappings().first()
+    if row is None or not await is_usable(connection, dict(row), hash_):
+        return None
+    return dict(row)
+
+
+async def get_key(connection: AsyncConnection, key_id: str) -> Fields | None:
+    """One key, its row locked until the transaction ends; None when there is none."""
+    statement = select(api_keys).where(api_keys.c.id == key_id).with_for_update()
+    row = (await connection.execute(statement)).mappings().first()
+    return None if row is None else dict(row)
+
+
+async def update_key(
+    connection: AsyncConnection, key_id: str, fields: Mapping[str, Any]
+) -> Fields | None:
+    """Change columns of a key; returns the new row, None when there is none."""
+    statement = update(api_keys).where(api_keys.c.id == key_id).values(**fields)
+    row = (await connection.execute(statement.returning(api_keys))).mappings().first()
     return None if row is None else dict(row)
 
 
@@ -93,6 +114,17 @@ async def count_request(
     await lock_exclusive(connection, f"key-requests:{key_id}")
     parameters = {"key": key_id, "most": most, "window": window_ms}
     return (await connection.execute(_COUNT_REQUEST, parameters)).scalar_one_or_none()
+
+
+async def requests_counted(connection: AsyncConnection, window_ms: int) -> dict[str, int]:
+    """key id -> its counted requests of the last `window_ms` milliseconds."""
+    since = await clock(connection) - window_ms
+    statement = (
+        select(key_requests.c.key_id, func.count().label("requests"))
+        .where(key_requests.c.created_ms > since)
+        .group_by(key_requests.c.key_id)
+    )
+    return {row.key_id: row.requests for row in await connection.execute(statement)}
 
 
 async def delete_requests(connection: AsyncConnection, key_id: str) -> None:

@@ -24,6 +24,11 @@ api_keys = Table(
     Column("max_costs_lamports", BigInteger),  # null: made before there was a ceiling; the default
     Column("created_ms", BigInteger, nullable=False),
     Column("last_used_ms", BigInteger),
+    Column("expires_ms", BigInteger),  # null: never
+    Column("rotated_ms", BigInteger),  # null: it has its first secret
+    Column("previous_hash", Text),  # of the secret before the latest rotation
+    Column("previous_until_ms", BigInteger),
+    Index(None, "previous_hash"),
 )
 
 # Transaction requests of keys in the last minute, counted here where several processes serve.
@@ -34,6 +39,16 @@ key_requests = Table(
     Column("key_id", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "key_id", "created_ms"),
+)
+
+# All requests of keys by the second since the epoch, those of the last minute, where several
+# processes serve.
+key_traffic = Table(
+    "key_traffic",
+    metadata,
+    Column("key_id", Text, primary_key=True),
+    Column("second", BigInteger, primary_key=True, autoincrement=False),
+    Column("requests", BigInteger, nullable=False),
 )
 
 agents = Table(

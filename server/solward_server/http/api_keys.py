@@ -1,21 +1,25 @@
-"""API keys: create, find by hash, list, revoke. Only a key's hash is stored."""
+"""API keys: create, find by hash, list, rotate, revoke. Only the hashes of secrets are stored."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Protocol
 
 from solward.audit.acts import act
 from solward.audit.log import AuditLog
-from solward.clock import iso, now_ms
-from solward.errors import KeyRevoked, NotFound
+from solward.clock import iso, ms_of, now_ms
+from solward.errors import InvalidRequest, KeyRevoked, NotFound
 from solward.events import EventKind
 from solward.money import lamports_to_sol, sol_to_lamports
+from solward.settings import DEFAULT_MAX_COSTS_SOL
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.store.api_keys import usable_at
 from solward.vault.transactions.request import Actor
 from solward_server.http.body import (
     Body,
@@ -30,6 +34,10 @@ DEFAULT_PERMISSIONS = ("read", "write")
 DEFAULT_RATE_LIMIT = 10
 DEFAULT_SPENDING_LIMIT_SOL = 5
 
+DEFAULT_OVERLAP_S = 3_600
+LONGEST_OVERLAP_S = 86_400
+
+_DEFAULT_MAX_COSTS = sol_to_lamports(DEFAULT_MAX_COSTS_SOL)
 _MAX_RATE_LIMIT = 1_000_000
 _PREFIX = "sk-"
 _KEY_BYTES = 16
@@ -40,13 +48,16 @@ class ApiKey:
     """One key's record.
 
     Attributes:
-        hash: SHA-256 of the key, hex.
+        hash: SHA-256 of its secret, hex.
         wallet_id: the only wallet it may use; None is all.
         rate_limit: transaction-producing requests a minute.
         spending_limit_lamports: per rolling 24 hours, over all wallets.
         max_costs_lamports: fees and rent per rolling 24 hours, over all wallets; None is the
             default.
         last_used_ms: None before its first use.
+        expires_ms: when it ends by itself; None is never.
+        rotated_ms: when it got its present secret; None where that is its first.
+        previous_hash: hash of the secret before, which works until `previous_until_ms`.
     """
 
     id: str
@@ -59,17 +70,64 @@ class ApiKey:
     created_ms: int
     last_used_ms: int | None = None
     max_costs_lamports: int | None = None
+    expires_ms: int | None = None
+    rotated_ms: int | None = None
+    previous_hash: str | None = field(default=None, repr=False)
+    previous_until_ms: int | None = None
+
+    @property
+    def principal(self) -> str:
+        """As records and limit scopes name it."""
+        return f"key:{self.id}"
+
+    @property
+    def limits(self) -> ScopeLimits:
+        """Its limits in the engine's type."""
+        return ScopeLimits(
+            daily_lamports=self.spending_limit_lamports,
+            daily_costs_lamports=self.max_costs_lamports or _DEFAULT_MAX_COSTS,
+        )
+
+    def rotated(self, hash_: str, now_ms: int, overlap_s: int) -> ApiKey:
+        """The key with another secret; the one before it works for the overlap, in seconds.
+
+        A secret before that one ends at once.
+
+        Raises:
+            InvalidRequest: the key has expired, so that its new secret would not work either.
+        """
+        if self.expires_ms is not None and self.expires_ms <= now_ms:
+            raise InvalidRequest(f"The key expired at {iso(self.expires_ms)}; create another")
+        return replace(
+            self,
+            hash=hash_,
+            rotated_ms=now_ms,
+            previous_hash=self.hash if overlap_s else None,
+            previous_until_ms=now_ms + overlap_s * 1000 if overlap_s else None,
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """The key as `GET /keys` lists it."""
+        """The key as `GET /keys` lists it, in the fields of the contract."""
         return {
             "id": self.id,
             "name": self.name,
             "walletId": self.wallet_id,
             "permissions": list(self.permissions),
             "createdAt": iso(self.created_ms),
-            "lastUsedAt": None if self.last_used_ms is None else iso(self.last_used_ms),
+            "lastUsedAt": _time(self.last_used_ms),
         }
+
+    def ends_json(self) -> dict[str, Any]:
+        """When the key and the secret before its present one end."""
+        return {
+            "expiresAt": _time(self.expires_ms),
+            "rotatedAt": _time(self.rotated_ms),
+            "previousSecretUntil": _time(self.previous_until_ms),
+        }
+
+
+def _time(ms: int | None) -> str | None:
+    return None if ms is None else iso(ms)
 
 
 def created(key: ApiKey) -> dict[str, Any]:
@@ -82,13 +140,19 @@ def revoked(key: ApiKey) -> dict[str, Any]:
     return act({"keyId": key.id, "name": key.name}, before=_terms(key))
 
 
+def changed(was: ApiKey, key: ApiKey) -> dict[str, Any]:
+    """The data of the event of a change."""
+    return act({"keyId": key.id, "name": key.name}, before=_terms(was), after=_terms(key))
+
+
 def _terms(key: ApiKey) -> dict[str, Any]:
     return {
         "walletId": key.wallet_id,
         "permissions": list(key.permissions),
         "rateLimit": key.rate_limit,
         "spendingLimitSol": lamports_to_sol(key.spending_limit_lamports),
-    }
+        "maxCostsSolPerDay": lamports_to_sol(key.limits.daily_costs_lamports or 0),
+    } | key.ends_json()
 
 
 class ApiKeyStore(Protocol):
@@ -98,10 +162,13 @@ class ApiKeyStore(Protocol):
         """Store a new key."""
 
     async def find(self, hash_: str) -> ApiKey | None:
-        """The key with this hash, unless it was revoked."""
+        """The key whose secret has this hash, unless that does not work any more."""
 
     async def list(self) -> list[ApiKey]:
         """Every key, oldest first."""
+
+    async def rotate(self, key_id: str, hash_: str, overlap_s: int) -> ApiKey:
+        """Give a key another secret: `ApiKey.rotated`; raises `NotFound` too."""
 
     async def revoke(self, key_id: str) -> None:
         """Delete a key at once; raises `NotFound`."""
@@ -112,8 +179,8 @@ class ApiKeyStore(Protocol):
     async def flush(self) -> None:
         """Store the noted uses."""
 
-    def bind(self, actor: Actor, key: ApiKey) -> Actor:
-        """The actor, for whom nothing is reserved once the key is revoked."""
+    def bind(self, actor: Actor, hash_: str) -> Actor:
+        """The actor, for whom nothing is reserved once the secret with this hash has ended."""
 
 
 class MemoryKeys:
@@ -121,46 +188,78 @@ class MemoryKeys:
 
     def __init__(self, audit: AuditLog) -> None:
         self._audit = audit
-        self._by_hash: dict[str, ApiKey] = {}
+        self._by_id: dict[str, ApiKey] = {}
+        # Of present secrets and of those before them; a rotation drops what is older.
+        self._ids: dict[str, str] = {}
+        self._changing = asyncio.Lock()
 
     async def add(self, key: ApiKey) -> None:
         """Store a new key."""
         await self._audit.append(EventKind.KEY_CREATED, created(key))
-        self._by_hash[key.hash] = key
+        self._put(key)
 
     async def find(self, hash_: str) -> ApiKey | None:
-        """The key with this hash."""
-        return self._by_hash.get(hash_)
+        """The key whose secret has this hash."""
+        return self._usable(hash_)
 
     async def list(self) -> list[ApiKey]:
         """Every key, oldest first."""
-        return list(self._by_hash.values())
+        return list(self._by_id.values())
+
+    async def rotate(self, key_id: str, hash_: str, overlap_s: int) -> ApiKey:
+        """Give a key another secret."""
+        async with self._changing:
+            was = self._get(key_id)
+            key = was.rotated(hash_, now_ms(), overlap_s)
+            await self._audit.append(EventKind.KEY_CHANGED, changed(was, key))
+            # As it is now: a use of it may have been noted meanwhile.
+            self._forget(self._get(key_id))
+            self._put(replace(key, last_used_ms=self._get(key_id).last_used_ms))
+        return key
 
     async def revoke(self, key_id: str) -> None:
         """Delete a key."""
-        for hash_, key in self._by_hash.items():
-            if key.id == key_id:
-                del self._by_hash[hash_]
-                await self._audit.append(EventKind.KEY_REVOKED, revoked(key))
-                return
-        raise key_not_found()
+        async with self._changing:
+            key = self._get(key_id)
+            self._forget(key)
+            del self._by_id[key_id]
+            await self._audit.append(EventKind.KEY_REVOKED, revoked(key))
 
     def used(self, key: ApiKey, ms: int) -> None:
         """Note a key's use, in memory."""
-        if key.hash in self._by_hash:
-            self._by_hash[key.hash] = replace(key, last_used_ms=ms)
+        found = self._by_id.get(key.id)
+        if found is not None:
+            self._by_id[key.id] = replace(found, last_used_ms=ms)
 
     async def flush(self) -> None:
         """Nothing to store: the keys end with the process."""
 
-    def bind(self, actor: Actor, key: ApiKey) -> Actor:
+    def bind(self, actor: Actor, hash_: str) -> Actor:
         """Checked here: the database does not know these keys."""
 
         def check() -> None:
-            if key.hash not in self._by_hash:
+            if self._usable(hash_) is None:
                 raise KeyRevoked
 
         return replace(actor, checks=(*actor.checks, check))
+
+    def _usable(self, hash_: str) -> ApiKey | None:
+        key = self._by_id.get(self._ids.get(hash_, ""))
+        return key if key is not None and usable_at(asdict(key), hash_, now_ms()) else None
+
+    def _get(self, key_id: str) -> ApiKey:
+        key = self._by_id.get(key_id)
+        if key is None:
+            raise key_not_found()
+        return key
+
+    def _put(self, key: ApiKey) -> None:
+        self._by_id[key.id] = key
+        self._ids |= {hash_: key.id for hash_ in (key.hash, key.previous_hash) if hash_}
+
+    def _forget(self, key: ApiKey) -> None:
+        for hash_ in (key.hash, key.previous_hash):
+            self._ids.pop(hash_ or "", None)
 
 
 def key_not_found() -> NotFound:
@@ -182,10 +281,10 @@ def new_key(body: Body, max_costs_lamports: int) -> tuple[str, ApiKey]:
     Raises:
         InvalidRequest: naming the field.
     """
-    secret = _PREFIX + secrets.token_hex(_KEY_BYTES)
+    secret, hash_ = new_secret()
     record = ApiKey(
         id=str(uuid.uuid4()),
-        hash=hash_of(secret),
+        hash=hash_,
         name=body_text(body, "name", longest=100),
         wallet_id=body_optional_text(body, "walletId"),
         permissions=body_texts(body, "permissions", DEFAULT_PERMISSIONS),
@@ -193,8 +292,30 @@ def new_key(body: Body, max_costs_lamports: int) -> tuple[str, ApiKey]:
         spending_limit_lamports=_spending_limit(body),
         max_costs_lamports=_max_costs(body) or max_costs_lamports,
         created_ms=now_ms(),
+        expires_ms=_expiry(body),
     )
     return secret, record
+
+
+def new_secret() -> tuple[str, str]:
+    """A secret and its hash."""
+    secret = _PREFIX + secrets.token_hex(_KEY_BYTES)
+    return secret, hash_of(secret)
+
+
+def _expiry(body: Body) -> int | None:
+    value = body_optional_text(body, "expiresAt")
+    if value is None:
+        return None
+    try:
+        expires_ms = ms_of(value)
+    except (ValueError, OverflowError):
+        raise InvalidRequest(
+            "expiresAt must be an ISO 8601 time with its zone, such as 2026-12-31T00:00:00Z"
+        ) from None
+    if expires_ms <= now_ms():
+        raise InvalidRequest("expiresAt must be in the future")
+    return expires_ms
 
 
 def _spending_limit(body: Mapping[str, Any]) -> int:

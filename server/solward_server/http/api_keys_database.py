@@ -9,9 +9,11 @@ from typing import Any
 from solward.audit import outbox
 from solward.events import EventKind
 from solward.store import api_keys as store
-from solward.vault.store.database import Database
+from solward.vault.store.database import Database, clock
 from solward.vault.transactions.request import Actor
-from solward_server.http.api_keys import ApiKey, created, key_not_found, revoked
+from solward_server.http.api_keys import ApiKey, changed, created, key_not_found, revoked
+
+_OF_SECRETS = ("hash", "rotated_ms", "previous_hash", "previous_until_ms")
 
 
 class DatabaseKeys:
@@ -31,7 +33,7 @@ class DatabaseKeys:
             outbox.record(connection, EventKind.KEY_CREATED, created(key))
 
     async def find(self, hash_: str) -> ApiKey | None:
-        """The key with this hash."""
+        """The key whose secret has this hash."""
         async with self._database.read() as connection:
             row = await store.key_by_hash(connection, hash_)
         return None if row is None else self._key(row)
@@ -40,6 +42,19 @@ class DatabaseKeys:
         """Every key, oldest first."""
         async with self._database.read() as connection:
             return [self._key(row) for row in await store.list_keys(connection)]
+
+    async def rotate(self, key_id: str, hash_: str, overlap_s: int) -> ApiKey:
+        """Give a key another secret."""
+        async with self._database.write() as connection:
+            row = await store.get_key(connection, key_id)
+            if row is None:
+                raise key_not_found()
+            was = self._key(row)
+            key = was.rotated(hash_, await clock(connection), overlap_s)
+            fields = {name: getattr(key, name) for name in _OF_SECRETS}
+            await store.update_key(connection, key_id, fields)
+            outbox.record(connection, EventKind.KEY_CHANGED, changed(was, key))
+        return key
 
     async def revoke(self, key_id: str) -> None:
         """Delete a key."""
@@ -67,9 +82,9 @@ class DatabaseKeys:
             self._uses = uses | self._uses
             raise
 
-    def bind(self, actor: Actor, key: ApiKey) -> Actor:
+    def bind(self, actor: Actor, hash_: str) -> Actor:
         """Checked by the vault, in the database transaction that reserves."""
-        return replace(actor, api_key=key.id)
+        return replace(actor, api_key=hash_)
 
     def _key(self, row: Mapping[str, Any]) -> ApiKey:
         key = ApiKey(**{**row, "permissions": tuple(row["permissions"])})

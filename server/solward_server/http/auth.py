@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -13,9 +13,6 @@ from quart import Quart, g, request
 from solward.audit.acts import act_as
 from solward.clock import now_ms
 from solward.errors import WalletNotFound
-from solward.money import sol_to_lamports
-from solward.settings import DEFAULT_MAX_COSTS_SOL
-from solward.vault.guardrails import ScopeLimits
 from solward.vault.transactions.request import Actor
 from solward_server.http.api_keys import ApiKey, ApiKeyStore, hash_of
 from solward_server.http.middleware import request_id
@@ -25,7 +22,6 @@ KEY_REQUIRED = "Unauthorized — API key required"
 KEY_INVALID = "Invalid API key"
 ADMIN_REQUIRED = "Unauthorized — admin API secret required"
 
-_DEFAULT_MAX_COSTS = sol_to_lamports(DEFAULT_MAX_COSTS_SOL)
 _ACCESS = "solward_access"
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -45,15 +41,20 @@ class Unauthorized(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated caller; without `key` and the store it is from, the admin."""
+    """An authenticated caller; without `key` and the store it is from, the admin.
+
+    Attributes:
+        hash: of the secret it came with, which is one of the key's two.
+    """
 
     key: ApiKey | None = None
     keys: ApiKeyStore | None = None
+    hash: str = field(default="", repr=False)
 
     @property
     def principal(self) -> str:
         """As records and idempotency scopes name it: `admin` or `key:<id>`."""
-        return "admin" if self.key is None else f"key:{self.key.id}"
+        return "admin" if self.key is None else self.key.principal
 
     @property
     def wallet_id(self) -> str | None:
@@ -61,15 +62,11 @@ class Caller:
         return None if self.key is None else self.key.wallet_id
 
     def actor(self) -> Actor:
-        """The caller for the engine, with its key's daily limit; it ends with the key."""
+        """The caller for the engine, with its key's daily limits; it ends with its secret."""
         if self.key is None or self.keys is None:
             return Actor(self.principal, trace=request_id())
-        limits = ScopeLimits(
-            daily_lamports=self.key.spending_limit_lamports,
-            daily_costs_lamports=self.key.max_costs_lamports or _DEFAULT_MAX_COSTS,
-        )
-        actor = Actor(self.principal, limits=((self.principal, limits),), trace=request_id())
-        return self.keys.bind(actor, self.key)
+        limits = ((self.principal, self.key.limits),)
+        return self.keys.bind(Actor(self.principal, limits=limits, trace=request_id()), self.hash)
 
 
 def public(view: View) -> View:
@@ -123,22 +120,18 @@ def authenticate(app: Quart, keys: ApiKeyStore, secret: str) -> None:
             raise Unauthorized(ADMIN_REQUIRED)
         if not token:
             raise Unauthorized(KEY_REQUIRED)
-        _serve(Caller(await _find_key(keys, token), keys))
+        hash_ = hash_of(token)
+        key = await keys.find(hash_)
+        if key is None:
+            raise Unauthorized(KEY_INVALID)
+        keys.used(key, now_ms())
+        _serve(Caller(key, keys, hash_))
 
 
 def _serve(caller: Caller) -> None:
     g.caller = caller
     # For the audit log, whatever the view changes.
     act_as(caller.principal)
-
-
-async def _find_key(keys: ApiKeyStore, token: str) -> ApiKey:
-    hash_ = hash_of(token)
-    key = await keys.find(hash_)
-    if key is None or not hmac.compare_digest(key.hash, hash_):
-        raise Unauthorized(KEY_INVALID)
-    keys.used(key, now_ms())
-    return key
 
 
 def bearer() -> str:

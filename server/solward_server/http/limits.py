@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from solward.store import api_keys as store
@@ -31,6 +31,9 @@ class Limiter(Protocol):
     async def take(self, key_id: str, limit: int) -> None:
         """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
 
+    async def used(self) -> Mapping[str, int]:
+        """key id -> its counted requests of the last minute; keys without any may be left out."""
+
     async def forget(self, key_id: str) -> None:
         """Drop a revoked key's window."""
 
@@ -46,13 +49,19 @@ class RateLimiter:
         """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
         now = self._clock()
         times = self._requests.setdefault(key_id, deque())
-        while times and times[0] <= now - WINDOW_S:
-            times.popleft()
+        _shift(times, now)
         if len(times) >= limit:
             # Room for one more request comes when this one leaves the window.
             wait = times[len(times) - limit] + WINDOW_S - now
             raise TooManyRequests(limit, _seconds(wait))
         times.append(now)
+
+    async def used(self) -> Mapping[str, int]:
+        """key id -> its counted requests of the last minute."""
+        now = self._clock()
+        for times in self._requests.values():
+            _shift(times, now)
+        return {key_id: len(times) for key_id, times in self._requests.items()}
 
     async def forget(self, key_id: str) -> None:
         """Drop a revoked key's window."""
@@ -72,10 +81,21 @@ class SharedRateLimiter:
         if wait_ms is not None:
             raise TooManyRequests(limit, _seconds(wait_ms / 1000))
 
+    async def used(self) -> Mapping[str, int]:
+        """key id -> its counted requests of the last minute."""
+        async with self._database.read() as connection:
+            return await store.requests_counted(connection, int(WINDOW_S * 1000))
+
     async def forget(self, key_id: str) -> None:
         """Drop a revoked key's window."""
         async with self._database.write() as connection:
             await store.delete_requests(connection, key_id)
+
+
+def _shift(times: deque[float], now: float) -> None:
+    """Drop what has left the window."""
+    while times and times[0] <= now - WINDOW_S:
+        times.popleft()
 
 
 def _seconds(wait_s: float) -> int:

@@ -75,6 +75,23 @@ _LIMITS: dict[str, Schema] = {
     ),
 }
 
+_KEY_DETAILS: dict[str, Schema] = {
+    "expiresAt": nullable(timestamp("When it ends by itself; null is never.")),
+    "rotatedAt": nullable(timestamp("When it got its present secret; null: it is its first.")),
+    "previousSecretUntil": nullable(
+        timestamp("Until when the secret before its present one works, or worked.")
+    ),
+    "rateLimit": response_object(
+        {
+            "limit": whole("Transaction-producing requests in any 60 seconds.", 1),
+            "used": whole("Of the last 60 seconds.", 0),
+            "left": whole("How many more are possible now.", 0),
+        }
+    ),
+    "spendingLimitSol": _day("SOL in any 24 hours, over all wallets."),
+    "maxCostsSolPerDay": _day("SOL of fees and rent in any 24 hours, over all wallets."),
+}
+
 _MEMORY: dict[str, Schema] = {
     "cycle": whole("From 1.", 1),
     "reasoning": text("The model's."),
@@ -122,6 +139,8 @@ SCHEMAS: dict[str, Schema] = {
             "createdAt": timestamp("When it was made."),
             "lastUsedAt": nullable(timestamp("Null before its first use.")),
         }
+        | _KEY_DETAILS,
+        optional=tuple(_KEY_DETAILS),
     ),
     "Wallet": response_object(
         {

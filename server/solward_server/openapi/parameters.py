@@ -55,6 +55,7 @@ BEFORE_CYCLE = query("before", whole("A cycle: only older ones.", 1, 2**53))
 BEFORE_ENTRY = query("before", whole("A number in the log: only older entries.", 1, 10**18 - 1))
 
 EMPTY = query("empty", flag("Tokens whose accounts are open and hold nothing, too."))
+DETAILS = query("details", flag("Limits, what is spent of them and when each ends, too."))
 DRY_RUN = query("dryRun", flag("Judge and simulate only; nothing is recorded, reserved or sent."))
 IDEMPOTENCY_KEY = _parameter(
     "header",
@@ -87,6 +88,7 @@ PARAMETERS: dict[str, Parameter] = {
     "BeforeCycle": BEFORE_CYCLE,
     "BeforeEntry": BEFORE_ENTRY,
     "Empty": EMPTY,
+    "Details": DETAILS,
     "DryRun": DRY_RUN,
     "IdempotencyKey": IDEMPOTENCY_KEY,
     "LastEventId": LAST_EVENT_ID,

@@ -1,4 +1,4 @@
-"""API keys: create, list, revoke."""
+"""API keys: create, list, rotate, revoke."""
 
 from __future__ import annotations
 
@@ -6,30 +6,41 @@ from typing import Any
 
 from quart import Blueprint
 
+from solward.clock import iso
 from solward.settings import DEFAULT_MAX_COSTS_SOL
-from solward_server.http.api_keys import new_key
+from solward.vault.transactions.limits_report import limits_reports
+from solward_server.http.api_keys import (
+    DEFAULT_OVERLAP_S,
+    LONGEST_OVERLAP_S,
+    ApiKey,
+    new_key,
+    new_secret,
+)
 from solward_server.http.auth import Access
-from solward_server.http.body import read_body
+from solward_server.http.body import body_whole, query_flag, read_body
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, request_body, success
-from solward_server.openapi.parameters import KEY, KEY_ID
+from solward_server.openapi.parameters import DETAILS, KEY, KEY_ID
 from solward_server.openapi.schema import (
     amount,
     array,
+    examples,
     flag,
     identifier,
+    nullable,
     number,
     ref,
     request_object,
     response_object,
     text,
+    timestamp,
     whole,
 )
 
 
 def blueprint(context: RouteContext) -> Blueprint:
-    """`/keys` and `/keys/:id`."""
+    """`/keys`, `/keys/:id` and `/keys/:id/rotate`."""
     routes = Blueprint("keys", __name__)
 
     @routes.post("/keys")
@@ -44,7 +55,25 @@ def blueprint(context: RouteContext) -> Blueprint:
 
     @routes.get("/keys")
     async def listing() -> dict[str, Any]:
-        return {"keys": [key.to_json() for key in await context.keys.list()]}
+        keys = await context.keys.list()
+        if query_flag("details"):
+            return {"keys": await _detailed(context, keys)}
+        return {"keys": [key.to_json() for key in keys]}
+
+    @routes.post("/keys/<key_id>/rotate")
+    async def rotate(key_id: str) -> dict[str, Any]:
+        overlap_s = body_whole(
+            await read_body(), "overlapSeconds", DEFAULT_OVERLAP_S, 0, LONGEST_OVERLAP_S
+        )
+        secret, hash_ = new_secret()
+        key = await context.keys.rotate(key_id, hash_, overlap_s)
+        until_ms = key.previous_until_ms
+        return {
+            "apiKey": secret,
+            "id": key.id,
+            "name": key.name,
+            "previousSecretUntil": None if until_ms is None else iso(until_ms),
+        }
 
     @routes.delete("/keys/<key_id>")
     async def revoke(key_id: str) -> dict[str, Any]:
@@ -55,7 +84,46 @@ def blueprint(context: RouteContext) -> Blueprint:
     return routes
 
 
+async def _detailed(context: RouteContext, keys: list[ApiKey]) -> list[dict[str, Any]]:
+    """Each key as it is listed, with when it ends, its limits and what is used of them."""
+    reports = await limits_reports(
+        context.service.database, {key.principal: key.limits for key in keys}
+    )
+    requests = await context.limiter.used()
+    detailed: list[dict[str, Any]] = []
+    for key in keys:
+        report, used = reports[key.principal], requests.get(key.id, 0)
+        rate = {"limit": key.rate_limit, "used": used, "left": max(0, key.rate_limit - used)}
+        detailed.append(
+            key.to_json()
+            | key.ends_json()
+            | {
+                "rateLimit": rate,
+                "spendingLimitSol": report["dailySpendingLimitSol"],
+                "maxCostsSolPerDay": report["maxCostsSolPerDay"],
+            }
+        )
+    return detailed
+
+
 _EXAMPLE = {"name": "ci", "rateLimit": 2, "spendingLimitSol": 1}
+
+_LISTED = {
+    "id": KEY,
+    "name": "ci",
+    "walletId": None,
+    "permissions": ["read", "write"],
+    "createdAt": "2026-11-21T10:34:55.814Z",
+    "lastUsedAt": None,
+}
+_DETAILS = {
+    "expiresAt": "2026-12-31T00:00:00.000Z",
+    "rotatedAt": None,
+    "previousSecretUntil": None,
+    "rateLimit": {"limit": 2, "used": 1, "left": 1},
+    "spendingLimitSol": {"limit": 1, "spent": 0.1, "reserved": 0, "left": 0.9},
+    "maxCostsSolPerDay": {"limit": 0.05, "spent": 0.000005, "reserved": 0, "left": 0.049995},
+}
 
 PATHS = {
     "/keys": {
@@ -87,6 +155,9 @@ PATHS = {
                             "SOL of fees and rent in any 24 hours over all wallets."
                         )
                         | {"default": float(DEFAULT_MAX_COSTS_SOL)},
+                        "expiresAt": text(
+                            "When it ends by itself: ISO 8601 with a zone, in the future.", 200
+                        ),
                     },
                     required=["name"],
                 ),
@@ -112,22 +183,60 @@ PATHS = {
             "List API keys",
             tag="keys",
             access=Access.ADMIN,
+            parameters=[DETAILS],
             response=success(
                 response_object({"keys": array(ref("Key"), "Oldest first.")}),
+                examples(keys={"keys": [_LISTED]}, details={"keys": [_LISTED | _DETAILS]}),
+            ),
+            errors={400: "details must be true or false"},
+        ),
+    },
+    "/keys/{keyId}/rotate": {
+        "post": operation(
+            "rotateKey",
+            "Give an API key another secret",
+            tag="keys",
+            access=Access.ADMIN,
+            description="Limits, what is spent of them and the wallet it may use stay. The secret "
+            "it had works until the overlap ends; one before that ends at once.",
+            parameters=[KEY_ID],
+            body=request_body(
+                request_object(
+                    {
+                        "overlapSeconds": whole(
+                            "How long the secret it had goes on working.",
+                            0,
+                            LONGEST_OVERLAP_S,
+                            default=DEFAULT_OVERLAP_S,
+                        )
+                    }
+                ),
+                {"overlapSeconds": 600},
+                required=False,
+            ),
+            response=success(
+                response_object(
+                    {
+                        "apiKey": text("The new secret.", pattern="^sk-[0-9a-f]{32}$"),
+                        "id": identifier("The key's record, as before."),
+                        "name": text("As before."),
+                        "previousSecretUntil": nullable(
+                            timestamp("When the secret it had ends; null: it has ended.")
+                        ),
+                    }
+                ),
                 {
-                    "keys": [
-                        {
-                            "id": KEY,
-                            "name": "ci",
-                            "walletId": None,
-                            "permissions": ["read", "write"],
-                            "createdAt": "2026-11-21T10:34:55.814Z",
-                            "lastUsedAt": None,
-                        }
-                    ]
+                    "apiKey": "sk-2f0c95d0a6c44d1c8e2f5e8f0c7b1a3d",
+                    "id": KEY,
+                    "name": "ci",
+                    "previousSecretUntil": "2026-11-21T10:45:00.000Z",
                 },
             ),
-        ),
+            errors={
+                400: "overlapSeconds must be a whole number from 0 to 86400",
+                404: "API key not found",
+            },
+        )
     },
     "/keys/{keyId}": {
         "delete": operation(

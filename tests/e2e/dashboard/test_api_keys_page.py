@@ -40,6 +40,27 @@ def test_a_key_is_shown_once_works_and_is_revoked(
     assert browser.errors() == []
 
 
+def test_a_key_gets_another_secret_and_its_limits_are_shown(
+    browser: Browser, service: Service, api: httpx.Client
+) -> None:
+    body = {"name": "shop", "spendingLimitSol": 0.5, "rateLimit": 7}
+    old = api.post("/keys", json=body).json()["apiKey"]
+    browser.open("/api-keys")
+    browser.wait_for("0 of 0.5 SOL in 24 hours")
+    browser.wait_for("0 of 7 requests in a minute")
+    browser.click("Rotate shop")
+    browser.wait_for("Its limits stay")
+    browser.press("confirm")
+    new = browser.marked("key").text
+    browser.click("I have it")
+    browser.wait_for("its former secret works until")
+    for secret in (old, new):
+        with service.client(secret) as program:
+            assert program.get("/wallets").status_code == 200
+    assert new != old
+    assert browser.errors() == []
+
+
 def test_a_key_can_be_confined_to_one_wallet(
     browser: Browser, service: Service, api: httpx.Client
 ) -> None:

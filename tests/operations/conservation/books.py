@@ -160,7 +160,7 @@ class Books:
             rows = (await connection.execute(select(transactions))).all()
             kept = (await connection.execute(select(reservations))).all()
             states = set(await connection.scalars(select(attempts.c.state)))
-            still = [await spending.reserved(connection, scope) for scope in self.limits]
+            still = list((await spending.reserved(connection, self.limits)).values())
             records = {each.id: each for each in await store.history(connection, None, 500, None)}
         assert states <= _ENDED, f"an attempt is left in one of {states}"
         assert not any(still), f"still reserved: {still}"

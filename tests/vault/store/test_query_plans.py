@@ -39,7 +39,7 @@ async def everything(connection: AsyncConnection) -> None:
     await processes.take_over(connection, "p", 10)
     await spending.usage(connection, scopes, ["mint"], 10)
     await spending.next_tx_ms(connection, "wallet:w", 5, 10)
-    await spending.reserved(connection, "wallet:w")
+    await spending.reserved(connection, ["wallet:w"])
     await transactions.insert_record(connection, record(1), action_key="a")
     await spending.reserve(connection, "t1", scopes, {"SOL": 1}, 10)
     attempt = Attempt("t1", 1, "s1", b"", "b", 1, 1, 1)
@@ -68,7 +68,7 @@ async def everything(connection: AsyncConnection) -> None:
 async def test_no_statement_of_the_money_path_scans(database: Database) -> None:
     async with database.write() as connection:
         await connection.execute(
-            text("INSERT INTO wallets VALUES ('w', 'w', 'w', '[]', 1, 1, x'00', x'00')")
+            text("INSERT INTO wallets VALUES ('w', 'w', 'w', '[]', 1, 1, x'00', x'00', NULL)")
         )
     steps = [
         (statement, step)

@@ -134,14 +134,48 @@ async def test_a_revocation_waits_for_what_the_key_reserves(database: Database) 
             await api_keys.record_uses(connection, {"k": 5})
 
     async with database.write() as connection:
-        await spending.lock(connection, "w1", ["key:k"], api_key="k")
+        await spending.lock(connection, "w1", ["key:k"], api_key=KEY["hash"])
         await use()
         revoking = asyncio.create_task(revoke())
         assert await waits(revoking)
     assert await revoking
     with pytest.raises(KeyRevoked):
         async with database.write() as connection:
-            await spending.lock(connection, "w1", ["key:k"], api_key="k")
+            await spending.lock(connection, "w1", ["key:k"], api_key=KEY["hash"])
+
+
+async def test_another_secret_waits_for_what_the_key_reserves_and_ends_what_waits_for_it(
+    database: Database,
+) -> None:
+    async with database.write() as connection:
+        await api_keys.insert_key(connection, KEY)
+
+    async def rotate(to: str) -> None:
+        async with database.write() as connection:
+            assert await api_keys.get_key(connection, "k") is not None
+            await api_keys.update_key(connection, "k", {"hash": to})
+
+    async def use() -> None:
+        async with database.write() as connection:
+            await spending.lock(connection, "w1", ["key:k"], api_key=KEY["hash"])
+
+    async with database.write() as connection:
+        await spending.lock(connection, "w1", ["key:k"], api_key=KEY["hash"])
+        rotating = asyncio.create_task(rotate("h2"))
+        assert await waits(rotating)
+    await rotating
+    with pytest.raises(KeyRevoked):
+        await use()
+
+    # One that finds the key while its secret is changed is judged by what it becomes.
+    async with database.write() as connection:
+        await api_keys.update_key(connection, "k", {"hash": KEY["hash"]})
+    async with database.write() as connection:
+        await api_keys.update_key(connection, "k", {"hash": "h3"})
+        using = asyncio.create_task(use())
+        assert await waits(using)
+    with pytest.raises(KeyRevoked):
+        await using
 
 
 async def test_many_in_any_mixture_never_wait_for_ever(database: Database) -> None:

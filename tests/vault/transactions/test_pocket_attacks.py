@@ -127,7 +127,7 @@ async def test_a_key_that_is_revoked_after_the_funding_makes_no_call(bench: Benc
         return [pay_sol(Pubkey.from_string(address), Keypair().pubkey(), 1_000_000)]
 
     with pytest.raises(TransactionFailed, match="Invalid API key"):
-        await use(bench, build, Actor("key:k", api_key=KEY["id"]))
+        await use(bench, build, Actor("key:k", api_key=KEY["hash"]))
     # The funding before it, and what brings it home after it.
     assert sent == [1]
     assert bench.wire.calls["sendTransaction"] == 2

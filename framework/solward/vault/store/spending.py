@@ -12,8 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
 from solward.clock import DAY_MS, MINUTE_MS, now_ms
-from solward.errors import KeyRevoked, SkillError, TakenOver
+from solward.errors import SkillError, TakenOver
 from solward.events import EventKind
+from solward.vault.store.api_keys import lock_key
 from solward.vault.store.database import lock_exclusive, lock_shared
 from solward.vault.store.tables import (
     opened_accounts,
@@ -60,14 +61,6 @@ _LOCK_AGENT = (
     .where(_AGENTS.c.id == bindparam("agent_id"))
     .with_for_update(key_share=True)
 )
-# Of the API keys' table it reads whether a key is there. A revocation waits for this lock, noting
-# a key's use does not.
-_API_KEYS = table("api_keys", column("id"))
-_LOCK_API_KEY = (
-    select(_API_KEYS.c.id)
-    .where(_API_KEYS.c.id == bindparam("key_id"))
-    .with_for_update(read=True, key_share=True)
-)
 
 
 async def lock(
@@ -85,10 +78,10 @@ async def lock(
     Args:
         keys: scopes of API keys.
         run: agent, cycle and fencing token of the run that reserves.
-        api_key: id of the stored API key that reserves.
+        api_key: hash of the secret of the stored API key that reserves.
 
     Raises:
-        KeyRevoked: the key is gone.
+        KeyRevoked: the key is gone or expired, or has another secret.
         TakenOver: another run has the agent's fencing token, or the agent is gone.
         SkillError: the agent was stopped.
     """
@@ -96,9 +89,7 @@ async def lock(
     for scope in sorted(keys):
         await lock_exclusive(connection, scope)
     if api_key is not None:
-        found = await connection.execute(_LOCK_API_KEY, {"key_id": api_key})
-        if found.first() is None:
-            raise KeyRevoked
+        await lock_key(connection, api_key)
     if run is not None:
         agent_id, cycle, fence = run
         row = (await connection.execute(_LOCK_AGENT, {"agent_id": agent_id})).first()
@@ -341,15 +332,27 @@ async def credit_closed(connection: AsyncConnection, returned: Mapping[str, int]
         await connection.execute(_CREDIT_COSTS, credited)
 
 
-async def reserved(connection: AsyncConnection, scope: str) -> dict[str, int]:
-    """asset -> the part of a scope's units in 24 hours that belongs to unfinished transactions."""
+async def reserved(
+    connection: AsyncConnection, scopes: Collection[str]
+) -> dict[str, dict[str, int]]:
+    """scope -> asset -> the part of its units in 24 hours that belongs to unfinished transactions.
+
+    Every scope is in it.
+    """
     unfinished = select(transactions.c.id).where(UNFINISHED)
     statement = (
-        select(reservations.c.asset, func.sum(reservations.c.units).label("units"))
-        .where(reservations.c.transaction_id.in_(unfinished), reservations.c.scope == scope)
-        .group_by(reservations.c.asset)
+        select(
+            reservations.c.scope,
+            reservations.c.asset,
+            func.sum(reservations.c.units).label("units"),
+        )
+        .where(reservations.c.transaction_id.in_(unfinished), reservations.c.scope.in_(scopes))
+        .group_by(reservations.c.scope, reservations.c.asset)
     )
-    return {row.asset: int(row.units) for row in await connection.execute(statement)}
+    found: dict[str, dict[str, int]] = {scope: {} for scope in scopes}
+    for row in await connection.execute(statement):
+        found[row.scope][row.asset] = int(row.units)
+    return found
 
 
 async def reserved_by(

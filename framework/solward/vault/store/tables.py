@@ -53,6 +53,8 @@ wallets = Table(
     Column("kek_version", Integer, nullable=False),
     Column("wrapped_data_key", LargeBinary, nullable=False),
     Column("sealed_key", LargeBinary, nullable=False),
+    Column("created_by", Text),  # a principal; null: made before that was stored
+    Index(None, "created_by"),
 )
 
 keystore = Table(

@@ -17,11 +17,24 @@ async def limits_report(database: Database, scope: str, limits: ScopeLimits) -> 
     `spent` is what ended in the rolling 24 hours, `reserved` what unfinished transactions hold,
     `left` what another transaction may take.
     """
+    return (await limits_reports(database, {scope: limits}))[scope]
+
+
+async def limits_reports(
+    database: Database, limits: Mapping[str, ScopeLimits]
+) -> dict[str, dict[str, Any]]:
+    """scope -> its `limits_report`, all of one moment."""
+    mints = {mint for each in limits.values() for mint in each.daily_tokens}
     async with database.read() as connection:
         now = (await database.moment(connection)).window_ms
-        usage = await spending.usage(connection, [scope], limits.daily_tokens, now)
-        held_units = await spending.reserved(connection, scope)
-    spent = usage[scope]
+        usage = await spending.usage(connection, limits, mints, now)
+        held = await spending.reserved(connection, limits)
+    return {scope: _report(each, usage[scope], held[scope]) for scope, each in limits.items()}
+
+
+def _report(
+    limits: ScopeLimits, spent: spending.Spent, held_units: Mapping[str, int]
+) -> dict[str, Any]:
     return {
         "maxSolPerTransaction": {"limit": _sol(limits.max_lamports_per_tx)},
         "maxTransactionsPerMinute": {

@@ -53,7 +53,8 @@ class Actor:
         idempotency: the HTTP caller's Idempotency-Key, when given.
         run: the agent's run that requests it; one whose fencing token was replaced, or whose agent
             was stopped, is refused.
-        api_key: id of the stored API key that requests it; one that was revoked is refused.
+        api_key: hash of the secret of the stored API key that requests it; one that was revoked or
+            replaced, or has expired, is refused.
         checks: raise where what requests it has ended; called, as the two above are read, in the
             database transaction that reserves.
         trace: where the request came from, in the logs of every process that works on the
@@ -72,7 +73,7 @@ class Actor:
     idempotency: IdempotencyKey | None = None
     dry_run: bool = False
     run: AgentRun | None = None
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     checks: tuple[Callable[[], None], ...] = ()
     trace: str | None = None
     recipe: Mapping[str, Any] | None = None

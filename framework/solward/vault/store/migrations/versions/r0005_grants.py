@@ -27,6 +27,9 @@ def upgrade() -> None:
     _launches()
     _webhook()
     _holds()
+    _key_ends()
+    _key_traffic()
+    _wallet_creators()
 
 
 def _grants() -> None:
@@ -225,6 +228,34 @@ def _holds() -> None:
         sqlite_where=is_open,
         postgresql_where=is_open,
     )
+
+
+def _key_ends() -> None:
+    """A key's expiry, and the secret that its latest rotation replaced."""
+    for column in (
+        sa.Column("expires_ms", sa.BigInteger(), nullable=True),
+        sa.Column("rotated_ms", sa.BigInteger(), nullable=True),
+        sa.Column("previous_hash", sa.Text(), nullable=True),
+        sa.Column("previous_until_ms", sa.BigInteger(), nullable=True),
+    ):
+        op.add_column("api_keys", column)
+    op.create_index(op.f("ix_api_keys_previous_hash"), "api_keys", ["previous_hash"])
+
+
+def _key_traffic() -> None:
+    op.create_table(
+        "key_traffic",
+        sa.Column("key_id", sa.Text(), nullable=False),
+        sa.Column("second", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("requests", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("key_id", "second", name=op.f("pk_key_traffic")),
+    )
+
+
+def _wallet_creators() -> None:
+    """Who made a wallet; of those that are there nobody is known, and they count for no key."""
+    op.add_column("wallets", sa.Column("created_by", sa.Text(), nullable=True))
+    op.create_index(op.f("ix_wallets_created_by"), "wallets", ["created_by"])
 
 
 def downgrade() -> None:
