@@ -91,9 +91,14 @@ def hold(id_: str) -> dict[str, Any]:
     return {"id": id_, "walletId": "w-1", "principal": "agent:scout", "sentence": "Pay é 5 USDC."}
 
 
+def event_of(id_: str, by: str = "service") -> dict[str, Any]:
+    """An event's data: in it the principal is who did it."""
+    return hold(id_) | {"principal": by, "asked": "agent:scout"}
+
+
 async def tell(database: Database, event: str, id_: str = "h-1") -> None:
     async with database.write() as connection:
-        outbox.record(connection, event, hold(id_))
+        outbox.record(connection, event, event_of(id_))
 
 
 async def until(done: Callable[[], Any]) -> None:
@@ -132,6 +137,7 @@ async def test_a_hold_is_told_with_what_a_person_needs_and_a_signature(
     (delivery,) = receiver.heard  # each was verified as it came
     assert delivery.event == "hold:created"
     assert delivery.hold == hold("h-1")
+    assert delivery.by == "service"
     assert delivery.dashboard_url == "https://dashboard.example/holds/h-1"
     assert delivery.decision_url == "https://api.example/api/v1/holds/h-1/webhook"
 
@@ -142,7 +148,7 @@ async def test_only_holds_are_told_and_only_what_was_committed(
     async with webhook(database, receiver.url).delivering():
         with contextlib.suppress(ZeroDivisionError):
             async with database.write() as connection:
-                outbox.record(connection, "hold:created", hold("h-0"))
+                outbox.record(connection, "hold:created", event_of("h-0"))
                 raise ZeroDivisionError
         await tell(database, "holdings:changed", "h-1")
         await tell(database, "hold:created", "h-2")

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Protocol
 
 import httpx
 import structlog
@@ -24,9 +24,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.audit import outbox
-from solward.audit.acts import record_act
+from solward.audit.acts import act_as, record_act
 from solward.clock import DAY_MS
-from solward.errors import DecisionRefused, StoreError
+from solward.errors import DecisionRefused, InvalidRequest, StoreError
 from solward.events import Event, EventKind
 from solward.settings import Settings
 from solward.store import webhook as store
@@ -49,6 +49,15 @@ from solward.webhook_signature import (
 
 PRINCIPAL = "webhook"
 """Who decides with a signature, in the audit log."""
+LONGEST_NOTE = 200
+"""Characters of a decision's note."""
+
+REFUSALS: Final = {
+    "signature": "The decision is not signed for this hold with the webhook's secret",
+    "time": f"The decision was signed more than {WINDOW_S} s from now, by the service's clock",
+    "repeated": "This decision came before: sign another one",
+}
+"""What a refused decision is answered with."""
 
 # Events whose names begin so are told.
 _KIND = "hold"
@@ -87,6 +96,39 @@ class Pace:
         """The wait after as many failures."""
         longest = min(self.longest_retry_s, self.first_retry_s * 2 ** min(tries - 1, 32))
         return int(longest * random.uniform(0.5, 1.0) * 1000)  # noqa: S311 - spreads load
+
+
+@dataclass(frozen=True, slots=True)
+class SentDecision:
+    """A decision as a request has it: the hold of its path, three headers, and its body."""
+
+    hold_id: str
+    timestamp: str
+    nonce: str
+    signature: str
+    body: bytes
+
+
+class Decided(Protocol):
+    """A hold, as far as the receiver of the webhook is told of it."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def state(self) -> str:
+        """Where it stands now."""
+
+
+class Approvals(Protocol):
+    """Who carries out decisions: the service."""
+
+    async def approve_hold(self, hold_id: str, approver: str, note: str | None) -> Decided:
+        """Allow what is held."""
+
+    async def deny_hold(self, hold_id: str, approver: str, note: str | None) -> Decided:
+        """Refuse what is held."""
 
 
 class Webhook:
@@ -150,40 +192,51 @@ class Webhook:
             await asyncio.gather(task, return_exceptions=True)
             database.before_commit, database.on_committed = None, publish
 
-    async def check(
-        self, hold_id: str, timestamp: str, nonce: str, signature: str, body: bytes
-    ) -> None:
-        """Accept a decision about a hold, once.
-
-        Args:
-            hold_id: as the request's path names it; the others are the request's headers and body.
+    async def decide(self, approvals: Approvals, sent: SentDecision) -> Decided:
+        """Decide a hold as a receiver of the webhook says; the hold as it is then.
 
         Raises:
-            DecisionRefused: the secret did not sign it for this hold, it is older than `WINDOW_S`
-                or from later, or it came before. The audit log has that, without the body.
+            DecisionRefused: as `check`.
+            InvalidRequest: what was signed is no decision; names the field.
+            SolwardError: what `approvals` raises.
         """
-        refused = await self._refusal(hold_id, timestamp, nonce, signature, body)
+        await self.check(sent)
+        act_as(PRINCIPAL)
+        decision, note = _read(sent.body)
+        if decision == "approve":
+            return await approvals.approve_hold(sent.hold_id, PRINCIPAL, note)
+        return await approvals.deny_hold(sent.hold_id, PRINCIPAL, note)
+
+    async def check(self, sent: SentDecision) -> None:
+        """Accept a decision, once.
+
+        Raises:
+            DecisionRefused: the secret did not sign it for this hold, or not within `WINDOW_S` of
+                now by the database's clock, or it came before. The audit log has that, without the
+                body.
+        """
+        refused = await self._refusal(sent)
         if refused is None:
             metrics.WEBHOOK_DECISIONS.labels("accepted").inc()
             return
         metrics.WEBHOOK_DECISIONS.labels("refused").inc()
-        await self._tell_refusal(hold_id, refused)
-        raise DecisionRefused(_REFUSALS[refused])
+        await self._tell_refusal(sent.hold_id, refused)
+        raise DecisionRefused(REFUSALS[refused])
 
-    async def _refusal(
-        self, hold_id: str, timestamp: str, nonce: str, signature: str, body: bytes
-    ) -> str | None:
-        seconds = seconds_of(timestamp)
-        expected = decision_signature(self._secret, hold_id, timestamp, nonce, body)
+    async def _refusal(self, sent: SentDecision) -> str | None:
+        seconds = seconds_of(sent.timestamp)
         # Without the secret nobody learns more than this, and nothing is asked of the database.
-        well_formed = seconds is not None and is_nonce(nonce) and is_hold_id(hold_id)
-        if not is_signature(signature, expected) or not well_formed:
+        if seconds is None or not is_nonce(sent.nonce) or not is_hold_id(sent.hold_id):
             return "signature"
-        assert seconds is not None
+        expected = decision_signature(
+            self._secret, sent.hold_id, sent.timestamp, sent.nonce, sent.body
+        )
+        if not is_signature(sent.signature, expected):
+            return "signature"
         async with self._database.write() as connection:
             if abs(await clock(connection) - seconds * 1000) > WINDOW_S * 1000:
                 return "time"
-            return None if await store.take_nonce(connection, nonce) else "repeated"
+            return None if await store.take_nonce(connection, sent.nonce) else "repeated"
 
     async def _tell_refusal(self, hold_id: str, reason: str) -> None:
         now = time.monotonic()
@@ -206,9 +259,12 @@ class Webhook:
     async def _enqueue(self, connection: AsyncConnection) -> None:
         for event, data in outbox.recorded_of(connection, _KIND):
             hold_id = str(data["id"])
+            # In an event the principal is who did it, in a hold who asks.
+            hold = {name: value for name, value in data.items() if name != "asked"}
             body = {
                 "event": event,
-                "hold": data,
+                "by": data["principal"],
+                "hold": hold | {"principal": data["asked"]},
                 "dashboardUrl": f"{self._dashboard}/holds/{hold_id}",
                 "decisionUrl": f"{self._api}/api/v1/holds/{hold_id}/webhook",
             }
@@ -302,11 +358,21 @@ class Webhook:
             return type(error).__name__
 
 
-_REFUSALS = {
-    "signature": "The decision is not signed for this hold with the webhook's secret",
-    "time": f"The decision was signed more than {WINDOW_S} s from now, by the service's clock",
-    "repeated": "This decision came before: sign another one",
-}
+def _read(body: bytes) -> tuple[str, str | None]:
+    try:
+        fields = jsontext.loads(body, unique_keys=True)
+    except (ValueError, RecursionError):
+        raise InvalidRequest("The request body must be valid JSON that says a field once") from None
+    decision = fields.get("decision") if isinstance(fields, dict) else None
+    if decision not in ("approve", "deny"):
+        raise InvalidRequest("decision must be approve or deny")
+    note = fields.get("note")
+    if note is not None and (not isinstance(note, str) or not 0 < len(note) <= LONGEST_NOTE):
+        raise InvalidRequest(f"note must be a string of 1 to {LONGEST_NOTE} characters")
+    if note is not None and not note.isprintable():
+        # Lone surrogates could not be stored; line ends would forge lines where it is shown.
+        raise InvalidRequest("note must be printable text on one line")
+    return decision, note
 
 
 def _hold_of(claimed: Claimed) -> Mapping[str, Any]:

@@ -20,6 +20,7 @@ NOW = 1_790_000_000
 BODY = jsontext.dumps(
     {
         "event": "hold:created",
+        "by": "agent:scout",
         "hold": {"id": "h-1"},
         "dashboardUrl": "http://127.0.0.1:3000/holds/h-1",
         "decisionUrl": "http://127.0.0.1:3001/api/v1/holds/h-1/webhook",

@@ -27,6 +27,7 @@ from solward.vault.store.alerts import BLOCKS
 from solward.vault.wallets import KeySource
 from solward.vault.wallets.export import export_wallet, newest_keystore
 from solward.vault.wallets.service import KEY_FILE
+from solward.webhook import SentDecision
 from solward_server.resources.events import HEARTBEAT_S, RETRY_MS
 
 PAGE = (DOCS / "events.md").read_text()
@@ -80,7 +81,7 @@ async def everything(api: Api) -> None:
     await api.call("DELETE", f"/agents/{other}")
     assert api.service.webhook is not None
     with pytest.raises(DecisionRefused):
-        await api.service.webhook.check("a-hold", "1", "a-nonce", "v1=", b"{}")
+        await api.service.webhook.check(SentDecision("a-hold", "1", "", "v1=", b"{}"))
     async with api.service.database.write() as connection:
         was = AgentStatus.RUNNING
         record_status(connection, agent, "Ada", was, AgentStatus.ERROR, "The provider is away")

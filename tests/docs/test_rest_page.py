@@ -36,7 +36,7 @@ def called() -> set[str]:
     found = set()
     for command in re.split(r"^curl ", SHELL, flags=re.MULTILINE)[1:]:
         (path,) = re.findall(r"\$B(/[\w/$.-]+)", command)
-        path = re.sub(r"\$(WALLET|AGENT|KEY|POCKET)", ":id", path)
+        path = re.sub(r"\$(WALLET|AGENT|KEY|POCKET|HOLD)", ":id", path)
         path = re.sub(r"/skills/\w+$", "/skills/:name", path)
         method = re.search(r"-X (\w+)", command)
         given = "POST" if " -d " in command else "GET"

@@ -18,7 +18,8 @@ from tests.support.api import Api
 
 from solward import SkillSpec
 from solward.registry import load_registry
-from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, access_of
+from solward.webhook import REFUSALS
+from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access, access_of
 from solward_server.openapi.operation import SECURITY
 from solward_server.resources import PREFIX
 from solward_server.resources.openapi import describe
@@ -185,8 +186,13 @@ def test_every_operation_says_what_refuses_it(document: dict[str, Any]) -> None:
             "examples"
         ].values()
         texts = {each["value"]["error"] for each in examples}
-        keyed = len(operation["security"]) == 2
-        assert texts == ({KEY_REQUIRED, KEY_INVALID} if keyed else {ADMIN_REQUIRED}), path
+        refused = {
+            1: {ADMIN_REQUIRED},
+            2: {KEY_REQUIRED, KEY_INVALID},
+        }[len(operation["security"])]
+        if operation["security"] == SECURITY[Access.SIGNED]:
+            refused = {*REFUSALS.values()}
+        assert texts == refused, path
         assert "500" in answers
         assert ("404" in answers) >= ("{" in path and path != "/mcp"), path
         # `OPTIONAL` bodies are read, and refused, as well.

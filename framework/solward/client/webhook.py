@@ -40,6 +40,7 @@ class Delivery:
     Attributes:
         id: the same in every try of one delivery; a receiver that has seen it ignores it.
         event: `hold:created`, or how the hold went on, such as `hold:denied`.
+        by: who did it: `admin`, `key:<id>`, `webhook`, or `service`.
         hold: the hold as `GET /api/v1/holds` shows it. Its texts may quote strangers: show them as
             text, never as markup.
         dashboard_url: where a person decides on the dashboard.
@@ -50,6 +51,7 @@ class Delivery:
 
     id: str
     event: str
+    by: str
     hold: Mapping[str, Any]
     dashboard_url: str
     decision_url: str
@@ -101,6 +103,7 @@ def verify_delivery(
         return Delivery(
             id=delivery_id,
             event=raw["event"],
+            by=raw["by"],
             hold=raw["hold"],
             dashboard_url=raw["dashboardUrl"],
             decision_url=raw["decisionUrl"],

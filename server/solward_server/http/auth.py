@@ -30,6 +30,8 @@ class Access(StrEnum):
     """Who may call a route."""
 
     PUBLIC = "public"
+    SIGNED = "signed"
+    """Whoever signs the request with a secret that is no token; the view checks it."""
     KEY = "key"
     """An API key or the admin secret."""
     ADMIN = "admin"
@@ -74,6 +76,11 @@ def public(view: View) -> View:
     return _marked(view, Access.PUBLIC)
 
 
+def signed(view: View) -> View:
+    """Mark a view as one that checks the request's signature itself."""
+    return _marked(view, Access.SIGNED)
+
+
 def keyed(view: View) -> View:
     """Mark a view as open to API keys and the admin secret."""
     return _marked(view, Access.KEY)
@@ -108,7 +115,7 @@ def authenticate(app: Quart, keys: ApiKeyStore, secret: str) -> None:
         if view is None or request.method == "OPTIONS":
             return
         access = access_of(view)
-        if access is Access.PUBLIC:
+        if access in (Access.PUBLIC, Access.SIGNED):
             return
         token = bearer()
         # Header text is Latin-1 in ASGI; encoding it gives the bytes that were sent.

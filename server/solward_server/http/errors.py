@@ -7,6 +7,7 @@ from quart import Quart, Response
 from werkzeug.exceptions import HTTPException
 
 from solward.errors import (
+    DecisionRefused,
     Held,
     HoldDecided,
     IdempotencyInFlight,
@@ -24,6 +25,7 @@ from solward.errors import (
 )
 from solward.telemetry import metrics
 from solward.telemetry.scrub import scrub_text
+from solward.webhook_signature import SIGNATURE
 from solward_server.http.auth import Unauthorized
 from solward_server.http.body import MAX_BODY_BYTES, json_response
 from solward_server.http.limits import TooManyRequests
@@ -44,6 +46,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (MayNotDecide, 403),
     (TokenBudgetReached, 429),
     (KeyRevoked, 401),
+    (DecisionRefused, 401),
 )
 _INTERNAL_CODES = frozenset({"internal_error"})
 _IN_FLIGHT_RETRY_S = 1
@@ -96,6 +99,12 @@ def handle_errors(app: Quart) -> None:
     async def unauthorized(error: Unauthorized | KeyRevoked) -> Response:
         response = error_response(str(error), 401)
         response.headers["WWW-Authenticate"] = "Bearer"
+        return response
+
+    @app.errorhandler(DecisionRefused)
+    async def not_signed(error: DecisionRefused) -> Response:
+        response = error_response(str(error), 401)
+        response.headers["WWW-Authenticate"] = SIGNATURE
         return response
 
     @app.errorhandler(Forbidden)

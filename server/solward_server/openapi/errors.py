@@ -11,6 +11,7 @@ from solward.errors import (
     IdempotencyMismatch,
     WalletNotFound,
 )
+from solward.webhook_signature import SIGNATURE
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
 from solward_server.http.limits import TooManyRequests
@@ -47,7 +48,7 @@ _RETRY_AFTER = {
 _WWW_AUTHENTICATE = {
     "description": "The scheme.",
     "required": True,
-    "schema": {"type": "string", "const": "Bearer"},
+    "schema": {"type": "string", "enum": ["Bearer", SIGNATURE]},
 }
 # `components/responses`: name -> status and texts.
 _SHARED: dict[str, tuple[int, tuple[str, ...]]] = {

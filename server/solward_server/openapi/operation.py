@@ -17,6 +17,7 @@ Errors = Mapping[int, str | Sequence[str]]
 
 SECURITY: dict[Access, list[dict[str, list[str]]]] = {
     Access.PUBLIC: [],
+    Access.SIGNED: [{"signature": []}],
     Access.KEY: [{"apiKey": []}, {"adminSecret": []}],
     Access.ADMIN: [{"adminSecret": []}],
 }
@@ -76,7 +77,7 @@ def request_body(schema: Schema, example: Any, *, required: bool = True) -> Oper
 
 
 def _access_errors(access: Access) -> Errors:
-    if access is Access.PUBLIC:
+    if access in (Access.PUBLIC, Access.SIGNED):
         return {}
     return {401: [KEY_REQUIRED, KEY_INVALID] if access is Access.KEY else ADMIN_REQUIRED}
 

@@ -37,6 +37,11 @@ def _path(name: str, schema: Schema, example: str) -> Parameter:
     return _parameter("path", name, schema, required=True, example=example)
 
 
+def header(name: str, schema: Schema) -> Parameter:
+    """A required header."""
+    return _parameter("header", name, schema, required=True)
+
+
 def query(name: str, schema: Schema, **more: Any) -> Parameter:
     """An optional query parameter."""
     return _parameter("query", name, schema, **more)
@@ -46,6 +51,8 @@ WALLET_ID = _path("walletId", identifier("The wallet."), WALLET)
 AGENT_ID = _path("agentId", identifier("The agent."), AGENT)
 POCKET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 POCKET_ID = _path("pocketId", address("The pocket."), POCKET)
+HOLD = "3f0e8a52-7a5c-4c0b-9d1e-5a0c6d2f4b18"
+HOLD_ID = _path("holdId", identifier("The hold."), HOLD)
 KEY_ID = _path("keyId", identifier("The key."), KEY)
 
 LIMIT = query("limit", whole("How many at most.", 1, 500, default=50))
@@ -82,6 +89,7 @@ PARAMETERS: dict[str, Parameter] = {
     "WalletId": WALLET_ID,
     "AgentId": AGENT_ID,
     "KeyId": KEY_ID,
+    "HoldId": HOLD_ID,
     "Limit": LIMIT,
     "MemoryLimit": MEMORY_LIMIT,
     "BeforeRecord": BEFORE_RECORD,

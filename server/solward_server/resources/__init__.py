@@ -12,6 +12,7 @@ from solward_server.resources import (
     chat,
     events,
     health,
+    hold_webhook,
     keys,
     operations,
     plugins,
@@ -35,6 +36,7 @@ BLUEPRINTS: tuple[Callable[[RouteContext], Blueprint], ...] = (
     plugins.blueprint,
     agents.blueprint,
     chat.blueprint,
+    hold_webhook.blueprint,
     switches.blueprint,
     events.blueprint,
 )

@@ -9,6 +9,7 @@ from quart import Blueprint, Response
 
 from solward import __version__, jsontext
 from solward.registry import Registry
+from solward.webhook_signature import SIGNATURE
 from solward_server.http.auth import public
 from solward_server.openapi.components import SCHEMAS
 from solward_server.openapi.errors import shared_responses
@@ -20,6 +21,7 @@ from solward_server.resources import (
     docs,
     events,
     health,
+    hold_webhook,
     keys,
     mcp,
     metrics,
@@ -47,6 +49,7 @@ _TAGS = {
     "money": "Transfers, swaps, the faucet.",
     "tokens": "Tokens of a wallet's own.",
     "staking": "Stakes and wrapped SOL.",
+    "holds": "What waits for a person.",
     "skills": "Each loaded skill, plugins' included.",
     "plugins": "What is loaded.",
     "agents": "Agents that act on a wallet.",
@@ -85,6 +88,7 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
         | plugins.PATHS
         | agents.agent_paths(registry.providers)
         | chat.PATHS
+        | hold_webhook.PATHS
         | switches.PATHS
         | events.PATHS
     )
@@ -109,6 +113,12 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
                     "type": "http",
                     "scheme": "bearer",
                     "description": "An API key, `sk-` and 32 hexadecimal digits.",
+                },
+                "signature": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": SIGNATURE,
+                    "description": "HMAC-SHA-256 with `APPROVAL_WEBHOOK_SECRET`.",
                 },
                 "adminSecret": {
                     "type": "http",
