@@ -101,7 +101,7 @@ def documents(draw: st.DrawFn, known: Known) -> dict[str, Any]:
     if kind == "key" and (not may or draw(st.booleans())):
         may.append("approve")
     document: dict[str, Any] = {"who": who, "may": may}
-    needs = set(may) - {"launch", "approve"}
+    needs = bool(set(may) - {"launch", "approve"})
     if needs or draw(st.booleans()):
         document["assets"] = draw(assets(1))
     recipients = st.sampled_from(["own", "@vendors", "@staff", VENDOR, STRANGER])

@@ -29,15 +29,18 @@ from solward.guardrail import Operation
 from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
 from solward.vault.guardrails.grants.document import (
     BookEntry,
+    Policy,
     book_json,
     from_stored,
     grant_id,
     grant_json,
     mints_named,
+    policy_json,
     quoted,
     read_book,
     read_grant,
     read_grants,
+    read_policy,
     stored_form,
 )
 from solward.vault.guardrails.grants.model import (
@@ -453,10 +456,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         changed("swap/into", ["SOL", "sol"]),
         "grants[3].swap.into[1]: the same asset stands twice",
     ),
-    "swap bounds where none may swap": (
-        PLAIN | {"swap": {"slippageBps": 1}},
-        'grants[3].swap: expected only where may has "swap"',
-    ),
 }
 
 
@@ -605,6 +604,49 @@ def test_an_address_book_is_refused_by_the_path_of_what_is_wrong(
     with pytest.raises(InvalidRequest) as refused:
         read_book(document, "book")
     assert str(refused.value).startswith(error)
+
+
+POLICY: dict[str, Any] = {
+    "version": 7,
+    "book": {"friends": [VENDOR]},
+    "grants": [PLAIN | {"to": ["@friends"]}, {"who": "key:ci", "may": ["launch"]}, PLAIN],
+    "readOnly": ["wallet:w2"],
+}
+
+
+def test_a_policy_is_read_and_written_whole() -> None:
+    policy = read_policy(POLICY, KNOWN)
+    assert [(who, len(grants)) for who, grants in policy.sets.items()] == [
+        (SCOUT, 2),
+        ("key:k1", 1),
+        ("wallet:w2", 0),
+    ]
+    assert (policy.version, policy.book) == (7, {"friends": (BookEntry(VENDOR),)})
+    assert read_policy(policy_json(policy, KNOWN), KNOWN) == policy
+    assert read_policy({}, KNOWN) == Policy({}, {})
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"version": "7"}, "version: a whole number of 0 to 9,007,199,254,740,992 is expected"),
+        ({"limits": []}, "limits: is no field of this; version, book, grants, readOnly are"),
+        ({"book": {}}, 'grants[0].to[0]: the address book has no "friends"'),
+        # The service's own book does not count: the document replaces it.
+        ({"grants": [WHOLE]}, 'grants[0].to[0]: the address book has no "vendors"'),
+        ({"grants": [PLAIN, PLAIN]}, "grants[1]: says the same as grants[0]"),
+        ({"readOnly": ["key:ci"]}, "readOnly[0]: has grants"),
+        ({"readOnly": ["wallet:w2", "wallet:w2"]}, "readOnly[1]: stands twice"),
+        ({"readOnly": ["key:ghost"]}, 'readOnly[0]: no key has the id or name "ghost"'),
+        ({"readOnly": {}}, "readOnly: an array is expected, not an object"),
+    ],
+)
+def test_a_policy_is_refused_by_the_path_of_what_is_wrong(
+    change: dict[str, Any], error: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read_policy(POLICY | change, KNOWN)
+    assert str(refused.value) == error
 
 
 @given(text=st.text(st.characters(exclude_categories=())))

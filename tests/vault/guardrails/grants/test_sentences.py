@@ -39,6 +39,7 @@ from solward.vault.guardrails.grants.sentences import (
     grant_sentence,
     hold_sentence,
     left_sentence,
+    read_only_sentence,
     read_sentence,
 )
 
@@ -191,6 +192,10 @@ def test_a_name_that_means_somebody_else_is_never_a_plain_word() -> None:
         "a2": f'Agent "scout" (a2) {rest}',
         "a3": f'Agent "scout" (a3) {rest}',
     }
+
+
+def test_a_principal_without_grants_only_reads() -> None:
+    assert read_only_sentence("key:k1", KNOWN) == "Key ci may only read."
 
 
 FINDINGS: dict[str, Finding] = {

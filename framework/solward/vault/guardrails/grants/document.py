@@ -110,6 +110,22 @@ class BookEntry:
     note: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """All that is granted.
+
+    Attributes:
+        sets: principal -> its grants in written order; empty where it may only read. One that is
+            missing is not under grants.
+        book: the address book.
+        version: that the document was made from, None where it does not say.
+    """
+
+    sets: Mapping[str, tuple[Grant, ...]]
+    book: Mapping[str, tuple[BookEntry, ...]]
+    version: int | None = None
+
+
 def quoted(text: str) -> str:
     """Text by others between double quotes, on one line, so that it ends where the quote does.
 
@@ -121,6 +137,43 @@ def quoted(text: str) -> str:
         for each in text
     )
     return f'"{"".join(shown)}"'
+
+
+def read_policy(value: object, names: Names) -> Policy:
+    """A whole policy: `{"version": 7, "book": {...}, "grants": [...], "readOnly": [...]}`.
+
+    Grants may name what its own `book` has, and nothing else of an address book.
+
+    Raises:
+        InvalidRequest: naming the path.
+    """
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"A policy is expected to be an object, not {_kind(value)}")
+    fields = _object(value, "", ("version", "book", "grants", "readOnly"))
+    version = fields.get("version")
+    if version is not None:
+        version = _whole(version, "version", 0, 2**53)
+    book = read_book(fields.get("book", {}), "book")
+    sets: dict[str, tuple[Grant, ...]] = {}
+    for grant in read_grants(fields.get("grants", []), "grants", _WithBook(names, book)):
+        sets[grant.who] = (*sets.get(grant.who, ()), grant)
+    for at, each in _items(fields.get("readOnly", []), "readOnly", None):
+        who = _principal(each, at, names)
+        if who in sets:
+            again = "has grants" if sets[who] else "stands twice"
+            raise InvalidRequest(f"{at}: {again}")
+        sets[who] = ()
+    return Policy(sets, book, version)
+
+
+def policy_json(policy: Policy, names: Names) -> dict[str, Any]:
+    """The document that reads as this policy."""
+    document: dict[str, Any] = {} if policy.version is None else {"version": policy.version}
+    return document | {
+        "book": book_json(policy.book),
+        "grants": [grant_json(each, names) for grants in policy.sets.values() for each in grants],
+        "readOnly": [who for who, grants in policy.sets.items() if not grants],
+    }
 
 
 def read_grants(
@@ -165,11 +218,6 @@ def read_grant(value: object, path: str, names: Names, who: str | None = None) -
     wallet = None
     if "wallet" in fields:
         wallet = _one("wallet", _text(fields["wallet"], f"{path}.wallet"), f"{path}.wallet", names)
-    swap = None
-    if "swap" in fields:
-        if Operation.SWAP not in operations:
-            raise InvalidRequest(f'{path}.swap: expected only where may has "swap"')
-        swap = _swap(fields["swap"], f"{path}.swap", names)
     grant = Grant(
         id="",
         who=principal,
@@ -191,7 +239,7 @@ def read_grant(value: object, path: str, names: Names, who: str | None = None) -
         ),
         hours=_hours(fields["hours"], f"{path}.hours") if "hours" in fields else None,
         until_ms=_until(fields["until"], f"{path}.until") if "until" in fields else None,
-        swap=swap,
+        swap=_swap(fields["swap"], f"{path}.swap", names) if "swap" in fields else None,
     )
     return replace(grant, id=grant_id(grant))
 
@@ -376,6 +424,17 @@ def time_text(ms: int) -> str:
     return f"{text.removesuffix('.000')}Z"
 
 
+class _WithBook:
+    """`Names`, with another address book."""
+
+    def __init__(self, names: Names, book: Mapping[str, object]) -> None:
+        self.tokens = names.tokens
+        self.decimals = names.decimals
+        self.ids = names.ids
+        self.name = names.name
+        self.in_book = book.__contains__
+
+
 def _content(grant: Grant) -> dict[str, Any]:
     hours, swap = grant.hours, grant.swap
     return {
@@ -434,19 +493,22 @@ def _who(fields: Mapping[str, Any], path: str, names: Names, who: str | None) ->
         if who is None:
             raise InvalidRequest(f"{at}: is required")
         return who
-    text = _text(fields["who"], at)
-    if text == who:
-        return text
-    kind, colon, name = text.partition(":")
-    if not colon or not name or kind not in _KINDS:
-        kinds = ", ".join(f"{each}:" for each in _KINDS)
-        raise InvalidRequest(f"{at}: one of {kinds} and an id or a name is expected")
-    if kind == "site":
-        raise InvalidRequest(f"{at}: site: is not available yet")
-    found = f"{kind}:{_one(kind, name, at, names)}"
+    if who is not None and fields["who"] == who:
+        return who
+    found = _principal(fields["who"], at, names)
     if who not in (None, found):
         raise InvalidRequest(f"{at}: is another than the grants are for")
     return found
+
+
+def _principal(value: object, path: str, names: Names) -> str:
+    kind, _, name = _text(value, path).partition(":")
+    if not name or kind not in _KINDS:
+        kinds = ", ".join(f"{each}:" for each in _KINDS)
+        raise InvalidRequest(f"{path}: one of {kinds} and an id or a name is expected")
+    if kind == "site":
+        raise InvalidRequest(f"{path}: site: is not available yet")
+    return f"{kind}:{_one(kind, name, path, names)}"
 
 
 def _one(kind: str, text: str, path: str, names: Names) -> str:

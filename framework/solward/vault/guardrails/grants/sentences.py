@@ -96,6 +96,11 @@ def grant_sentence(grant: Grant, names: Names) -> str:
     return "; ".join((text, *_clauses(grant, names))) + "."
 
 
+def read_only_sentence(who: str, names: Names) -> str:
+    """Of a principal under grants that has none."""
+    return f"{_capital(principal_name(who, names))} may only read."
+
+
 def read_sentence(text: str, names: Names) -> dict[str, Any]:
     """The document of the grant that such a sentence is of, for `read_grant` to check.
 
