@@ -20,12 +20,14 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
+from solward.hold import HoldState
 from solward.record import TransactionStatus
 from solward.vault.store.tables import (
     address_book,
     grant_sets,
     grant_totals,
     grant_version,
+    holds,
     judged_effects,
     paid_recipients,
     reservations,
@@ -342,14 +344,65 @@ async def counting(connection: AsyncConnection, scope: str, after_ms: int) -> li
     ]
 
 
-async def judged_since(connection: AsyncConnection, after_ms: int) -> list[Mapping[str, Any]]:
-    """Rows of `judged_effects` since a time, oldest first."""
-    statement = (
-        select(judged_effects)
-        .where(judged_effects.c.created_ms > after_ms)
-        .order_by(judged_effects.c.created_ms, judged_effects.c.transaction_id)
-    )
-    return [dict(row._mapping) for row in await connection.execute(statement)]
+class JudgedRow(NamedTuple):
+    """What was judged, and what of it still counts.
+
+    Attributes:
+        row: of `judged_effects`, column -> value.
+        kept: asset -> units of a transaction that failed, `COSTS` too; None where nothing ended it
+            like this.
+        is_done: the hold was approved, and what it asked for was judged for itself.
+    """
+
+    row: Mapping[str, Any]
+    kept: Mapping[str, int] | None
+    is_done: bool
+
+
+_FIRST_JUDGED = select(func.min(judged_effects.c.seq), func.count()).where(
+    judged_effects.c.created_ms > bindparam("b_after")
+)
+_PAGE_JUDGED = (
+    select(judged_effects, transactions.c.status, holds.c.state)
+    .outerjoin(transactions, transactions.c.id == judged_effects.c.transaction_id)
+    .outerjoin(holds, holds.c.id == judged_effects.c.transaction_id)
+    .where(judged_effects.c.seq >= bindparam("b_seq"))
+    .order_by(judged_effects.c.seq)
+    .limit(bindparam("b_size"))
+)
+_KEPT_BY_FAILED = select(
+    reservations.c.transaction_id, reservations.c.asset, reservations.c.units
+).where(
+    reservations.c.transaction_id.in_(bindparam("ids", expanding=True)),
+    reservations.c.scope.startswith("wallet:"),
+)
+
+
+async def first_judged(connection: AsyncConnection, after_ms: int) -> tuple[int, int]:
+    """Since a time: the `seq` of what was judged first, and how much was; 0, 0 for nothing."""
+    row = (await connection.execute(_FIRST_JUDGED, {"b_after": after_ms})).one()
+    return int(row[0] or 0), int(row[1])
+
+
+async def judged_page(connection: AsyncConnection, seq: int, size: int = _PAGE) -> list[JudgedRow]:
+    """What was judged from `seq` on, in the order in which it was; at most `size`."""
+    found = await connection.execute(_PAGE_JUDGED, {"b_seq": seq, "b_size": size})
+    rows = [dict(row._mapping) for row in found]
+    ended = {row["transaction_id"]: row.pop("status") for row in rows}
+    states = {row["transaction_id"]: row.pop("state") for row in rows}
+    failed = [id_ for id_, status in ended.items() if status == TransactionStatus.FAILED.value]
+    kept: dict[str, dict[str, int]] = {id_: {} for id_ in failed}
+    if failed:
+        for id_, asset, units in await connection.execute(_KEPT_BY_FAILED, {"ids": failed}):
+            kept[id_][asset] = int(units)
+    return [
+        JudgedRow(
+            row,
+            kept.get(row["transaction_id"]),
+            states[row["transaction_id"]] == HoldState.EXECUTED.value,
+        )
+        for row in rows
+    ]
 
 
 # Whom wallets paid, and what they launched.

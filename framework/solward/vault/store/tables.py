@@ -174,18 +174,20 @@ grant_totals = Table(
     Column("count", BigInteger, nullable=False),
 )
 
-# What grants judged of each transaction whose bytes were known, to judge it by others again.
+# What grants judged of each transaction whose bytes were known, in that order: others may judge it
+# again.
 judged_effects = Table(
     "judged_effects",
     metadata,
-    Column("transaction_id", Text, primary_key=True),
+    Column("seq", Sequence, primary_key=True, autoincrement=True),
+    Column("transaction_id", Text, nullable=False, unique=True),  # or the id of what was held
     Column("wallet_id", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("chain", Text, nullable=False),  # JSON
     Column("type", Text, nullable=False),
     Column("lines", Text, nullable=False),
     Column("costs_lamports", BigInteger, nullable=False),
-    Column("terms", Text, nullable=False),  # of a swap
+    Column("terms", Text, nullable=False),  # clocks, facts, and the sums it was judged by
     Column("prices", Text, nullable=False),  # in dollars, where a grant counts them
     Column("verdict", Text, nullable=False),  # allowed, held, or the rule that refused
     Index(None, "created_ms"),

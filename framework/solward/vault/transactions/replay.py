@@ -24,7 +24,7 @@ from enum import StrEnum
 
 from solward.vault.guardrails.grants.decide import CompiledGrants, Need, decide, needed
 from solward.vault.guardrails.grants.dollars import NOT_ASKED, line_dollars
-from solward.vault.guardrails.grants.judged import ALLOWED, GRANTS_RULE, HELD, Judged
+from solward.vault.guardrails.grants.judged import ALLOWED, GRANTS_RULE, HELD, Judged, from_row
 from solward.vault.guardrails.grants.model import (
     COSTS,
     RATE,
@@ -34,6 +34,7 @@ from solward.vault.guardrails.grants.model import (
     Finding,
     Why,
 )
+from solward.vault.store.grants import JudgedRow
 
 
 class Kept(StrEnum):
@@ -73,6 +74,16 @@ class Past:
 
     judged: Judged
     kept: Kept = Kept.ALL
+
+
+def past_of(row: JudgedRow) -> Past:
+    """A transaction as it is stored, with what the service gave back of it."""
+    if row.is_done:
+        return Past(from_row(row.row), Kept.NOTHING)
+    kept = Kept.ALL
+    if row.kept is not None and not any(row.kept[asset] for asset in row.kept if asset != COSTS):
+        kept = Kept.COSTS if row.kept else Kept.NOTHING
+    return Past(from_row(row.row), kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,12 @@ def _grant_totals() -> None:
 def _judged_effects() -> None:
     op.create_table(
         "judged_effects",
+        sa.Column(
+            "seq",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=True,
+            nullable=False,
+        ),
         sa.Column("transaction_id", sa.Text(), nullable=False),
         sa.Column("wallet_id", sa.Text(), nullable=False),
         sa.Column("created_ms", sa.BigInteger(), nullable=False),
@@ -117,7 +123,8 @@ def _judged_effects() -> None:
         sa.Column("terms", sa.Text(), nullable=False),
         sa.Column("prices", sa.Text(), nullable=False),
         sa.Column("verdict", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("transaction_id", name=op.f("pk_judged_effects")),
+        sa.PrimaryKeyConstraint("seq", name=op.f("pk_judged_effects")),
+        sa.UniqueConstraint("transaction_id", name=op.f("uq_judged_effects_transaction_id")),
     )
     op.create_index(op.f("ix_judged_effects_created_ms"), "judged_effects", ["created_ms"])
 

@@ -1,0 +1,132 @@
+"""What was judged is read back in its order, with what the service gave back of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.hold import HoldState
+from solward.record import TransactionStatus
+from solward.vault.guardrails.grants.judged import Judged, to_row
+from solward.vault.guardrails.grants.model import Case
+from solward.vault.store import grants
+from solward.vault.store.database import Database
+from solward.vault.store.tables import holds, reservations, transactions, wallets
+from solward.vault.transactions.replay import Kept, past_of
+
+MINT = "So1dTokenNobodyLists11111111111111111111111"
+
+
+async def judged(connection: AsyncConnection, id_: str, ms: int, verdict: str = "allowed") -> None:
+    case = Case("w", ("wallet:w", "agent:a"), (), 5_000, (ms, ms))
+    await grants.note_judged(connection, to_row(Judged(id_, "other", case, verdict, 1)))
+
+
+async def ended(
+    connection: AsyncConnection,
+    id_: str,
+    status: TransactionStatus,
+    kept: Mapping[str, int] | None = None,
+) -> None:
+    record = {
+        "id": id_,
+        "wallet_id": "w",
+        "principal": "agent:a",
+        "type": "other",
+        "status": status.value,
+        "details": "{}",
+        "guardrails_applied": [],
+        "held_lamports": 0,
+        "created_ms": 1,
+    }
+    await connection.execute(insert(transactions), [record])
+    rows = [
+        {"transaction_id": id_, "scope": scope, "asset": asset, "created_ms": 1, "units": units}
+        for scope in ("wallet:w", "grant:agent:a#1")
+        for asset, units in (kept or {}).items()
+    ]
+    if rows:
+        await connection.execute(insert(reservations), rows)
+
+
+@pytest.fixture(autouse=True)
+async def wallet(database: Database) -> None:
+    row: dict[str, Any] = {
+        "id": "w",
+        "name": "w",
+        "public_key": "w",
+        "tags": [],
+        "created_ms": 1,
+        "kek_version": 1,
+        "wrapped_data_key": b"",
+        "sealed_key": b"",
+    }
+    async with database.write() as connection:
+        await connection.execute(insert(wallets), [row])
+
+
+async def test_pages_follow_the_order_of_judgement_and_not_the_clock(database: Database) -> None:
+    async with database.write() as connection:
+        for id_, ms in (("d", 100), ("c", 300), ("b", 200), ("a", 300)):
+            await judged(connection, id_, ms)
+    async with database.read() as connection:
+        first, count = await grants.first_judged(connection, 100)
+        assert count == 3
+        pages = [await grants.judged_page(connection, first, 2)]
+        pages.append(await grants.judged_page(connection, pages[0][-1].row["seq"] + 1, 2))
+        assert await grants.first_judged(connection, 300) == (0, 0)
+    names = [[past_of(row).judged.transaction_id for row in page] for page in pages]
+    assert names == [["c", "b"], ["a"]]
+
+
+async def test_what_was_given_back_counts_no_more(database: Database) -> None:
+    spent = {"SOL": 5, "COSTS": 7}
+    async with database.write() as connection:
+        for id_ in ("pending", "confirmed", "released", "landed", "one host's word", "tokens"):
+            await judged(connection, id_, 1)
+        await ended(connection, "pending", TransactionStatus.PENDING, spent)
+        await ended(connection, "confirmed", TransactionStatus.CONFIRMED, spent)
+        await ended(connection, "released", TransactionStatus.FAILED)
+        await ended(connection, "landed", TransactionStatus.FAILED, {"SOL": 0, "COSTS": 7, MINT: 0})
+        await ended(connection, "one host's word", TransactionStatus.FAILED, spent)
+        await ended(connection, "tokens", TransactionStatus.FAILED, {"SOL": 0, MINT: 3})
+    async with database.read() as connection:
+        rows = [past_of(row) for row in await grants.judged_page(connection, 0)]
+    assert {row.judged.transaction_id: row.kept for row in rows} == {
+        "pending": Kept.ALL,
+        "confirmed": Kept.ALL,
+        "released": Kept.NOTHING,
+        "landed": Kept.COSTS,
+        "one host's word": Kept.ALL,
+        "tokens": Kept.ALL,
+    }
+
+
+async def test_a_hold_that_was_carried_out_counts_as_what_was_carried_out(
+    database: Database,
+) -> None:
+    columns = {column.name: _some(column) for column in holds.c if column.name != "seq"}
+    async with database.write() as connection:
+        for state in (HoldState.HELD, HoldState.DENIED, HoldState.EXECUTED):
+            await judged(connection, state.value, 1, "held")
+            own = {"id": state.value, "wallet_id": "w", "state": state.value}
+            own["digest"] = state.value
+            await connection.execute(insert(holds), [columns | own])
+    async with database.read() as connection:
+        rows = [past_of(row) for row in await grants.judged_page(connection, 0)]
+    assert [(row.judged.transaction_id, row.kept) for row in rows] == [
+        ("held", Kept.ALL),
+        ("denied", Kept.ALL),
+        ("executed", Kept.NOTHING),
+    ]
+
+
+def _some(column: Any) -> Any:
+    """A value of the column's type; what it says does not matter here."""
+    if column.nullable:
+        return None
+    return {"JSON": {}, "BIGINT": 1}.get(str(column.type), "")
