@@ -23,14 +23,16 @@ from tests.support.backup_homes import (
     signs,
     solward,
 )
+from tests.support.hold_rows import hold_row
 from tests.support.repository import TESTS
 
 from solward.backup.archive import write_archive
 from solward.backup.manifest import Manifest
+from solward.hold import HoldState
 from solward.settings import Settings
 from solward.settings.home import Home
+from solward.vault.store import holds, spending
 from solward.vault.store import pockets as pocket_store
-from solward.vault.store import spending
 from solward.vault.store.database import Database
 from solward.vault.store.pockets import PocketRow, PocketState
 from solward.vault.store.schema import HEAD
@@ -142,6 +144,41 @@ def test_a_restored_wallet_uses_none_of_the_pockets_it_may_have_used_since(
     assert solward(elsewhere, "restore", file, typed=f"{PASSPHRASE}\n").exit_code == 0
     assert set(asyncio.run(next_counters(home))) == {8}
     assert set(asyncio.run(next_counters(elsewhere))) == {1008}
+
+
+def test_what_waited_for_a_person_cannot_be_approved_in_a_restored_home(
+    tmp_path: Path, home: Path, file: Path
+) -> None:
+    async def hold(of: Path, wallet_id: str) -> None:
+        database = await Database.open(None, of)
+        try:
+            await Wallets.open(database, Settings(_env_file=None, solward_home=of), of)
+            async with database.write() as connection:
+                moment = await database.moment(connection)
+                for state in (HoldState.HELD, HoldState.APPROVED):
+                    row = hold_row(wallet_id, moment.window_ms, state=state)
+                    await holds.add(connection, row)
+        finally:
+            await database.close()
+
+    async def expired(of: Path) -> list[bool]:
+        database = await Database.open(None, of)
+        try:
+            await Wallets.open(database, Settings(_env_file=None, solward_home=of), of)
+            async with database.write() as connection:
+                moment = await database.moment(connection)
+                due = await holds.due(connection, moment.window_ms)
+                return [await holds.expire(connection, row, moment) for row in due]
+        finally:
+            await database.close()
+
+    (wallet,) = furnish(home, 1)
+    asyncio.run(hold(home, wallet.id))
+    backed_up(home, file)
+    elsewhere = tmp_path / "elsewhere"
+    assert solward(elsewhere, "restore", file, typed=ONCE).exit_code == 0
+    assert asyncio.run(expired(home)) == []
+    assert asyncio.run(expired(elsewhere)) == [True, True]
 
 
 def test_nothing_of_the_home_can_be_read_in_the_file(home: Path, file: Path) -> None:

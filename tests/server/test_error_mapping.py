@@ -23,6 +23,9 @@ STATUS = {
     "SkillNotFound": 404,
     "SkillTimeout": 500,
     "TokenBudgetReached": 429,
+    "HoldDecided": 409,
+    "MayNotDecide": 403,
+    "DecisionRefused": 401,
 }
 
 

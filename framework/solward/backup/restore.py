@@ -80,6 +80,7 @@ async def restore_backup(
         manifest = read_archive(file, folder, passphrase)
         keys = await drill(folder, manifest, keystore_passphrase, settings.keystore_key_file)
         skip_pockets(folder / DATABASE)
+        end_holds(folder / DATABASE)
         freeze(folder / DATABASE, f"restored from the backup of {manifest.created}")
         # The database last: without it a half restored home cannot be served.
         for name in (KEY_FILE, NEXT_KEY_FILE, LEDGER, DATABASE):
@@ -95,8 +96,7 @@ def skip_pockets(database: Path) -> None:
     release without pockets needs none.
     """
     with closing(sqlite3.connect(database)) as connection, connection:
-        tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'pockets'"
-        if connection.execute(tables).fetchone() != (1,):
+        if not _has_table(connection, "pockets"):
             return
         # No address: what is in between was never derived here.
         connection.execute(
@@ -108,6 +108,25 @@ def skip_pockets(database: Path) -> None:
             " GROUP BY wallets.id)",
             (SKIPPED_POCKETS, SKIPPED_POCKETS, now_ms()),
         )
+
+
+def end_holds(database: Path) -> None:
+    """Let what waited for a person when the backup was made expire at the next start.
+
+    It may have been approved and paid since; approved here it would be paid again. A database of a
+    release without holds needs none.
+    """
+    with closing(sqlite3.connect(database)) as connection, connection:
+        if _has_table(connection, "holds"):
+            # Before any time that the windows' clock may have when the service starts.
+            connection.execute(
+                "UPDATE holds SET expires_ms = 0 WHERE state IN ('held', 'approved')"
+            )
+
+
+def _has_table(connection: sqlite3.Connection, name: str) -> bool:
+    tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return bool(connection.execute(tables, (name,)).fetchone() == (1,))
 
 
 def freeze(database: Path, reason: str) -> None:
