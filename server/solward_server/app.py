@@ -43,7 +43,7 @@ def create_app(service: Solward) -> Quart:
         # The secret is public, so DNS rebinding alone would let another site's page call all
         # routes.
         middleware.check_hosts(app, service.settings)
-    authenticate(app, context.keys, service.settings.api_secret.get_secret_value())
+    authenticate(app, service.settings, context.keys, context.traffic)
     handle_errors(app)
     for make_blueprint in BLUEPRINTS:
         blueprint = make_blueprint(context)

@@ -17,6 +17,7 @@ from solward_server.gauges import filling_gauges
 from solward_server.http.api_keys import MemoryKeys
 from solward_server.http.auth import authenticate, public
 from solward_server.http.errors import handle_errors
+from solward_server.http.limits import ALL, RateLimiter
 from solward_server.http.middleware import ObservedQuart
 from solward_server.resources import metrics
 from solward_server.serve import hypercorn_config
@@ -27,7 +28,7 @@ READY_WAIT_S = 1.0
 def create_worker_app(service: Solward, worker: Worker) -> Quart:
     """`/healthz` and `/readyz`, public, for supervisors; `/metrics` for the admin."""
     app = ObservedQuart("solward_worker", static_folder=None)
-    authenticate(app, MemoryKeys(service.audit), service.settings.api_secret.get_secret_value())
+    authenticate(app, service.settings, MemoryKeys(service.audit), RateLimiter(counted=ALL))
     handle_errors(app)
     app.register_blueprint(metrics.blueprint())
 

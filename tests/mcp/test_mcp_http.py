@@ -266,7 +266,7 @@ async def test_a_keys_rate_limit_counts_tool_calls(api: Api) -> None:
     assert (await tool(api, "airdrop", {"wallet": wallet, "amount": 1}, token=key))[0] is False
     failed, text = await tool(api, "airdrop", {"wallet": wallet, "amount": 1}, token=key)
     assert failed
-    assert "may make 1 transaction requests a minute" in text
+    assert "may make 1 transaction requests and chats a minute" in text
 
 
 async def test_resources_are_the_rest_api_in_json(api: Api) -> None:

@@ -57,7 +57,7 @@ async def test_a_key_makes_10_requests_a_minute_unless_said_otherwise(tmp_path: 
         path = f"/wallets/{await api.wallet()}/airdrop"
         answers = [await api.post(path, {"amount": 0.01}, token=key) for _ in range(11)]
         assert [answer.status for answer in answers] == [200] * 10 + [429]
-        assert "10 transaction requests a minute" in answers[-1].error
+        assert "10 transaction requests and chats a minute" in answers[-1].error
 
 
 async def test_a_key_spends_5_sol_a_day_unless_said_otherwise(tmp_path: Path) -> None:

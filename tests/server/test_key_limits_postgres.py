@@ -10,11 +10,11 @@ from sqlalchemy import func, select, update
 from tests.support.shared_services import several_apis
 
 from solward.store import api_keys as store
-from solward.store.tables import key_requests
+from solward.store.tables import key_requests, key_traffic
 from solward.vault.store.database import Database
 from solward_server.http.api_keys import new_key
 from solward_server.http.api_keys_database import DatabaseKeys
-from solward_server.http.limits import SharedRateLimiter, TooManyRequests
+from solward_server.http.limits import SharedRateLimiter, SharedTraffic, TooManyRequests
 
 pytestmark = pytest.mark.more
 
@@ -32,7 +32,7 @@ async def test_processes_count_a_keys_requests_together(postgres_url: str, tmp_p
         refused = [answer for answer in answers if answer.status == 429]
         assert len(refused) == 100 - limit
         assert all(1 <= int(answer.headers["Retry-After"]) <= 60 for answer in refused)
-        assert "20 transaction requests a minute" in refused[0].error
+        assert "20 transaction requests and chats a minute" in refused[0].error
         other, _ = await apis[2].key(rateLimit=1)
         assert (await apis[2].post(path, body, token=other)).status != 429
         assert (await apis[0].post(path, body, token=other)).status == 429
@@ -92,6 +92,64 @@ async def test_the_shared_window_slides_by_the_databases_clock(
         assert await refused() in (29, 30)
         async with database.read() as connection:
             kept = select(func.count()).where(key_requests.c.key_id == "a")
+            assert (await connection.execute(kept)).scalar_one() == 2
+    finally:
+        await database.close()
+
+
+async def test_processes_count_all_requests_of_a_key_together(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    async with several_apis(postgres_url, tmp_path / "home", 2, requests_per_minute=20) as apis:
+        key, key_id = await apis[0].key()
+        other, _ = await apis[0].key()
+        answers = await asyncio.gather(*(apis[n % 2].get("/skills", token=key) for n in range(60)))
+        refused = [answer for answer in answers if answer.status == 429]
+        assert len(refused) == 40
+        assert all(1 <= int(answer.headers["Retry-After"]) <= 61 for answer in refused)
+        assert "20 requests a minute" in refused[0].error
+        assert (await apis[1].get("/skills", token=other)).status == 200
+        statuses = {(await apis[n % 2].get("/skills")).status for n in range(30)}
+        assert statuses == {200}
+        async with apis[0].service.database.read() as connection:
+            rows = select(func.sum(key_traffic.c.requests)).where(key_traffic.c.key_id == key_id)
+            assert (await connection.execute(rows)).scalar_one() == 20
+        assert (await apis[1].call("DELETE", f"/keys/{key_id}")).status == 200
+        async with apis[0].service.database.read() as connection:
+            assert (await connection.execute(rows)).scalar_one() is None
+
+
+async def test_the_window_of_all_requests_slides_by_whole_seconds(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    database = await Database.open(postgres_url, tmp_path)
+    traffic = SharedTraffic(database)
+
+    async def pass_by(seconds: int) -> None:
+        async with database.write() as connection:
+            earlier = key_traffic.c.second - seconds
+            await connection.execute(update(key_traffic).values(second=earlier))
+
+    async def refused() -> int:
+        with pytest.raises(TooManyRequests) as caught:
+            await traffic.take("a", 2)
+        return caught.value.retry_after
+
+    try:
+        await traffic.take("a", 2)
+        await pass_by(30)
+        await traffic.take("a", 2)
+        await traffic.take("b", 2)
+        # A second may have begun in between.
+        assert await refused() in (30, 31)
+        assert await refused() in (30, 31)
+        await pass_by(29)
+        assert await refused() in (1, 2)
+        await pass_by(2)
+        await traffic.take("a", 2)
+        assert await refused() in (28, 29, 30)
+        async with database.read() as connection:
+            kept = select(func.sum(key_traffic.c.requests)).where(key_traffic.c.key_id == "a")
             assert (await connection.execute(kept)).scalar_one() == 2
     finally:
         await database.close()

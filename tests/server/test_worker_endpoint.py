@@ -32,7 +32,7 @@ class Process:
 
     def __init__(self) -> None:
         self.healthy = True
-        self.settings = SimpleNamespace(api_secret=SecretStr(SECRET))
+        self.settings = SimpleNamespace(api_secret=SecretStr(SECRET), requests_per_minute=600)
         self.audit = None
 
     async def ledger_health(self) -> dict[str, Any]:

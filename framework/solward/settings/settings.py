@@ -90,6 +90,8 @@ class Settings(AccessSettings, VendorSettings):
     solward_home: Path = Field(default_factory=default_home)
     database_url: SecretStr | None = None
     api_key_store: ApiKeyStoreKind = "database"
+    # Of one key, whatever they ask for.
+    requests_per_minute: int = Field(600, ge=1)
     keystore_passphrase: SecretStr | None = None
     keystore_key_file: Path | None = None
 

@@ -13,8 +13,10 @@ from quart import Quart, g, request
 from solward.audit.acts import act_as
 from solward.clock import now_ms
 from solward.errors import WalletNotFound
+from solward.settings import Settings
 from solward.vault.transactions.request import Actor
 from solward_server.http.api_keys import ApiKey, ApiKeyStore, hash_of
+from solward_server.http.limits import Taking
 from solward_server.http.middleware import request_id
 
 # Clients match these texts: they are part of the HTTP contract.
@@ -104,9 +106,10 @@ def confined_to(wallet_id: str) -> None:
         raise WalletNotFound
 
 
-def authenticate(app: Quart, keys: ApiKeyStore, secret: str) -> None:
-    """Check the credential of every request before its view runs."""
-    expected = secret.encode()
+def authenticate(app: Quart, settings: Settings, keys: ApiKeyStore, traffic: Taking) -> None:
+    """Check the credential of every request before its view runs; requests of keys are counted."""
+    expected = settings.api_secret.get_secret_value().encode()
+    requests_per_minute = settings.requests_per_minute
 
     @app.before_request
     async def check() -> None:
@@ -131,6 +134,7 @@ def authenticate(app: Quart, keys: ApiKeyStore, secret: str) -> None:
         key = await keys.find(hash_)
         if key is None:
             raise Unauthorized(KEY_INVALID)
+        await traffic.take(key.id, requests_per_minute)
         keys.used(key, now_ms())
         _serve(Caller(key, keys, hash_))
 

@@ -1,4 +1,5 @@
-"""Rate limits: a key makes at most `rateLimit` transaction-producing requests in any 60 s."""
+"""Rate limits of a key in any 60 s: `rateLimit` transaction-producing requests and chats, and
+`REQUESTS_PER_MINUTE` requests of any kind."""
 
 from __future__ import annotations
 
@@ -14,22 +15,31 @@ from solward.vault.store.database import Database
 WINDOW_S = 60.0
 
 
-class TooManyRequests(Exception):
-    """The key's `rateLimit` is used up; `retry_after` is in whole seconds, at least 1."""
+# What is counted, as a refusal calls it.
+SPENDING = "transaction requests and chats"
+ALL = "requests"
 
-    def __init__(self, limit: int, retry_after: int) -> None:
+
+class TooManyRequests(Exception):
+    """A limit of the key is used up; `retry_after` is in whole seconds, at least 1."""
+
+    def __init__(self, limit: int, retry_after: int, counted: str = SPENDING) -> None:
         super().__init__(
-            f"Rate limit exceeded: this API key may make {limit} transaction requests a minute; "
+            f"Rate limit exceeded: this API key may make {limit} {counted} a minute; "
             f"retry in {retry_after} s"
         )
         self.retry_after = retry_after
 
 
-class Limiter(Protocol):
-    """Counts the requests of keys, in this process or in the database for all that share it."""
+class Taking(Protocol):
+    """Counts requests of keys, in this process or in the database for all that share it."""
 
     async def take(self, key_id: str, limit: int) -> None:
         """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+
+
+class Limiter(Taking, Protocol):
+    """As `Taking`, and tells what it counted."""
 
     async def used(self) -> Mapping[str, int]:
         """key id -> its counted requests of the last minute; keys without any may be left out."""
@@ -41,8 +51,11 @@ class Limiter(Protocol):
 class RateLimiter:
     """Sliding windows by key id, in this process; `clock` gives monotonic seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, counted: str = SPENDING
+    ) -> None:
         self._clock = clock
+        self._counted = counted
         self._requests: dict[str, deque[float]] = {}
 
     async def take(self, key_id: str, limit: int) -> None:
@@ -53,7 +66,7 @@ class RateLimiter:
         if len(times) >= limit:
             # Room for one more request comes when this one leaves the window.
             wait = times[len(times) - limit] + WINDOW_S - now
-            raise TooManyRequests(limit, _seconds(wait))
+            raise TooManyRequests(limit, _seconds(wait), self._counted)
         times.append(now)
 
     async def used(self) -> Mapping[str, int]:
@@ -69,7 +82,7 @@ class RateLimiter:
 
 
 class SharedRateLimiter:
-    """The same windows in the database that several processes share, by its clock."""
+    """The windows of `SPENDING` in the database that several processes share, by its clock."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -90,6 +103,20 @@ class SharedRateLimiter:
         """Drop a revoked key's window."""
         async with self._database.write() as connection:
             await store.delete_requests(connection, key_id)
+
+
+class SharedTraffic:
+    """The windows of `ALL` in that database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def take(self, key_id: str, limit: int) -> None:
+        """Count one request; raises `TooManyRequests`, and a refused one is not counted."""
+        async with self._database.write() as connection:
+            wait_s = await store.count_traffic(connection, key_id, limit, int(WINDOW_S))
+        if wait_s is not None:
+            raise TooManyRequests(limit, max(1, wait_s), ALL)
 
 
 def _shift(times: deque[float], now: float) -> None:

@@ -1,4 +1,4 @@
-"""What every route works with: the service, the keys, the limiter."""
+"""What every route works with: the service, the keys, the limiters."""
 
 from __future__ import annotations
 
@@ -12,16 +12,29 @@ from solward_server.http.api_keys import ApiKeyStore, MemoryKeys
 from solward_server.http.api_keys_database import DatabaseKeys
 from solward_server.http.auth import caller, confined_to
 from solward_server.http.idempotency import SkillCalls
-from solward_server.http.limits import Limiter, RateLimiter, SharedRateLimiter
+from solward_server.http.limits import (
+    ALL,
+    Limiter,
+    RateLimiter,
+    SharedRateLimiter,
+    SharedTraffic,
+    Taking,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class RouteContext:
-    """The service and what the HTTP side adds to it."""
+    """The service and what the HTTP side adds to it.
+
+    Attributes:
+        limiter: of what spends, a transaction or a model's answer; each key has its own limit.
+        traffic: of every request.
+    """
 
     service: Solward
     keys: ApiKeyStore
     limiter: Limiter
+    traffic: Taking
     skill_calls: SkillCalls
 
     @classmethod
@@ -33,6 +46,7 @@ class RouteContext:
             service,
             keys=DatabaseKeys(database) if in_database else MemoryKeys(service.audit),
             limiter=SharedRateLimiter(database) if database.shared else RateLimiter(),
+            traffic=SharedTraffic(database) if database.shared else RateLimiter(counted=ALL),
             skill_calls=SkillCalls(service.process.id),
         )
 
@@ -54,7 +68,7 @@ class RouteContext:
         return agent
 
     async def count_request(self) -> None:
-        """Count a transaction-producing request; raises `TooManyRequests`."""
+        """Count a transaction-producing request or a chat; raises `TooManyRequests`."""
         key = caller().key
         if key is not None:
             await self.limiter.take(key.id, key.rate_limit)

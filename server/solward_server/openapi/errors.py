@@ -14,7 +14,7 @@ from solward.errors import (
 from solward.webhook_signature import SIGNATURE
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
-from solward_server.http.limits import TooManyRequests
+from solward_server.http.limits import ALL, TooManyRequests
 from solward_server.openapi.schema import JSON, examples, media, ref
 
 NO_WALLET = str(WalletNotFound())
@@ -22,6 +22,7 @@ NO_AGENT = str(AgentNotFound())
 IN_FLIGHT = str(IdempotencyInFlight())
 MISMATCH = str(IdempotencyMismatch())
 TOO_MANY = str(TooManyRequests(limit=2, retry_after=60))
+TOO_MANY_AT_ALL = str(TooManyRequests(600, 7, ALL))
 BLOCKED = (
     "Transaction blocked by guardrail max_per_tx: 5 SOL is more than the 2 SOL allowed per "
     "transaction (limit of the wallet)"
@@ -60,7 +61,8 @@ _SHARED: dict[str, tuple[int, tuple[str, ...]]] = {
     "InFlight": (409, (IN_FLIGHT,)),
     "TooLarge": (413, (HTTP_TEXTS[413],)),
     "OtherBody": (422, (MISMATCH,)),
-    "TooMany": (429, (TOO_MANY,)),
+    "TooMany": (429, (TOO_MANY_AT_ALL,)),
+    "TooManyOfAKey": (429, (TOO_MANY, TOO_MANY_AT_ALL)),
     "Bug": (500, (INTERNAL_ERROR,)),
     "Refused": (500, (BLOCKED, FAILED, INTERNAL_ERROR)),
 }
@@ -87,7 +89,8 @@ def _response(status: int, texts: Sequence[str]) -> dict[str, Any]:
     }
     if status == 401:
         return response | {"headers": {"WWW-Authenticate": _WWW_AUTHENTICATE}}
-    # A token budget has no known moment at which it has room again, so no Retry-After.
-    if status == 409 or TOO_MANY in texts:
-        return response | {"headers": {"Retry-After": _RETRY_AFTER}}
+    if status in (409, 429):
+        # A token budget has no known moment at which it has room again.
+        always = status == 409 or {TOO_MANY, TOO_MANY_AT_ALL} >= set(texts)
+        return response | {"headers": {"Retry-After": _RETRY_AFTER | {"required": always}}}
     return response

@@ -8,7 +8,7 @@ from typing import Any
 from solward_server.http.auth import ADMIN_REQUIRED, KEY_INVALID, KEY_REQUIRED, Access
 from solward_server.http.body import NOT_JSON
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
-from solward_server.openapi.errors import error_response
+from solward_server.openapi.errors import TOO_MANY_AT_ALL, error_response
 from solward_server.openapi.parameters import Parameter, shared
 from solward_server.openapi.schema import JSON, Schema, media
 
@@ -79,7 +79,9 @@ def request_body(schema: Schema, example: Any, *, required: bool = True) -> Oper
 def _access_errors(access: Access) -> Errors:
     if access in (Access.PUBLIC, Access.SIGNED):
         return {}
-    return {401: [KEY_REQUIRED, KEY_INVALID] if access is Access.KEY else ADMIN_REQUIRED}
+    if access is Access.ADMIN:
+        return {401: ADMIN_REQUIRED}
+    return {401: [KEY_REQUIRED, KEY_INVALID], 429: TOO_MANY_AT_ALL}
 
 
 def _body_errors(body: Operation | None) -> Errors:

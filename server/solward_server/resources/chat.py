@@ -14,7 +14,7 @@ from solward.errors import SolwardError
 from solward_server.http.auth import Access, keyed
 from solward_server.http.body import body_text, read_body
 from solward_server.http.route_context import RouteContext
-from solward_server.openapi.errors import NO_AGENT
+from solward_server.openapi.errors import NO_AGENT, TOO_MANY
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import AGENT_ID
 from solward_server.openapi.schema import request_object, response_object, text
@@ -35,6 +35,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     async def chat(agent_id: str) -> dict[str, Any] | Response:
         message = body_text(await read_body(), "message", longest=_MAX_MESSAGE)
         await context.agent(agent_id)
+        await context.count_request()
         if _wants_stream():
             return await _stream(context.service.agents.chat_stream(agent_id, message))
         return {"response": await context.service.agents.chat(agent_id, message)}
@@ -119,8 +120,11 @@ PATHS = {
             errors={
                 400: "Agent is not running",
                 404: NO_AGENT,
-                429: "The token budget has no room: the prompt has about 900 tokens, 100 are left "
-                "(400 used in the last day; maxTokensPerDay 500)",
+                429: [
+                    TOO_MANY,
+                    "The token budget has no room: the prompt has about 900 tokens, 100 are left "
+                    "(400 used in the last day; maxTokensPerDay 500)",
+                ],
             },
         )
     }
