@@ -217,10 +217,11 @@ FINDINGS: dict[str, Finding] = {
     "Grant 1 does not let agent scout swap USDC at jupiter.": Finding(
         Why.RECIPIENT, SCOUT, Line(Operation.SWAP, USDC, 1, "venue:jupiter", decimals=6), 1
     ),
-    f"{VENDOR} was never paid from this wallet; grant 3 of agent scout pays nobody new without a "
-    "person's word.": Finding(Why.NEW_RECIPIENT, SCOUT, PAY_USDC, 3),
+    f"{VENDOR} was never paid from this wallet; grant 3 of agent scout pays nobody new.": Finding(
+        Why.NEW_RECIPIENT, SCOUT, PAY_USDC, 3
+    ),
     f"{VENDOR} was never paid from this wallet, though it looks like {STRANGER}, which was; grant "
-    "3 of agent scout pays nobody new without a person's word.": Finding(
+    "3 of agent scout pays nobody new.": Finding(
         Why.NEW_RECIPIENT, SCOUT, PAY_USDC, 3, detail=STRANGER
     ),
     "Grant 3 of agent scout applies at 07:00-22:00 UTC only.": Finding(
@@ -251,6 +252,14 @@ FINDINGS: dict[str, Finding] = {
     "Grant 3 of agent scout has $0.5 of $3 left in 36 hours; $0.600001 of BONK is asked.": Finding(
         *(Why.WINDOW, SCOUT, BURN_BONK, 3, 3_000_000, 2_500_000, 600_001, 6, 36 * HOUR),
         counted_as=USD,
+    ),
+    "21 USDC is more than the 20 USDC in 24 hours that grant 3 gives agent scout.": Finding(
+        Why.WINDOW, SCOUT, PAY_USDC, 3, 20_000_000, 20_000_000, 21_000_000, 6, DAY, ROOM
+    ),
+    "0.02 SOL of fees and rent is more than the 0.01 SOL of fees and rent in 24 hours that grant 3 "
+    "gives agent scout.": Finding(
+        *(Why.COSTS, SCOUT, None, 3, 10_000_000, 0, 20_000_000, 9, DAY),
+        counted_as=COSTS,
     ),
     "Grant 3 of agent scout allows 5 transactions in a minute; 5 were made; room at 14:05 "
     "UTC.": Finding(Why.RATE, SCOUT, None, 3, 5, 5, 1, 0, 60_000, ROOM, counted_as=RATE),
@@ -319,6 +328,11 @@ def test_what_waits_for_a_person_says_who_asks_what_to_whom_and_why() -> None:
         f"Agent scout asks to transfer 3 USDC to {VENDOR}, burn 2.5 BONK and transfer 12 smallest "
         f"units of {PEPE} to {STRANGER}, from wallet pocket. 3 USDC is more than the 2 USDC above "
         "which grant 3 of agent scout asks a person."
+    )
+    alike = Finding(Why.NEW_RECIPIENT, SCOUT, PAY_USDC, 3, detail=STRANGER)
+    assert hold_sentence(SCOUT, POCKET, (PAY_USDC,), (above, alike), KNOWN).endswith(
+        f" asks a person. {VENDOR} was never paid from this wallet, though it looks like "
+        f"{STRANGER}, which was; grant 3 of agent scout asks a person about such."
     )
     assert hold_sentence("key:k1", "w2", (), (), KNOWN) == (
         'Key ci asks to make a transaction, from wallet "till" (w2).'

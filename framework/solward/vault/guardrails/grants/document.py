@@ -60,10 +60,11 @@ _KINDS = ("wallet", "agent", "key", "plugin", "skill", "site")
 # What a document may already say and no version serves yet.
 _LATER = frozenset({"pay"})
 _OPERATIONS = {operation.value: operation for operation in Operation}
-_FIELDS = (
+FIELDS: Final = (
     *("who", "wallet", "may", "assets", "to", "new", "via"),
     *("costs", "rate", "hours", "until", "swap"),
 )
+"""Of a grant's document."""
 
 # `[0-9]`, never `\d`: that is every script's digits.
 _AMOUNT = re.compile(r"(0|[1-9][0-9]{0,39})(?:\.([0-9]{1,40}))?")
@@ -210,7 +211,7 @@ def read_grant(value: object, path: str, names: Names, who: str | None = None) -
         path: of the grant, for refusals.
         who: the principal it is for, which it may then leave out.
     """
-    fields = _object(value, path, _FIELDS)
+    fields = _object(value, path, FIELDS)
     if "via" in fields:
         raise InvalidRequest(f"{path}.via: is not available yet")
     principal = _who(fields, path, names, who)

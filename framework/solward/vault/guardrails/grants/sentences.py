@@ -139,8 +139,15 @@ def read_sentence(text: str, names: Names) -> dict[str, Any]:
 
 
 def finding_sentence(finding: Finding, names: Names) -> str:
-    """Why a principal's grants refuse a transaction, or hold it."""
+    """Why a principal's grants refuse a transaction."""
     return _FINDINGS[finding.why](finding, names)
+
+
+def reason_sentence(finding: Finding, names: Names) -> str:
+    """Why a person is asked about one: for a finding of `Decision.held`."""
+    if finding.why is Why.NEW_RECIPIENT:
+        return f"{_somebody_new(finding)}; {_grant(finding, names)} asks a person about such."
+    return finding_sentence(finding, names)
 
 
 def hold_sentence(
@@ -148,7 +155,7 @@ def hold_sentence(
 ) -> str:
     """What waits for a person: who asks for what, to whom, and why a person is asked."""
     asked = _and([_line(line, names) for line in lines]) if lines else "make a transaction"
-    reasons = " ".join(finding_sentence(each, names) for each in findings)
+    reasons = " ".join(reason_sentence(each, names) for each in findings)
     asker = _capital(principal_name(who, names))
     text = f"{asker} asks to {asked}, from wallet {_named('wallet', wallet_id, names)}."
     return f"{text} {reasons}" if reasons else text
@@ -421,11 +428,12 @@ def _recipient(finding: Finding, names: Names) -> str:
 
 
 def _new_recipient(finding: Finding, names: Names) -> str:
-    whom = _address(finding.line)
+    return f"{_somebody_new(finding)}; {_grant(finding, names)} pays nobody new."
+
+
+def _somebody_new(finding: Finding) -> str:
     alike = f", though it looks like {finding.detail}, which was" if finding.detail else ""
-    given = f"{_grant(finding, names)} pays nobody new without a person's word"
-    # Never capitalised: it is an address.
-    return f"{whom} was never paid from this wallet{alike}; {given}."
+    return f"{_address(finding.line)} was never paid from this wallet{alike}"
 
 
 def _hours(finding: Finding, names: Names) -> str:
@@ -449,6 +457,8 @@ def _above_hold(finding: Finding, names: Names) -> str:
 
 
 def _window(finding: Finding, names: Names) -> str:
+    if (finding.asked or 0) > (finding.limit or 0):
+        return _never_fits(finding, names)
     asset, decimals = _counted(finding)
     left = _left(asset, decimals, finding.limit or 0, finding.used or 0, names)
     asked = amount_text(finding.asked or 0, decimals)
@@ -456,6 +466,12 @@ def _window(finding: Finding, names: Names) -> str:
     wanted = f"{_asked(finding, names) if asset == USD else asked} {'is' if is_one else 'are'}"
     grant = _capital(_grant(finding, names))
     return f"{grant} has {left}{_within(finding)}; {wanted} asked" + _room(finding)
+
+
+def _never_fits(finding: Finding, names: Names) -> str:
+    """More than the whole window, whatever was used of it."""
+    most = f"{_most(finding, names)}{_within(finding)}"
+    return f"{_asked(finding, names)} is more than the {most} that {_gives(finding, names)}."
 
 
 def _rate(finding: Finding, names: Names) -> str:
@@ -469,6 +485,8 @@ def _costs(finding: Finding, names: Names) -> str:
     grant = _capital(_grant(finding, names))
     if not finding.limit:
         return f"{grant} pays no network fee and no rent."
+    if (finding.asked or 0) > finding.limit:
+        return _never_fits(finding, names)
     left = _left(COSTS, SOL_DECIMALS, finding.limit, finding.used or 0, names)
     asked = amount_text(finding.asked or 0, SOL_DECIMALS)
     return f"{grant} has {left}{_within(finding)}; {asked} is asked" + _room(finding)
