@@ -15,6 +15,7 @@
     │   └── TransactionFailed      the ledger refused it, or it cannot land
     ├── Held                       waits for a person; carries the hold            (HTTP 202)
     ├── HoldDecided                a hold that can no longer be decided so          (HTTP 409)
+    ├── PolicyChanged              another version of the policy is in force        (HTTP 409)
     ├── MayNotDecide               who decides a hold is not one who may            (HTTP 403)
     ├── ProviderError              a model vendor's failure
     ├── TakenOver                  another process has taken over the work
@@ -140,6 +141,14 @@ class Held(SolwardError):
 
 class HoldDecided(SolwardError):
     """The hold was decided, ended or expired before, or cannot be approved now; says which."""
+
+
+class PolicyChanged(SolwardError):
+    """The policy is another one than the change was written for; `version` is in force."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"The policy was changed meanwhile: version {version} is in force")
+        self.version = version
 
 
 class MayNotDecide(SolwardError):

@@ -57,6 +57,8 @@ class EventKind(StrEnum):
     """An API key was changed: it has a new secret."""
     KEY_REVOKED = "key:revoked"
     """An API key was revoked."""
+    POLICY_CHANGED = "policy:changed"
+    """Grants of a principal, or the address book, were changed."""
     HOLD_CREATED = "hold:created"
     """A transaction waits for a person."""
     HOLD_APPROVED = "hold:approved"

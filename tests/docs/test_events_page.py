@@ -24,6 +24,7 @@ from solward.settings import Settings
 from solward.store.retention import retain
 from solward.vault.store import holds
 from solward.vault.store.alerts import BLOCKS
+from solward.vault.transactions.policy import replace_set
 from solward.vault.wallets import KeySource
 from solward.vault.wallets.export import export_wallet, newest_keystore
 from solward.vault.wallets.service import KEY_FILE
@@ -62,6 +63,7 @@ async def everything(api: Api) -> None:
     for path, body in paths.items():
         for amount in (1, 2, *[3] * BLOCKS):
             await api.post(f"/wallets/{wallet}/{path}", body | {"amount": amount})
+    await replace_set(database, "agent:none", ())
     for path in ("freeze", "unfreeze"):
         await api.post(f"/{path}", {"walletId": wallet})
     _, key = await api.key()

@@ -226,6 +226,7 @@ async def _one_transaction(
                 mints=tuple(side.mint for side in built.opens),
                 output_mint=None if target.is_sol else target.mint,
                 asserted=None if target.is_sol else (made.destination, held or 0),
+                venue=venue.plugin.spec.name,
             ),
             tables=answer.tables,
             otherwise=None,
@@ -297,7 +298,12 @@ def _in_steps(wallet: str, venue: Venue, pocket: Pocket, swap: _Swap, offer: _Of
     return PocketDraft(
         intent,
         funding(wallet, pocket.address, lamports, tokens),
-        PocketUse(pocket, mints=(source.mint, target.mint), leaves=True),
+        PocketUse(
+            pocket,
+            mints=(source.mint, target.mint),
+            leaves=True,
+            venue=venue.plugin.spec.name,
+        ),
         build,
         # Fee and rent are the pocket's, and out of the same lamports.
         returns={target.mint: least - _FLOAT if target.is_sol else least},

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    TableClause,
     bindparam,
+    column,
     delete,
     func,
     insert,
     literal,
     select,
+    table,
     text,
     update,
 )
@@ -34,6 +37,7 @@ from solward.vault.store.tables import (
     transactions,
     wallets,
 )
+from solward.vault.store.transactions import UNFINISHED
 
 HOUR_MS = 3_600_000
 # Ids of one query.
@@ -286,12 +290,16 @@ async def replace_counted(
 # What was judged.
 
 
-_JUDGED = insert(judged_effects)
+_JUDGED = {
+    name: dialect.insert(judged_effects).on_conflict_do_nothing()
+    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
+}
 
 
 async def note_judged(connection: AsyncConnection, row: Mapping[str, Any]) -> None:
-    """Store what was judged, a row of the table, once for each transaction."""
-    await connection.execute(_JUDGED, row)
+    """Store what was judged, a row of the table, once for each transaction; a hold that is asked
+    for again was judged before."""
+    await connection.execute(_JUDGED[connection.dialect.name], row)
 
 
 _COUNTING = (
@@ -303,6 +311,12 @@ _COUNTING = (
         reservations.c.created_ms > bindparam("b_after"),
     )
     .order_by(reservations.c.created_ms)
+)
+_LOCK_PENDING = (
+    select(transactions.c.id)
+    .where(transactions.c.id.in_(bindparam("ids", expanding=True)), UNFINISHED)
+    .order_by(transactions.c.seq)
+    .with_for_update()
 )
 _KEPT = select(reservations.c.transaction_id, reservations.c.asset, reservations.c.units).where(
     reservations.c.transaction_id.in_(bindparam("ids", expanding=True)),
@@ -335,12 +349,15 @@ async def counting(connection: AsyncConnection, scope: str, after_ms: int) -> li
     kept: dict[str, dict[str, int]] = {}
     for wallet_id, ids in by_wallet.items():
         for start in range(0, len(ids), _PAGE):
+            # Until the caller's transaction ends no end of theirs changes what still counts.
+            await connection.execute(_LOCK_PENDING, {"ids": ids[start : start + _PAGE]})
             parameters = {"ids": ids[start : start + _PAGE], "b_wallet": wallet_id}
             for id_, asset, units in await connection.execute(_KEPT, parameters):
                 kept.setdefault(id_, {})[asset] = int(units)
     return [
-        Counting(row, int(row.pop("reserved_ms")), kept.get(row["transaction_id"], {}))
+        Counting(row, int(row.pop("reserved_ms")), kept[row["transaction_id"]])
         for row in found
+        if row["transaction_id"] in kept
     ]
 
 
@@ -514,3 +531,36 @@ async def launched(
         if any(jsontext.loads(details).get("mint") == mint for details in rows.scalars()):
             found.add(mint)
     return frozenset(found)
+
+
+# What people call principals.
+
+_NAMED = {
+    "agent": table("agents", column("id"), column("name")),
+    "key": table("api_keys", column("id"), column("name")),
+    "wallet": table("wallets", column("id"), column("name")),
+}
+
+
+def _called(of: TableClause) -> Any:
+    same = of.alias("same")
+    return (
+        select(same.c.id, same.c.name)
+        .join(of, of.c.name == same.c.name)
+        .where(of.c.id.in_(bindparam("ids", expanding=True)))
+    )
+
+
+_CALLED = {kind: _called(of) for kind, of in _NAMED.items()}
+
+
+async def called_the_same(
+    connection: AsyncConnection, kind: str, ids: Collection[str]
+) -> dict[str, str]:
+    """id -> name, of agents, keys or wallets of these ids and of those with an equal name.
+
+    Args:
+        kind: `agent`, `key` or `wallet`.
+    """
+    rows = await connection.execute(_CALLED[kind], {"ids": list(ids)})
+    return {row.id: row.name for row in rows}

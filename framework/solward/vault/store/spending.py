@@ -217,8 +217,14 @@ async def reserve(
     scopes: Sequence[str],
     units_by_asset: Mapping[str, int],
     now_ms: int,
+    more: Sequence[tuple[str, str, int]] = (),
 ) -> None:
-    """Count a transaction against its scopes: a rate slot each, and units of each asset."""
+    """Count a transaction against its scopes: a rate slot each, and units of each asset.
+
+    Args:
+        more: scope, asset and units of what counts in one scope alone.
+    """
+    rows = [(scope, *each) for scope in scopes for each in units_by_asset.items()]
     await connection.execute(
         _RESERVE,
         [
@@ -229,8 +235,7 @@ async def reserve(
                 "created_ms": now_ms,
                 "units": min(units, _MAX_UNITS),
             }
-            for scope in scopes
-            for asset, units in units_by_asset.items()
+            for scope, asset, units in (*rows, *more)
         ],
     )
 

@@ -106,6 +106,7 @@ class PocketUse:
             would count for this one.
         leaves: something stays in it, to be swept later.
         program: with `position`: the position whose pocket it is.
+        venue: where a swap sells what goes into it; set by the service's own plan of a swap alone.
     """
 
     pocket: Pocket
@@ -115,6 +116,7 @@ class PocketUse:
     leaves: bool = False
     program: str | None = None
     position: str | None = None
+    venue: str | None = None
 
 
 class HoldTaken(Exception):

@@ -1,0 +1,192 @@
+"""Changing grants and the address book: by version, recorded, and never a fresh start."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select
+from tests.support.grants import grant, limit
+
+from solward import jsontext
+from solward.audit.tables import audit
+from solward.clock import DAY_MS, MINUTE_MS
+from solward.errors import PolicyChanged
+from solward.guardrail import Line, Operation
+from solward.vault.guardrails.grants import judged as judged_form
+from solward.vault.guardrails.grants.document import BookEntry
+from solward.vault.guardrails.grants.judged import ALLOWED, Judged
+from solward.vault.guardrails.grants.model import Case
+from solward.vault.store import grants as store
+from solward.vault.store import spending
+from solward.vault.store.database import Database, lock_shared
+from solward.vault.store.grants import Counted
+from solward.vault.store.tables import judged_effects, reservations
+from solward.vault.transactions.policy import (
+    read_policy,
+    replace_book,
+    replace_policy,
+    replace_set,
+)
+
+WHO = "agent:a"
+MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
+SHOP = "9xQeWvG816bUx9EPjHmaT23yvVM2ZWbrrpZb9PusVFin"
+OTHER = "4Nd1mYabcdefghijkmnopqrstuvwxyzABCDEFGHJKLMN"
+
+
+async def entries(database: Database) -> list[Mapping[str, Any]]:
+    async with database.read() as connection:
+        rows = await connection.execute(
+            select(audit.c.data).where(audit.c.event == "policy:changed").order_by(audit.c.seq)
+        )
+        return [jsontext.loads(data) for data in rows.scalars()]
+
+
+async def test_a_policy_is_replaced_as_a_whole(database: Database) -> None:
+    one, two = grant(WHO, SOL=limit("SOL", 5)), grant("key:k", **{MINT: limit(MINT, 7)})
+    book = {"shops": (BookEntry(SHOP, "corner"), BookEntry(OTHER))}
+    assert await replace_policy(database, {WHO: [one], "key:k": [two], "key:r": []}, book) == 1
+    async with database.read() as connection:
+        found = await read_policy(connection)
+    assert (found.version, found.sets) == (1, {WHO: (one,), "key:k": (two,), "key:r": ()})
+    assert {name: set(each) for name, each in found.book.items()} == {"shops": set(book["shops"])}
+    assert await replace_policy(database, {WHO: [one]}, {}, if_version=1) == 2
+    async with database.read() as connection:
+        found = await read_policy(connection)
+    assert (found.version, found.sets, found.book) == (2, {WHO: (one,)}, {})
+    whose = [(each["who"], each["before"], each["after"]) for each in await entries(database)]
+    changed = [who for who, _, _ in whose]
+    assert changed == ["book", WHO, "key:k", "key:r", "book", "key:k", "key:r"]
+    assert whose[3] == ("key:r", {"grants": None}, {"grants": []})
+    assert whose[5][1]["grants"][0]["id"] == two.id
+    assert whose[5][2] == {"grants": None}
+
+
+async def test_a_change_for_another_version_is_refused_and_changes_nothing(
+    database: Database,
+) -> None:
+    await replace_set(database, WHO, [grant(WHO, SOL=limit("SOL", 5))], if_version=0)
+    for change in (
+        replace_set(database, WHO, None, if_version=0),
+        replace_book(database, {"shops": [BookEntry(SHOP)]}, if_version=0),
+        replace_policy(database, {}, {}, if_version=2),
+    ):
+        with pytest.raises(PolicyChanged, match="version 1 is in force"):
+            await change
+    async with database.read() as connection:
+        found = await read_policy(connection)
+    assert (found.version, list(found.sets), found.book) == (1, [WHO], {})
+
+
+async def test_a_change_waits_for_reservations_that_were_judged_without_it(
+    postgres_url: str, tmp_path: Any
+) -> None:
+    database = await Database.open(postgres_url, tmp_path)
+    try:
+        async with database.write() as connection:
+            await lock_shared(connection, spending.SERVICE_SCOPE)
+            change = asyncio.create_task(replace_set(database, WHO, []))
+            _done, waiting = await asyncio.wait({change}, timeout=0.3)
+            assert waiting
+        assert await change == 1
+    finally:
+        await database.close()
+
+
+# What a new grant starts with.
+
+
+class Past:
+    """Transactions of agent a with wallet w, judged and reserved."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.count = 0
+
+    async def now_ms(self) -> int:
+        async with self.database.read() as connection:
+            return (await self.database.moment(connection)).window_ms
+
+    async def pay(
+        self,
+        units: int,
+        *,
+        asset: str = MINT,
+        to: str = SHOP,
+        age_ms: int = 0,
+        kept: int | None = None,
+        operation: Operation = Operation.TRANSFER,
+    ) -> None:
+        """Args:
+        kept: of its units still count.
+        """
+        self.count += 1
+        id_, at = f"t{self.count}", await self.now_ms() - age_ms
+        line = Line(operation, asset, units, to, to, 6)
+        case = Case("w", ("wallet:w", WHO), (line,), 5_000, (at, at))
+        counted = {"SOL": 0, "COSTS": 5_000, asset: units if kept is None else kept}
+        async with self.database.write() as connection:
+            row = judged_form.to_row(Judged(id_, "transfer", case, ALLOWED, 0))
+            await connection.execute(insert(judged_effects), [row])
+            await spending.reserve(connection, id_, ["wallet:w", WHO], counted, at)
+
+    async def counted(self, of: Any, asset: str = MINT, length_ms: int = DAY_MS) -> Counted:
+        async with self.database.read() as connection:
+            need = (of.scope, asset, length_ms)
+            return (await store.counted(connection, [need], await self.now_ms()))[need]
+
+
+@pytest.fixture
+def past(database: Database) -> Past:
+    return Past(database)
+
+
+async def test_a_new_grant_starts_with_what_it_would_have_covered(past: Past) -> None:
+    made = grant(WHO, to=(SHOP,), **{MINT: limit(MINT, 100)})
+    await past.pay(10)
+    await past.pay(20, to=OTHER)
+    await past.pay(30, asset=OTHER)
+    await past.pay(40, operation=Operation.BURN)
+    await past.pay(5, age_ms=DAY_MS + MINUTE_MS)
+    await past.pay(7, age_ms=DAY_MS - MINUTE_MS)
+    await replace_set(past.database, WHO, [made])
+    assert await past.counted(made) == Counted(17, 2)
+    assert await past.counted(made, "COSTS") == Counted(10_000, 2)
+    # A rate counts transactions.
+    assert (await past.counted(made, "SOL")).transactions == 2
+
+
+async def test_writing_a_grant_anew_or_another_beside_it_gives_back_nothing(past: Past) -> None:
+    made = grant(WHO, **{MINT: limit(MINT, 100)})
+    await replace_set(past.database, WHO, [made])
+    await past.pay(60)
+    for grants in (None, [made], [], [made], [replace(made, id="other"), made]):
+        await replace_set(past.database, WHO, grants)
+        for each in grants or ():
+            assert (await past.counted(each)).units in (0, 60)
+    assert await past.counted(made) == Counted(60, 1)
+    assert await past.counted(replace(made, id="other")) == Counted(60, 1)
+
+
+async def test_a_grant_that_stays_keeps_what_it_counted(past: Past) -> None:
+    made, more = grant(WHO, **{MINT: limit(MINT, 100)}), grant(WHO, SOL=limit("SOL", 1))
+    await replace_set(past.database, WHO, [made])
+    async with past.database.write() as connection:
+        rows = [(made.scope, MINT, 33)]
+        await spending.reserve(connection, "t", [], {}, await past.now_ms(), rows)
+    await replace_set(past.database, WHO, [more, made])
+    assert await past.counted(made) == Counted(33, 1)
+
+
+async def test_what_was_released_or_lowered_counts_for_no_new_grant(past: Past) -> None:
+    made = grant(WHO, **{MINT: limit(MINT, 100)})
+    await past.pay(60, kept=25)
+    await past.pay(10)
+    async with past.database.write() as connection:
+        await connection.execute(reservations.delete().where(reservations.c.transaction_id == "t2"))
+    await replace_set(past.database, WHO, [made])
+    assert await past.counted(made) == Counted(25, 1)
