@@ -19,6 +19,7 @@
     ├── MayNotDecide               who decides a hold is not one who may            (HTTP 403)
     ├── ProviderError              a model vendor's failure
     ├── TakenOver                  another process has taken over the work
+    ├── TooManyWallets             the API key has made as many as one may          (HTTP 500)
     ├── KeyRevoked                 the API key was revoked during its request        (HTTP 401)
     ├── DecisionRefused            a webhook's decision is not to be believed        (HTTP 401)
     ├── TokenBudgetReached         an agent's token budget has no room               (HTTP 429)
@@ -64,6 +65,13 @@ class WalletNotFound(NotFound):
 
     def __init__(self) -> None:
         super().__init__("Wallet not found")
+
+
+class TooManyWallets(SolwardError):
+    """An API key has made as many wallets as one may."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"This API key has created {most} wallets, the most that a key may create")
 
 
 class AgentNotFound(NotFound):

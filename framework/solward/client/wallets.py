@@ -37,9 +37,14 @@ class Wallets(Operations[Transaction]):
         super().__init__(self._make)
         self.dry_run: Operations[Trial] = Operations(self._try)
 
-    async def list(self) -> tuple[Wallet, ...]:
-        """Every wallet this token may see, oldest first."""
-        return self._http.read_list(Wallet.of, await self._http.get("/wallets"), "wallets")
+    async def list(self, limit: int | None = None, before: str | None = None) -> tuple[Wallet, ...]:
+        """Every wallet this token may see, oldest first.
+
+        With `limit` or `before` a page of them, newest first; `before` is a wallet's id and gives
+        older ones.
+        """
+        query = {"limit": limit, "before": before}
+        return self._http.read_list(Wallet.of, await self._http.get("/wallets", query), "wallets")
 
     async def create(self, name: str | None = None, tags: Sequence[str] = ()) -> Wallet:
         """A new wallet; its key never leaves the service."""

@@ -28,12 +28,14 @@ for command in (*money.COMMANDS, import_, export, sweep):
 
 
 @wallet.command("list")
+@click.option("--limit", type=click.IntRange(1, 500), help="A page of so many, newest first.")
+@click.option("--before", metavar="ID", help="A page of wallets made before this one.")
 @service_call
-async def listing(call: ServiceCall) -> RenderableType:
+async def listing(call: ServiceCall, limit: int | None, before: str | None) -> RenderableType:
     """List the wallets, oldest first."""
     from solward_cli.render import short, table
 
-    wallets = await call.client.wallets.list()
+    wallets = await call.client.wallets.list(limit, before)
     rows = [(short(each.id), each.name, each.address) for each in wallets]
     return table(("ID", "NAME", "ADDRESS"), rows, "There are no wallets yet.")
 

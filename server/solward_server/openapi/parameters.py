@@ -57,6 +57,8 @@ KEY_ID = _path("keyId", identifier("The key."), KEY)
 
 LIMIT = query("limit", whole("How many at most.", 1, 500, default=50))
 MEMORY_LIMIT = query("limit", whole("How many at most.", 1, 100, default=100))
+WALLETS_LIMIT = query("limit", whole("A page of so many; 50 with `before` alone.", 1, 500))
+BEFORE_WALLET = query("before", identifier("A wallet's id: only older ones."))
 BEFORE_RECORD = query("before", identifier("A record's id: only older ones."))
 BEFORE_CYCLE = query("before", whole("A cycle: only older ones.", 1, 2**53))
 BEFORE_ENTRY = query("before", whole("A number in the log: only older entries.", 1, 10**18 - 1))
@@ -92,6 +94,8 @@ PARAMETERS: dict[str, Parameter] = {
     "HoldId": HOLD_ID,
     "Limit": LIMIT,
     "MemoryLimit": MEMORY_LIMIT,
+    "WalletsLimit": WALLETS_LIMIT,
+    "BeforeWallet": BEFORE_WALLET,
     "BeforeRecord": BEFORE_RECORD,
     "BeforeCycle": BEFORE_CYCLE,
     "BeforeEntry": BEFORE_ENTRY,

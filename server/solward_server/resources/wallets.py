@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
-from quart import Blueprint
+from quart import Blueprint, Response
 
+from solward import jsontext
+from solward.errors import InvalidRequest, TooManyWallets
 from solward.vault.transactions.request import ADMIN
-from solward.vault.wallets.model import DEFAULT_NAME
+from solward.vault.wallets import MOST_OF_A_KEY
+from solward.vault.wallets.model import DEFAULT_NAME, Wallet
 from solward_server.http.auth import Access, caller, keyed
-from solward_server.http.body import body_text, body_texts, query_flag, read_body
+from solward_server.http.body import (
+    DEFAULT_LIST,
+    MAX_LIST,
+    body_text,
+    body_texts,
+    query_flag,
+    query_text,
+    query_whole,
+    read_body,
+)
 from solward_server.http.errors import Forbidden
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import (
+    BEFORE_WALLET,
     EMPTY,
     POCKET,
     POCKET_ID,
@@ -22,8 +36,10 @@ from solward_server.openapi.parameters import (
     WALLET,
     WALLET_ADDRESS,
     WALLET_ID,
+    WALLETS_LIMIT,
 )
 from solward_server.openapi.schema import (
+    JSON,
     address,
     array,
     identifier,
@@ -53,9 +69,18 @@ def blueprint(context: RouteContext) -> Blueprint:
 
     @routes.get("/wallets")
     @keyed
-    async def listing() -> dict[str, Any]:
+    async def listing() -> dict[str, Any] | Response:
+        limit, before = query_whole("limit", None, 1, MAX_LIST), query_text("before")
         only = caller().wallet_id
-        found = await (service.wallets.list() if only is None else _one(context, only))
+        if only is not None:
+            # Nothing is older than the one; another's id is not told from one that is not there.
+            if before not in (None, only):
+                raise InvalidRequest("before must be the id of a wallet")
+            found: Sequence[Wallet] = [await context.current_wallet(only)] if before is None else []
+        elif limit is not None or before is not None:
+            found = await service.wallets.newest(limit or DEFAULT_LIST, before)
+        else:
+            return await _all(service.wallets.pages())
         return {"wallets": [wallet.to_json() for wallet in found]}
 
     @routes.get("/wallets/<wallet_id>")
@@ -97,8 +122,25 @@ def blueprint(context: RouteContext) -> Blueprint:
     return routes
 
 
-async def _one(context: RouteContext, wallet_id: str) -> list[Any]:
-    return [await context.current_wallet(wallet_id)]
+async def _all(pages: AsyncIterator[Sequence[Wallet]]) -> Response:
+    # The first page is read before the status is sent, so that an error has its own status.
+    first: Sequence[Wallet] = await anext(pages, [])
+    response = Response(_written(first, pages), 200, content_type=JSON)
+    # Their number is not known, so no time is too long for them.
+    response.timeout = None
+    return response
+
+
+async def _written(
+    page: Sequence[Wallet], pages: AsyncIterator[Sequence[Wallet]]
+) -> AsyncGenerator[str, None]:
+    """The list's JSON, a page at a time."""
+    before = '{"wallets":['
+    while page:
+        yield before + ",".join(jsontext.dumps(wallet.to_json()) for wallet in page)
+        before = ","
+        page = await anext(pages, [])
+    yield "]}" if before == "," else before + "]}"
 
 
 _WALLET = {
@@ -169,6 +211,7 @@ PATHS = {
             errors={
                 400: _BAD_TAGS,
                 403: "This API key is confined to one wallet and cannot create another",
+                500: str(TooManyWallets(MOST_OF_A_KEY)),
             },
         ),
         "get": operation(
@@ -176,11 +219,19 @@ PATHS = {
             "List wallets",
             tag="wallets",
             access=Access.KEY,
-            description="A key that is confined to one wallet sees that one.",
+            description="All of them, oldest first; with `limit` or `before` a page, newest first. "
+            "A key that is confined to one wallet sees that one.",
+            parameters=[WALLETS_LIMIT, BEFORE_WALLET],
             response=success(
-                response_object({"wallets": array(ref("Wallet"), "Oldest first.")}),
+                response_object({"wallets": array(ref("Wallet"), "In that order.")}),
                 {"wallets": [_WALLET]},
             ),
+            errors={
+                400: [
+                    "limit must be a whole number from 1 to 500",
+                    "before must be the id of a wallet",
+                ]
+            },
         ),
     },
     "/wallets/{walletId}": {

@@ -21,7 +21,7 @@ from sqlalchemy.exc import ProgrammingError
 from solward.errors import InvalidRequest, KeystoreError, StoreError, WalletNotFound
 from solward.settings import Settings
 from solward.vault.store.database import Database
-from solward.vault.wallets import Wallets
+from solward.vault.wallets import Wallets, service
 
 
 @pytest.fixture
@@ -224,6 +224,27 @@ async def test_a_key_is_in_no_repr_and_in_no_file(wallets: Wallets, tmp_path: Pa
             assert secret not in repr(shown)
     for path in tmp_path.iterdir():
         assert KEYPAIR.secret() not in path.read_bytes()
+
+
+async def test_of_more_than_fit_in_memory_the_least_used_is_read_again(
+    wallets: Wallets, monkeypatch: pytest.MonkeyPatch, database: Database
+) -> None:
+    monkeypatch.setattr(service, "MOST_CACHED", 3)
+    made = [await wallets.create(f"w{number}") for number in range(3)]
+    assert await wallets.get(made[0].id) == made[0]
+    made.append(await wallets.create("w3"))
+    assert list(wallets._cache) == [made[2].id, made[0].id, made[3].id]
+    reads: list[str] = []
+    database.on_transaction = reads.append
+    for each in (made[0], made[2], made[3]):
+        assert await wallets.get(each.id) == each
+    assert reads == []
+    signer = await wallets.signer(made[1].id)
+    assert (signer.address, reads) == (made[1].address, ["read"])
+    assert list(wallets._cache) == [made[2].id, made[3].id, made[1].id]
+    await wallets.set_tags(made[0].id, ["old"])
+    assert len(wallets._cache) == 3
+    assert (await wallets.get(made[0].id)).tags == ("old",)
 
 
 def test_core_dumps_are_off_in_a_process_that_asks_for_it() -> None:

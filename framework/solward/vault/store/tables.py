@@ -55,6 +55,7 @@ wallets = Table(
     Column("sealed_key", LargeBinary, nullable=False),
     Column("created_by", Text),  # a principal; null: made before that was stored
     Index(None, "created_by"),
+    Index(None, "created_ms", "id"),
 )
 
 keystore = Table(

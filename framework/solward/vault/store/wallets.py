@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import principal, record_act
 from solward.events import EventKind
+from solward.vault.store.database import lock_exclusive
 from solward.vault.store.tables import keystore, wallets
 
 Fields = dict[str, Any]
@@ -38,8 +39,10 @@ async def insert_wallets(
     Raises:
         sqlalchemy.exc.IntegrityError: a public key is stored already.
     """
-    await connection.execute(insert(wallets), rows)
-    for row, by in zip(rows, principals or [principal()] * len(rows), strict=True):
+    made_by = principals or [principal()] * len(rows)
+    created = [row | {"created_by": by} for row, by in zip(rows, made_by, strict=True)]
+    await connection.execute(insert(wallets), created)
+    for row, by in zip(rows, made_by, strict=True):
         after = {"tags": row["tags"], "imported": imported}
         record_act(connection, EventKind.WALLET_CREATED, _subject(row), after=after, by=by)
 
@@ -60,12 +63,41 @@ async def wallet_exists(connection: AsyncConnection, public_key: str) -> bool:
     return (await connection.execute(statement)).first() is not None
 
 
-async def list_wallets(connection: AsyncConnection) -> list[Fields]:
-    """Every wallet without its sealed key, oldest first."""
-    statement = select(
-        wallets.c.id, wallets.c.name, wallets.c.public_key, wallets.c.tags, wallets.c.created_ms
-    ).order_by(wallets.c.created_ms, wallets.c.id)
+async def made_by(connection: AsyncConnection, principal: str) -> int:
+    """How many wallets a principal made, counted under a lock until the transaction ends."""
+    await lock_exclusive(connection, f"wallets-of:{principal}")
+    statement = select(func.count()).where(wallets.c.created_by == principal)
+    return int((await connection.execute(statement)).scalar_one())
+
+
+_SHOWN = select(
+    wallets.c.id, wallets.c.name, wallets.c.public_key, wallets.c.tags, wallets.c.created_ms
+)
+_place = tuple_(wallets.c.created_ms, wallets.c.id)
+
+
+async def list_wallets(
+    connection: AsyncConnection, *, after: tuple[int, str] | None = None, limit: int | None = None
+) -> list[Fields]:
+    """Wallets without their sealed keys, oldest first.
+
+    Args:
+        after: creation time and id of a wallet: only what follows it.
+    """
+    statement = _SHOWN.order_by(wallets.c.created_ms, wallets.c.id).limit(limit)
+    if after is not None:
+        statement = statement.where(_place > tuple_(*after))
     return [dict(row) for row in (await connection.execute(statement)).mappings()]
+
+
+async def newest_wallets(
+    connection: AsyncConnection, limit: int, before: tuple[int, str] | None
+) -> list[Fields]:
+    """Wallets without their sealed keys, newest first, made before one by its time and id."""
+    newest = _SHOWN.order_by(wallets.c.created_ms.desc(), wallets.c.id.desc()).limit(limit)
+    if before is not None:
+        newest = newest.where(_place < tuple_(*before))
+    return [dict(row) for row in (await connection.execute(newest)).mappings()]
 
 
 async def set_tags(connection: AsyncConnection, wallet_id: str, tags: Sequence[str]) -> None:

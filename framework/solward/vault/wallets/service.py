@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,10 +14,11 @@ from typing import Any, Protocol
 
 from solders.keypair import Keypair
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import principal
 from solward.clock import now_ms
-from solward.errors import InvalidRequest, WalletNotFound
+from solward.errors import InvalidRequest, TooManyWallets, WalletNotFound
 from solward.settings import Settings
 from solward.vault.store import pockets as pocket_store
 from solward.vault.store import wallets as store
@@ -35,6 +38,12 @@ from solward.vault.wallets.model import (
 from solward.vault.wallets.pockets import Pocket, pocket_keypair
 
 KEY_FILE = "keystore.key"
+# Wallets that one API key may make; the admin makes any number.
+MOST_OF_A_KEY = 100
+# Wallets in memory, 2 KiB each: the least recently used is read again from the database.
+MOST_CACHED = 10_000
+# Rows of one read where all are listed.
+_PAGE = 500
 
 
 class Signer(Protocol):
@@ -125,7 +134,7 @@ class Wallets:
     def __init__(self, database: Database, keystore: Keystore) -> None:
         self._database = database
         self._keystore = keystore
-        self._cache: dict[str, _CachedWallet] = {}
+        self._cache: OrderedDict[str, _CachedWallet] = OrderedDict()
         self._waiting: list[_Creation] = []
         self._planned: dict[str, set[int]] = {}
         self._writer: asyncio.Task[None] | None = None
@@ -145,6 +154,7 @@ class Wallets:
 
         Raises:
             InvalidRequest: the name or a tag is not 1 to 64 printable characters.
+            TooManyWallets: the API key that asks for it has made `MOST_OF_A_KEY`.
         """
         keypair = Keypair()
         wallet = _new_wallet(keypair, name, tags)
@@ -169,9 +179,11 @@ class Wallets:
         keypair = parse_keypair_file(keypair_file_text)
         wallet = _new_wallet(keypair, name, tags)
         try:
-            await self._store([(wallet, keypair)], [principal()], imported=True)
+            [is_stored] = await self._store([(wallet, keypair)], [principal()], imported=True)
         except IntegrityError:
             raise InvalidRequest(f"keypair {wallet.address} is imported already") from None
+        if not is_stored:
+            raise TooManyWallets(MOST_OF_A_KEY)
         return wallet
 
     async def get(self, wallet_id: str) -> Wallet:
@@ -192,6 +204,34 @@ class Wallets:
         async with self._database.read() as connection:
             return [wallet_of(row) for row in await store.list_wallets(connection)]
 
+    async def pages(self) -> AsyncGenerator[Sequence[Wallet], None]:
+        """Every wallet, oldest first, some at a time; each page is a read of its own."""
+        after: tuple[int, str] | None = None
+        while True:
+            async with self._database.read() as connection:
+                rows = await store.list_wallets(connection, after=after, limit=_PAGE)
+            if rows:
+                yield [wallet_of(row) for row in rows]
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1]["created_ms"], rows[-1]["id"]
+
+    async def newest(self, limit: int, before: str | None = None) -> Sequence[Wallet]:
+        """Wallets, newest first, made before the wallet `before`.
+
+        Raises:
+            InvalidRequest: `before` is no wallet's id.
+        """
+        place: tuple[int, str] | None = None
+        async with self._database.read() as connection:
+            if before is not None:
+                row = await store.get_wallet(connection, before)
+                if row is None:
+                    raise InvalidRequest("before must be the id of a wallet")
+                place = row["created_ms"], row["id"]
+            rows = await store.newest_wallets(connection, limit, place)
+        return [wallet_of(row) for row in rows]
+
     async def set_tags(self, wallet_id: str, tags: Sequence[str]) -> Wallet:
         """Replace a wallet's tags.
 
@@ -204,7 +244,7 @@ class Wallets:
         async with self._database.write() as connection:
             await store.set_tags(connection, wallet_id, checked)
         cached = replace(cached, wallet=replace(cached.wallet, tags=checked))
-        self._cache[wallet_id] = cached
+        self._keep(cached)
         return cached.wallet
 
     async def signer(self, wallet_id: str) -> Signer:
@@ -278,13 +318,21 @@ class Wallets:
     async def _load(self, wallet_id: str) -> _CachedWallet:
         cached = self._cache.get(wallet_id)
         if cached is not None:
+            self._cache.move_to_end(wallet_id)
             return cached
         async with self._database.read() as connection:
             row = await store.get_wallet(connection, wallet_id)
         if row is None:
             raise WalletNotFound
-        cached = self._cache[wallet_id] = _CachedWallet(wallet_of(row), envelope_of(row))
+        cached = _CachedWallet(wallet_of(row), envelope_of(row))
+        self._keep(cached)
         return cached
+
+    def _keep(self, cached: _CachedWallet) -> None:
+        self._cache[cached.wallet.id] = cached
+        self._cache.move_to_end(cached.wallet.id)
+        if len(self._cache) > MOST_CACHED:
+            self._cache.popitem(last=False)
 
     async def _store(
         self,
@@ -292,18 +340,24 @@ class Wallets:
         principals: Sequence[str],
         *,
         imported: bool = False,
-    ) -> None:
+    ) -> Sequence[bool]:
+        """Store those that their principals may have; whether each is stored."""
         async with self._database.write() as connection:
+            allowed = await _allowed(connection, principals)
             # Sealed inside the transaction: a rotation ends after every key that is sealed under
             # the old version.
             ring = await self._keystore.newest(connection)
             cached = [
                 _CachedWallet(wallet, seal(ring.current, ring.version, wallet.id, keypair))
-                for wallet, keypair in created
+                for wallet, keypair in itertools.compress(created, allowed)
             ]
-            rows = [_row_of(item) for item in cached]
-            await store.insert_wallets(connection, rows, principals, imported=imported)
-        self._cache.update((item.wallet.id, item) for item in cached)
+            if cached:
+                rows = [_row_of(item) for item in cached]
+                by = list(itertools.compress(principals, allowed))
+                await store.insert_wallets(connection, rows, by, imported=imported)
+        for item in cached:
+            self._keep(item)
+        return allowed
 
     async def _store_waiting(self) -> None:
         # One turn of the loop, so that concurrent requests join the batch.
@@ -311,21 +365,34 @@ class Wallets:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
-                error: Exception | None = None
+                refusal: Exception = TooManyWallets(MOST_OF_A_KEY)
                 try:
                     created = [(item.wallet, item.keypair) for item in batch]
-                    await self._store(created, [item.principal for item in batch])
+                    stored = await self._store(created, [item.principal for item in batch])
                 except Exception as raised:
-                    error = raised
-                for item in batch:
+                    stored, refusal = [False] * len(batch), raised
+                for item, is_stored in zip(batch, stored, strict=True):
                     if item.stored.done():
                         continue  # its caller was cancelled
-                    if error is None:
+                    if is_stored:
                         item.stored.set_result(None)
                     else:
-                        item.stored.set_exception(error)
+                        item.stored.set_exception(refusal)
         finally:
             self._writer = None
+
+
+async def _allowed(connection: AsyncConnection, principals: Sequence[str]) -> list[bool]:
+    """Whether each may have one more wallet; only API keys are limited."""
+    keys = {each for each in principals if each.startswith("key:")}
+    # Sorted, so that two processes cannot deadlock on each other's locks.
+    made = Counter({each: await store.made_by(connection, each) for each in sorted(keys)})
+    allowed: list[bool] = []
+    for each in principals:
+        may = each not in keys or made[each] < MOST_OF_A_KEY
+        made[each] += may
+        allowed.append(may)
+    return allowed
 
 
 def _new_wallet(keypair: Keypair, name: str, tags: Sequence[str]) -> Wallet:

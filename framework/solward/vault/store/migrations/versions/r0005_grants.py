@@ -263,6 +263,7 @@ def _wallet_creators() -> None:
     """Who made a wallet; of those that are there nobody is known, and they count for no key."""
     op.add_column("wallets", sa.Column("created_by", sa.Text(), nullable=True))
     op.create_index(op.f("ix_wallets_created_by"), "wallets", ["created_by"])
+    op.create_index(op.f("ix_wallets_created_ms_id"), "wallets", ["created_ms", "id"])
 
 
 def downgrade() -> None:
