@@ -573,7 +573,7 @@ def test_a_principal_has_at_most_100_grants_and_none_twice() -> None:
 def test_an_address_book_is_read_and_written() -> None:
     document = {
         "vendors": [VENDOR, {"address": STRANGER, "note": "pays \u201cback\u201d"}],
-        "staff": [],
+        "staff": [VENDOR],
     }
     book = read_book(document, "book")
     assert book["vendors"] == (BookEntry(VENDOR), BookEntry(STRANGER, "pays \u201cback\u201d"))
@@ -588,6 +588,7 @@ def test_an_address_book_is_read_and_written() -> None:
         ({"-a": []}, "book.-a: a name of 1 to 32 characters"),
         ({"a" * 33: []}, f"book.{'a' * 33}: a name of 1 to 32 characters"),
         ({"vendоrs": []}, 'book["vend\\u043ers"]: a name of 1 to 32 characters'),
+        ({"a": []}, "book.a: at least one address is expected"),
         ({"a": VENDOR}, "book.a: an array is expected, not a string"),
         ({"a": [VENDOR, "x"]}, "book.a[1]: an address, base58 of 32 bytes, is expected"),
         ({"a": [{"note": "x"}]}, "book.a[0].address: an address, base58 of 32 bytes, is expected"),
@@ -595,7 +596,7 @@ def test_an_address_book_is_read_and_written() -> None:
         ({"a": [{"address": VENDOR, "note": "x\ny"}]}, "book.a[0].note: 1 to 200 printable"),
         ({"a": [VENDOR, {"address": VENDOR}]}, "book.a[1].address: the same address stands twice"),
         ({"a": [VENDOR] * 1001}, "book.a: at most 1,000 items are expected"),
-        ({f"n{each}": [] for each in range(1001)}, "book: at most 1,000 names are expected"),
+        ({f"n{each}": [VENDOR] for each in range(1001)}, "book: at most 1,000 names are expected"),
     ],
 )
 def test_an_address_book_is_refused_by_the_path_of_what_is_wrong(

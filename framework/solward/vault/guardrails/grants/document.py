@@ -745,6 +745,9 @@ def _entries(value: object, path: str, name: str) -> tuple[BookEntry, ...]:
         ):
             raise InvalidRequest(f"{at}.note: 1 to {MAX_NOTE} printable characters are expected")
         found[address] = BookEntry(address, note)
+    if not found:
+        # A name is stored with its addresses.
+        raise InvalidRequest(f"{path}: at least one address is expected")
     return tuple(found.values())
 
 
