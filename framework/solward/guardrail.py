@@ -45,6 +45,56 @@ class Intent:
     slippage_bps: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A guardrail's answer where a person is to decide: the transaction waits, and nothing of it is
+    reserved. Where a rule refuses, or the operator asks for it, nothing is held.
+
+    Attributes:
+        reason: why, shown to who decides and to who asks.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """What a transaction counts in one grant.
+
+    Attributes:
+        who: the principal whose grant it is, such as `agent:<id>`.
+        grant: the grant's id.
+        asset: `SOL`, a mint, `USD` (micro-dollars) or `COSTS` (lamports of fee and rent).
+        units: smallest units.
+    """
+
+    who: str
+    grant: str
+    asset: str
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Who asks for a transaction; ids, None where there is none.
+
+    Attributes:
+        wallet: whose money it is.
+        agent: the agent whose cycle it is.
+        key: the API key of the request.
+        skill: the skill that runs.
+        plugin: the distribution of that skill.
+        charged: in which grants it counts.
+    """
+
+    wallet: str
+    agent: str | None = None
+    key: str | None = None
+    skill: str | None = None
+    plugin: str | None = None
+    charged: tuple[Charged, ...] = ()
+
+
 SOL: Final = "SOL"
 """The asset of SOL and of wrapped SOL, in lamports."""
 
@@ -141,6 +191,7 @@ class TransactionEffects:
     Attributes:
         outflow: the most the transaction can take, from its bytes; None where they cannot bound it,
             which is refused, and for the faucet's transaction.
+        request: who asks for it; given to guardrails of plugins.
         tied: whether the state before and the simulation are of one slot. Where nodes are apart,
             other transactions show in the difference, and it refuses nothing.
         lamports_out: lamports leaving the wallet, without the fee and without rent paid into
@@ -179,3 +230,4 @@ class TransactionEffects:
     decimals: Mapping[str, int] = field(default_factory=dict)
     outflow: Outflow | None = None
     tied: bool = True
+    request: Request | None = None

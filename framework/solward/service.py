@@ -23,8 +23,10 @@ from solward.agents.service import AgentService
 from solward.audit.log import AuditLog
 from solward.cluster import Localnet, open_cluster
 from solward.context import AgentView, SkillContext, WalletView
-from solward.errors import InvalidRequest, LedgerError, NotFound, SkillNotFound
+from solward.errors import InvalidRequest, KeyRevoked, LedgerError, NotFound, SkillNotFound
 from solward.events import EventBus
+from solward.hold import Hold
+from solward.operations.approvals import Approvals, Keys, swept
 from solward.operations.perform import Operations, SkillCalls
 from solward.operations.swap import SwapLimits, Venue
 from solward.record import TransactionRecord
@@ -63,7 +65,12 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Solward:
-    """The parts of one process. Open it with `Solward.open`."""
+    """The parts of one process. Open it with `Solward.open`.
+
+    Attributes:
+        keys: API keys, where this process serves requests with them: without, what keys asked for
+            and a person approved is carried out by a process that does.
+    """
 
     settings: Settings
     network: str
@@ -80,11 +87,20 @@ class Solward:
     prices: Prices
     webhook: Webhook | None = None
     phase_hook: PhaseHook = no_phase_hook
+    keys: Keys | None = None
     agents: AgentService = field(init=False)
+    approvals: Approvals = field(init=False)
 
     def __post_init__(self) -> None:
         # Agents call the service itself, so they are made last.
         self.agents = AgentService(self)
+        self.approvals = Approvals(
+            database=self.database,
+            operations=self.operations,
+            callers=self,
+            process_id=self.engine.process.id,
+            hook=self.engine.hook,
+        )
 
     @classmethod
     @asynccontextmanager
@@ -170,6 +186,7 @@ class Solward:
             await engine.reconcile(0 if database.shared else RECONCILE_WAIT_S)
             stack.push_async_callback(service.agents.close)
             await service.agents.resume()
+            await stack.enter_async_context(swept(service.approvals))
             await stack.enter_async_context(hourly_retention(database, settings))
             yield service
 
@@ -252,6 +269,71 @@ class Solward:
             raise NotFound("Transaction not found")
         return record
 
+    async def record_of(self, name: str) -> TransactionRecord:
+        """The record that an Idempotency-Key stands for: a transaction's id, or `Hold.action`.
+
+        Raises:
+            Held: it is a hold that is open.
+            NotFound: there is none.
+        """
+        kind, _, hold_id = name.partition(":")
+        if kind != "hold":
+            return await self.record(name)
+        record = await self.engine.end_of_hold(hold_id)
+        if record is None:
+            raise NotFound("Transaction not found")
+        return record
+
+    async def holds(
+        self,
+        *,
+        wallet_id: str | None = None,
+        principal: str | None = None,
+        is_open: bool | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> list[Hold]:
+        """See `Approvals.listed`; raises `WalletNotFound` too."""
+        if wallet_id is not None:
+            await self.wallets.get(wallet_id)
+        return await self.approvals.listed(
+            wallet_id=wallet_id, principal=principal, is_open=is_open, limit=limit, before=before
+        )
+
+    async def hold(self, hold_id: str) -> Hold:
+        """One hold; raises `NotFound`."""
+        return await self.approvals.get(hold_id)
+
+    async def approve_hold(self, hold_id: str, approver: str, note: str | None = None) -> Hold:
+        """See `Approvals.approve`."""
+        return await self.approvals.approve(hold_id, approver, note)
+
+    async def deny_hold(self, hold_id: str, approver: str, note: str | None = None) -> Hold:
+        """See `Approvals.deny`."""
+        return await self.approvals.deny(hold_id, approver, note)
+
+    async def actor(self, principal: str) -> Actor | None:
+        """An agent or API key as it would ask for a transaction now, outside of any request.
+
+        None where this process does not know its kind.
+
+        Raises:
+            AgentNotFound, KeyRevoked: it is gone.
+        """
+        kind, _, name = principal.partition(":")
+        if kind == "agent":
+            agent = await self.agents.get(name)
+            return Actor(principal, agent_id=agent.id, limits=((principal, agent.limits),))
+        if kind == "key" and self.keys is not None:
+            return await self.keys.actor(name)
+        return None
+
+    async def wallet_of_key(self, key_id: str) -> str | None:
+        """See `Keys.wallet_of`."""
+        if self.keys is None:
+            raise KeyRevoked
+        return await self.keys.wallet_of(key_id)
+
     async def ledger_health(self) -> dict[str, Any]:
         """`{healthy, network, slot}` of the ledger, within `HEALTH_WAIT_S`."""
         slot = None
@@ -308,4 +390,5 @@ def _engine_options(settings: Settings, registry: Registry) -> EngineOptions:
         ),
         wallet_limits=wallet_limits(settings),
         plugin_guardrails=registry.guardrails,
+        hold_ms=settings.hold_expires_s * 1000,
     )

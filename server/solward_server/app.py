@@ -14,7 +14,7 @@ from solward.service import Solward
 from solward_server.gauges import filling_gauges
 from solward_server.http import middleware
 from solward_server.http.api_keys import ApiKeyStore
-from solward_server.http.auth import authenticate
+from solward_server.http.auth import KnownKeys, authenticate
 from solward_server.http.body import MAX_BODY_BYTES, ExactJSON
 from solward_server.http.errors import handle_errors
 from solward_server.http.route_context import RouteContext
@@ -38,6 +38,7 @@ def create_app(service: Solward) -> Quart:
     app.url_map.merge_slashes = False
 
     context = RouteContext.of(service)
+    service.keys = KnownKeys(context.keys)
     middleware.allow_origins(app, service.settings.cors_origins)
     if service.settings.development_secret:
         # The secret is public, so DNS rebinding alone would let another site's page call all

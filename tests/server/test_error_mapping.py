@@ -19,12 +19,13 @@ STATUS = {
     "KeyRevoked": 401,
     "IdempotencyMismatch": 422,
     "IdempotencyInFlight": 409,
+    "Held": 202,
+    "HoldDecided": 409,
+    "MayNotDecide": 403,
     "SkillError": 400,
     "SkillNotFound": 404,
     "SkillTimeout": 500,
     "TokenBudgetReached": 429,
-    "HoldDecided": 409,
-    "MayNotDecide": 403,
     "DecisionRefused": 401,
 }
 

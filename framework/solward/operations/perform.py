@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +30,7 @@ from solward.operations.declared.swap import SWAP
 from solward.operations.plans import PLANS, Plan, run_plan
 from solward.operations.plugin_draft import plain, plugin_draft
 from solward.operations.pocket_use import plan_use, read_request
+from solward.operations.recipe import recipe_of
 from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, Venue, read_quote
 from solward.record import TransactionRecord
 from solward.registry.containment import contained
@@ -110,6 +112,7 @@ class Operations:
             if known is not None:
                 return known
         values = operation.read(params)
+        actor = replace(actor, recipe=_recipe(operation, params, values))
         if "pocket" not in plan.sources:
             return await self._planned(operation, plan, wallet, actor, values, {})
         bought = self._tokens.resolve(values["output_token"], "outputToken")
@@ -174,7 +177,8 @@ class Operations:
         """
         wallet = await self._wallets.get(wallet_id)
         draft = plugin_draft(wallet.address, declared, instructions, wire)
-        return await self._engine.execute(wallet_id, actor, draft)
+        recipe = None if draft.wire is not None else recipe_of(draft.instructions, draft.intent)
+        return await self._engine.execute(wallet_id, replace(actor, recipe=recipe), draft)
 
     async def use_pocket(
         self, wallet_id: str, actor: Actor, request: PocketRequest
@@ -188,6 +192,8 @@ class Operations:
         request = read_request(request)
         wallet = await self._wallets.get(wallet_id)
         ledger: ReadLedger = self._sources["ledger"]
+        # What it calls is the skill's own code, which only the skill can run again.
+        actor = replace(actor, recipe=None)
         for _ in range(_POCKET_TRIES):
             async with self._pocket(wallet_id, request) as pocket:
                 draft = await plan_use(wallet.address, pocket, ledger, request)
@@ -230,6 +236,18 @@ class Operations:
             turn.wanted -= 1
             if not turn.wanted:
                 del self._purchases[key]
+
+
+def _recipe(
+    operation: Operation, params: Mapping[str, Any], values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The declared fields as they were given, and as they were read: 0.5 and 0.50 are one."""
+    given = {each.json: params[each.json] for each in operation.fields if each.json in params}
+    read = {
+        name: f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
+        for name, value in values.items()
+    }
+    return {"operation": operation.name, "params": plain(given), "asked": read}
 
 
 @dataclass(frozen=True, slots=True)

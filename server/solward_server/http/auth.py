@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from quart import Quart, g, request
 
 from solward.audit.acts import act_as
 from solward.clock import now_ms
-from solward.errors import WalletNotFound
+from solward.errors import KeyRevoked, WalletNotFound
 from solward.settings import Settings
 from solward.vault.transactions.request import Actor
 from solward_server.http.api_keys import ApiKey, ApiKeyStore, hash_of
@@ -69,8 +69,34 @@ class Caller:
         """The caller for the engine, with its key's daily limits; it ends with its secret."""
         if self.key is None or self.keys is None:
             return Actor(self.principal, trace=request_id())
-        limits = ((self.principal, self.key.limits),)
-        return self.keys.bind(Actor(self.principal, limits=limits, trace=request_id()), self.hash)
+        actor = _bound(self.keys, self.key, self.hash)
+        return replace(actor, trace=request_id())
+
+
+def _bound(keys: ApiKeyStore, key: ApiKey, hash_: str) -> Actor:
+    return keys.bind(Actor(key.principal, limits=((key.principal, key.limits),)), hash_)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKeys:
+    """The keys of a store, for what was approved for one outside of its requests."""
+
+    keys: ApiKeyStore
+
+    async def actor(self, key_id: str) -> Actor:
+        """A key with the limits of now; raises `KeyRevoked` where it has ended."""
+        key = await self._key(key_id)
+        return _bound(self.keys, key, key.hash)
+
+    async def wallet_of(self, key_id: str) -> str | None:
+        """The only wallet that it may use, None for all; raises `KeyRevoked`."""
+        return (await self._key(key_id)).wallet_id
+
+    async def _key(self, key_id: str) -> ApiKey:
+        for key in await self.keys.list():
+            if key.id == key_id:
+                return key
+        raise KeyRevoked
 
 
 def public(view: View) -> View:

@@ -43,6 +43,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (NotFound, 404),
     (IdempotencyMismatch, 422),
     (IdempotencyInFlight, 409),
+    (Held, 202),
     (HoldDecided, 409),
     (PolicyChanged, 409),
     (MayNotDecide, 403),
@@ -94,7 +95,7 @@ def handle_errors(app: Quart) -> None:
 
     @app.errorhandler(Held)
     async def held(error: Held) -> Response:
-        return json_response(error.hold.answer(), 202)
+        return json_response(error.hold.answer(), status_of(error))
 
     @app.errorhandler(Unauthorized)
     @app.errorhandler(KeyRevoked)

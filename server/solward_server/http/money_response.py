@@ -47,6 +47,7 @@ async def money_response(
     if key is not None:
         stored = await first_use(database, key)
         if stored is not None:
+            # Raises `Held` while a person is asked.
             return await _respond_again(context, key, stored, to_json)
     await context.count_request()
     actor = replace(caller().actor(), idempotency=key)
@@ -82,8 +83,8 @@ async def _respond_again(
 ) -> Response:
     if stored.body is not None:
         return replay(stored)
-    # No response was stored: the process ended, or the caller went away.
-    record = await context.service.record(stored.transaction_id)
+    # No response was stored: the process ended, the caller went away, or a person was asked.
+    record = await context.service.record_of(stored.transaction_id)
     if record.status is TransactionStatus.PENDING:
         raise IdempotencyInFlight
     return mark_replayed(await finish(context.service.database, key, _response(record, to_json)))

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from tests.support.service_process import Service, free_port, funded_wallet, sol_of
 
-from solward.vault.transactions.steps import Step
+from solward.vault.transactions.steps import PAID_STEPS, Step
 
 pytestmark = pytest.mark.samples(
     "test_an_intent_killed_with_its_embedded_ledger_lands_at_most_once[written_ahead]"
@@ -119,7 +119,7 @@ def localnet(tmp_path: Path) -> Iterator[str]:
     process.wait(30)
 
 
-@pytest.mark.parametrize("step", list(Step))
+@pytest.mark.parametrize("step", PAID_STEPS)
 def test_an_intent_killed_with_its_embedded_ledger_lands_at_most_once(
     services: Any, step: Step
 ) -> None:
@@ -135,7 +135,7 @@ def test_an_intent_killed_beside_a_living_ledger_lands_at_most_once(
 
 @pytest.mark.long
 @pytest.mark.parametrize("ledger", ["embedded", "separate"])
-@pytest.mark.parametrize("step", list(Step))
+@pytest.mark.parametrize("step", PAID_STEPS)
 @pytest.mark.parametrize("turn", range(5))
 def test_every_point_five_times(
     services: Any, request: pytest.FixtureRequest, step: Step, ledger: str, turn: int

@@ -17,7 +17,7 @@ from solward.solana.programs import TOKEN_PROGRAM
 from solward.vault.store.attempts import AttemptState
 from solward.vault.store.database import Database
 from solward.vault.store.tables import attempts, pockets
-from solward.vault.transactions.steps import Step
+from solward.vault.transactions.steps import PAID_STEPS, Step
 from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
 from solward_localnet.options import LocalnetOptions
@@ -26,7 +26,7 @@ AMOUNT = Decimal("0.01")
 RENT = Decimal("0.00203928")
 BODY = {"inputToken": "SOL", "outputToken": "USDC", "amount": float(AMOUNT)}
 
-ONE = [(step, 1) for step in Step]
+ONE = [(step, 1) for step in PAID_STEPS]
 # Funding, call and sweep; the last `settled` is that of the record.
 STEPS = [
     *((step, 1) for step in (Step.BUILT, Step.ASSESSED, Step.RESERVED)),

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from solders.pubkey import Pubkey
 
-from solward.guardrail import Intent, TransactionEffects
+from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails.model import Policy, ScopeLimits, ScopeUsage
@@ -20,11 +20,16 @@ _REVOCABLE: Final = frozenset({"mint_authority", "freeze_authority"})
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome: the rules evaluated in order, and the one that refused with its reason."""
+    """The outcome: the rules evaluated in order, and the one that refused with its reason.
+
+    Attributes:
+        hold: why it waits for a person, where none refused.
+    """
 
     applied: tuple[str, ...]
     rule: str | None = None
     reason: str | None = None
+    hold: str | None = None
 
     @property
     def allowed(self) -> bool:
@@ -33,14 +38,15 @@ class Verdict:
 
 
 class PluginGuardrail(Protocol):
-    """A plugin's rule, asked after the built-in ones outside the database; it can only refuse."""
+    """A plugin's rule, asked after the built-in ones outside the database; it can only refuse, or
+    let a person decide."""
 
     @property
     def name(self) -> str:
         """As stored in a record's `guardrailsApplied`."""
 
-    def check(self, intent: Intent, effects: TransactionEffects, /) -> str | None:
-        """Pure: the reason to refuse, or None."""
+    def check(self, intent: Intent, effects: TransactionEffects, /) -> str | Hold | None:
+        """Pure: the reason to refuse, `Hold` with the reason to ask a person, or None."""
 
 
 @dataclass(frozen=True, slots=True)

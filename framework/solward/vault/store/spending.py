@@ -69,6 +69,7 @@ async def lock(
     keys: Sequence[str] = (),
     run: tuple[str, int, int] | None = None,
     api_key: str | None = None,
+    agent: str | None = None,
 ) -> None:
     """Lock scopes against other reservations until the transaction ends.
 
@@ -79,11 +80,13 @@ async def lock(
         keys: scopes of API keys.
         run: agent, cycle and fencing token of the run that reserves.
         api_key: hash of the secret of the stored API key that reserves.
+        agent: the agent for whom something is reserved that none of its runs asks for now: what a
+            person approved.
 
     Raises:
         KeyRevoked: the key is gone or expired, or has another secret.
         TakenOver: another run has the agent's fencing token, or the agent is gone.
-        SkillError: the agent was stopped.
+        SkillError: the agent was stopped, or approved for an agent that is gone.
     """
     await lock_shared(connection, SERVICE_SCOPE)
     for scope in sorted(keys):
@@ -97,7 +100,20 @@ async def lock(
             raise TakenOver
         if row.desired_state != "running":
             raise SkillError("agent_stopped", "The agent was stopped; nothing was sent")
+    if agent is not None:
+        row = (await connection.execute(_LOCK_AGENT, {"agent_id": agent})).first()
+        if row is None:
+            raise SkillError("agent_deleted", "The agent was deleted; nothing was sent")
+        if row.desired_state != "running":
+            raise SkillError("agent_stopped", "The agent was stopped; nothing was sent")
     await lock_wallet(connection, wallet_id)
+
+
+async def is_stopped(connection: AsyncConnection, agent_id: str) -> bool:
+    """Whether an agent is there and is not to run."""
+    state = select(_AGENTS.c.desired_state).where(_AGENTS.c.id == agent_id)
+    found = (await connection.execute(state)).scalar_one_or_none()
+    return found is not None and found != "running"
 
 
 async def lock_wallet(connection: AsyncConnection, wallet_id: str) -> None:

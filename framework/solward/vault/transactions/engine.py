@@ -14,17 +14,26 @@ from typing import Any, TypeVar
 import structlog
 from sqlalchemy.exc import IntegrityError
 
-from solward.clock import now_ms
-from solward.errors import LedgerError, TransactionError, TransactionFailed
+from solward.clock import HOUR_MS, now_ms
+from solward.errors import (
+    Held,
+    LedgerError,
+    NotFound,
+    TransactionError,
+    TransactionFailed,
+)
 from solward.guardrail import Intent, TransactionEffects
+from solward.hold import HoldState
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.tokens import token_account
 from solward.telemetry import tracing
 from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
 from solward.vault.ledger.protocol import Ledger
+from solward.vault.store import holds
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import PocketStep
 from solward.vault.store.database import Database
+from solward.vault.store.holds import HoldRow
 from solward.vault.transactions.assess import Assessor, no_verification
 from solward.vault.transactions.failures import refusal, would_fail
 from solward.vault.transactions.lease import Process
@@ -60,12 +69,14 @@ class EngineOptions:
     Attributes:
         policy: blocked addresses, limits of fees and new accounts.
         wallet_limits: the service's limits, which hold for each wallet.
-        plugin_guardrails: rules of plugins; they can only refuse.
+        plugin_guardrails: rules of plugins; they can only refuse, or ask a person.
+        hold_ms: how long a held transaction waits for a person.
     """
 
     policy: Policy
     wallet_limits: ScopeLimits
     plugin_guardrails: Sequence[PluginGuardrail] = ()
+    hold_ms: int = HOUR_MS
     confirm_wait_s: float = CONFIRM_WAIT_S
     close_wait_s: float = CLOSE_WAIT_S
 
@@ -90,10 +101,15 @@ class Engine:
         self._database = database
         self._wallets = wallets
         self._options = options
-        self._hook = hook
+        self.hook = hook
         self._assessor = Assessor(ledger, verify_cluster, hook, database.windows.observe)
         self._reserver = Reserver(
-            database, options.policy, options.wallet_limits, options.plugin_guardrails, owner
+            database,
+            options.policy,
+            options.wallet_limits,
+            options.plugin_guardrails,
+            owner,
+            options.hold_ms,
         )
         self._signing = Signing(database, wallets, self._assessor, self._reserver, hook, owner)
         self.sender = Sender(ledger, database, hook=hook)
@@ -125,6 +141,8 @@ class Engine:
             TakenOver: another process runs the agent's cycle now; nothing was stored.
             PocketTaken: another process used the pocket first; nothing was stored.
             IdempotencyInFlight, IdempotencyMismatch: the key was claimed by another request.
+            Held: it waits for a person; the hold is stored in place of a record.
+            HoldTaken: the approval that it carries out was used, or has ended.
         """
         if actor.dry_run:
             raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
@@ -307,14 +325,14 @@ class Engine:
             raise refusal(
                 await self._reserver.fail(record, actor, draft.intent, None, str(error))
             ) from None
-        self._hook(Step.ASSESSED)
+        self.hook(Step.ASSESSED)
         if assessment.effects is None:
             text = would_fail(assessment.failure)
             raise refusal(await self._reserver.fail(record, actor, draft.intent, None, text))
         reservation = await self._reserve(
             record, actor, draft.intent, assessment.effects, draft.pocket
         )
-        self._hook(Step.RESERVED)
+        self.hook(Step.RESERVED)
         await self._check_asserted(reservation, draft)
         with tracing.span("transaction.sign"):
             item = await self._signing.sign_and_write(
@@ -349,7 +367,11 @@ class Engine:
         pocket: PocketUse | None = None,
     ) -> Reservation:
         with tracing.span("transaction.reserve"):
-            reservation = await self._reserver.reserve(record, actor, intent, effects, pocket)
+            try:
+                reservation = await self._reserver.reserve(record, actor, intent, effects, pocket)
+            except Held:
+                self.hook(Step.HELD)
+                raise
         if reservation.record.status is not TransactionStatus.PENDING:
             raise refusal(reservation.record)
         return reservation
@@ -368,7 +390,7 @@ class Engine:
         self, record: TransactionRecord, address: str, actor: Actor, intent: Intent, lamports: int
     ) -> TransactionRecord:
         reservation = await self._reserve(record, actor, intent, faucet_effects(address))
-        self._hook(Step.RESERVED)
+        self.hook(Step.RESERVED)
         try:
             with tracing.span("transaction.send"):
                 height = await self._ledger.block_height()
@@ -418,17 +440,52 @@ class Engine:
 
         Raises:
             TransactionError: it was blocked or failed.
+            Held: it waits for a person, or was approved and is not carried out yet.
         """
         if actor.action_key is None:
             return None
+        row = None
         async with self._database.read() as connection:
             record = await store.by_action_key(connection, actor.action_key)
+            if record is None and actor.approval is None:
+                row = await holds.by_action_key(connection, actor.action_key)
+        if row is not None:
+            record = await self._end_of(row)
         if record is not None and record.status in (
             TransactionStatus.BLOCKED,
             TransactionStatus.FAILED,
         ):
             raise refusal(record)
         return record
+
+    async def end_of_hold(self, hold_id: str) -> TransactionRecord | None:
+        """The record that a hold ended in; None where it was approved and its caller is to ask
+        again.
+
+        Raises:
+            Held: it is open.
+            NotFound: no such hold.
+        """
+        async with self._database.read() as connection:
+            row = await holds.get(connection, hold_id)
+        if row is None:
+            raise NotFound("Hold not found")
+        return await self._end_of(row)
+
+    async def _end_of(self, row: HoldRow) -> TransactionRecord | None:
+        hold = row.hold
+        if hold.transaction_id is not None:
+            async with self._database.read() as connection:
+                return await store.get(connection, hold.transaction_id)
+        async with self._database.read() as connection:
+            moment = await self._database.moment(connection)
+        if hold.expires_ms <= moment.window_ms:
+            async with self._database.write() as connection:
+                await holds.expire(connection, row, moment)
+            return await self.end_of_hold(hold.id)
+        if hold.state is HoldState.APPROVED and hold.repeats:
+            return None
+        raise Held(hold)
 
     @staticmethod
     def _record(wallet: Wallet, actor: Actor, intent: Intent) -> TransactionRecord:

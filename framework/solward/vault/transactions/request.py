@@ -64,6 +64,7 @@ class Actor:
         recipe: how to make what is asked for again, once a person approved it; None where only its
             caller can.
         approval: id of the approved hold that this carries out.
+        via: what runs for the caller: `skill:<name>`, `plugin:<distribution>`.
     """
 
     principal: str
@@ -78,6 +79,7 @@ class Actor:
     trace: str | None = None
     recipe: Mapping[str, Any] | None = None
     approval: str | None = None
+    via: tuple[str, ...] = ()
 
     @property
     def is_admins(self) -> bool:
@@ -86,7 +88,8 @@ class Actor:
 
     def chain(self, wallet_id: str) -> tuple[str, ...]:
         """Every principal a transaction of this wallet needs, the wallet's first."""
-        return (f"wallet:{wallet_id}", *(() if self.is_admins else (self.principal,)))
+        who = () if self.is_admins else (self.principal,)
+        return (f"wallet:{wallet_id}", *who, *self.via)
 
 
 ADMIN = Actor("admin")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.clock import DAY_MS
-from solward.errors import TakenOver
-from solward.guardrail import Intent, TransactionEffects
+from solward.audit.acts import SERVICE
+from solward.clock import DAY_MS, HOUR_MS
+from solward.errors import Held, TakenOver
+from solward.guardrail import Intent, Line, Request, TransactionEffects
+from solward.hold import Hold, HoldState
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
 from solward.vault.guardrails import (
@@ -24,15 +27,17 @@ from solward.vault.guardrails import (
     judge,
     max_debit,
 )
-from solward.vault.store import alerts, idempotency, pockets, spending
+from solward.vault.store import alerts, holds, idempotency, pockets, spending
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.database import Database
+from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
 from solward.vault.store.pockets import PocketRow, PocketState
 from solward.vault.store.window_clock import MOST_BEHIND_MS, Moment
-from solward.vault.transactions.plugin_rules import PluginRules
-from solward.vault.transactions.request import Actor, PocketTaken, PocketUse
+from solward.vault.transactions import holding
+from solward.vault.transactions.plugin_rules import PluginRules, joined
+from solward.vault.transactions.request import Actor, HoldTaken, PocketTaken, PocketUse
 
 # In a record's `guardrailsApplied` where the freeze switch refused it.
 FREEZE_RULE = "freeze"
@@ -51,6 +56,43 @@ class Reservation:
     scopes: tuple[tuple[str, ScopeLimits], ...]
     held_lamports: int
     units: Mapping[str, int] = field(default_factory=dict)
+    approved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A record with its verdict, under the locks of its scopes.
+
+    Attributes:
+        hold: why it waits for a person.
+        now: when it was judged.
+        usages: what each scope had used by then where the rules need it.
+        approval: the hold whose approval it takes.
+        held: the hold that stands in its place.
+    """
+
+    record: TransactionRecord
+    hold: str | None
+    now: Moment
+    usages: Mapping[str, ScopeUsage]
+    approval: HoldRow | None = None
+    held: Hold | None = None
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether it is to be reserved."""
+        return self.held is None and self.record.status is TransactionStatus.PENDING
+
+    def blocked(self, reason: str) -> _Judged:
+        """Refused by the rule of grants, which stands last then."""
+        applied = (*(r for r in self.record.guardrails_applied if r != GRANTS_RULE), GRANTS_RULE)
+        record = replace(
+            self.record,
+            status=TransactionStatus.BLOCKED,
+            guardrails_applied=applied,
+            error=reason,
+        )
+        return replace(self, record=record)
 
 
 async def _with_pocket(
@@ -100,6 +142,32 @@ async def _with_known(
     return record
 
 
+def _approved(
+    judged: _Judged,
+    approval: HoldRow,
+    intent: Intent,
+    effects: TransactionEffects,
+    lines: Sequence[Line],
+) -> _Judged:
+    judged = replace(judged, approval=approval)
+    changed = holding.change(approval.hold, intent, effects, lines) if judged.is_allowed else None
+    if changed is None:
+        return judged
+    return judged.blocked(f"it is not what was approved: {changed}")
+
+
+def _request(wallet_id: str, actor: Actor) -> Request:
+    kind, _, key = actor.principal.partition(":")
+    via = {kind: name for kind, _, name in (each.partition(":") for each in actor.via)}
+    return Request(
+        wallet=wallet_id,
+        agent=actor.agent_id,
+        key=key if kind == "key" else None,
+        skill=via.get("skill"),
+        plugin=via.get("plugin"),
+    )
+
+
 class Reserver:
     """Judges intents against usage, and stores verdict and reservation together."""
 
@@ -110,8 +178,13 @@ class Reserver:
         wallet_limits: ScopeLimits,
         plugin_guardrails: Sequence[PluginGuardrail] = (),
         owner: str | None = None,
+        hold_ms: int = HOUR_MS,
     ) -> None:
+        """Args:
+        hold_ms: how long a held transaction waits for a person.
+        """
         self._database = database
+        self._hold_ms = hold_ms
         self._owner = owner
         self._policy = policy
         self._wallet_limits = wallet_limits
@@ -137,24 +210,33 @@ class Reserver:
                 agent's cycle has the fencing token, the agent was stopped, the API key was
                 revoked, the skill's call is over.
             PocketTaken: another process used the pocket first.
+            Held: a person is asked; the hold is stored in place of a record.
+            HoldTaken: the approval was used, or has ended.
         """
         scopes = self._scopes(record.wallet_id, actor)
-        before = None
+        before, asked = None, None
         if self._plugin_rules.names:
             # Before the write transaction: a plugin must hold no lock of the database.
-            before = await self.trial(record.wallet_id, actor, intent, effects)
+            before, asked = await self._trial(record.wallet_id, actor, intent, effects)
         async with self._database.write() as connection:
-            judged, now, usages = await self._judge(
-                connection, record, actor, scopes, intent, effects, before
+            judged = await self._judge(
+                connection, record, actor, scopes, intent, effects, before, asked
             )
-            if judged.status is TransactionStatus.PENDING and pocket is not None:
-                judged = await _with_pocket(connection, judged, pocket)
-            allowed = judged.status is TransactionStatus.PENDING
-            debit = max_debit(intent, effects) if allowed else 0
-            await self._insert(connection, judged, actor, debit)
+            judged = await self._weigh(connection, judged, actor, intent, effects, pocket)
+            if judged.is_allowed and pocket is not None:
+                with_pocket = await _with_pocket(connection, judged.record, pocket)
+                judged = replace(judged, record=with_pocket)
+            if judged.held is None:
+                await self._use_approval(connection, judged.record, judged.approval)
+            stored, now = judged.record, judged.now
+            debit = max_debit(intent, effects) if judged.is_allowed else 0
+            if judged.held is None:
+                await self._insert(connection, stored, actor, debit)
+            elif actor.idempotency is not None:
+                await self._claim(connection, actor, judged.held.action, now)
             units: dict[str, int] = {}
             near: tuple[str, ...] = ()
-            if allowed:
+            if judged.is_allowed:
                 units = {spending.SOL_ASSET: counted_lamports(intent, effects)}
                 units |= counted_tokens(intent, effects)
                 costs = counted_costs(effects)
@@ -163,12 +245,15 @@ class Reserver:
                 await spending.reserve(
                     connection, record.id, [scope for scope, _ in scopes], units, now.reserved_ms
                 )
-                near = self._near_ceiling(costs, scopes, usages, now.database_ms)
+                near = self._near_ceiling(costs, scopes, judged.usages, now.database_ms)
                 for scope in near:
-                    alerts.costs_near_ceiling(connection, judged, scope, actor.trace)
+                    alerts.costs_near_ceiling(connection, stored, scope, actor.trace)
+            if judged.is_allowed or judged.held is not None:
                 await self._database.keep_ledger_time(connection)
+        if judged.held is not None:
+            raise Held(judged.held)
         self._alerted_ms |= dict.fromkeys(near, now.database_ms)
-        return Reservation(judged, scopes, debit, units)
+        return Reservation(stored, scopes, debit, units, judged.approval is not None)
 
     async def fail(
         self,
@@ -182,24 +267,37 @@ class Reserver:
         failed otherwise. Nothing is reserved."""
         scopes = self._scopes(record.wallet_id, actor)
         async with self._database.write() as connection:
-            judged, _now, _usages = await self._judge(
-                connection, record, actor, scopes, intent, effects
-            )
-            if judged.status is TransactionStatus.PENDING:
-                judged = replace(judged, status=TransactionStatus.FAILED, error=error)
-            await self._insert(connection, judged, actor)
-        return judged
+            judged = await self._judge(connection, record, actor, scopes, intent, effects)
+            stored = judged.record
+            if stored.status is TransactionStatus.PENDING:
+                stored = replace(stored, status=TransactionStatus.FAILED, error=error)
+            if actor.approval is not None:
+                approval = await self._approval(connection, actor.approval, judged.now)
+                await self._use_approval(connection, stored, approval)
+            await self._insert(connection, stored, actor)
+        return stored
 
     async def trial(
         self, wallet_id: str, actor: Actor, intent: Intent, effects: TransactionEffects | None
     ) -> Verdict:
         """Judge as `reserve` would now, and change nothing."""
+        verdict, _asked = await self._trial(wallet_id, actor, intent, effects)
+        return verdict
+
+    async def _trial(
+        self, wallet_id: str, actor: Actor, intent: Intent, effects: TransactionEffects | None
+    ) -> tuple[Verdict, str | None]:
+        """The verdict, and why plugins' rules want a person to decide."""
         async with self._database.read() as connection:
             frozen = await spending.freeze_reason(connection, wallet_id)
             scopes = self._scopes(wallet_id, actor)
             now = await self._database.moment(connection)
             verdict, _ = await self._verdict(connection, frozen, scopes, intent, effects, now)
-        return await self._plugin_rules.judge(verdict, intent, effects)
+        if effects is not None:
+            effects = replace(effects, request=_request(wallet_id, actor))
+        judged = await self._plugin_rules.judge(replace(verdict, hold=None), intent, effects)
+        asked = None if actor.is_admins else judged.hold
+        return replace(judged, hold=joined(verdict.hold, asked)), asked
 
     async def release(self, record: TransactionRecord, error: str) -> TransactionRecord:
         """Release a reservation without signed bytes.
@@ -227,6 +325,8 @@ class Reserver:
         verdict = await self._plugin_rules.judge(verdict, intent, effects)
         if effects is None or not verdict.allowed:
             raise PermissionError(verdict.reason or "the rebuilt transaction would fail")
+        if verdict.hold is not None and not reservation.approved:
+            raise PermissionError(verdict.hold)
         if max_debit(intent, effects) > reservation.held_lamports:
             # The added memo costs no lamports, so the ledger's answers changed.
             raise PermissionError("the rebuilt transaction costs more than was reserved")
@@ -243,13 +343,14 @@ class Reserver:
         intent: Intent,
         effects: TransactionEffects | None,
         before: Verdict | None = None,
-    ) -> tuple[TransactionRecord, Moment, Mapping[str, ScopeUsage]]:
-        """The record with its verdict, under the locks of its scopes, when it was judged, and what
-        each scope had used by then where the rules need it.
+        asked: str | None = None,
+    ) -> _Judged:
+        """The record with its verdict, under the locks of its scopes.
 
         Args:
             before: the verdict of a moment ago, the plugins' included. A refusal stands; where it
                 allows, the built-in rules judge again, because the usage may have changed.
+            asked: why plugins' rules wanted a person to decide.
         """
         run = actor.run
         try:
@@ -259,6 +360,7 @@ class Reserver:
                 [scope for scope, _ in actor.limits if scope.startswith("key:")],
                 None if run is None else run.fencing,
                 actor.api_key,
+                actor.agent_id if actor.approval is not None else None,
             )
             for check in actor.checks:
                 check()
@@ -274,7 +376,11 @@ class Reserver:
         else:
             verdict, usages = await self._verdict(connection, frozen, scopes, intent, effects, now)
             if before is not None and verdict.allowed:
-                verdict = replace(verdict, applied=verdict.applied + self._plugin_rules.names)
+                verdict = replace(
+                    verdict,
+                    applied=verdict.applied + self._plugin_rules.names,
+                    hold=joined(verdict.hold, asked),
+                )
         judged = replace(
             record,
             created_ms=now.database_ms,
@@ -282,7 +388,107 @@ class Reserver:
             guardrails_applied=verdict.applied,
             error=verdict.reason,
         )
-        return judged, now, usages
+        return _Judged(judged, verdict.hold if verdict.allowed else None, now, usages)
+
+    async def _weigh(
+        self,
+        connection: AsyncConnection,
+        judged: _Judged,
+        actor: Actor,
+        intent: Intent,
+        effects: TransactionEffects,
+        pocket: PocketUse | None,
+    ) -> _Judged:
+        """What becomes of it where a person decides: carried out with an approval, refused because
+        it is not what was shown, or held in place of a record."""
+        lines = holding.lines_of(effects, pocket)
+        if actor.approval is not None:
+            approval = await self._approval(connection, actor.approval, judged.now)
+            return _approved(judged, approval, intent, effects, lines)
+        if judged.hold is None or not judged.is_allowed:
+            return judged
+        chain = actor.chain(judged.record.wallet_id)
+        digest = holding.digest_of(judged.record.wallet_id, chain, actor, intent, lines, pocket)
+        known = await holds.by_digest(connection, digest)
+        if known is not None and not await holds.expire(connection, known, judged.now):
+            if known.hold.state is HoldState.APPROVED and known.hold.repeats:
+                return _approved(judged, known, intent, effects, lines)
+            return replace(judged, held=known.hold)
+        most = await holds.count_open(connection, actor.principal)
+        if most >= MOST_OPEN:
+            return judged.blocked(
+                f"{most} transactions of {actor.principal} wait for a person already, and this one"
+                f" would have to wait too: {judged.hold}"
+            )
+        hold = self._hold(judged, actor, effects, lines, intent)
+        applied = judged.record.guardrails_applied
+        row = HoldRow(hold, digest, actor.action_key, actor.recipe, applied, actor.trace)
+        await holds.add(connection, row)
+        return replace(judged, held=hold)
+
+    def _hold(
+        self,
+        judged: _Judged,
+        actor: Actor,
+        effects: TransactionEffects,
+        lines: Sequence[Line],
+        intent: Intent,
+    ) -> Hold:
+        record, reason = judged.record, judged.hold or ""
+        shown = holding.shown_lines(lines, effects.decimals)
+        what = " and ".join(map(holding.line_text, shown)) or f"make a {record.type}"
+        return Hold(
+            id=str(uuid.uuid4()),
+            wallet_id=record.wallet_id,
+            agent_id=actor.agent_id,
+            principal=actor.principal,
+            chain=actor.chain(record.wallet_id),
+            type=record.type,
+            state=HoldState.HELD,
+            sentence=f"{actor.principal} asks to {what}. {reason}",
+            reasons=(reason,),
+            lines=shown,
+            costs_lamports=holding.costs_of(effects),
+            arrives=dict(intent.tokens_in),
+            details=record.details,
+            repeats=actor.recipe is None,
+            created_ms=judged.now.window_ms,
+            expires_ms=judged.now.window_ms + self._hold_ms,
+        )
+
+    @staticmethod
+    async def _approval(connection: AsyncConnection, hold_id: str, now: Moment) -> HoldRow:
+        row = await holds.get(connection, hold_id)
+        if row is None or row.hold.state is not HoldState.APPROVED:
+            raise HoldTaken
+        if row.hold.expires_ms <= now.window_ms:
+            raise HoldTaken
+        return row
+
+    @staticmethod
+    async def _use_approval(
+        connection: AsyncConnection, record: TransactionRecord, approval: HoldRow | None
+    ) -> None:
+        """Use an approval up in the transaction that stores what comes of it: single use."""
+        if approval is None:
+            return
+        pending = record.status is TransactionStatus.PENDING
+        state = HoldState.EXECUTED if pending else HoldState.REFUSED
+        moved = await holds.move(
+            connection, approval.hold.id, (HoldState.APPROVED,), state,
+            by=SERVICE, transaction_id=record.id, owner=None,
+        )  # fmt: skip
+        if moved is None:
+            raise HoldTaken
+
+    async def _claim(
+        self, connection: AsyncConnection, actor: Actor, name: str, now: Moment
+    ) -> None:
+        """Let the caller's Idempotency-Key answer what becomes of a hold."""
+        key = actor.idempotency
+        assert key is not None
+        if await idempotency.lookup(connection, key.scope) is None:
+            await idempotency.claim(connection, key.scope, key.fingerprint, name, now.database_ms)
 
     def _near_ceiling(
         self,

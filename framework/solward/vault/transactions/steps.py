@@ -39,6 +39,14 @@ class Step(StrEnum):
     """The ledger's status is known; it is not stored yet."""
     SETTLED = "settled"
     """Status and actual debit are durable; the caller has no answer yet."""
+    HELD = "held"
+    """A hold is durable in place of a record; its caller does not know of it."""
+    APPROVED = "approved"
+    """A person's approval is durable; nothing is reserved."""
+
+
+PAID_STEPS = tuple(each for each in Step if each not in (Step.HELD, Step.APPROVED))
+"""Those that every payment passes, held or not."""
 
 
 StepHook = Callable[[Step], None]

@@ -26,15 +26,17 @@ class Trial:
 
     @property
     def allowed(self) -> bool:
-        """Whether it would be signed and sent."""
-        return self.verdict.allowed and self.failure is None
+        """Whether it would be signed and sent, without asking a person."""
+        return self.verdict.allowed and self.verdict.hold is None and self.failure is None
 
     def to_json(self) -> dict[str, Any]:
         """SOL as Decimal, token amounts as text in the mint's smallest unit; absent is omitted."""
         body: dict[str, Any] = {"dryRun": True, "allowed": self.allowed}
         if self.verdict.rule is not None:
             body["rule"] = self.verdict.rule
-        reason = self.verdict.reason or self.failure
+        elif self.verdict.hold is not None:
+            body["held"] = True
+        reason = self.verdict.reason or self.failure or self.verdict.hold
         if reason is not None:
             body["reason"] = reason
         body["guardrailsApplied"] = list(self.verdict.applied)

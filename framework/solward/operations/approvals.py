@@ -1,0 +1,365 @@
+"""What waits for a person: listed, approved and carried out, denied, expired.
+
+An approval is durable before anything else happens. Then the request is made again as if its caller
+asked now: planned, simulated and judged by everything; only what holds it is satisfied. The
+reservation uses the approval up, in its own database transaction, so it pays once whoever dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.clock import iso
+from solward.errors import (
+    HoldDecided,
+    InvalidRequest,
+    MayNotDecide,
+    NotFound,
+    SolwardError,
+    StoreError,
+    TransactionError,
+)
+from solward.hold import Hold, HoldState
+from solward.operations.perform import Operations
+from solward.operations.recipe import read_recipe
+from solward.vault.store import holds as store
+from solward.vault.store import spending
+from solward.vault.store.database import Database
+from solward.vault.store.holds import HoldRow
+from solward.vault.transactions.request import Actor, HoldTaken
+from solward.vault.transactions.steps import Step, StepHook, no_hook
+
+SWEEP_S: Final = 10.0
+"""Between two looks for what is over, and for what a dead process left approved."""
+CLOSE_WAIT_S: Final = 5.0
+MAX_NOTE: Final = 500
+ADMIN: Final = "admin"
+WEBHOOK: Final = "webhook"
+
+MayApprove = Callable[[AsyncConnection, str], Awaitable[bool]]
+"""Whether an API key, by its principal, was granted to approve."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Keys(Protocol):
+    """The API keys of this process."""
+
+    async def actor(self, key_id: str) -> Actor:
+        """A key with the limits of now; raises `KeyRevoked` where it has ended."""
+
+    async def wallet_of(self, key_id: str) -> str | None:
+        """The only wallet that it may use, None for all; raises `KeyRevoked`."""
+
+
+class Callers(Protocol):
+    """Who asks for transactions, with the limits of now."""
+
+    async def actor(self, principal: str) -> Actor | None:
+        """The principal as it would ask now; None where this process does not know its kind.
+
+        Raises:
+            SolwardError: it is gone, or may not ask any more.
+        """
+
+    async def wallet_of_key(self, key_id: str) -> str | None:
+        """The only wallet that an API key may use, None for all.
+
+        Raises:
+            SolwardError: there is no such key any more.
+        """
+
+
+async def nobody(_connection: AsyncConnection, _principal: str) -> bool:
+    """Nobody is granted to approve."""
+    return False
+
+
+class Approvals:
+    """The holds of a service."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        operations: Operations,
+        callers: Callers,
+        process_id: str,
+        may_approve: MayApprove = nobody,
+        hook: StepHook = no_hook,
+    ) -> None:
+        self._database = database
+        self._operations = operations
+        self._callers = callers
+        self._me = process_id
+        self._may_approve = may_approve
+        self._hook = hook
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    async def get(self, hold_id: str) -> Hold:
+        """One hold, expired where its time is over; raises `NotFound`."""
+        return (await self._current(hold_id)).hold
+
+    async def listed(
+        self,
+        *,
+        wallet_id: str | None = None,
+        principal: str | None = None,
+        is_open: bool | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> list[Hold]:
+        """Holds newest first.
+
+        Args:
+            principal: who asked.
+            is_open: only those that may still move money, or only the others.
+            before: the id of a hold: only older ones.
+
+        Raises:
+            InvalidRequest: `before` is no hold's id.
+        """
+        await self._expire()
+        async with self._database.read() as connection:
+            if before is not None and await store.get(connection, before) is None:
+                raise InvalidRequest("before must be the id of a hold")
+            return await store.listed(
+                connection, wallet_id=wallet_id, principal=principal, is_open=is_open,
+                limit=limit, before=before,
+            )  # fmt: skip
+
+    async def approve(self, hold_id: str, approver: str, note: str | None = None) -> Hold:
+        """Approve a hold and carry it out; returns how it stands then.
+
+        Approving what is approved or executed changes nothing.
+
+        Args:
+            approver: `admin`, `webhook` or `key:<id>`.
+
+        Raises:
+            NotFound: no such hold, or none that the approver may see.
+            MayNotDecide: the approver may not.
+            HoldDecided: it has ended; or transactions are frozen or the agent was stopped, and it
+                waits still.
+        """
+        row = await self._decidable(hold_id, approver, note)
+        if row.hold.state is HoldState.HELD:
+            await self._check_agent(row.hold)
+            async with self._database.write() as connection:
+                await self._check_approver(connection, row.hold, approver)
+                frozen = await spending.freeze_reason(connection, row.hold.wallet_id)
+                if frozen is not None:
+                    raise HoldDecided("Transactions are frozen; nothing was approved")
+                moment = await self._database.moment(connection)
+                # Otherwise it is found expired below.
+                if row.hold.expires_ms > moment.window_ms:
+                    await store.move(
+                        connection, hold_id, (HoldState.HELD,), HoldState.APPROVED,
+                        by=approver, decided_by=approver, decided_ms=moment.database_ms,
+                        note=note, owner=self._me,
+                    )  # fmt: skip
+            self._hook(Step.APPROVED)
+            row = await self._current(hold_id)
+        if row.hold.state is HoldState.APPROVED and row.owner == self._me and row.recipe:
+            await asyncio.shield(self._start(row))
+            row = await self._current(hold_id)
+        if row.hold.state in (HoldState.DENIED, HoldState.EXPIRED):
+            raise _decided(row.hold)
+        return row.hold
+
+    async def deny(self, hold_id: str, approver: str, note: str | None = None) -> Hold:
+        """Deny a hold that waits, or was approved and is not carried out yet; its caller is
+        answered with a blocked record from now on.
+
+        Raises:
+            As `approve`.
+        """
+        row = await self._decidable(hold_id, approver, note)
+        if row.hold.state is HoldState.DENIED:
+            return row.hold
+        if not row.hold.state.is_open:
+            raise _decided(row.hold)
+        text = f"{_called(approver)} denied it" + (f": {note}" if note else "")
+        async with self._database.write() as connection:
+            await self._check_approver(connection, row.hold, approver)
+            moment = await self._database.moment(connection)
+            record = await store.refuse(
+                connection, row, HoldState.DENIED, text, moment.database_ms,
+                by=approver, decided_by=approver, decided_ms=moment.database_ms, note=note,
+            )  # fmt: skip
+        row = await self._current(hold_id)
+        if record is None:
+            raise _decided(row.hold)
+        return row.hold
+
+    async def sweep(self) -> None:
+        """End what is over, and carry out what was approved and left by a dead process."""
+        await self._expire()
+        async with self._database.read() as connection:
+            left = await store.abandoned(connection, self._me)
+        for row in left:
+            hold = row.hold
+            if hold.id in self._running or not await self._is_known(hold.principal):
+                continue
+            async with self._database.write() as connection:
+                ours = await store.own(connection, hold.id, self._me, row.owner)
+            if ours:
+                self._start(row)
+
+    async def close(self) -> None:
+        """Wait a while for what is carried out here; the next start goes on."""
+        if self._running:
+            await asyncio.wait(self._running.values(), timeout=CLOSE_WAIT_S)
+        for task in list(self._running.values()):
+            task.cancel()
+
+    def _start(self, row: HoldRow) -> asyncio.Task[None]:
+        known = self._running.get(row.hold.id)
+        if known is not None:
+            return known
+        task = asyncio.create_task(self._carry_out(row), name=f"hold {row.hold.id}")
+        self._running[row.hold.id] = task
+        task.add_done_callback(lambda _done: self._running.pop(row.hold.id, None))
+        return task
+
+    async def _carry_out(self, row: HoldRow) -> None:
+        hold = row.hold
+        error: str
+        try:
+            actor = await self._callers.actor(hold.principal)
+            if actor is None:
+                return
+            await self._make_again(row, actor)
+        except (HoldTaken, StoreError):
+            # Another used it, or the database does not answer: then the next sweep goes on.
+            return
+        except TransactionError as ended:
+            _log.info("hold_ended", hold_id=hold.id, transaction_id=ended.record.id)
+            return
+        except SolwardError as refused:
+            error = str(refused)
+        except Exception:
+            _log.exception("hold_failed", hold_id=hold.id)
+            error = "an internal error"
+        else:
+            return
+        async with self._database.write() as connection:
+            moment = await self._database.moment(connection)
+            text = f"it was approved, and cannot be carried out any more: {error}"
+            await store.refuse(
+                connection, row, HoldState.REFUSED, text, moment.database_ms, by="service"
+            )
+
+    async def _make_again(self, row: HoldRow, actor: Actor) -> None:
+        hold, recipe = row.hold, row.recipe
+        assert recipe is not None
+        actor = replace(
+            actor,
+            action_key=row.action_key or hold.action,
+            approval=hold.id,
+            trace=row.trace,
+            via=hold.chain[2:],
+        )
+        if "operation" in recipe:
+            params: Mapping[str, Any] = recipe["params"]
+            await self._operations.perform(recipe["operation"], hold.wallet_id, actor, params)
+            return
+        intent, instructions = read_recipe(recipe)
+        await self._operations.transact(hold.wallet_id, actor, intent, instructions, None)
+
+    async def _current(self, hold_id: str) -> HoldRow:
+        async with self._database.read() as connection:
+            row = await store.get(connection, hold_id)
+            moment = await self._database.moment(connection)
+        if row is None:
+            raise NotFound("Hold not found")
+        if row.hold.state.is_open and row.hold.expires_ms <= moment.window_ms:
+            await self._expire_one(row)
+            return await self._current(hold_id)
+        return row
+
+    async def _decidable(self, hold_id: str, approver: str, note: str | None) -> HoldRow:
+        if note is not None and not (len(note) <= MAX_NOTE and note.isprintable()):
+            raise InvalidRequest(f"note must be one line of at most {MAX_NOTE} characters")
+        row = await self._current(hold_id)
+        async with self._database.read() as connection:
+            await self._check_approver(connection, row.hold, approver)
+        return row
+
+    async def _check_approver(self, connection: AsyncConnection, hold: Hold, approver: str) -> None:
+        """Only the operator, the webhook, or a key that was granted it and does not ask itself."""
+        if approver in (ADMIN, WEBHOOK):
+            return
+        kind, _, key_id = approver.partition(":")
+        if kind != "key" or approver in hold.chain:
+            raise MayNotDecide("Who asks for a transaction does not approve it")
+        if await self._callers.wallet_of_key(key_id) is not None:
+            raise MayNotDecide("A key of one wallet does not approve what wallets ask")
+        if not await self._may_approve(connection, approver):
+            raise MayNotDecide("This key has no grant to approve")
+
+    async def _check_agent(self, hold: Hold) -> None:
+        """A stopped agent spends nothing: what it asked for waits until it runs again."""
+        if hold.agent_id is None:
+            return
+        async with self._database.read() as connection:
+            is_stopped = await spending.is_stopped(connection, hold.agent_id)
+        if is_stopped:
+            raise HoldDecided("The agent was stopped; start it to approve this, or deny it")
+
+    async def _is_known(self, principal: str) -> bool:
+        with contextlib.suppress(SolwardError):
+            return await self._callers.actor(principal) is not None
+        return True
+
+    async def _expire(self) -> None:
+        async with self._database.read() as connection:
+            moment = await self._database.moment(connection)
+            rows = await store.due(connection, moment.window_ms)
+        for row in rows:
+            await self._expire_one(row)
+
+    async def _expire_one(self, row: HoldRow) -> None:
+        async with self._database.write() as connection:
+            await store.expire(connection, row, await self._database.moment(connection))
+
+
+def _decided(hold: Hold) -> HoldDecided:
+    when = f" since {iso(hold.expires_ms)}" if hold.state is HoldState.EXPIRED else ""
+    return HoldDecided(f"The hold is {hold.state.value}{when}; nothing was changed")
+
+
+def _called(approver: str) -> str:
+    return {ADMIN: "the operator", WEBHOOK: "the webhook"}.get(approver, approver)
+
+
+@asynccontextmanager
+async def swept(approvals: Approvals, every_s: float = SWEEP_S) -> AsyncIterator[None]:
+    """Sweep now and then, until the block ends."""
+
+    async def run() -> None:
+        while True:
+            try:
+                await approvals.sweep()
+            except SolwardError as error:
+                _log.warning("holds_not_swept", error=str(error))
+            except Exception:
+                _log.exception("holds_not_swept")
+            await asyncio.sleep(every_s)
+
+    task = asyncio.create_task(run(), name="solward-holds")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await approvals.close()

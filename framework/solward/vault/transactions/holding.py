@@ -1,0 +1,193 @@
+"""What a person decides on: what a held transaction takes, as shown; and whether it still does."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from solward import jsontext
+from solward.guardrail import Intent, Line, Operation, TransactionEffects
+from solward.hold import Hold
+from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
+from solward.vault.transactions.request import Actor, PocketUse
+
+# What stands for a pocket's address: another try has another pocket.
+_POCKET: Final = "pocket"
+# Their recipient is the wallet's own, or nobody, by the bytes; a new account each time.
+_TO_NOBODY: Final = frozenset({Operation.STAKE, Operation.WRAP, Operation.BURN, Operation.LAUNCH})
+
+Key = tuple[str, str, str]
+
+
+def lines_of(effects: TransactionEffects, pocket: PocketUse | None) -> tuple[Line, ...]:
+    """What leaves by the bytes, with the pocket under the name of any."""
+    lines = () if effects.outflow is None else effects.outflow.lines
+    if pocket is None:
+        return lines
+    address = pocket.pocket.address
+    return tuple(_renamed(line, _POCKET) if line.account == address else line for line in lines)
+
+
+def costs_of(effects: TransactionEffects) -> int:
+    """Network fee and rent, by the bytes."""
+    return effects.fee_lamports if effects.outflow is None else effects.outflow.costs
+
+
+def shown_lines(lines: Sequence[Line], decimals: Mapping[str, int]) -> tuple[dict[str, Any], ...]:
+    """Lines as a hold has them.
+
+    Args:
+        decimals: mint -> its decimals, for lines whose bytes do not state them.
+    """
+    shown = []
+    for line in lines:
+        known = line.decimals if line.decimals is not None else _decimals(line.asset, decimals)
+        fields = {
+            "operation": line.operation.value,
+            "asset": line.asset,
+            "units": str(line.units),
+            "account": line.account,
+            "owner": line.owner,
+            "decimals": known,
+        }
+        shown.append({name: value for name, value in fields.items() if value is not None})
+    return tuple(shown)
+
+
+def digest_of(
+    wallet_id: str,
+    chain: Sequence[str],
+    actor: Actor,
+    intent: Intent,
+    lines: Sequence[Line],
+    pocket: PocketUse | None,
+) -> str:
+    """SHA-256 of what is asked and what it takes: the same request again has the same.
+
+    An agent's request has no key of its caller's: each cycle's is another, and the same payment
+    asked for in the next cycle is not to be a second one.
+    """
+    key = None
+    if actor.idempotency is not None:
+        key = [actor.idempotency.scope, actor.idempotency.fingerprint]
+    elif actor.run is None and actor.action_key is not None:
+        key = [actor.action_key]
+    asked = _asked(intent, pocket)
+    if actor.recipe is not None:
+        asked = actor.recipe.get("asked", actor.recipe)
+    lefts = _sums(lines, actor.recipe is None)
+    left = sorted([*each, str(units)] for each, units in lefts.items())
+    whole = ["hold", wallet_id, list(chain), intent.type, key, asked, left]
+    return hashlib.sha256(jsontext.dumps(whole, canonical=True).encode()).hexdigest()
+
+
+def change(
+    hold: Hold, intent: Intent, effects: TransactionEffects, lines: Sequence[Line]
+) -> str | None:
+    """What it takes beyond what was shown, or gives less; None where nothing.
+
+    Each line at most as shown, to the same recipient, with the same decimals; costs likewise; and a
+    swap's minimum at least.
+    """
+    if intent.type != hold.type:
+        return f"it is a {intent.type} now"
+    exact = hold.repeats
+    before = [_line(each) for each in hold.lines]
+    were, are = _sums(before, exact), _sums(lines, exact)
+    stated = {line.asset: line.decimals for line in before if line.decimals is not None}
+    for key, units in are.items():
+        line = next(each for each in lines if _key(each, exact) == key)
+        decimals = line.decimals
+        if decimals is None:
+            decimals = _decimals(line.asset, effects.decimals)
+        if decimals is None:
+            decimals = stated.get(line.asset)
+        if stated.get(line.asset, decimals) != decimals:
+            return f"{line.asset} has {decimals} decimals now, not {stated[line.asset]}"
+        if units > were.get(key, 0) or key not in were:
+            return (
+                f"{_amount(line.asset, units, decimals)} would leave by {line.operation.value}"
+                f"{_to(line)} now, and {_amount(line.asset, were.get(key, 0), decimals)} was shown"
+            )
+    costs = costs_of(effects)
+    if costs > hold.costs_lamports:
+        return (
+            f"fee and rent may be {format_sol(costs)} SOL now, and"
+            f" {format_sol(hold.costs_lamports)} SOL was shown"
+        )
+    for mint, least in hold.arrives.items():
+        if intent.tokens_in.get(mint, 0) < least:
+            return (
+                f"at least {intent.tokens_in.get(mint, 0)} units of {mint} would arrive now, and"
+                f" {least} was shown"
+            )
+    return None
+
+
+def line_text(line: Mapping[str, Any]) -> str:
+    """A line as shown, in words."""
+    made = _line(line)
+    return f"{made.operation.value} {_amount(made.asset, made.units, made.decimals)}{_to(made)}"
+
+
+def _asked(intent: Intent, pocket: PocketUse | None) -> dict[str, Any]:
+    """What is declared, but for what another try has otherwise: a quote's minimum, a pocket."""
+    address = None if pocket is None else pocket.pocket.address
+    return {
+        "lamportsOut": intent.lamports_out,
+        "tokensOut": {mint: str(units) for mint, units in intent.tokens_out.items()},
+        "destinations": sorted(_POCKET if to == address else to for to in intent.destinations),
+        "mayClose": sorted(intent.may_close),
+        "mayRevoke": sorted(intent.may_revoke),
+        "slippageBps": intent.slippage_bps,
+    }
+
+
+def _sums(lines: Sequence[Line], exact: bool) -> Counter[Key]:
+    sums: Counter[Key] = Counter()
+    for line in lines:
+        sums[_key(line, exact)] += line.units
+    return sums
+
+
+def _key(line: Line, exact: bool) -> Key:
+    """Args:
+    exact: the mint of a launch counts: nothing else says which it is.
+    """
+    is_new = line.operation is Operation.LAUNCH and not exact
+    account = None if line.operation in _TO_NOBODY else line.account
+    return line.operation.value, "" if is_new else line.asset, account or ""
+
+
+def _line(shown: Mapping[str, Any]) -> Line:
+    return Line(
+        Operation(shown["operation"]),
+        shown["asset"],
+        int(shown["units"]),
+        shown.get("account"),
+        shown.get("owner"),
+        shown.get("decimals"),
+    )
+
+
+def _renamed(line: Line, account: str) -> Line:
+    return Line(line.operation, line.asset, line.units, account, None, line.decimals, line.program)
+
+
+def _decimals(asset: str, decimals: Mapping[str, int]) -> int | None:
+    return SOL_DECIMALS if asset == "SOL" else decimals.get(asset)
+
+
+def _amount(asset: str, units: int, decimals: int | None) -> str:
+    if asset == "SOL":
+        return f"{format_sol(units)} SOL"
+    if decimals is None:
+        return f"{units} units of {asset}"
+    return f"{format_amount(from_units(units, decimals))} {asset}"
+
+
+def _to(line: Line) -> str:
+    receiver = line.owner or line.account
+    return "" if receiver is None or line.operation in _TO_NOBODY else f" to {receiver}"

@@ -1,0 +1,291 @@
+"""What a person decides: held once, approved once, carried out only as it was shown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.approval_desk import ASKS, KEY, Desk, asks, open_desk
+
+from solward.clock import HOUR_MS
+from solward.errors import (
+    GuardrailBlocked,
+    Held,
+    HoldDecided,
+    InvalidRequest,
+    MayNotDecide,
+    NotFound,
+)
+from solward.guardrail import Hold as Ask
+from solward.guardrail import Intent, TransactionEffects
+from solward.hold import HoldState
+from solward.money import LAMPORTS_PER_SOL
+from solward.operations.approvals import MAX_NOTE
+from solward.record import TransactionStatus
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.store import spending
+from solward.vault.store.holds import MOST_OPEN
+from solward.vault.store.window_clock import LEAD_MS
+from solward.vault.transactions.request import ADMIN, IdempotencyKey
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with open_desk(tmp_path) as opened:
+        yield opened
+
+
+async def test_held_nothing_is_reserved_signed_or_sent(desk: Desk) -> None:
+    hold = await desk.held(1)
+    assert hold.state is HoldState.HELD
+    assert hold.chain == (f"wallet:{desk.bench.wallet.id}", "key:k1")
+    [line] = hold.lines
+    assert (line["operation"], line["asset"], line["units"]) == ("transfer", "SOL", str(10**9))
+    assert line["account"] == desk.bench.recipient
+    assert ASKS in hold.sentence
+    assert "1 SOL" in hold.sentence
+    assert desk.bench.recipient in hold.sentence
+    assert await desk.bench.history() == []
+    assert await desk.bench.reserved_units() == 0
+    assert desk.bench.wire.calls["sendTransaction"] == 0
+
+
+async def test_held_twice_is_one_hold(desk: Desk) -> None:
+    first = await desk.held(Decimal("0.5"))
+    assert (await desk.held(Decimal("0.50"))).id == first.id
+    assert len(await desk.all()) == 1
+    assert (await desk.held(Decimal("0.6"))).id != first.id
+    key = IdempotencyKey("key:k1|POST|/transfer|1", "f")
+    assert (await desk.held(Decimal("0.5"), idempotency=key)).id != first.id
+
+
+async def test_approved_it_is_paid_as_the_caller_asked(desk: Desk) -> None:
+    hold = await desk.held(1)
+    after = await desk.approvals.approve(hold.id, "admin", "fine")
+    assert after.state is HoldState.EXECUTED
+    assert (after.decided_by, after.note) == ("admin", "fine")
+    [record] = await desk.bench.history()
+    assert record.id == after.transaction_id
+    assert record.status is TransactionStatus.CONFIRMED
+    assert record.principal == "key:k1"
+    assert await desk.paid() == LAMPORTS_PER_SOL
+    assert await desk.bench.reserved_units() == LAMPORTS_PER_SOL
+
+
+async def test_an_approval_is_used_once(desk: Desk) -> None:
+    hold = await desk.held(1)
+    both = await asyncio.gather(
+        *(desk.approvals.approve(hold.id, who) for who in ("admin", "webhook"))
+    )
+    assert {each.state for each in both} == {HoldState.EXECUTED}
+    again = await desk.approvals.approve(hold.id, "admin")
+    assert again.transaction_id == both[0].transaction_id
+    assert await desk.paid() == LAMPORTS_PER_SOL
+    assert len(await desk.bench.history()) == 1
+
+
+async def test_two_processes_that_carry_it_out_pay_once(desk: Desk) -> None:
+    hold = await desk.held(1)
+    other = desk.process("other")
+    await asyncio.gather(
+        desk.approvals.approve(hold.id, "admin"),
+        other.approve(hold.id, "admin"),
+        return_exceptions=True,
+    )
+    # Another process takes it for dead while it still works.
+    [row] = [each for each in await desk.all() if each.id == hold.id]
+    assert row.state is HoldState.EXECUTED
+    assert await desk.paid() == LAMPORTS_PER_SOL
+
+
+async def test_what_was_left_approved_goes_on_elsewhere(desk: Desk) -> None:
+    hold = await desk.held(1)
+
+    class Died(BaseException):
+        pass
+
+    def die(_step: object) -> None:
+        raise Died
+
+    desk.approvals._hook = die
+    with pytest.raises(Died):
+        await desk.approvals.approve(hold.id, "admin")
+    assert (await desk.all())[0].state is HoldState.APPROVED
+    assert await desk.paid() == 0
+
+    other = desk.process("other")
+    await other.sweep()
+    await asyncio.gather(*other._running.values())
+    assert (await desk.all())[0].state is HoldState.EXECUTED
+    assert await desk.paid() == LAMPORTS_PER_SOL
+    await desk.approvals.sweep()
+    assert await desk.paid() == LAMPORTS_PER_SOL
+
+
+async def test_denied_the_caller_gets_a_blocked_record(desk: Desk) -> None:
+    action: dict[str, Any] = {"action_key": "agent:1:pay"}
+    hold = await desk.held(1, **action)
+    with pytest.raises(Held):
+        await desk.ask(1, **action)
+    after = await desk.approvals.deny(hold.id, "admin", "not him")
+    assert after.state is HoldState.DENIED
+    assert (await desk.approvals.deny(hold.id, "admin")).state is HoldState.DENIED
+    with pytest.raises(GuardrailBlocked, match="grants: the operator denied it: not him"):
+        await desk.ask(1, **action)
+    with pytest.raises(HoldDecided, match="denied"):
+        await desk.approvals.approve(hold.id, "admin")
+    [record] = await desk.bench.history()
+    assert record.id == after.transaction_id
+    assert record.guardrails_applied[-1] == "grants"
+    assert await desk.paid() == 0
+
+
+async def test_the_action_key_answers_with_the_record(desk: Desk) -> None:
+    hold = await desk.held(1, action_key="agent:1:pay")
+    await desk.approvals.approve(hold.id, "admin")
+    record = await desk.ask(1, action_key="agent:1:pay")
+    assert record.status is TransactionStatus.CONFIRMED
+    assert await desk.paid() == LAMPORTS_PER_SOL
+
+
+async def test_over_it_can_be_approved_no_more(desk: Desk) -> None:
+    hold = await desk.held(1, action_key="agent:1:pay")
+    # The clock of windows is an hour on; the database's is where it was.
+    desk.bench.database.windows._uptime_ms = later(desk)
+    with pytest.raises(HoldDecided, match="expired"):
+        await desk.approvals.approve(hold.id, "admin")
+    assert [each.state for each in await desk.approvals.listed()] == [HoldState.EXPIRED]
+    with pytest.raises(GuardrailBlocked, match="nobody approved it"):
+        await desk.ask(1, action_key="agent:1:pay")
+    assert await desk.paid() == 0
+
+
+def later(desk: Desk) -> Callable[[], int]:
+    """The machine's uptime an hour later; windows are a minute behind the database at most."""
+    uptime = desk.bench.database.windows._uptime_ms
+    return lambda: uptime() + HOUR_MS + LEAD_MS
+
+
+async def test_an_approval_ends_with_its_time(desk: Desk) -> None:
+    hold = await desk.held(1)
+
+    class Died(BaseException):
+        pass
+
+    def die(_step: object) -> None:
+        raise Died
+
+    desk.approvals._hook = die
+    with pytest.raises(Died):
+        await desk.approvals.approve(hold.id, "admin")
+    desk.bench.database.windows._uptime_ms = later(desk)
+    other = desk.process("other")
+    await other.sweep()
+    await asyncio.gather(*other._running.values())
+    assert (await desk.all())[0].state is HoldState.EXPIRED
+    assert await desk.paid() == 0
+
+
+async def test_twenty_are_open_and_no_more(desk: Desk) -> None:
+    for number in range(MOST_OPEN):
+        await desk.held(1, action_key=f"a:{number}")
+    with pytest.raises(GuardrailBlocked, match=f"grants: {MOST_OPEN} transactions of key:k1 wait"):
+        await desk.ask(2)
+    assert len(await desk.all()) == MOST_OPEN
+    another = replace(KEY, principal="key:k2", limits=())
+    assert (await desk.held(2, another)).principal == "key:k2"
+    await desk.approvals.deny((await desk.all())[-1].id, "admin")
+    await desk.held(2)
+
+
+async def test_nobody_approves_for_himself(desk: Desk) -> None:
+    hold = await desk.held(1)
+    desk.approvers |= {"key:k1", "key:k2", "key:k3"}
+    desk.wallets_of_keys["k3"] = desk.bench.wallet.id
+    for who in ("key:k1", "key:k3", "key:k4", "agent:a1", "wallet:w", "", "cli"):
+        with pytest.raises(MayNotDecide):
+            await desk.approvals.approve(hold.id, who)
+        with pytest.raises(MayNotDecide):
+            await desk.approvals.deny(hold.id, who)
+    assert (await desk.all())[0].state is HoldState.HELD
+    assert (await desk.approvals.approve(hold.id, "key:k2")).decided_by == "key:k2"
+    assert await desk.paid() == LAMPORTS_PER_SOL
+
+
+async def test_the_operator_is_a_person(desk: Desk) -> None:
+    assert (await desk.ask(1, ADMIN)).status is TransactionStatus.CONFIRMED
+    assert await desk.all() == []
+
+
+async def test_it_satisfies_no_limit(desk: Desk) -> None:
+    hold = await desk.held(1)
+    limits = ScopeLimits(daily_lamports=LAMPORTS_PER_SOL // 2)
+    desk.actors["key:k1"] = replace(KEY, limits=(("key:k1", limits),))
+    after = await desk.approvals.approve(hold.id, "admin")
+    assert after.state is HoldState.REFUSED
+    [record] = await desk.bench.history()
+    assert record.id == after.transaction_id
+    assert record.guardrails_applied[-1] == "spending_limit_check"
+    assert await desk.paid() == 0
+
+
+async def test_a_revoked_key_gets_nothing(desk: Desk) -> None:
+    hold = await desk.held(1, action_key="a:1")
+    del desk.actors["key:k1"]
+    after = await desk.approvals.approve(hold.id, "admin")
+    assert after.state is HoldState.REFUSED
+    with pytest.raises(GuardrailBlocked, match="cannot be carried out any more: Invalid API key"):
+        await desk.ask(1, action_key="a:1")
+    assert await desk.paid() == 0
+
+
+async def test_a_freeze_stops_it(desk: Desk) -> None:
+    hold = await desk.held(1)
+    async with desk.bench.database.write() as connection:
+        await spending.set_frozen(connection, "service", True, "fire")
+    with pytest.raises(HoldDecided, match="frozen"):
+        await desk.approvals.approve(hold.id, "admin")
+    assert (await desk.all())[0].state is HoldState.HELD
+    async with desk.bench.database.write() as connection:
+        await spending.set_frozen(connection, "service", False)
+    await desk.approvals.approve(hold.id, "admin")
+    assert await desk.paid() == LAMPORTS_PER_SOL
+
+
+async def test_a_note_is_one_short_line(desk: Desk) -> None:
+    hold = await desk.held(1)
+    for note in ("x" * (MAX_NOTE + 1), "two\nlines", "nul\0"):
+        with pytest.raises(InvalidRequest, match="note must be one line"):
+            await desk.approvals.approve(hold.id, "admin", note)
+    with pytest.raises(NotFound):
+        await desk.approvals.approve("nothing", "admin")
+
+
+async def test_a_refusal_beats_a_hold(tmp_path: Path) -> None:
+    def refuses(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        return "never"
+
+    async with open_desk(tmp_path, rules=(asks, refuses)) as desk:
+        with pytest.raises(GuardrailBlocked, match="refuses: never"):
+            await desk.ask(1)
+        assert await desk.all() == []
+
+
+async def test_a_rule_that_refuses_later_refuses_what_was_approved(tmp_path: Path) -> None:
+    is_open = [True]
+
+    def changes_its_mind(_intent: Intent, _effects: TransactionEffects) -> Ask | str:
+        return Ask("look") if is_open[0] else "closed"
+
+    async with open_desk(tmp_path, rules=(changes_its_mind,)) as desk:
+        hold = await desk.held(1)
+        is_open[0] = False
+        after = await desk.approvals.approve(hold.id, "admin")
+        assert after.state is HoldState.REFUSED
+        [record] = await desk.bench.history()
+        assert record.error == "closed"
