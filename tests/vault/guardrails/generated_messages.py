@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from solders.instruction import AccountMeta, Instruction
@@ -505,6 +505,59 @@ def split_stake(draw: Draw) -> list[Instruction]:
     return [made, split]
 
 
+# What stays the wallet's, unless a thief gets between its instructions.
+
+
+def beset_stake(draw: Draw) -> list[Instruction]:
+    rng, own, them = draw.rng, draw.world.own, draw.world.them
+    at = (rng.choice(draw.world.fresh), "sw")
+    clock, history = (key(CLOCK), ""), (key(HISTORY), "")
+    lamports = u64(2_282_880 + rng.choice([0, SOL]))
+    made = _system(0, lamports + u64(200) + bytes(STAKE), (own, "sw"), at)
+    authorities = rng.choice(
+        [bytes(own) * 2] * 4 + [bytes(own) + bytes(them), bytes(them) + bytes(own)]
+    )
+    lockup = bytes(48) if draw.chance(0.8) else struct.pack("<qQ", 2**40, 0) + bytes(them)
+    named = _stake(0, authorities + lockup, at, (key(RENT), ""))
+    steps = [made, named, *([_system(2, lamports, (own, "sw"), at)] if draw.chance(0.3) else [])]
+    theirs = [
+        _stake(0, bytes(them) * 2 + bytes(48), at, (key(RENT), "")),
+        _stake(1, bytes(them) + struct.pack("<I", 1), at, clock, (them, "s")),
+        _stake(4, lamports, at, (them, "w"), clock, history, (them, "s")),
+        _stake(6, b"\x00\x00\x01" + bytes(them), at, (them, "s")),
+        _system(0, lamports + u64(200) + bytes(STAKE), (them, "sw"), at),
+    ]
+    return _between(rng, steps, theirs)
+
+
+def beset_wrap(draw: Draw) -> list[Instruction]:
+    rng, own, them, mint = draw.rng, draw.world.own, draw.world.them, draw.world.mints[2]
+    steps = [
+        open_account(draw, mint, own, own),
+        _system(2, u64(draw.lamports()), (own, "sw"), (mint.own, "w")),
+        _token(mint, b"\x11", (mint.own, "w")),
+    ]
+    if draw.chance(0.1):
+        del steps[0]
+    theirs = [
+        open_account(draw, mint, own, them),
+        open_account(draw, mint, them, them),
+        transfer_checked(replace(draw, who=them), mint, mint.own, mint.theirs),
+        _token(mint, b"\x09", (mint.own, "w"), (them, "w"), (them, "s")),
+        _token(mint, b"\x06\x02\x01" + bytes(own), (mint.own, "w"), (them, "s")),
+        _token(mint, b"\x06\x03\x01" + bytes(them), (mint.own, "w"), (them, "s")),
+    ]
+    return _between(rng, steps, theirs)
+
+
+def _between(
+    rng: random.Random, steps: list[Instruction], others: Sequence[Instruction]
+) -> list[Instruction]:
+    for one in rng.sample(others, rng.choice([0, 1, 1, 2])):
+        steps.insert(rng.randrange(len(steps) + 1), one)
+    return steps
+
+
 # All the rest.
 
 
@@ -571,19 +624,26 @@ SHAPES: Final[tuple[tuple[Shape, int], ...]] = (
     (launch, 5), (stake_steps, 18), (new_stake, 4), (split_stake, 3), (budget, 6), (memo, 3),
     (precompile, 2), (hostile, 6), (taxed, 2),
 )  # fmt: skip
-_SHAPES: Final = tuple(shape for shape, _ in SHAPES)
-_WEIGHTS: Final = tuple(weight for _, weight in SHAPES)
 # What the thief does while a message waits: his own accounts change hands or vanish.
 _FRONT: Final[tuple[Shape, ...]] = (set_authority, close, send, open_accounts, pay, create_account,
                                    stake_steps, other_token, new_stake, with_seed)  # fmt: skip
 
 
-def generate(world: World, rng: random.Random) -> Case:
+BESET: Final[tuple[tuple[Shape, int], ...]] = (
+    (beset_stake, 6), (beset_wrap, 6), (new_stake, 1), (wrap, 2), (stake_steps, 1), (pay, 1),
+    (close, 1), (send, 1),
+)  # fmt: skip
+
+
+def generate(
+    world: World, rng: random.Random, shapes: Sequence[tuple[Shape, int]] = SHAPES
+) -> Case:
     steps: list[Instruction] = []
+    drawn, weights = [shape for shape, _ in shapes], [weight for _, weight in shapes]
     signers = [world.own] * 4 + [world.them]
     for _ in range(rng.choice([1, 1, 1, 2, 2, 3])):
         draw = Draw(world, rng, rng.choice(signers))
-        steps += rng.choices(_SHAPES, _WEIGHTS)[0](draw)
+        steps += rng.choices(drawn, weights)[0](draw)
     if rng.random() < 0.1:
         rng.shuffle(steps)
     steps = steps[:MAX_INSTRUCTIONS] or memo(Draw(world, rng, world.own))

@@ -13,14 +13,16 @@ from solders.account import Account
 from solders.instruction import Instruction
 from solders.message import Message, MessageV0
 from solders.pubkey import Pubkey
-from tests.vault.guardrails.generated_messages import Case, generate
+from tests.vault.guardrails.generated_messages import SHAPES, Case, Shape, generate
 from tests.vault.guardrails.world import NATIVE_MINTS, Accounts, Loss, World, total
 
-from solward.guardrail import Outflow
+from solward.guardrail import Line, Operation, Outflow
 
 Judge: TypeAlias = Callable[[World, Case, Message | MessageV0], Outflow | None]
 """The bound of a message, None where it is refused; it knows nothing of the accounts' state."""
 
+KEPT = frozenset({Operation.STAKE, Operation.WRAP})
+"""Operations whose money stays the wallet's."""
 _PACKET = 1_232
 
 
@@ -32,6 +34,8 @@ class Report:
         moved: landed accepted messages that took something beside the fee.
         refused_harm: what refused messages took when they were executed all the same -> how often.
         violations: accepted messages that took more than their bound, readable.
+        stayed: landed messages with a line that says that its money stays the wallet's.
+        unkept: those of them after which it did not, readable.
     """
 
     accepted: int = 0
@@ -40,6 +44,8 @@ class Report:
     refused: int = 0
     refused_harm: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
+    stayed: int = 0
+    unkept: list[str] = field(default_factory=list)
 
 
 def hunt(
@@ -48,15 +54,16 @@ def hunt(
     seed: int,
     cases: Iterable[int],
     concerns: Callable[[Case], bool] = lambda case: True,
+    shapes: Sequence[tuple[Shape, int]] = SHAPES,
 ) -> Report:
-    """Run generated cases; each follows from `seed` and its number alone.
+    """Run generated cases; each follows from `seed`, its number and `shapes` alone.
 
     Args:
         concerns: which of them to run.
     """
     report = Report()
     for number in cases:
-        case = generate(world, random.Random(seed * 1_000_003 + number))
+        case = generate(world, random.Random(seed * 1_000_003 + number), shapes)
         if concerns(case):
             _run(world, judge, case, f"seed {seed} case {number}", report)
     return report
@@ -95,6 +102,14 @@ def _run(world: World, judge: Judge, case: Case, name: str, report: Report) -> N
             steps.append(_refunded(world, after, paid))
             loss = total([loss, *(world.step(*pair) for pair in pairwise(steps))])
             report.moved += bool(loss.kinds or loss.own)
+            kept = [line for line in bound.lines if line.operation in KEPT]
+            if kept:
+                report.stayed += 1
+                whole = world.step(before, _refunded(world, after, paid))
+                gone = _unkept(world, bound, kept, whole, after)
+                if gone:
+                    told = _told(world, case, name, bound, whole, gone, before)
+                    report.unkept.append(told)
         excess = _excess(bound, loss)
         if excess:
             report.violations.append(_told(world, case, name, bound, loss, excess, before))
@@ -170,6 +185,22 @@ def _excess(bound: Outflow, loss: Loss) -> list[str]:
             over.append(f"units of {mint} {units} > {bound.tokens.get(str(mint), 0)}")
     over += [f"{name} of {address}" for name, address in sorted(loss.powers)]
     return over
+
+
+def _unkept(
+    world: World, bound: Outflow, kept: Sequence[Line], whole: Loss, after: Accounts
+) -> list[str]:
+    """What of the money that stays the wallet's, as `kept` says, did not; `whole` is what all
+    instructions took together."""
+    gone = []
+    leaves = bound.lamports + bound.rent_lamports - sum(line.units for line in kept)
+    if whole.lamports > leaves:
+        gone.append(f"lamports {whole.lamports} > {leaves} of the lines that leave")
+    for line in kept:
+        at = Pubkey.from_string(line.account or "")
+        if line.operation == Operation.STAKE and not world.commands(after.get(at)):
+            gone.append(f"the stake {at}")
+    return gone
 
 
 def _told(

@@ -18,8 +18,9 @@ from solders.pubkey import Pubkey
 from spl.token.instructions import create_idempotent_associated_token_account
 from tests.support.hostile_programs import PROGRAMS
 from tests.vault.guardrails.bank import RENT_TOKEN, key
-from tests.vault.guardrails.generated_messages import Case
+from tests.vault.guardrails.generated_messages import BESET, Case
 from tests.vault.guardrails.hunt import Report, compile_case, hunt
+from tests.vault.guardrails.test_lines import assert_adds_up
 from tests.vault.guardrails.world import STAKE, SYSTEM, TOKEN, TOKEN_2022, World
 
 from solward.guardrail import Outflow
@@ -34,13 +35,16 @@ def world() -> World:
 
 def by_bytes(world: World, case: Case, message: Message | MessageV0) -> Outflow | None:
     try:
-        return worst_case(message, str(world.own))
+        found = worst_case(message, str(world.own))
     except Unbounded:
         return None
+    assert_adds_up(found)
+    return found
 
 
 def check(report: Report, cases: int) -> None:
     assert not report.violations, "\n".join(report.violations[:3])
+    assert not report.unkept, "\n".join(report.unkept[:3])
     # The hunt is worth something: much is allowed, lands and takes, and what is refused would take
     # lamports, units and authorities.
     assert report.landed > cases / 12
@@ -58,6 +62,22 @@ def test_5000_generated_messages_take_at_most_their_bound(world: World) -> None:
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_100000_generated_messages_take_at_most_their_bound(world: World, seed: int) -> None:
     check(hunt(world, by_bytes, seed, range(25_000)), 25_000)
+
+
+def check_kept(report: Report, cases: int) -> None:
+    assert not report.violations, "\n".join(report.violations[:3])
+    assert not report.unkept, "\n".join(report.unkept[:3])
+    assert report.stayed > cases / 20
+
+
+def test_1000_generated_stakes_and_wraps_stay_the_wallets(world: World) -> None:
+    check_kept(hunt(world, by_bytes, 3, range(1_000), shapes=BESET), 1_000)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+def test_100000_generated_stakes_and_wraps_stay_the_wallets(world: World) -> None:
+    check_kept(hunt(world, by_bytes, 4, range(100_000), shapes=BESET), 100_000)
 
 
 # A rule is left out by judging other bytes than those that are executed; the hunt must catch it.
@@ -174,3 +194,28 @@ def test_the_hunt_catches_a_rule_left_out(world: World, name: str) -> None:
 
     batches = range(0, 20_000, 100)
     assert any(hunt(world, judge, 7, range(at, at + 100), concerns).violations for at in batches)
+
+
+def _stakes_believed(world: World, case: Case) -> tuple[Case, int]:
+    """As if every stake were initialised for the wallet alone."""
+    alone = bytes(4) + bytes(world.own) * 2 + bytes(48)
+
+    def named(one: Instruction) -> Instruction:
+        is_initialize = one.program_id == STAKE and bytes(one.data[:4]) == bytes(4)
+        return Instruction(STAKE, alone, one.accounts) if is_initialize else one
+
+    return replace(case, instructions=tuple(map(named, case.instructions))), 0
+
+
+@pytest.mark.parametrize("believed", [_stakes_believed, _own_accounts_believed])
+def test_the_hunt_catches_money_that_is_said_to_stay(world: World, believed: Rewrite) -> None:
+    def judge(world: World, case: Case, message: Message | MessageV0) -> Outflow | None:
+        bound = by_bytes(world, case, message)
+        if bound is None:
+            return None
+        judged, _ = believed(world, case)
+        told = by_bytes(world, judged, compile_case(world, judged))
+        return None if told is None else replace(bound, lines=told.lines)
+
+    batches = range(0, 20_000, 100)
+    assert any(hunt(world, judge, 9, range(at, at + 100), shapes=BESET).unkept for at in batches)

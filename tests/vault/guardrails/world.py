@@ -423,6 +423,13 @@ class World:
         powers = _powers(before, self.own) - _powers(after, self.own, kept=True)
         return Loss(0, own, max(0, lamports), +units, frozenset(powers))
 
+    def commands(self, account: Account | None) -> bool:
+        """Whether of a stake account nobody but the wallet is staker, withdrawer or custodian."""
+        if account is None or not account.lamports or account.owner != STAKE:
+            return True
+        own, data = bytes(self.own), account.data
+        return data[0] == 0 or (data[12:76] == own * 2 and not any(data[76:124]))
+
     def _held(self, accounts: Accounts) -> tuple[int, Counter[Pubkey]]:
         """Lamports and units (those of wrapped SOL are lamports) the wallet alone can move."""
         lamports, units = 0, Counter[Pubkey]()

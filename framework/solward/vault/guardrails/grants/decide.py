@@ -22,6 +22,7 @@ from solward.solana.programs import (
     WRAPPED_SOL_MINT,
 )
 from solward.solana.tokens import associated_address
+from solward.vault.guardrails.grants.dollars import NOT_ASKED
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
     ANYBODY,
@@ -70,8 +71,8 @@ _NEARNESS: Final = {
         )
     )
 }
-# Grants tried for the lines of one transaction beyond the first look at each: the search for a way
-# to share them out has no better bound than all ways. Past it the transaction is refused.
+# Grants tried for the lines of one transaction once the first way is closed: the search for another
+# has no better bound than all ways. Past it the transaction is refused.
 _MOST_TRIES: Final = 1_000
 _MINUTE_MS: Final = 60_000
 _MINUTES_A_DAY: Final = 1_440
@@ -164,7 +165,7 @@ def covers(grant: Grant, line: Line, case: Case) -> bool:
             or _limit(grant, line.operation, line.asset) is not None
         )
         and grant.wallet in (None, case.wallet_id)
-        and _reaches(grant, line, case)
+        and _reaches(grant.to, line, case)
     )
 
 
@@ -175,10 +176,11 @@ def needed(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[Need]:
         compiled = sets.get(who)
         if compiled is None:
             continue
+        matching = _Matching(compiled, case)
         for at, line in enumerate(_lines(case)):
-            for each in _candidates(compiled, line):
-                if _mismatch(each, at, line, case) or _is_above_most(each, at, line, case):
-                    continue
+            if matching.has_seen(at, line):
+                continue
+            for each in matching.of(at, line)[0]:
                 found.update((each.scope, RATE, rate.length_ms) for rate in each.grant.rates)
                 if case.costs_lamports and at == 0:
                     found.add((each.scope, COSTS, COSTS_WINDOW_MS))
@@ -293,9 +295,10 @@ def _share_out(
     who: str, compiled: CompiledGrants, case: Case, used: Mapping[Need, int]
 ) -> _Shared | Finding:
     lines = _lines(case)
+    matching = _Matching(compiled, case)
     options: list[Sequence[_Option]] = []
     for at, line in enumerate(lines):
-        found = _options(who, compiled, at, line, case, used)
+        found = _options(who, matching, at, line, case, used)
         if isinstance(found, Finding):
             return found
         options.append(found)
@@ -334,7 +337,7 @@ def _share_out(
 
 def _options(
     who: str,
-    compiled: CompiledGrants,
+    matching: _Matching,
     at: int,
     line: Line | None,
     case: Case,
@@ -342,13 +345,11 @@ def _options(
 ) -> Sequence[_Option] | Finding:
     """The grants with room for the line alone, or why there is none."""
     found: list[_Option] = []
-    nearest: tuple[Why, _Candidate, int] | None = None
-    for each in _candidates(compiled, line):
-        units = 0
-        why = _mismatch(each, at, line, case)
-        if why is None:
-            units = _units(each, at, line, case)
-            why = _full(each, units, at, case, used)
+    matched, mismatched = matching.of(at, line)
+    nearest = None if mismatched is None else (*mismatched, 0)
+    for each in matched:
+        units = _units(each, at, line, case)
+        why = _full(each, units, at, case, used)
         if why is None:
             asks = each.grant.new == NewRecipient.HOLD and _is_new(line, case)
             found.append(_Option(each, units, asks))
@@ -359,6 +360,62 @@ def _options(
     if nearest is None:
         return Finding(Why.NO_GRANT, who, line)
     return _finding(nearest[0], who, nearest[1], line, nearest[2], at, case, used)
+
+
+_Match: TypeAlias = tuple[Sequence[_Candidate], tuple[Why, _Candidate] | None]
+
+
+class _Matching:
+    """Which of one principal's grants are for the lines of a transaction, whatever was used.
+
+    Lines that differ by their units alone are looked at once: a transaction may have dozens.
+    """
+
+    def __init__(self, compiled: CompiledGrants, case: Case) -> None:
+        self._compiled = compiled
+        self._case = case
+        self._seen: dict[object, _Match] = {}
+
+    def has_seen(self, at: int, line: Line | None) -> bool:
+        """Whether an earlier line was such a one."""
+        return self._key(at, line) in self._seen
+
+    def of(self, at: int, line: Line | None) -> _Match:
+        """The grants for it, and of those that are not the one that came nearest."""
+        key = self._key(at, line)
+        if key not in self._seen:
+            self._seen[key] = self._match(at, line)
+        return self._seen[key]
+
+    def _key(self, at: int, line: Line | None) -> object:
+        if line is None:
+            return None
+        is_priced = isinstance(_dollars(at, self._case), int)
+        return (
+            line.operation,
+            line.asset,
+            line.account,
+            line.owner,
+            line.decimals,
+            line.program,
+            is_priced,
+        )
+
+    def _match(self, at: int, line: Line | None) -> _Match:
+        matched: list[_Candidate] = []
+        nearest: tuple[Why, _Candidate] | None = None
+        # Many grants name the same recipients.
+        reached: dict[tuple[str, ...], bool] = {}
+        for each in _candidates(self._compiled, line):
+            to = each.grant.to
+            if line is not None and to not in reached:
+                reached[to] = _reaches(to, line, self._case)
+            why = _mismatch(each, at, line, self._case, is_reached=line is None or reached[to])
+            if why is None:
+                matched.append(each)
+            elif nearest is None or _NEARNESS[why] > _NEARNESS[nearest[0]]:
+                nearest = why, each
+        return matched, nearest
 
 
 def _lines(case: Case) -> tuple[Line | None, ...]:
@@ -394,13 +451,14 @@ class _Search:
         self._used = used
         self._totals: dict[tuple[str, str], int] = {}
         self._placed: list[_Option] = []
-        self._tries = 0
+        self._tries: int | None = None
         self._nearest: _Miss | None = None
 
     def first(self) -> tuple[_Option, ...] | _Miss:
         """The option for each line, or where there is no way the miss that came furthest."""
-        for may_hold in (False, True):
-            self._tries = 0
+        may_ask = any(_may_ask(option) for each in self._options for option in each)
+        for may_hold in (False, True) if may_ask else (False,):
+            self._tries = None
             if self._place(may_hold):
                 return tuple(self._placed)
         # Each line alone fits, so a way ends only where a sum does not.
@@ -413,6 +471,8 @@ class _Search:
             return True
         for holds in (False, True) if may_hold else (False,):
             for option in self._options[at]:
+                if (self._tries or 0) > _MOST_TRIES:
+                    return False
                 candidate = option.candidate
                 limit = candidate.limit
                 key = candidate.scope, "" if limit is None else limit.counted_as
@@ -421,25 +481,29 @@ class _Search:
                 if (option.asks or _is_above_hold(limit, total)) != holds:
                     continue
                 if before:
-                    self._tries += 1
+                    self._tries = None if self._tries is None else self._tries + 1
                     why = _full(candidate, total, at, self._case, self._used)
                     if why is not None:
-                        self._miss(_Miss(why, option, at, total))
+                        self._miss(why, option, at, total)
                         continue
-                if self._tries > _MOST_TRIES:
-                    return False
                 self._totals[key] = total
                 self._placed.append(option)
                 if self._place(may_hold):
                     return True
+                self._tries = self._tries or 0
                 self._placed.pop()
                 self._totals[key] = before
         return False
 
-    def _miss(self, miss: _Miss) -> None:
+    def _miss(self, why: Why, option: _Option, at: int, total: int) -> None:
         kept = self._nearest
-        if kept is None or (miss.at, _NEARNESS[miss.why]) > (kept.at, _NEARNESS[kept.why]):
-            self._nearest = miss
+        if kept is None or (at, _NEARNESS[why]) > (kept.at, _NEARNESS[kept.why]):
+            self._nearest = _Miss(why, option, at, total)
+
+
+def _may_ask(option: _Option) -> bool:
+    limit = option.candidate.limit
+    return option.asks or (limit is not None and limit.hold is not None)
 
 
 def _is_above_hold(limit: AssetLimit | None, total: int) -> bool:
@@ -449,12 +513,14 @@ def _is_above_hold(limit: AssetLimit | None, total: int) -> bool:
 # Checks of one grant, in the order of `_NEARNESS`.
 
 
-def _mismatch(each: _Candidate, at: int, line: Line | None, case: Case) -> Why | None:
+def _mismatch(
+    each: _Candidate, at: int, line: Line | None, case: Case, *, is_reached: bool
+) -> Why | None:
     """What of the grant does not fit the line, whatever was used before."""
     grant, limit = each.grant, each.limit
     if grant.wallet is not None and grant.wallet != case.wallet_id:
         return Why.WALLET
-    if line is not None and not _reaches(grant, line, case):
+    if not is_reached:
         return Why.RECIPIENT
     if grant.until_ms is not None and any(now >= grant.until_ms for now in case.now_ms):
         return Why.ENDED
@@ -516,12 +582,6 @@ def _full(
     return None
 
 
-def _is_above_most(each: _Candidate, at: int, line: Line | None, case: Case) -> bool:
-    """Whether the line alone is more than the grant allows in one transaction."""
-    most = None if each.limit is None else each.limit.per_tx
-    return most is not None and _units(each, at, line, case) > most
-
-
 def _full_window(
     windows: Sequence[Window], scope: str, asset: str, added: int, used: Mapping[Need, int]
 ) -> Window | None:
@@ -544,7 +604,7 @@ def _units(each: _Candidate, at: int, line: Line | None, case: Case) -> int:
 
 
 def _dollars(at: int, case: Case) -> int | str:
-    return case.dollars[at] if at < len(case.dollars) else "it was not asked for"
+    return case.dollars[at] if at < len(case.dollars) else NOT_ASKED.reason
 
 
 def _is_within(hours: Hours, now_ms: int) -> bool:
@@ -557,22 +617,23 @@ def _is_within(hours: Hours, now_ms: int) -> bool:
 # Recipients.
 
 
-def _reaches(grant: Grant, line: Line, case: Case) -> bool:
-    """Whether the line goes to one whom the grant names, or to nobody."""
-    if line.operation not in _RECEIVED:
+def _reaches(to: tuple[str, ...], line: Line, case: Case) -> bool:
+    """Whether the line goes to one of `to`, or to nobody."""
+    if line.operation not in _RECEIVED or ANYBODY in to:
         return True
-    for named in grant.to:
-        if named == ANYBODY:
-            return True
-        if named == OWN:
-            addresses = case.own
-        elif named.startswith("@"):
-            addresses = case.book.get(named[1:], frozenset())
-        else:
-            addresses = frozenset((named,))
-        if _is_of(addresses, line):
-            return True
-    return False
+    if OWN in to and _is_of(case.own, line):
+        return True
+    addresses, names = _named(to)
+    return _is_of(addresses, line) or any(
+        _is_of(case.book.get(name, frozenset()), line) for name in names
+    )
+
+
+@functools.lru_cache(maxsize=1_024)
+def _named(to: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Its addresses, and its names of the address book without the @."""
+    names = tuple(each[1:] for each in to if each.startswith("@"))
+    return frozenset(each for each in to if not each.startswith("@") and each != OWN), names
 
 
 def _is_of(addresses: frozenset[str], line: Line) -> bool:
@@ -604,6 +665,9 @@ def _is_new(line: Line | None, case: Case) -> bool:
 
 # Findings.
 
+# These are about the transaction, not a line of it.
+_OF_THE_WHOLE: Final = frozenset({Why.RATE, Why.COSTS})
+
 
 def _finding(
     why: Why,
@@ -617,7 +681,7 @@ def _finding(
 ) -> Finding:
     """What its sentence is made of; `asked` are the units of this transaction in the grant."""
     grant, limit = each.grant, each.limit
-    found = Finding(why, who, line, each.number)
+    found = Finding(why, who, None if why in _OF_THE_WHOLE else line, each.number)
     if why in (Why.SLIPPAGE, Why.IMPACT):
         most, asks = _bps(why, grant.swap), _bps(why, case.swap)
         return replace(found, limit=most, asked=asks)

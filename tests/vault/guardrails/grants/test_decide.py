@@ -1,0 +1,828 @@
+"""What grants let through, what they hold, and which of them pays: one rule at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from tests.vault.guardrails.grants.cases import (
+    AGENT,
+    BONK,
+    DAY,
+    FEE,
+    HOUR,
+    KEY,
+    MINUTE,
+    NOON,
+    OWN_TOKEN,
+    SAVINGS,
+    SKILL,
+    STRANGER,
+    USDC,
+    VENDOR,
+    WALLET,
+    Policy,
+    address,
+    case,
+    charged,
+    grant,
+    launched,
+    limit,
+    paid,
+    said,
+)
+
+from solward.guardrail import SOL, Line, Operation
+from solward.solana.programs import (
+    TOKEN_2022_PROGRAM,
+    TOKEN_2022_WRAPPED_SOL_MINT,
+    TOKEN_PROGRAM,
+    WRAPPED_SOL_MINT,
+)
+from solward.solana.tokens import associated_address
+from solward.vault.guardrails.grants.decide import (
+    compile_grants,
+    covers,
+    decide,
+    needed,
+    priced,
+)
+from solward.vault.guardrails.grants.dollars import Price, line_dollars
+from solward.vault.guardrails.grants.model import (
+    ANY_ASSET,
+    COSTS,
+    RATE,
+    USD,
+    Charge,
+    Finding,
+    Hours,
+    NewRecipient,
+    SwapBounds,
+    SwapTerms,
+    Why,
+    Window,
+)
+
+EVERYTHING = (
+    paid(1, SOL),
+    paid(1),
+    paid(1, operation="fund"),
+    paid(1, to="venue:pool", operation="swap"),
+    paid(1, OWN_TOKEN, to=None, operation="burn"),
+    paid(1, SOL, to=SAVINGS, operation="stake"),
+    paid(1, SOL, to=SAVINGS, operation="wrap"),
+    launched(),
+)
+
+
+# A principal under grants may do what they say and nothing else.
+
+
+@pytest.mark.parametrize("line", EVERYTHING, ids=lambda line: f"{line.operation} {line.asset[:4]}")
+def test_no_grant_refuses_everything(line: Line) -> None:
+    verdict = Policy(empty=[AGENT]).judge(line, launched=frozenset({OWN_TOKEN}))
+    assert verdict.is_judged
+    assert verdict.refused == Finding(Why.NO_GRANT, AGENT, line)
+
+
+def test_no_grant_refuses_a_transaction_that_takes_nothing() -> None:
+    assert said(Policy(empty=[AGENT]).judge()) == "no_grant"
+
+
+@pytest.mark.parametrize("who", [WALLET, KEY, AGENT, SKILL, "plugin:acme"])
+def test_every_kind_of_principal_can_be_put_under_grants(who: str) -> None:
+    chain = tuple(dict.fromkeys((WALLET, who)))
+    assert said(Policy(empty=[who]).judge(paid(1, SOL), chain=chain)) == "no_grant"
+    assert said(Policy(empty=["agent:other"]).judge(paid(1, SOL), chain=chain)) == "allowed"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (paid(1), "allowed"),
+        (paid(1, operation="fund"), "allowed"),
+        (paid(1, BONK), "no_grant"),
+        (paid(1, SOL), "no_grant"),
+        (paid(1, to=None, operation="burn"), "no_grant"),
+        (paid(1, to="venue:pool", operation="swap"), "no_grant"),
+    ],
+)
+def test_a_grant_is_for_its_operations_and_assets(line: Line, expected: str) -> None:
+    assert said(Policy(grant("a", limit(USDC))).judge(line)) == expected
+
+
+def test_a_grant_to_fund_does_not_let_pay_others() -> None:
+    policy = Policy(grant("a", limit(USDC), may="fund"))
+    assert said(policy.judge(paid(1, operation="fund"))) == "allowed"
+    assert said(policy.judge(paid(1))) == "no_grant"
+
+
+def test_a_grant_for_every_asset_leaves_out_those_it_names() -> None:
+    policy = Policy(grant("a", limit(USDC, (DAY, 5)), limit(ANY_ASSET, (DAY, 10**6))))
+    assert said(policy.judge(paid(6), dollars=(1,))) == "window"
+    verdict = policy.judge(paid(6, BONK), dollars=(1,))
+    assert Charge(f"grant:{AGENT}#a", USD, 1) in verdict.charges
+
+
+def test_a_grant_of_one_wallet_is_for_no_other() -> None:
+    verdict = Policy(grant("a", limit(USDC), wallet="pocket")).judge(paid(1))
+    assert verdict.refused == Finding(Why.WALLET, AGENT, paid(1), 1, detail="pocket")
+    assert said(Policy(grant("a", limit(USDC), wallet="w")).judge(paid(1))) == "allowed"
+
+
+# Several grants, several principals.
+
+
+def test_any_grant_with_room_allows_and_the_first_is_charged() -> None:
+    policy = Policy(grant("a", limit(USDC, (DAY, 5))), grant("b", limit(USDC, (DAY, 9))))
+    assert charged(policy.spend(paid(4))) == {"a"}
+    assert charged(policy.spend(paid(4))) == {"b"}
+    assert charged(policy.spend(paid(1))) == {"a"}
+    assert charged(policy.spend(paid(5))) == {"b"}
+    assert said(policy.spend(paid(1))) == "window"
+
+
+def test_a_grant_that_fits_comes_before_one_that_asks_whatever_the_order() -> None:
+    asks, fits = grant("a", limit(USDC, hold=0)), grant("b", limit(USDC))
+    for grants in ((asks, fits), (fits, asks)):
+        verdict = Policy(*grants).judge(paid(1))
+        assert said(verdict) == "allowed"
+        assert charged(verdict) == {"b"}
+    assert said(Policy(asks).judge(paid(1))) == "held"
+
+
+def test_of_grants_that_ask_the_first_written_is_charged() -> None:
+    first, second = grant("a", limit(USDC, hold=0)), grant("b", limit(USDC, hold=1))
+    assert charged(Policy(first, second).judge(paid(2))) == {"a"}
+    assert charged(Policy(second, first).judge(paid(2))) == {"b"}
+
+
+@pytest.mark.parametrize("tight", range(4))
+def test_every_principal_binds(tight: int) -> None:
+    chain = (WALLET, KEY, SKILL, "plugin:acme")
+    grants = [
+        grant(f"g{at}", limit(USDC, (DAY, 5 if at == tight else 9)), who=who)
+        for at, who in enumerate(chain)
+    ]
+    policy = Policy(*grants)
+    fits = policy.judge(paid(5), chain=chain)
+    assert charged(fits) == {"g0", "g1", "g2", "g3"}
+    verdict = policy.judge(paid(6), chain=chain)
+    assert verdict.refused is not None
+    assert (verdict.refused.who, verdict.refused.why) == (chain[tight], Why.WINDOW)
+
+
+def test_a_refusal_of_one_principal_beats_what_another_would_hold() -> None:
+    policy = Policy(grant("a", limit(USDC, hold=0), who=WALLET), empty=[AGENT])
+    assert said(policy.judge(paid(1))) == "no_grant"
+
+
+def test_of_two_that_refuse_the_first_of_the_chain_is_told() -> None:
+    refused = Policy(empty=[WALLET, AGENT]).judge(paid(1)).refused
+    assert refused is not None
+    assert refused.who == WALLET
+
+
+def test_all_that_would_be_asked_is_asked_at_once() -> None:
+    policy = Policy(
+        grant("a", limit(USDC, hold=3), who=WALLET),
+        grant("b", limit(USDC, hold=4), new=NewRecipient.HOLD),
+    )
+    verdict = policy.judge(paid(5))
+    assert [(each.who, each.why) for each in verdict.held] == [
+        (WALLET, Why.ABOVE_HOLD), (AGENT, Why.NEW_RECIPIENT), (AGENT, Why.ABOVE_HOLD),
+    ]  # fmt: skip
+    assert (verdict.held[0].limit, verdict.held[0].asked) == (3, 5)
+
+
+# Amounts.
+
+
+def test_the_exact_limit_passes_and_one_unit_more_does_not() -> None:
+    policy = Policy(grant("a", limit(USDC, (HOUR, 8), (DAY, 20), per_tx=5)))
+    assert said(policy.judge(paid(5))) == "allowed"
+    assert said(policy.judge(paid(6))) == "per_tx"
+    policy.spend(paid(5))
+    assert said(policy.judge(paid(4))) == "window"
+    assert said(policy.spend(paid(3))) == "allowed"
+    assert said(policy.judge(paid(1))) == "window"
+
+
+def test_a_window_counts_what_is_younger_than_its_length() -> None:
+    policy = Policy(grant("a", limit(USDC, (HOUR, 8))))
+    policy.spend(paid(8))
+    assert said(policy.judge(paid(1), now_ms=(NOON + HOUR - 1,))) == "window"
+    assert said(policy.judge(paid(8), now_ms=(NOON + HOUR,))) == "allowed"
+
+
+def test_lines_of_one_transaction_add_up_in_a_grant() -> None:
+    policy = Policy(grant("a", limit(USDC, (DAY, 8), per_tx=5, hold=3)))
+    assert said(policy.judge(paid(3), paid(3, to=STRANGER))) == "per_tx"
+    verdict = policy.judge(paid(3), paid(1, to=STRANGER))
+    assert [(each.why, each.limit, each.asked) for each in verdict.held] == [(Why.ABOVE_HOLD, 3, 4)]
+    assert Charge(f"grant:{AGENT}#a", USDC, 4) in verdict.charges
+    assert said(policy.judge(paid(2), paid(1, to=STRANGER))) == "allowed"
+    policy.reserve([Charge(f"grant:{AGENT}#a", USDC, 5)])
+    assert said(policy.judge(paid(2), paid(2))) == "window"
+
+
+def test_a_line_is_never_split_over_grants() -> None:
+    policy = Policy(grant("a", limit(USDC, (DAY, 5))), grant("b", limit(USDC, (DAY, 5))))
+    assert said(policy.judge(paid(6))) == "window"
+    assert charged(policy.judge(paid(3), paid(3))) == {"a", "b"}
+
+
+def test_lines_are_shared_out_so_that_all_of_them_fit() -> None:
+    # The first grant has room for either line, the second for the stranger's alone.
+    wide, narrow = grant("a", limit(USDC, (DAY, 5))), grant("b", limit(USDC), to=(STRANGER,))
+    lines = paid(3, to=STRANGER), paid(4)
+    assert charged(Policy(wide, narrow).judge(*lines)) == {"a", "b"}
+    assert said(Policy(wide).judge(*lines)) == "window"
+
+
+def test_lines_are_shared_out_so_that_nobody_is_asked_where_that_is_possible() -> None:
+    # In written order the stranger's line would take the only room that the vendor's has unasked.
+    first, second = (
+        grant("a", limit(USDC, (DAY, 5), hold=3)),
+        grant("b", limit(USDC), to=(STRANGER,)),
+    )
+    verdict = Policy(first, second).judge(paid(3, to=STRANGER), paid(3))
+    assert said(verdict) == "allowed"
+    assert [each.scope for each in verdict.charges if each.asset == USDC] == [
+        second.scope, first.scope,
+    ]  # fmt: skip
+
+
+def test_where_a_person_is_asked_for_one_line_the_others_go_where_nobody_asks() -> None:
+    asks, fits = grant("a", limit(USDC, hold=0)), grant("b", limit(USDC), to=(STRANGER,))
+    verdict = Policy(asks, fits).judge(paid(1, to=STRANGER), paid(1))
+    assert [each.line for each in verdict.held] == [paid(1)]
+    assert charged(replace(verdict, held=())) == {"a", "b"}
+
+
+def test_many_ways_to_share_out_lines_end_in_a_refusal_in_time() -> None:
+    # 13 lines of 1 over 12 grants with room for 1 each: no way of 12! leads anywhere.
+    grants = [grant(f"g{at}", limit(USDC, (DAY, 1))) for at in range(12)]
+    verdict = Policy(*grants).judge(*[paid(1) for _ in range(13)])
+    assert said(verdict) == "window"
+    assert said(Policy(*grants).judge(*[paid(1) for _ in range(12)])) == "allowed"
+
+
+def test_inflow_restores_nothing() -> None:
+    policy = Policy(grant("a", limit(USDC, (DAY, 5))))
+    policy.spend(paid(5))
+    # A transaction that brings units in has no line and leaves the sum as it is.
+    assert said(policy.spend()) == "allowed"
+    assert said(policy.judge(paid(1))) == "window"
+
+
+@pytest.mark.parametrize("decimals", [0, 5, 7, None])
+def test_an_asset_of_other_decimals_than_the_grants_is_refused(decimals: int | None) -> None:
+    verdict = Policy(grant("a", limit(USDC))).judge(paid(1, decimals=decimals))
+    line = paid(1, decimals=decimals)
+    assert verdict.refused == Finding(Why.DECIMALS, AGENT, line, 1, limit=6, asked=decimals)
+
+
+# Waiting for a person.
+
+
+def test_above_the_amount_a_person_is_asked() -> None:
+    policy = Policy(grant("a", limit(USDC, per_tx=5, hold=2)))
+    assert said(policy.judge(paid(2))) == "allowed"
+    verdict = policy.judge(paid(3))
+    assert said(verdict) == "held"
+    # What an approval would reserve.
+    assert Charge(f"grant:{AGENT}#a", USDC, 3) in verdict.charges
+    assert said(policy.judge(paid(6))) == "per_tx"
+
+
+@pytest.mark.parametrize("is_by", ["is_admins", "is_approved"])
+def test_the_admin_and_an_approval_pass_a_hold_and_no_limit(is_by: str) -> None:
+    policy = Policy(grant("a", limit(USDC, (DAY, 5), hold=0), new=NewRecipient.HOLD, who=WALLET))
+    verdict = policy.judge(paid(5), chain=(WALLET,), **{is_by: True})
+    assert said(verdict) == "allowed"
+    assert Charge(f"grant:{WALLET}#a", USDC, 5) in verdict.charges
+    assert said(policy.judge(paid(6), chain=(WALLET,), **{is_by: True})) == "window"
+    assert said(policy.judge(paid(1, BONK), chain=(WALLET,), **{is_by: True})) == "no_grant"
+
+
+# Recipients.
+
+
+@pytest.mark.parametrize(
+    ("to", "line", "expected"),
+    [
+        (("any",), paid(1, to=STRANGER), "allowed"),
+        (("@vendors",), paid(1), "allowed"),
+        (("@vendors",), paid(1, SOL), "allowed"),
+        (("@vendors",), paid(1, to=STRANGER), "recipient"),
+        (("@nobody",), paid(1), "recipient"),
+        ((VENDOR,), paid(1), "allowed"),
+        # The owner is not stated, and the account follows from owner and mint.
+        ((VENDOR,), paid(1, owner=None), "allowed"),
+        ((STRANGER, "@vendors"), paid(1, owner=None), "allowed"),
+        ((VENDOR,), paid(1, owner=None, account=STRANGER), "recipient"),
+        # The vendor's account for another mint, or of the other token program.
+        ((VENDOR,), paid(1, owner=None, account=paid(1, BONK).account), "recipient"),
+        ((VENDOR,), paid(1, owner=None, program=TOKEN_2022_PROGRAM), "recipient"),
+        # A token account by its own address.
+        ((STRANGER,), paid(1, owner=None, account=STRANGER), "allowed"),
+        (("own",), paid(1, to=SAVINGS), "allowed"),
+        (("own",), paid(1, to=SAVINGS, owner=None), "allowed"),
+        (("own",), paid(1), "recipient"),
+        (("own", VENDOR), paid(1), "allowed"),
+    ],
+)
+def test_a_grant_is_for_its_recipients(to: tuple[str, ...], line: Line, expected: str) -> None:
+    policy = Policy(grant("a", limit(USDC), limit(SOL), to=to))
+    assert said(policy.judge(line, own=frozenset({SAVINGS}))) == expected
+
+
+@pytest.mark.parametrize(
+    ("mint", "program"),
+    [
+        (WRAPPED_SOL_MINT, TOKEN_PROGRAM),
+        (TOKEN_2022_WRAPPED_SOL_MINT, TOKEN_2022_PROGRAM),
+    ],
+)
+def test_wrapped_sol_goes_to_the_recipients_account_of_its_mint(mint: str, program: str) -> None:
+    account = associated_address(VENDOR, mint, program)
+    line = Line(Operation.TRANSFER, SOL, 5, account, decimals=9, program=program)
+    policy = Policy(grant("a", limit(SOL), to=(VENDOR,)))
+    assert said(policy.judge(line)) == "allowed"
+    assert said(policy.judge(replace(line, account=STRANGER))) == "recipient"
+
+
+@pytest.mark.parametrize("line", EVERYTHING[4:], ids=lambda line: line.operation)
+def test_what_goes_to_nobody_has_no_recipient_to_name(line: Line) -> None:
+    policy = Policy(
+        grant(
+            "a", limit(SOL), limit(OWN_TOKEN), may="burn stake wrap launch", to=("@vendors",),
+            new=NewRecipient.REFUSE,
+        )
+    )  # fmt: skip
+    assert said(policy.judge(line)) == "allowed"
+
+
+def test_a_swap_goes_to_its_venue() -> None:
+    line = paid(1, to="venue:pool", operation="swap")
+    some = grant("a", limit(USDC), may="swap", to=("@vendors", "own"))
+    assert said(Policy(some).judge(line)) == "recipient"
+    anybody = grant("a", limit(USDC), may="swap", new=NewRecipient.REFUSE)
+    assert said(Policy(anybody).judge(line)) == "allowed"
+
+
+@pytest.mark.parametrize(
+    ("new", "expected"),
+    [
+        (NewRecipient.ALLOW, "allowed"),
+        (NewRecipient.HOLD, "held"),
+        (NewRecipient.REFUSE, "new_recipient"),
+    ],
+)
+@pytest.mark.parametrize(
+    "line", [paid(1), paid(1, SOL), paid(1, operation="fund"), paid(1, owner=None)]
+)
+def test_somebody_never_paid_is_new(new: NewRecipient, expected: str, line: Line) -> None:
+    policy = Policy(grant("a", limit(USDC), limit(SOL), new=new))
+    assert said(policy.judge(line)) == expected
+    before = frozenset({line.owner or line.account or ""})
+    assert said(policy.judge(line, paid=before)) == "allowed"
+    assert said(policy.judge(line, paid=frozenset({STRANGER}))) == expected
+
+
+def test_one_who_looks_like_somebody_paid_is_new_and_shown() -> None:
+    alike = "".join((VENDOR[:4], STRANGER[4:-4], VENDOR[-4:]))
+    line = paid(1, SOL, to=alike)
+    asks = Policy(grant("a", limit(SOL), new=NewRecipient.HOLD))
+    verdict = asks.judge(line, paid=frozenset({VENDOR}), lookalikes={alike: VENDOR})
+    assert verdict.held == (Finding(Why.NEW_RECIPIENT, AGENT, line, 1, detail=VENDOR),)
+    refuses = Policy(grant("a", limit(SOL), new=NewRecipient.REFUSE))
+    refused = refuses.judge(line, paid=frozenset({VENDOR}), lookalikes={alike: VENDOR})
+    assert refused.refused == Finding(Why.NEW_RECIPIENT, AGENT, line, 1, detail=VENDOR)
+
+
+# Times.
+
+
+@pytest.mark.parametrize(
+    ("hours", "minute", "expected"),
+    [
+        (Hours(7 * 60, 22 * 60), 7 * 60, True),
+        (Hours(7 * 60, 22 * 60), 7 * 60 - 1, False),
+        (Hours(7 * 60, 22 * 60), 22 * 60 - 1, True),
+        (Hours(7 * 60, 22 * 60), 22 * 60, False),
+        (Hours(22 * 60, 6 * 60), 22 * 60, True),
+        (Hours(22 * 60, 6 * 60), 0, True),
+        (Hours(22 * 60, 6 * 60), 6 * 60 - 1, True),
+        (Hours(22 * 60, 6 * 60), 6 * 60, False),
+        (Hours(22 * 60, 6 * 60), 22 * 60 - 1, False),
+        (Hours(0, 1_440), 1_439, True),
+    ],
+)
+def test_hours_may_pass_midnight_and_end_before_their_end(
+    hours: Hours, minute: int, expected: bool
+) -> None:
+    policy = Policy(grant("a", limit(USDC), hours=hours))
+    start = 20_000 * DAY + minute * MINUTE
+    for now in (start, start + MINUTE - 1):
+        assert said(policy.judge(paid(1), now_ms=(now,))) == ("allowed" if expected else "hours")
+
+
+def test_hours_and_the_end_hold_by_every_clock() -> None:
+    within, outside = NOON, NOON + 12 * HOUR
+    day = Policy(grant("a", limit(USDC), hours=Hours(7 * 60, 22 * 60)))
+    ends = Policy(grant("a", limit(USDC), until_ms=outside))
+    for clocks in ((within, outside), (outside, within)):
+        verdict = day.judge(paid(1), now_ms=clocks)
+        assert verdict.refused == Finding(Why.HOURS, AGENT, paid(1), 1, detail="07:00-22:00 UTC")
+        assert said(ends.judge(paid(1), now_ms=clocks)) == "ended"
+    assert said(day.judge(paid(1), now_ms=(within, within))) == "allowed"
+
+
+def test_a_grant_ends_at_its_end() -> None:
+    policy = Policy(grant("a", limit(USDC), until_ms=NOON))
+    assert said(policy.judge(paid(1), now_ms=(NOON - 1,))) == "allowed"
+    verdict = policy.judge(paid(1), now_ms=(NOON,))
+    assert verdict.refused == Finding(Why.ENDED, AGENT, paid(1), 1, detail="2024-10-04T12:00:00Z")
+
+
+# Dollars.
+
+
+def test_dollars_are_rounded_up_line_by_line_so_that_dust_counts() -> None:
+    prices = {BONK: Price(Fraction(1, 10**6), 5, NOON)}
+    policy = Policy(grant("a", limit(ANY_ASSET, (DAY, 10), per_tx=4)))
+    # One unit of BONK is worth 0.00001 micro-dollars.
+    dust = [paid(1, BONK), paid(1, BONK, to=STRANGER)]
+    verdict = policy.spend(*dust, dollars=line_dollars(dust, prices))
+    assert Charge(f"grant:{AGENT}#a", USD, 2) in verdict.charges
+    for _ in range(8):
+        assert said(policy.spend(dust[0], dollars=line_dollars(dust[:1], prices))) == "allowed"
+    assert said(policy.spend(dust[0], dollars=line_dollars(dust[:1], prices))) == "window"
+
+
+def test_without_a_price_of_now_an_asset_in_dollars_is_refused() -> None:
+    policy = Policy(grant("a", limit(ANY_ASSET)), grant("b", limit(USDC), may="burn"))
+    verdict = policy.judge(paid(1), dollars=("its price is 61 s old, and counts for 60 s",))
+    assert verdict.refused is not None
+    assert verdict.refused.why == Why.PRICE
+    assert verdict.refused.detail == "its price is 61 s old, and counts for 60 s"
+    assert said(policy.judge(paid(1))) == "price"
+    # Where another grant names the asset no price is needed.
+    named = Policy(grant("a", limit(ANY_ASSET)), grant("b", limit(USDC)))
+    assert charged(named.judge(paid(1), dollars=("no price",))) == {"b"}
+
+
+def test_dollars_have_their_own_most_at_once_and_amount_to_ask_for() -> None:
+    policy = Policy(grant("a", limit(ANY_ASSET, (DAY, 9), per_tx=5, hold=3)))
+    assert said(policy.judge(paid(10**9), dollars=(3,))) == "allowed"
+    assert said(policy.judge(paid(1), dollars=(4,))) == "held"
+    verdict = policy.judge(paid(1), dollars=(6,))
+    assert verdict.refused == Finding(
+        Why.PER_TX, AGENT, paid(1), 1, limit=5, asked=6, decimals=6, counted_as=USD
+    )
+
+
+def test_only_lines_that_a_grant_counts_in_dollars_are_priced() -> None:
+    policy = Policy(
+        grant("a", limit(ANY_ASSET), limit(USDC), to=(VENDOR,)), grant("k", limit(BONK), who=KEY)
+    )
+    lines = paid(1), paid(1, BONK), paid(1, SOL), paid(1, BONK, to=STRANGER), launched()
+    assert priced(policy.sets, case(*lines)) == {1, 2}
+    assert not priced(policy.sets, case(*lines, chain=(WALLET, KEY)))
+
+
+# Swaps.
+
+SWAPPED = paid(5, to="venue:pool", operation="swap")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "terms", "expected"),
+    [
+        (SwapBounds(), SwapTerms(1_000, 500, BONK), "allowed"),
+        (SwapBounds(), SwapTerms(None, None, None), "allowed"),
+        (SwapBounds(slippage_bps=100), SwapTerms(100, 500, BONK), "allowed"),
+        (SwapBounds(slippage_bps=100), SwapTerms(101, 0, BONK), "slippage"),
+        (SwapBounds(slippage_bps=100), SwapTerms(None, 0, BONK), "slippage"),
+        (SwapBounds(impact_bps=200), SwapTerms(1_000, 200, BONK), "allowed"),
+        (SwapBounds(impact_bps=200), SwapTerms(0, 201, BONK), "impact"),
+        (SwapBounds(impact_bps=200), SwapTerms(0, None, BONK), "impact"),
+        (SwapBounds(into=frozenset({SOL})), SwapTerms(0, 0, SOL), "allowed"),
+        (SwapBounds(into=frozenset({SOL})), SwapTerms(0, 0, BONK), "into"),
+        (SwapBounds(into=frozenset({SOL})), SwapTerms(0, 0, None), "into"),
+        (SwapBounds(into=frozenset({SOL})), None, "into"),
+        (SwapBounds(impact_bps=200), None, "impact"),
+    ],
+)
+def test_a_swap_keeps_the_grants_bounds(
+    bounds: SwapBounds, terms: SwapTerms | None, expected: str
+) -> None:
+    policy = Policy(grant("a", limit(USDC), may="swap transfer", swap=bounds))
+    assert said(policy.judge(SWAPPED, swap=terms)) == expected
+    assert said(policy.judge(paid(5), swap=terms)) == "allowed"
+
+
+def test_a_refused_swap_says_the_bound_and_what_was_asked() -> None:
+    bounds = SwapBounds(slippage_bps=100, impact_bps=200, into=frozenset({SOL}))
+    policy = Policy(grant("a", limit(USDC), may="swap", swap=bounds))
+    found = Finding(Why.SLIPPAGE, AGENT, SWAPPED, 1, limit=100, asked=300)
+    assert policy.judge(SWAPPED, swap=SwapTerms(300, 0, SOL)).refused == found
+    found = Finding(Why.IMPACT, AGENT, SWAPPED, 1, limit=200, asked=None)
+    assert policy.judge(SWAPPED, swap=SwapTerms(0, None, SOL)).refused == found
+    found = Finding(Why.INTO, AGENT, SWAPPED, 1, detail=BONK)
+    assert policy.judge(SWAPPED, swap=SwapTerms(0, 0, BONK)).refused == found
+
+
+# Costs and rates.
+
+
+def test_fee_and_rent_are_charged_to_the_grant_of_the_first_line() -> None:
+    policy = Policy(grant("a", limit(SOL)), grant("b", limit(USDC)))
+    verdict = policy.judge(paid(1), paid(2, SOL), costs_lamports=7_000)
+    assert set(verdict.charges) == {
+        Charge(f"grant:{AGENT}#b", USDC, 1),
+        Charge(f"grant:{AGENT}#b", COSTS, 7_000),
+        # The slot in its rate.
+        Charge(f"grant:{AGENT}#b", SOL, 0),
+        Charge(f"grant:{AGENT}#a", SOL, 2),
+    }
+
+
+def test_costs_have_room_for_a_day() -> None:
+    policy = Policy(grant("a", limit(USDC), costs_lamports=2 * FEE))
+    assert said(policy.spend(paid(1))) == "allowed"
+    assert said(policy.judge(paid(1), costs_lamports=FEE + 1)) == "costs"
+    assert said(policy.spend(paid(1))) == "allowed"
+    verdict = policy.judge(paid(1), now_ms=(NOON + DAY - 1,))
+    assert verdict.refused == Finding(
+        Why.COSTS, AGENT, None, 1, 2 * FEE, 2 * FEE, FEE, 9, DAY, counted_as=COSTS
+    )
+    assert said(policy.judge(paid(1), now_ms=(NOON + DAY,))) == "allowed"
+
+
+def test_a_grant_without_costs_is_for_transactions_that_cost_nothing() -> None:
+    free, usual = grant("a", limit(USDC), costs_lamports=0), grant("b", limit(SOL))
+    policy = Policy(free, usual)
+    assert said(policy.judge(paid(1), costs_lamports=0)) == "allowed"
+    assert said(policy.judge(paid(1), costs_lamports=1)) == "costs"
+    # Also where the costs are charged elsewhere.
+    assert said(policy.judge(paid(1, SOL), paid(1), costs_lamports=1)) == "costs"
+    assert said(policy.judge(paid(1, SOL), paid(1), costs_lamports=0)) == "allowed"
+    # A grant that pays no costs needs no room for them.
+    little = Policy(grant("a", limit(USDC), costs_lamports=1), usual)
+    assert said(little.judge(paid(1, SOL), paid(1), costs_lamports=9)) == "allowed"
+    assert said(little.judge(paid(1), paid(1, SOL), costs_lamports=9)) == "costs"
+
+
+@pytest.mark.parametrize(
+    ("line", "asset"),
+    [
+        (paid(7, OWN_TOKEN, to=None, operation="burn"), OWN_TOKEN),
+        (paid(7, SOL, to=SAVINGS, operation="stake"), SOL),
+        (paid(7, SOL, to=SAVINGS, operation="wrap"), SOL),
+        (paid(7, SOL, program=TOKEN_PROGRAM), SOL),
+        (paid(7, to="venue:pool", operation="swap"), USDC),
+        (paid(7, operation="fund"), USDC),
+    ],
+    ids=["burn", "stake", "wrap", "wrapped SOL sent", "swap", "fund"],
+)
+def test_whatever_leaves_counts_its_units(line: Line, asset: str) -> None:
+    policy = Policy(
+        grant("a", limit(SOL), limit(USDC), limit(OWN_TOKEN), may="transfer burn stake wrap swap")
+    )
+    verdict = policy.judge(line)
+    assert set(verdict.charges) == {
+        Charge(f"grant:{AGENT}#a", asset, 7),
+        Charge(f"grant:{AGENT}#a", COSTS, FEE),
+        *([] if asset == SOL else [Charge(f"grant:{AGENT}#a", SOL, 0)]),
+    }
+
+
+def test_a_launch_takes_nothing_and_has_costs_and_a_slot() -> None:
+    policy = Policy(grant("a", may="launch", rates=(Window(HOUR, 1),)))
+    verdict = policy.spend(launched(), costs_lamports=1_461_600)
+    assert set(verdict.charges) == {
+        Charge(f"grant:{AGENT}#a", SOL, 0),
+        Charge(f"grant:{AGENT}#a", COSTS, 1_461_600),
+    }
+    assert said(policy.judge(launched())) == "rate"
+
+
+def test_a_transaction_without_lines_has_costs_and_a_slot_of_the_first_grant() -> None:
+    policy = Policy(
+        grant("other", limit(SOL), wallet="pocket"),
+        grant("ended", limit(SOL), until_ms=NOON),
+        grant("night", limit(SOL), hours=Hours(0, 60)),
+        grant("approver", may="", approves=True),
+        grant("a", limit(SOL), costs_lamports=FEE),
+        grant("b", limit(SOL), rates=(Window(MINUTE, 1),)),
+    )
+    verdict = policy.spend()
+    assert set(verdict.charges) == {
+        Charge(f"grant:{AGENT}#a", SOL, 0),
+        Charge(f"grant:{AGENT}#a", COSTS, FEE),
+    }
+    assert charged(policy.spend()) == {"b"}
+    assert said(policy.judge()) == "costs"
+
+
+def test_a_key_that_may_only_approve_signs_nothing() -> None:
+    approver = grant("a", may="", approves=True, who=KEY)
+    assert said(Policy(approver).judge(chain=(WALLET, KEY))) == "no_grant"
+
+
+def test_a_rate_counts_transactions_not_lines() -> None:
+    policy = Policy(grant("a", limit(USDC), limit(SOL), rates=(Window(MINUTE, 2),)))
+    assert said(policy.spend(paid(1), paid(1, SOL), paid(2))) == "allowed"
+    assert said(policy.spend(paid(1), now_ms=(NOON + 1,))) == "allowed"
+    verdict = policy.judge(paid(1), now_ms=(NOON + 2,))
+    assert verdict.refused == Finding(Why.RATE, AGENT, None, 1, 2, 2, 1, 0, MINUTE, counted_as=RATE)
+    assert said(policy.judge(paid(1), now_ms=(NOON + MINUTE,))) == "allowed"
+
+
+# What a refusal says.
+
+
+def test_a_refusal_says_what_is_left_of_the_window_that_lasts() -> None:
+    policy = Policy(grant("a", limit(USDC, (HOUR, 8), (DAY, 20))))
+    policy.reserve([Charge(f"grant:{AGENT}#a", USDC, 12)], NOON - 2 * HOUR)
+    policy.reserve([Charge(f"grant:{AGENT}#a", USDC, 7)])
+    verdict = policy.judge(paid(2))
+    assert verdict.refused == Finding(
+        Why.WINDOW, AGENT, paid(2), 1, 20, 19, 2, 6, DAY, counted_as=USDC
+    )
+    policy.rows.clear()
+    policy.reserve([Charge(f"grant:{AGENT}#a", USDC, 7)])
+    verdict = policy.judge(paid(2))
+    assert verdict.refused == Finding(
+        Why.WINDOW, AGENT, paid(2), 1, 8, 7, 2, 6, HOUR, counted_as=USDC
+    )
+
+
+def test_a_refusal_names_the_grant_that_came_nearest_and_of_equals_the_first() -> None:
+    elsewhere = grant("a", limit(USDC), wallet="pocket")
+    others = grant("b", limit(USDC), to=(STRANGER,))
+    small = grant("c", limit(USDC, per_tx=2))
+    smaller = grant("d", limit(USDC, per_tx=1))
+    verdict = Policy(elsewhere, others, small, smaller).judge(paid(3))
+    assert verdict.refused == Finding(
+        Why.PER_TX, AGENT, paid(3), 3, limit=2, asked=3, decimals=6, counted_as=USDC
+    )
+    refused = Policy(elsewhere, others).judge(paid(3)).refused
+    assert refused is not None
+    assert (refused.why, refused.number) == (Why.RECIPIENT, 2)
+
+
+def test_a_refusal_is_of_the_line_that_does_not_fit() -> None:
+    policy = Policy(grant("a", limit(USDC, (DAY, 5))))
+    refused = policy.judge(paid(1), paid(2, BONK)).refused
+    assert refused == Finding(Why.NO_GRANT, AGENT, paid(2, BONK))
+    refused = policy.judge(paid(3), paid(4)).refused
+    assert refused == Finding(Why.WINDOW, AGENT, paid(4), 1, 5, 0, 7, 6, DAY, counted_as=USDC)
+    # Of the ways to share out lines the one that came furthest, and of its grants the nearest.
+    two = Policy(grant("a", limit(USDC, (DAY, 5))), grant("b", limit(USDC, per_tx=5)))
+    refused = two.judge(paid(3), paid(4), paid(2)).refused
+    assert refused is None
+    refused = two.judge(paid(3), paid(4), paid(4, to=STRANGER)).refused
+    line = paid(4, to=STRANGER)
+    assert refused == Finding(Why.WINDOW, AGENT, line, 1, 5, 0, 7, 6, DAY, counted_as=USDC)
+
+
+# Without grants.
+
+
+@pytest.mark.parametrize("who", [AGENT, KEY])
+@pytest.mark.parametrize(
+    ("line", "expected", "judged"),
+    [
+        (paid(1, SOL), "allowed", False),
+        (paid(1, SOL, operation="fund"), "allowed", False),
+        (paid(1, SOL, operation="stake"), "allowed", False),
+        (paid(1, SOL, operation="wrap"), "allowed", False),
+        (launched(), "allowed", False),
+        (paid(1), "default", True),
+        (paid(1, operation="fund"), "default", True),
+        (SWAPPED, "allowed", True),
+        (paid(1, OWN_TOKEN, to=None, operation="burn"), "allowed", True),
+        (paid(1, USDC, to=None, operation="burn"), "default", True),
+        (paid(1, OWN_TOKEN), "default", True),
+    ],
+)
+def test_agents_and_keys_without_grants_spend_sol_and_swap_and_send_no_token(
+    who: str, line: Line, expected: str, judged: bool
+) -> None:
+    verdict = Policy().judge(line, chain=(WALLET, who), launched=frozenset({OWN_TOKEN}))
+    assert (said(verdict), verdict.is_judged) == (expected, judged)
+    assert not verdict.charges
+    if verdict.refused is not None:
+        assert verdict.refused == Finding(Why.DEFAULT, who, line)
+
+
+@pytest.mark.parametrize("chain", [(WALLET,), (WALLET, SKILL), (WALLET, "plugin:acme")])
+def test_the_admin_a_skill_and_a_plugin_without_grants_are_free(chain: tuple[str, ...]) -> None:
+    for line in EVERYTHING:
+        verdict = Policy().judge(line, chain=chain, is_admins=True)
+        assert (said(verdict), verdict.is_judged) == ("allowed", False)
+
+
+@pytest.mark.parametrize(
+    ("into", "expected"), [(SOL, "allowed"), (USDC, "allowed"), (BONK, "into"), (None, "into")]
+)
+@pytest.mark.parametrize("sold", [SOL, OWN_TOKEN])
+def test_where_tokens_are_listed_a_swap_without_grants_buys_listed_ones(
+    sold: str, into: str | None, expected: str
+) -> None:
+    line = paid(1, sold, to="venue:pool", operation="swap")
+    terms: dict[str, Any] = {"swap": SwapTerms(0, 0, into)}
+    verdict = Policy().judge(line, **terms, listed=frozenset({USDC}))
+    assert (said(verdict), verdict.is_judged) == (expected, True)
+    assert said(Policy().judge(line, **terms)) == "allowed"
+    granted = Policy(grant("a", limit(sold), may="swap"))
+    assert said(granted.judge(line, **terms, listed=frozenset({USDC}))) == "allowed"
+
+
+# Splitting, as an attacker would.
+
+
+def test_splitting_over_transactions_recipients_grants_wallets_and_keys_gains_nothing() -> None:
+    policy = Policy(
+        grant("a", limit(USDC, (DAY, 20)), to=(VENDOR, STRANGER)),
+        grant("b", limit(USDC, (DAY, 10)), to=(STRANGER,)),
+        grant("c", limit(USDC, (DAY, 40)), who=KEY),
+        grant("w", limit(USDC, (DAY, 55)), who=WALLET),
+    )
+    out = {AGENT: 0, KEY: 0}
+    for units in (7, 3, 1):
+        for _ in range(40):
+            for who, to in ((AGENT, VENDOR), (AGENT, STRANGER), (KEY, STRANGER)):
+                for wallet in (WALLET, "wallet:other"):
+                    lines = paid(units, to=to), paid(units, to=STRANGER)
+                    verdict = policy.spend(*lines, chain=(wallet, who))
+                    if said(verdict) == "allowed":
+                        out[who] += 2 * units
+    assert out == {AGENT: 30, KEY: 40}
+
+
+# What a store asks.
+
+
+def test_the_sums_that_are_needed_are_those_of_grants_that_match() -> None:
+    policy = Policy(
+        grant("a", limit(USDC, (HOUR, 8), (DAY, 20)), rates=(Window(MINUTE, 5),)),
+        grant("dollars", limit(ANY_ASSET, (HOUR, 3))),
+        grant("other wallet", limit(USDC), wallet="pocket"),
+        grant("other recipient", limit(USDC), to=(STRANGER,)),
+        grant("other asset", limit(BONK)),
+        grant("ended", limit(USDC), until_ms=1),
+        grant("night", limit(USDC), hours=Hours(0, 60)),
+        grant("other decimals", limit(USDC, decimals=9)),
+        grant("known", limit(USDC), new=NewRecipient.REFUSE),
+    )
+    judged = case(paid(2), paid(3), dollars=(2, 3))
+    assert needed(policy.sets, judged) == {
+        (f"grant:{AGENT}#a", USDC, HOUR),
+        (f"grant:{AGENT}#a", USDC, DAY),
+        (f"grant:{AGENT}#a", RATE, MINUTE),
+        (f"grant:{AGENT}#a", COSTS, DAY),
+        (f"grant:{AGENT}#dollars", USD, HOUR),
+        (f"grant:{AGENT}#dollars", COSTS, DAY),
+    }
+    assert not needed(policy.sets, replace(judged, chain=(WALLET, KEY)))
+
+
+def test_a_sum_that_was_not_fetched_is_an_error_and_not_zero() -> None:
+    sets = {AGENT: compile_grants([grant("a", limit(USDC))])}
+    with pytest.raises(KeyError):
+        decide(sets, case(paid(1)), {})
+
+
+def test_a_new_grant_starts_with_what_it_covers_whatever_amount_and_time() -> None:
+    tight = grant(
+        "a", limit(USDC, (DAY, 1), per_tx=1), to=(VENDOR,), until_ms=1, hours=Hours(0, 1),
+        new=NewRecipient.REFUSE, wallet="w",
+    )  # fmt: skip
+    moved = case(paid(9))
+    assert covers(tight, paid(9), moved)
+    assert covers(tight, paid(9, operation="fund"), moved)
+    assert not covers(tight, paid(9, to=STRANGER), moved)
+    assert not covers(tight, paid(9, BONK), moved)
+    assert not covers(tight, paid(9, to=None, operation="burn"), moved)
+    assert not covers(replace(tight, wallet="pocket"), paid(9), moved)
+    assert covers(grant("b", limit(ANY_ASSET)), paid(9, BONK), moved)
+    assert covers(grant("b", may="launch"), launched(), moved)
+
+
+def test_one_hundred_grants_of_others_are_not_looked_at() -> None:
+    asked = grant("asked", limit(USDC))
+    many = [grant(f"g{at}", *(limit_of(at, n) for n in range(3))) for at in range(99)]
+    found = compile_grants([*many, asked]).candidates(paid(1))
+    assert [each.grant.id for each in found] == ["asked"]
+    assert found[0].number == 100
+
+
+def limit_of(at: int, n: int) -> Any:
+    return limit(address(20 + (at + n) % 200), decimals=0)
