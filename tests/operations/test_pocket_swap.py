@@ -37,10 +37,12 @@ from tests.support.swap import (
 )
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
+from solward.guardrail import Operation
 from solward.operations.perform import Operations
 from solward.operations.swap import SwapLimits
 from solward.record import TransactionStatus
-from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.tokens import associated_address
 from solward.vault.guardrails import RULES
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.store import pockets as store
@@ -107,8 +109,15 @@ async def test_a_sale_of_tokens_costs_two_signatures(swaps: SwapBench) -> None:
     assert await swaps.units(USDC_POOL.mint) == units - 100_000_000
     bound = worst_case(await last_message(swaps), swaps.address)
     assert (bound.lamports, bound.tokens) == (0, {USDC: 100_000_000})
-    for row in await pockets_of(swaps):
+    rows = await pockets_of(swaps)
+    for row in rows:
         await is_empty(swaps, row.address)
+    # Into the pocket's account, whose owner the bytes prove.
+    [line] = bound.lines
+    assert (line.operation, line.asset, line.units) == (Operation.TRANSFER, USDC, 100_000_000)
+    assert line.owner in {row.address for row in rows}
+    assert line.account == associated_address(line.owner or "", USDC, TOKEN_PROGRAM)
+    assert line.decimals == 6
 
 
 async def test_tokens_for_tokens_pass_through_the_pocket_too(swaps: SwapBench) -> None:

@@ -10,13 +10,17 @@ import pytest_asyncio
 from solders.transaction import VersionedTransaction
 from sqlalchemy import select
 from tests.operations.matrix.cases import ROWS
-from tests.operations.matrix.row import Route, Spends
-from tests.operations.matrix.stand import Stand, by_rest, by_skill, new_stand
+from tests.operations.matrix.row import Params, Route, Spends
+from tests.operations.matrix.stand import SOL, Stand, by_rest, by_skill, new_stand
 from tests.support.api import Api, serving_api
 
+from solward.guardrail import Line, Operation
 from solward.operations.declared import OPERATIONS
 from solward.record import TransactionType
+from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.tokens import associated_address
 from solward.vault.guardrails.worst_case import worst_case
+from solward.vault.store import pockets
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
 from solward.vault.store.tables import attempts
 from solward.vault.transactions import reservation
@@ -57,6 +61,35 @@ async def signed_by(stand: Stand, record_id: str) -> list[VersionedTransaction]:
     async with stand.api.service.database.read() as connection:
         wires = (await connection.execute(query)).scalars().all()
     return [VersionedTransaction.from_bytes(bytes(wire)) for wire in wires]
+
+
+async def lines_of(asked: str, stand: Stand, params: Params, record: Any) -> list[Line]:
+    """What each operation takes, in the words of grants; what is not here takes nothing."""
+    details, wallet = record["details"], stand.address
+    if asked == "transfer":
+        return [Line(Operation.TRANSFER, SOL_ASSET, SOL // 4, params["to"], decimals=9)]
+    if asked == "swap":
+        async with stand.api.service.database.read() as connection:
+            (pocket,) = await pockets.of_wallet(connection, stand.id)
+        account = associated_address(pocket.address, WRAPPED_SOL_MINT, TOKEN_PROGRAM)
+        to = account, pocket.address
+        return [Line(Operation.TRANSFER, SOL_ASSET, SOL // 2, *to, decimals=9)]
+    if asked == "wrap_sol":
+        account = details["account"]
+        return [Line(Operation.WRAP, SOL_ASSET, SOL // 2, account, wallet, decimals=9)]
+    if asked == "stake_sol":
+        account = details["stakeAccount"]
+        return [Line(Operation.STAKE, SOL_ASSET, 5 * SOL // 4, account, decimals=9)]
+    if asked in ("launch_token", "mint_supply", "revoke_mint_authority"):
+        return [Line(Operation.LAUNCH, details["mint"], 0)]
+    if asked in ("burn_tokens", "transfer_token"):
+        mint = details["mint"]
+        program = (await stand.mint(mint)).program
+        if asked == "burn_tokens":
+            return [Line(Operation.BURN, mint, 2_000, decimals=2, program=program)]
+        to = details["account"], params["to"]
+        return [Line(Operation.TRANSFER, mint, 500, *to, decimals=2, program=program)]
+    return []
 
 
 CELLS = [
@@ -103,6 +136,7 @@ async def test_what_is_signed_is_bounded_and_its_bound_is_reserved(
         }.items()
         if units
     }
+    assert list(bound.lines) == await lines_of(asked, stand, params, record)
     left = before - await stand.lamports()
     assert left <= bound.lamports + bound.fee_lamports + bound.rent_lamports
 
