@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -14,6 +17,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from sqlalchemy import select, text, update
 from structlog.testing import capture_logs
+from tests.support.repository import TESTS
 from tests.support.service_process import free_port
 
 from solward.audit import outbox
@@ -27,6 +31,7 @@ from solward.telemetry import metrics
 from solward.vault.store.database import Database
 from solward.webhook import Pace, Webhook
 
+SUPPORT = TESTS / "support"
 SECRET = "a-secret-of-the-webhook-of-32-bytes!"
 TOKEN = "token-of-the-receivers-address"
 FAST = Pace(first_retry_s=0.02, longest_retry_s=0.05, timeout_s=0.5, lease_s=1, poll_s=0.1)
@@ -409,3 +414,39 @@ async def test_an_old_process_that_lost_its_lease_ends_nothing(database: Databas
         waits = text("SELECT state FROM webhook_deliveries")
         assert (await connection.execute(waits)).scalar() == "waiting"
         assert await store.end_try(connection, taken, "delivered")
+
+
+def sender(home: Path, receiver: Receiver, what: str) -> subprocess.Popen[bytes]:
+    program = SUPPORT / "webhook_sender.py"
+    return subprocess.Popen([sys.executable, str(program), str(home), receiver.url, SECRET, what])
+
+
+@pytest.mark.more
+@pytest.mark.sqlite("the process's own file")
+async def test_a_process_that_is_killed_after_the_commit_or_while_it_sends_tells_it_later(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    gate = asyncio.Event()
+
+    async def wait(_request: web.Request) -> web.Response:
+        await gate.wait()
+        return web.Response()
+
+    for what, began in (("tell", 0), ("tell-and-send", 1)):
+        home = tmp_path / what
+        home.mkdir(mode=0o700)
+        receiver.heard, receiver.answers = [], [wait]
+        with sender(home, receiver, what) as process:
+            if began:
+                await until(lambda: receiver.heard)
+                process.kill()
+            assert await asyncio.to_thread(process.wait, 30) == -signal.SIGKILL
+        assert len(receiver.heard) == began
+        receiver.answers = []
+        with sender(home, receiver, "send") as process:
+            await until(lambda began=began: len(receiver.heard) == began + 1)
+            process.kill()
+        assert {each.event for each in receiver.heard} == {"hold:created"}
+        # A receiver that has seen the id ignores it.
+        assert len({each.id for each in receiver.heard}) == 1
+    gate.set()

@@ -28,6 +28,8 @@ from solward.audit.acts import act_as, record_act
 from solward.clock import DAY_MS
 from solward.errors import DecisionRefused, InvalidRequest, StoreError
 from solward.events import Event, EventKind
+from solward.hold import Hold
+from solward.operations.approvals import WEBHOOK
 from solward.settings import Settings
 from solward.store import webhook as store
 from solward.store.webhook import Claimed
@@ -46,11 +48,6 @@ from solward.webhook_signature import (
     is_signature,
     seconds_of,
 )
-
-PRINCIPAL = "webhook"
-"""Who decides with a signature, in the audit log."""
-LONGEST_NOTE = 200
-"""Characters of a decision's note."""
 
 REFUSALS: Final = {
     "signature": "The decision is not signed for this hold with the webhook's secret",
@@ -109,26 +106,14 @@ class SentDecision:
     body: bytes
 
 
-class Decided(Protocol):
-    """A hold, as far as the receiver of the webhook is told of it."""
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-
-    @property
-    def state(self) -> str:
-        """Where it stands now."""
-
-
-class Approvals(Protocol):
+class Decider(Protocol):
     """Who carries out decisions: the service."""
 
-    async def approve_hold(self, hold_id: str, approver: str, note: str | None) -> Decided:
-        """Allow what is held."""
+    async def approve_hold(self, hold_id: str, approver: str, note: str | None) -> Hold:
+        """See `solward.operations.approvals.Approvals.approve`."""
 
-    async def deny_hold(self, hold_id: str, approver: str, note: str | None) -> Decided:
-        """Refuse what is held."""
+    async def deny_hold(self, hold_id: str, approver: str, note: str | None) -> Hold:
+        """See `solward.operations.approvals.Approvals.deny`."""
 
 
 class Webhook:
@@ -192,20 +177,20 @@ class Webhook:
             await asyncio.gather(task, return_exceptions=True)
             database.before_commit, database.on_committed = None, publish
 
-    async def decide(self, approvals: Approvals, sent: SentDecision) -> Decided:
+    async def decide(self, service: Decider, sent: SentDecision) -> Hold:
         """Decide a hold as a receiver of the webhook says; the hold as it is then.
 
         Raises:
             DecisionRefused: as `check`.
             InvalidRequest: what was signed is no decision; names the field.
-            SolwardError: what `approvals` raises.
+            SolwardError: as `service` refuses it.
         """
         await self.check(sent)
-        act_as(PRINCIPAL)
+        act_as(WEBHOOK)
         decision, note = _read(sent.body)
         if decision == "approve":
-            return await approvals.approve_hold(sent.hold_id, PRINCIPAL, note)
-        return await approvals.deny_hold(sent.hold_id, PRINCIPAL, note)
+            return await service.approve_hold(sent.hold_id, WEBHOOK, note)
+        return await service.deny_hold(sent.hold_id, WEBHOOK, note)
 
     async def check(self, sent: SentDecision) -> None:
         """Accept a decision, once.
@@ -367,11 +352,8 @@ def _read(body: bytes) -> tuple[str, str | None]:
     if decision not in ("approve", "deny"):
         raise InvalidRequest("decision must be approve or deny")
     note = fields.get("note")
-    if note is not None and (not isinstance(note, str) or not 0 < len(note) <= LONGEST_NOTE):
-        raise InvalidRequest(f"note must be a string of 1 to {LONGEST_NOTE} characters")
-    if note is not None and not note.isprintable():
-        # Lone surrogates could not be stored; line ends would forge lines where it is shown.
-        raise InvalidRequest("note must be printable text on one line")
+    if note is not None and not isinstance(note, str):
+        raise InvalidRequest("note must be a string")
     return decision, note
 
 

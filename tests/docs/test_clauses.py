@@ -8,7 +8,14 @@ import pytest
 from tests.support.repository import DOCS, TESTS
 
 HOLDER = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
-PAGES = ["contract.md", "exactly-once.md", "grants.md", "security.md", "transactions.md"]
+PAGES = [
+    "approvals.md",
+    "contract.md",
+    "exactly-once.md",
+    "grants.md",
+    "security.md",
+    "transactions.md",
+]
 # A table of promises says so in its last column.
 PROMISES = re.compile(r"^\|.*\| attacked by \|\n\|[-| ]+\|\n((?:\|.*\n)+)", re.MULTILINE)
 

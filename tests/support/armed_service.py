@@ -4,12 +4,14 @@
     python armed_service.py mutant:split_reservation server start --port 3001
     python armed_service.py whole,kill:landed:2 server start --port 3001
 
-With `whole` its venue gives whole transactions in place of instructions. The service itself has no
+With `whole` its venue gives whole transactions in place of instructions, with `asking` a plugin's
+guardrail asks a person of whatever leaves. The service itself has no
 such switch; this script puts it in from outside.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import signal
@@ -31,6 +33,7 @@ from spl.token.instructions import (
 )
 from spl.token.models import CloseAccountParams, SyncNativeParams
 
+from solward import service
 from solward.operations.perform import Operations
 from solward.record import TransactionRecord
 from solward.registry.loaded import LoadedVenue
@@ -113,6 +116,18 @@ def whole_transactions() -> None:
     LoadedVenue.swap = swap  # type: ignore[method-assign]
 
 
+def ask_always() -> None:
+    """A plugin's guardrail that holds every transaction by which something leaves."""
+    from tests.support.approval_desk import asks, guardrails
+
+    made = service._engine_options
+
+    def asking(*given: Any) -> Any:
+        return dataclasses.replace(made(*given), plugin_guardrails=guardrails(asks))
+
+    service._engine_options = asking
+
+
 def main() -> None:
     """Arm, then run the command as its console script would."""
     for arming in sys.argv[1].split(","):
@@ -123,6 +138,8 @@ def main() -> None:
             {"split_reservation": split_reservation}[rest[0]]()
         elif kind == "whole":
             whole_transactions()
+        elif kind == "asking":
+            ask_always()
     from solward_cli import main as solward
 
     sys.argv = ["solward", *sys.argv[2:]]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from quart import Blueprint, request
 
 from solward.errors import NotFound
-from solward.webhook import LONGEST_NOTE, REFUSALS, Approvals, SentDecision
+from solward.hold import HoldState
+from solward.operations.approvals import MAX_NOTE
+from solward.webhook import REFUSALS, SentDecision
 from solward.webhook_signature import NONCE, SIGNATURE, TIMESTAMP
 from solward_server.http.auth import Access, signed
 from solward_server.http.route_context import RouteContext
@@ -37,8 +39,8 @@ def blueprint(context: RouteContext) -> Blueprint:
         body: str | bytes = await request.get_data(cache=False, as_text=False)
         assert isinstance(body, bytes)
         sent = SentDecision(hold_id, _header(TIMESTAMP), _header(NONCE), _header(SIGNATURE), body)
-        hold = await service.webhook.decide(cast(Approvals, service), sent)
-        return {"id": hold.id, "state": hold.state}
+        hold = await service.webhook.decide(service, sent)
+        return {"id": hold.id, "state": hold.state.value}
 
     return routes
 
@@ -77,7 +79,7 @@ PATHS = {
                 request_object(
                     {
                         "decision": choice("What was decided.", "approve", "deny"),
-                        "note": text("Why, for the audit log.", LONGEST_NOTE),
+                        "note": text("Why, for the audit log.", MAX_NOTE),
                     },
                     required=("decision",),
                 ),
@@ -85,14 +87,15 @@ PATHS = {
             ),
             response=success(
                 response_object(
-                    {"id": identifier("The hold."), "state": text("Where it stands now.")}
+                    {"id": identifier("The hold."), "state": choice("Where it stands now.", *HoldState)}
                 ),
                 {"id": HOLD, "state": "denied"},
             ),
             errors={
                 400: "decision must be approve or deny",
                 401: list(REFUSALS.values()),
-                404: NO_WEBHOOK,
+                404: [NO_WEBHOOK, "Hold not found"],
+                409: "The hold is denied; nothing was changed",
             },
         )
     }
