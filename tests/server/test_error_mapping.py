@@ -22,6 +22,7 @@ STATUS = {
     "Held": 202,
     "HoldDecided": 409,
     "MayNotDecide": 403,
+    "PolicyChanged": 409,
     "SkillError": 400,
     "SkillNotFound": 404,
     "SkillTimeout": 500,

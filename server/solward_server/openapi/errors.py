@@ -35,7 +35,7 @@ _MEANINGS = {
     403: "What a key that is confined to one wallet may not do.",
     404: "Not known, or not for this key.",
     408: "The request body took too long to arrive.",
-    409: "The first request with this Idempotency-Key still runs.",
+    409: "The first request with this Idempotency-Key still runs, or what is meant has changed.",
     413: "The request body is larger than 64 KiB.",
     422: "The Idempotency-Key was used with another body.",
     429: "Too many requests, or no room in a budget.",
@@ -89,7 +89,7 @@ def _response(status: int, texts: Sequence[str]) -> dict[str, Any]:
     }
     if status == 401:
         return response | {"headers": {"WWW-Authenticate": _WWW_AUTHENTICATE}}
-    if status in (409, 429):
+    if status == 429 or IN_FLIGHT in texts:
         # A token budget has no known moment at which it has room again.
         always = status == 409 or {TOO_MANY, TOO_MANY_AT_ALL} >= set(texts)
         return response | {"headers": {"Retry-After": _RETRY_AFTER | {"required": always}}}

@@ -87,7 +87,10 @@ PATHS = {
             ),
             response=success(
                 response_object(
-                    {"id": identifier("The hold."), "state": choice("Where it stands now.", *HoldState)}
+                    {
+                        "id": identifier("The hold."),
+                        "state": choice("Where it stands now.", *HoldState),
+                    }
                 ),
                 {"id": HOLD, "state": "denied"},
             ),
