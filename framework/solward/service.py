@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from solward.extras import needs
@@ -31,8 +31,10 @@ from solward.operations.perform import Operations, SkillCalls
 from solward.operations.swap import SwapLimits, Venue
 from solward.record import TransactionRecord
 from solward.registry import Registry, load_registry, run_skill
+from solward.registry.discovery import canonical
 from solward.settings import Settings
 from solward.settings.home import Home
+from solward.settings.settings import MAINNET
 from solward.skill import SkillSpec
 from solward.solana.balances import Balances, read_balances
 from solward.solana.stakes import Stake, read_stakes
@@ -147,7 +149,8 @@ class Solward:
             prices = Prices(cluster.price_sources if price_sources is None else price_sources)
             stack.push_async_callback(prices.close)
             engine = Engine(
-                cluster.ledger, database, wallets, _engine_options(settings, registry),
+                cluster.ledger, database, wallets,
+                _engine_options(settings, registry, prices, tokens, cluster.network),
                 verify_cluster=cluster.verify, hook=step_hook, process=Process.new(kind),
             )  # fmt: skip
             await stack.enter_async_context(registered(database, engine.process, engine.reconcile))
@@ -215,6 +218,8 @@ class Solward:
         if skill is None:
             raise SkillNotFound(name, sorted(self.registry.skills))
         wallet = await self.wallets.get(wallet_id)
+        via = (f"skill:{skill.spec.name}", f"plugin:{canonical(skill.distribution)}")
+        actor = replace(actor, via=via)
         context = self.skill_context(skill.spec, wallet, actor, agent)
         return await run_skill(skill, params, context, emit=self.events.publish)
 
@@ -382,8 +387,14 @@ def wallet_limits(settings: Settings) -> ScopeLimits:
     )
 
 
-def _engine_options(settings: Settings, registry: Registry) -> EngineOptions:
+def _engine_options(
+    settings: Settings, registry: Registry, prices: Prices, tokens: TokenList, network: str
+) -> EngineOptions:
     return EngineOptions(
+        prices=prices,
+        tokens=tokens,
+        # Elsewhere tokens are worth nothing, and those of the demo's market are made anew.
+        listed=frozenset(each.mint for each in tokens) if network == MAINNET else None,
         policy=Policy(
             blocked_addresses=settings.blocked_addresses,
             max_price_impact_bps=settings.max_price_impact_bps,

@@ -238,13 +238,22 @@ class Operations:
                 del self._purchases[key]
 
 
+def _shortest(value: Decimal) -> str:
+    """One text for equal numbers, however large their exponents are."""
+    sign, digits, exponent = value.as_tuple()
+    shown = "".join(map(str, digits)).rstrip("0")
+    if not shown or not isinstance(exponent, int):
+        return "0" if not shown else str(value)
+    return f"{'-' if sign else ''}{shown}E{exponent + len(digits) - len(shown)}"
+
+
 def _recipe(
     operation: Operation, params: Mapping[str, Any], values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The declared fields as they were given, and as they were read: 0.5 and 0.50 are one."""
     given = {each.json: params[each.json] for each in operation.fields if each.json in params}
     read = {
-        name: f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
+        name: _shortest(value) if isinstance(value, Decimal) else str(value)
         for name, value in values.items()
     }
     return {"operation": operation.name, "params": plain(given), "asked": read}

@@ -14,7 +14,7 @@ from solward import jsontext
 from solward.errors import TakenOver
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
-from solward.vault.store import alerts, pockets, spending
+from solward.vault.store import alerts, grants, pockets, spending
 from solward.vault.store.tables import attempts, reservations, transactions
 from solward.vault.store.transactions import RECORD, UNFINISHED, record_event, record_of
 
@@ -266,6 +266,7 @@ async def settle(
             _END_ATTEMPT,
             [{"b_id": item.transaction_id, "b_state": item.attempt} for item in ended],
         )
+    await _lock_totals(connection, settlements)
     lowered = [
         {"b_id": item.transaction_id, "b_asset": asset, "b_units": max(units, 0)}
         for item in settlements
@@ -299,6 +300,23 @@ async def settle(
         else:
             metrics.ATTEMPTS_ENDED.labels(item.attempt.value).inc()
     return stored
+
+
+async def _lock_totals(connection: AsyncConnection, settlements: Sequence[Settlement]) -> None:
+    """Lock, at once and in order, the grants' totals that these ends change."""
+    if connection.dialect.name == "sqlite":
+        return
+    closed = [account for item in settlements for account in item.closed]
+    changed = {
+        item.transaction_id
+        for item in settlements
+        if item.lowered
+        or (closed and item.opened)
+        or (item.status is TransactionStatus.FAILED and item.attempt in _GIVEN_BACK)
+    }
+    if closed:
+        changed |= await spending.openers(connection, closed)
+    await grants.lock_totals(connection, changed)
 
 
 async def _note_own_accounts(

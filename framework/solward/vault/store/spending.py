@@ -14,8 +14,10 @@ from solward.audit.acts import record_act
 from solward.clock import DAY_MS, MINUTE_MS, now_ms
 from solward.errors import SkillError, TakenOver
 from solward.events import EventKind
+from solward.vault.store import grants
 from solward.vault.store.api_keys import lock_key
 from solward.vault.store.database import lock_exclusive, lock_shared
+from solward.vault.store.grants import SCOPE_PREFIX, VERSION
 from solward.vault.store.tables import (
     opened_accounts,
     reservations,
@@ -47,6 +49,7 @@ _FREEZE_REASON = select(func.max(func.coalesce(switches.c.reason, ""))).where(
     switches.c.frozen.is_(True),
     switches.c.scope.in_(bindparam("switches", expanding=True)),
 )
+_SWITCHES = select(_FREEZE_REASON.scalar_subquery(), VERSION)
 _LOCK_WALLET = (
     select(wallets.c.id)
     .where(wallets.c.id == bindparam("wallet_id"))
@@ -77,7 +80,7 @@ async def lock(
     every caller, so that none deadlocks; on SQLite the one writer has every lock.
 
     Args:
-        keys: scopes of API keys.
+        keys: scopes of API keys, and of what has windows over several wallets.
         run: agent, cycle and fencing token of the run that reserves.
         api_key: hash of the secret of the stored API key that reserves.
         agent: the agent for whom something is reserved that none of its runs asks for now: what a
@@ -88,7 +91,7 @@ async def lock(
         TakenOver: another run has the agent's fencing token, or the agent is gone.
         SkillError: the agent was stopped, or approved for an agent that is gone.
     """
-    await lock_shared(connection, SERVICE_SCOPE)
+    await lock_service(connection)
     for scope in sorted(keys):
         await lock_exclusive(connection, scope)
     if api_key is not None:
@@ -116,6 +119,11 @@ async def is_stopped(connection: AsyncConnection, agent_id: str) -> bool:
     return found is not None and found != "running"
 
 
+async def lock_service(connection: AsyncConnection) -> None:
+    """Keep changes of the freeze switch and of grants out until the transaction ends."""
+    await lock_shared(connection, SERVICE_SCOPE)
+
+
 async def lock_wallet(connection: AsyncConnection, wallet_id: str) -> None:
     """Lock a wallet's row until the transaction ends; nothing on SQLite, which has one writer."""
     if connection.dialect.name != "sqlite":
@@ -130,6 +138,15 @@ async def freeze_reason(connection: AsyncConnection, wallet_id: str) -> str | No
     scopes = {"switches": [SERVICE_SCOPE, f"wallet:{wallet_id}"]}
     found = (await connection.execute(_FREEZE_REASON, scopes)).scalar_one_or_none()
     return None if found is None else str(found)
+
+
+async def switches_and_version(
+    connection: AsyncConnection, wallet_id: str
+) -> tuple[str | None, int]:
+    """`freeze_reason`, and the version of the grants, in one query."""
+    scopes = {"switches": [SERVICE_SCOPE, f"wallet:{wallet_id}"]}
+    found, version = (await connection.execute(_SWITCHES, scopes)).one()
+    return None if found is None else str(found), int(version)
 
 
 async def set_frozen(
@@ -268,6 +285,7 @@ _ADD_COSTS = (
 
 async def add_costs(connection: AsyncConnection, transaction_id: str, lamports: int) -> None:
     """Count more fees and rent of a transaction than were reserved."""
+    await grants.lock_totals(connection, [transaction_id])
     await connection.execute(_ADD_COSTS, {"b_id": transaction_id, "b_lamports": lamports})
 
 
@@ -334,6 +352,14 @@ async def note_opened(
     )
 
 
+async def openers(connection: AsyncConnection, accounts: Collection[str]) -> set[str]:
+    """The transactions that are credited when these own token accounts are closed."""
+    statement = select(opened_accounts.c.transaction_id).where(
+        opened_accounts.c.account.in_(accounts)
+    )
+    return set((await connection.execute(statement)).scalars())
+
+
 async def credit_closed(connection: AsyncConnection, returned: Mapping[str, int]) -> None:
     """Give rent that came back to what opened the account, in all its scopes and at most once.
 
@@ -379,14 +405,18 @@ async def reserved(
 async def reserved_by(
     connection: AsyncConnection, transaction_ids: Collection[str]
 ) -> dict[str, dict[str, int]]:
-    """transaction id -> asset -> its reserved units, which are the same in each of its scopes."""
+    """transaction id -> asset -> its reserved units, which are the same in each of its scopes but
+    grants, which may count a part."""
     statement = (
         select(
             reservations.c.transaction_id,
             reservations.c.asset,
             func.max(reservations.c.units).label("units"),
         )
-        .where(reservations.c.transaction_id.in_(transaction_ids))
+        .where(
+            reservations.c.transaction_id.in_(transaction_ids),
+            ~reservations.c.scope.startswith(SCOPE_PREFIX, autoescape=True),
+        )
         .group_by(reservations.c.transaction_id, reservations.c.asset)
     )
     found: dict[str, dict[str, int]] = {}

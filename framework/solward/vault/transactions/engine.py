@@ -25,6 +25,7 @@ from solward.errors import (
 from solward.guardrail import Intent, TransactionEffects
 from solward.hold import HoldState
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.solana.token_list import TokenList
 from solward.solana.tokens import token_account
 from solward.telemetry import tracing
 from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
@@ -36,8 +37,10 @@ from solward.vault.store.database import Database
 from solward.vault.store.holds import HoldRow
 from solward.vault.transactions.assess import Assessor, no_verification
 from solward.vault.transactions.failures import refusal, would_fail
+from solward.vault.transactions.granting import Granting
 from solward.vault.transactions.lease import Process
 from solward.vault.transactions.pocket_run import PocketRuns
+from solward.vault.transactions.prices import Prices
 from solward.vault.transactions.reconcile import (
     Reconciliation,
     faucet_effects,
@@ -71,12 +74,18 @@ class EngineOptions:
         wallet_limits: the service's limits, which hold for each wallet.
         plugin_guardrails: rules of plugins; they can only refuse, or ask a person.
         hold_ms: how long a held transaction waits for a person.
+        prices: of grants that count dollars.
+        tokens: symbols, for refusals.
+        listed: mints that an agent or key without grants may buy; None for all.
     """
 
     policy: Policy
     wallet_limits: ScopeLimits
     plugin_guardrails: Sequence[PluginGuardrail] = ()
     hold_ms: int = HOUR_MS
+    prices: Prices | None = None
+    tokens: TokenList | None = None
+    listed: frozenset[str] | None = None
     confirm_wait_s: float = CONFIRM_WAIT_S
     close_wait_s: float = CLOSE_WAIT_S
 
@@ -110,6 +119,7 @@ class Engine:
             options.plugin_guardrails,
             owner,
             options.hold_ms,
+            Granting(options.prices, options.tokens, options.listed),
         )
         self._signing = Signing(database, wallets, self._assessor, self._reserver, hook, owner)
         self.sender = Sender(ledger, database, hook=hook)
@@ -167,7 +177,7 @@ class Engine:
         else:
             effects = assessment.effects
             failure = would_fail(assessment.failure) if effects is None else None
-        verdict = await self._reserver.trial(wallet_id, actor, draft.intent, effects)
+        verdict = await self._reserver.trial(wallet_id, actor, draft.intent, effects, draft.pocket)
         return Trial(verdict, effects, failure)
 
     async def use_pocket(

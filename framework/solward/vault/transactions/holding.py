@@ -21,9 +21,8 @@ _TO_NOBODY: Final = frozenset({Operation.STAKE, Operation.WRAP, Operation.BURN, 
 Key = tuple[str, str, str]
 
 
-def lines_of(effects: TransactionEffects, pocket: PocketUse | None) -> tuple[Line, ...]:
+def lines_of(lines: tuple[Line, ...], pocket: PocketUse | None) -> tuple[Line, ...]:
     """What leaves by the bytes, with the pocket under the name of any."""
-    lines = () if effects.outflow is None else effects.outflow.lines
     if pocket is None:
         return lines
     address = pocket.pocket.address

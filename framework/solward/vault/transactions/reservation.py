@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import SERVICE
 from solward.clock import DAY_MS, HOUR_MS
-from solward.errors import Held, TakenOver
-from solward.guardrail import Intent, Line, Request, TransactionEffects
+from solward.errors import Held, StoreError, TakenOver
+from solward.guardrail import Intent, Line, Outflow, Request, TransactionEffects
 from solward.hold import Hold, HoldState
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
@@ -27,8 +28,11 @@ from solward.vault.guardrails import (
     judge,
     max_debit,
 )
+from solward.vault.guardrails.grants.dollars import AssetPrice
+from solward.vault.guardrails.grants.judged import ALLOWED, HELD
 from solward.vault.store import alerts, holds, idempotency, pockets, spending
 from solward.vault.store import attempts as attempt_store
+from solward.vault.store import grants as grants_store
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.database import Database
@@ -36,6 +40,8 @@ from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
 from solward.vault.store.pockets import PocketRow, PocketState
 from solward.vault.store.window_clock import MOST_BEHIND_MS, Moment
 from solward.vault.transactions import holding
+from solward.vault.transactions.grant_case import is_within
+from solward.vault.transactions.granting import Granted, Granting, PricesMissing, Question
 from solward.vault.transactions.plugin_rules import PluginRules, joined
 from solward.vault.transactions.request import Actor, HoldTaken, PocketTaken, PocketUse
 
@@ -43,20 +49,36 @@ from solward.vault.transactions.request import Actor, HoldTaken, PocketTaken, Po
 FREEZE_RULE = "freeze"
 # Likewise where windows are so far behind that nothing may be counted in them.
 CLOCK_RULE = "clock"
+# Judged again where grants were changed in between, and count dollars of other assets.
+_PRICE_TRIES = 3
 # Rules of rolling windows.
 _WINDOWED = ("rate_limit", "daily_limit", "spending_limit_check")
+
+
+_T = TypeVar("_T")
+Prices = Mapping[str, AssetPrice]
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """A judged record, the limits it was judged by, and what it reserves: the debit, and the units
-    of each asset that count in each scope."""
+    of each asset that count in each scope; `outflow` is what the bytes can take."""
 
     record: TransactionRecord
     scopes: tuple[tuple[str, ScopeLimits], ...]
     held_lamports: int
     units: Mapping[str, int] = field(default_factory=dict)
     approved: bool = False
+    outflow: Outflow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What built-in rules and grants say, and what each scope had used."""
+
+    verdict: Verdict
+    usages: Mapping[str, ScopeUsage]
+    granted: Granted | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +91,14 @@ class _Judged:
         usages: what each scope had used by then where the rules need it.
         approval: the hold whose approval it takes.
         held: the hold that stands in its place.
+        granted: what grants say of it; None where its bytes say nothing.
     """
 
     record: TransactionRecord
     hold: str | None
     now: Moment
     usages: Mapping[str, ScopeUsage]
+    granted: Granted | None = None
     approval: HoldRow | None = None
     held: Hold | None = None
 
@@ -156,6 +180,41 @@ def _approved(
     return judged.blocked(f"it is not what was approved: {changed}")
 
 
+def _alone(
+    actor: Actor, granted: Granted | None, units: Mapping[str, int]
+) -> list[tuple[str, str, int]]:
+    """What counts in one scope alone: in a skill's and a plugin's, to find it again, and in
+    grants. In the order in which totals are locked."""
+    counted = {(via, spending.SOL_ASSET): units[spending.SOL_ASSET] for via in actor.via}
+    charges = () if granted is None else granted.decision.charges
+    for charge in charges:
+        counted.setdefault((charge.scope, spending.SOL_ASSET), 0)
+        key = charge.scope, charge.asset
+        counted[key] = counted.get(key, 0) + charge.units
+    return [(scope, asset, counted[scope, asset]) for scope, asset in sorted(counted)]
+
+
+async def _note(connection: AsyncConnection, judged: _Judged) -> None:
+    """Store what was judged: of the record, or of the hold in its place."""
+    if judged.granted is None:
+        return
+    record = judged.record
+    if judged.held is not None:
+        await judged.granted.note(connection, judged.held.id, record.type, HELD)
+    elif record.status is TransactionStatus.PENDING:
+        await judged.granted.note(connection, record.id, record.type, ALLOWED)
+    elif record.status is TransactionStatus.BLOCKED:
+        rule = record.guardrails_applied[-1]
+        await judged.granted.note(connection, record.id, record.type, rule)
+
+
+def _is_within(rebuilt: Outflow | None, judged: Outflow | None) -> bool:
+    """Whether rebuilt bytes take nothing that the judged ones do not."""
+    if rebuilt is None or judged is None:
+        return rebuilt is judged
+    return rebuilt.costs <= judged.costs and is_within(rebuilt.lines, judged.lines)
+
+
 def _request(wallet_id: str, actor: Actor) -> Request:
     kind, _, key = actor.principal.partition(":")
     via = {kind: name for kind, _, name in (each.partition(":") for each in actor.via)}
@@ -179,12 +238,15 @@ class Reserver:
         plugin_guardrails: Sequence[PluginGuardrail] = (),
         owner: str | None = None,
         hold_ms: int = HOUR_MS,
+        granting: Granting | None = None,
     ) -> None:
         """Args:
+        granting: judges by grants.
         hold_ms: how long a held transaction waits for a person.
         """
         self._database = database
         self._hold_ms = hold_ms
+        self._granting = Granting() if granting is None else granting
         self._owner = owner
         self._policy = policy
         self._wallet_limits = wallet_limits
@@ -213,14 +275,44 @@ class Reserver:
             Held: a person is asked; the hold is stored in place of a record.
             HoldTaken: the approval was used, or has ended.
         """
-        scopes = self._scopes(record.wallet_id, actor)
         before, asked = None, None
         if self._plugin_rules.names:
             # Before the write transaction: a plugin must hold no lock of the database.
-            before, asked = await self._trial(record.wallet_id, actor, intent, effects)
+            before, asked = await self._trial(record.wallet_id, actor, intent, effects, pocket)
+        question = Question.of(record.wallet_id, actor, intent, effects, pocket)
+
+        async def reserve(prices: Prices) -> Reservation:
+            return await self._reserve(record, question, effects, pocket, prices, before, asked)
+
+        return await self._priced(question, reserve)
+
+    async def _priced(self, question: Question, judge: Callable[[Prices], Awaitable[_T]]) -> _T:
+        """Judge with the prices that grants count in; again where they were changed meanwhile."""
+        assets: frozenset[str] = frozenset()
+        for _ in range(_PRICE_TRIES):
+            # Before the database transaction: a price source must hold no lock of it.
+            prices = await self._granting.prices_for(question, assets)
+            try:
+                return await judge(prices)
+            except PricesMissing as missing:
+                assets |= missing.assets
+        raise StoreError("The grants are changed all the time; try again")
+
+    async def _reserve(
+        self,
+        record: TransactionRecord,
+        question: Question,
+        effects: TransactionEffects,
+        pocket: PocketUse | None,
+        prices: Prices,
+        before: Verdict | None,
+        asked: str | None,
+    ) -> Reservation:
+        actor, intent = question.actor, question.intent
+        scopes = self._scopes(record.wallet_id, actor)
         async with self._database.write() as connection:
             judged = await self._judge(
-                connection, record, actor, scopes, intent, effects, before, asked
+                connection, record, question, scopes, effects, prices, before, asked
             )
             judged = await self._weigh(connection, judged, actor, intent, effects, pocket)
             if judged.is_allowed and pocket is not None:
@@ -243,17 +335,24 @@ class Reserver:
                 if costs:
                     units[spending.COSTS_ASSET] = costs
                 await spending.reserve(
-                    connection, record.id, [scope for scope, _ in scopes], units, now.reserved_ms
+                    connection,
+                    record.id,
+                    [scope for scope, _ in scopes],
+                    units,
+                    now.reserved_ms,
+                    _alone(actor, judged.granted, units),
                 )
                 near = self._near_ceiling(costs, scopes, judged.usages, now.database_ms)
                 for scope in near:
                     alerts.costs_near_ceiling(connection, stored, scope, actor.trace)
             if judged.is_allowed or judged.held is not None:
                 await self._database.keep_ledger_time(connection)
+            await _note(connection, judged)
         if judged.held is not None:
             raise Held(judged.held)
         self._alerted_ms |= dict.fromkeys(near, now.database_ms)
-        return Reservation(stored, scopes, debit, units, judged.approval is not None)
+        approved = judged.approval is not None
+        return Reservation(stored, scopes, debit, units, approved, effects.outflow)
 
     async def fail(
         self,
@@ -266,8 +365,9 @@ class Reserver:
         """Store an intent that cannot be sent: blocked where the declaration alone breaks a rule,
         failed otherwise. Nothing is reserved."""
         scopes = self._scopes(record.wallet_id, actor)
+        question = Question.of(record.wallet_id, actor, intent, None, None)
         async with self._database.write() as connection:
-            judged = await self._judge(connection, record, actor, scopes, intent, effects)
+            judged = await self._judge(connection, record, question, scopes, effects, {})
             stored = judged.record
             if stored.status is TransactionStatus.PENDING:
                 stored = replace(stored, status=TransactionStatus.FAILED, error=error)
@@ -278,21 +378,39 @@ class Reserver:
         return stored
 
     async def trial(
-        self, wallet_id: str, actor: Actor, intent: Intent, effects: TransactionEffects | None
+        self,
+        wallet_id: str,
+        actor: Actor,
+        intent: Intent,
+        effects: TransactionEffects | None,
+        pocket: PocketUse | None = None,
     ) -> Verdict:
         """Judge as `reserve` would now, and change nothing."""
-        verdict, _asked = await self._trial(wallet_id, actor, intent, effects)
+        verdict, _asked = await self._trial(wallet_id, actor, intent, effects, pocket)
         return verdict
 
     async def _trial(
-        self, wallet_id: str, actor: Actor, intent: Intent, effects: TransactionEffects | None
+        self,
+        wallet_id: str,
+        actor: Actor,
+        intent: Intent,
+        effects: TransactionEffects | None,
+        pocket: PocketUse | None,
     ) -> tuple[Verdict, str | None]:
         """The verdict, and why plugins' rules want a person to decide."""
-        async with self._database.read() as connection:
-            frozen = await spending.freeze_reason(connection, wallet_id)
-            scopes = self._scopes(wallet_id, actor)
-            now = await self._database.moment(connection)
-            verdict, _ = await self._verdict(connection, frozen, scopes, intent, effects, now)
+        question = Question.of(wallet_id, actor, intent, effects, pocket)
+        scopes = self._scopes(wallet_id, actor)
+
+        async def judge(prices: Prices) -> Verdict:
+            async with self._database.read() as connection:
+                switches = await spending.switches_and_version(connection, wallet_id)
+                now = await self._database.moment(connection)
+                found = await self._verdict(
+                    connection, question, switches, scopes, effects, now, prices
+                )
+                return found.verdict
+
+        verdict = await self._priced(question, judge)
         if effects is not None:
             effects = replace(effects, request=_request(wallet_id, actor))
         judged = await self._plugin_rules.judge(replace(verdict, hold=None), intent, effects)
@@ -327,6 +445,8 @@ class Reserver:
             raise PermissionError(verdict.reason or "the rebuilt transaction would fail")
         if verdict.hold is not None and not reservation.approved:
             raise PermissionError(verdict.hold)
+        if not _is_within(effects.outflow, reservation.outflow):
+            raise PermissionError("the rebuilt transaction takes more than was judged")
         if max_debit(intent, effects) > reservation.held_lamports:
             # The added memo costs no lamports, so the ledger's answers changed.
             raise PermissionError("the rebuilt transaction costs more than was reserved")
@@ -338,10 +458,10 @@ class Reserver:
         self,
         connection: AsyncConnection,
         record: TransactionRecord,
-        actor: Actor,
+        question: Question,
         scopes: tuple[tuple[str, ScopeLimits], ...],
-        intent: Intent,
         effects: TransactionEffects | None,
+        prices: Prices,
         before: Verdict | None = None,
         asked: str | None = None,
     ) -> _Judged:
@@ -351,13 +471,16 @@ class Reserver:
             before: the verdict of a moment ago, the plugins' included. A refusal stands; where it
                 allows, the built-in rules judge again, because the usage may have changed.
             asked: why plugins' rules wanted a person to decide.
+
+        Raises:
+            PricesMissing: ask for them, and judge again.
         """
-        run = actor.run
+        actor, run = question.actor, question.actor.run
         try:
             await spending.lock(
                 connection,
                 record.wallet_id,
-                [scope for scope, _ in actor.limits if scope.startswith("key:")],
+                await self._shared_scopes(connection, actor),
                 None if run is None else run.fencing,
                 actor.api_key,
                 actor.agent_id if actor.approval is not None else None,
@@ -367,20 +490,22 @@ class Reserver:
         except TakenOver:
             metrics.FENCED.labels("reserve").inc()
             raise
-        frozen = await spending.freeze_reason(connection, record.wallet_id)
+        switches = await spending.switches_and_version(connection, record.wallet_id)
         # Read under the lock, so that records and rate windows follow the order of judgement.
         now = await self._database.moment(connection)
-        usages: Mapping[str, ScopeUsage] = {}
         if before is not None and not before.allowed:
-            verdict = before
+            found = await self._refused(connection, question, before, switches[1], now)
         else:
-            verdict, usages = await self._verdict(connection, frozen, scopes, intent, effects, now)
-            if before is not None and verdict.allowed:
-                verdict = replace(
-                    verdict,
-                    applied=verdict.applied + self._plugin_rules.names,
-                    hold=joined(verdict.hold, asked),
-                )
+            found = await self._verdict(
+                connection, question, switches, scopes, effects, now, prices
+            )
+        verdict = found.verdict
+        if before is not None and verdict.allowed:
+            verdict = replace(
+                verdict,
+                applied=verdict.applied + self._plugin_rules.names,
+                hold=joined(verdict.hold, asked),
+            )
         judged = replace(
             record,
             created_ms=now.database_ms,
@@ -388,7 +513,18 @@ class Reserver:
             guardrails_applied=verdict.applied,
             error=verdict.reason,
         )
-        return _Judged(judged, verdict.hold if verdict.allowed else None, now, usages)
+        hold = verdict.hold if verdict.allowed else None
+        return _Judged(judged, hold, now, found.usages, found.granted)
+
+    async def _shared_scopes(self, connection: AsyncConnection, actor: Actor) -> list[str]:
+        """What has windows over several wallets: the key, and a skill or plugin under grants."""
+        scopes = [scope for scope, _ in actor.limits if scope.startswith("key:")]
+        if actor.via and self._database.shared:
+            # Nobody changes grants from here on.
+            await spending.lock_service(connection)
+            version = await grants_store.version(connection)
+            scopes += await self._granting.sets.of(connection, version, actor.via)
+        return scopes
 
     async def _weigh(
         self,
@@ -401,7 +537,9 @@ class Reserver:
     ) -> _Judged:
         """What becomes of it where a person decides: carried out with an approval, refused because
         it is not what was shown, or held in place of a record."""
-        lines = holding.lines_of(effects, pocket)
+        lines = holding.lines_of(
+            () if judged.granted is None else judged.granted.case.lines, pocket
+        )
         if actor.approval is not None:
             approval = await self._approval(connection, actor.approval, judged.now)
             return _approved(judged, approval, intent, effects, lines)
@@ -508,6 +646,45 @@ class Reserver:
         )
 
     async def _verdict(
+        self,
+        connection: AsyncConnection,
+        question: Question,
+        switches: tuple[str | None, int],
+        scopes: tuple[tuple[str, ScopeLimits], ...],
+        effects: TransactionEffects | None,
+        now: Moment,
+        prices: Prices,
+    ) -> _Found:
+        """What the built-in rules and then the grants say.
+
+        Args:
+            switches: why it is frozen, None where it is not, and the version of the grants.
+        """
+        frozen, version = switches
+        verdict, usages = await self._built_in(
+            connection, frozen, scopes, question.intent, effects, now
+        )
+        if not verdict.allowed:
+            return await self._refused(connection, question, verdict, version, now)
+        granted = await self._granting.judge(connection, question, version, now, prices)
+        if granted is not None:
+            verdict = granted.applied_to(verdict)
+        return _Found(verdict, usages, granted)
+
+    async def _refused(
+        self,
+        connection: AsyncConnection,
+        question: Question,
+        verdict: Verdict,
+        version: int,
+        now: Moment,
+    ) -> _Found:
+        granted = await self._granting.judge(
+            connection, question, version, now, {}, is_refused=True
+        )
+        return _Found(verdict, {}, granted)
+
+    async def _built_in(
         self,
         connection: AsyncConnection,
         frozen: str | None,

@@ -21,6 +21,7 @@ from solward.solana.instructions import ASSOCIATED_TOKEN_CREATIONS, Token
 from solward.solana.message import AnyMessage, top_level_calls
 from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, TOKEN_PROGRAMS, WRAPPED_SOL_MINT
 from solward.solana.tokens import TOKEN_2022_MAX_ACCOUNT_RENT, associated_address
+from solward.vault.guardrails.grants.model import USD
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.trust import is_enough
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
@@ -154,10 +155,12 @@ def kept_units(
 
 def kept_of_failed(fee_lamports: int, reserved: Mapping[str, int]) -> dict[str, int]:
     """asset -> units that count, for a transaction that landed with an error: its fee; pure."""
-    return {
+    kept = {
         asset: min(units, fee_lamports) if asset == COSTS_ASSET else 0
         for asset, units in reserved.items()
     }
+    # Grants count some assets in dollars.
+    return kept | {USD: 0}
 
 
 class StepsTotal:
@@ -225,6 +228,8 @@ def kept_of_steps(total: StepsTotal, reserved: Mapping[str, int]) -> dict[str, i
     if COSTS_ASSET in reserved:
         costs = max(costs, total.lamports - kept.get(SOL_ASSET, 0))
         kept[COSTS_ASSET] = min(reserved[COSTS_ASSET], costs)
+    if not any(units for asset, units in kept.items() if asset != COSTS_ASSET):
+        kept[USD] = 0
     return kept
 
 

@@ -1,0 +1,354 @@
+"""Judges transactions by grants, in the database transaction that reserves them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.guardrail import SOL, Intent, Line, Operation, TransactionEffects
+from solward.solana.token_list import TokenList
+from solward.vault.guardrails.grants import judged as judged_form
+from solward.vault.guardrails.grants.decide import Need, decide, needed, priced
+from solward.vault.guardrails.grants.dollars import AssetPrice, line_dollars
+from solward.vault.guardrails.grants.judged import ALLOWED, GRANTS_RULE, Judged
+from solward.vault.guardrails.grants.model import (
+    RATE,
+    Case,
+    Decision,
+    Finding,
+    Why,
+)
+from solward.vault.guardrails.grants.sentences import finding_sentence
+from solward.vault.guardrails.rules import Verdict
+from solward.vault.store import grants as store
+from solward.vault.store.window_clock import Moment
+from solward.vault.transactions.grant_case import (
+    Outgoing,
+    addresses,
+    funded,
+    outgoing,
+    recipients,
+)
+from solward.vault.transactions.grant_sets import GrantSet, GrantSets
+from solward.vault.transactions.prices import Prices
+from solward.vault.transactions.request import Actor, PocketUse
+
+_NO_TOKENS: Final = TokenList(())
+_NAMED_KINDS: Final = ("agent", "key", "wallet")
+
+
+class PricesMissing(Exception):
+    """The grants were changed meanwhile, and count dollars of assets that were not asked for.
+
+    Ask for them outside the database transaction, and judge again.
+    """
+
+    def __init__(self, assets: Collection[str]) -> None:
+        super().__init__("prices are missing")
+        self.assets = frozenset(assets)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Who asks for what, before it is judged.
+
+    Attributes:
+        leaving: what leaves by the bytes; None where these cannot be bounded, which is refused, or
+            the faucet's are.
+    """
+
+    wallet_id: str
+    actor: Actor
+    intent: Intent
+    leaving: Outgoing | None
+    chain: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        wallet_id: str,
+        actor: Actor,
+        intent: Intent,
+        effects: TransactionEffects | None,
+        pocket: PocketUse | None,
+    ) -> Question:
+        """Of a transaction whose effects are known, or not."""
+        outflow = None if effects is None else effects.outflow
+        leaving = None if outflow is None else outgoing(outflow, intent, pocket)
+        return cls(wallet_id, actor, intent, leaving, actor.chain(wallet_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What grants say of a transaction.
+
+    Attributes:
+        reason: the sentences of why it is refused, or held.
+        used: the sums it was judged by.
+        version: of the grants.
+    """
+
+    case: Case
+    decision: Decision
+    version: int
+    prices: Mapping[str, AssetPrice] = field(default_factory=dict)
+    used: Mapping[Need, int] = field(default_factory=dict)
+    reason: str | None = None
+
+    def applied_to(self, verdict: Verdict) -> Verdict:
+        """The verdict of the rules before, with what grants add to it."""
+        if not verdict.allowed or not self.decision.is_judged:
+            return verdict
+        verdict = replace(verdict, applied=(*verdict.applied, GRANTS_RULE))
+        if self.decision.refused is not None:
+            return replace(verdict, rule=GRANTS_RULE, reason=self.reason)
+        return replace(verdict, hold=self.reason) if self.decision.held else verdict
+
+    async def note(self, connection: AsyncConnection, own_id: str, kind: str, outcome: str) -> None:
+        """Store what was judged, and whom it pays where it is let through.
+
+        Args:
+            own_id: of the record, or of the hold.
+            kind: the record's type.
+            outcome: `ALLOWED`, `HELD`, or the rule that refused it.
+        """
+        judged = Judged(own_id, kind, self.case, outcome, self.version, self.prices, self.used)
+        await store.note_judged(connection, judged_form.to_row(judged))
+        if outcome == ALLOWED:
+            paid = recipients(self.case.lines)
+            await store.note_paid(connection, self.case.wallet_id, paid, own_id)
+
+
+class Granting:
+    """Judges by the grants in force.
+
+    Attributes:
+        sets: the grants of principals.
+    """
+
+    def __init__(
+        self,
+        prices: Prices | None = None,
+        tokens: TokenList | None = None,
+        listed: frozenset[str] | None = None,
+    ) -> None:
+        """Args:
+        prices: of grants that count dollars; None where there are none.
+        tokens: symbols for refusals.
+        listed: mints that a principal without grants may buy; None for all.
+        """
+        self.sets = GrantSets()
+        self._prices = Prices(()) if prices is None else prices
+        self._tokens = _NO_TOKENS if tokens is None else tokens
+        self._listed = listed
+
+    async def prices_for(
+        self, question: Question, more: Collection[str] = ()
+    ) -> dict[str, AssetPrice]:
+        """Prices of what grants of the chain may count in dollars, as they were read last; asked
+        for before the database transaction."""
+        assets = set(more)
+        if question.leaving is not None:
+            for each in self.sets.last(question.chain).values():
+                if each.counts_dollars:
+                    assets.update(_counted_in_dollars(each, question.leaving.lines))
+        return await self._prices.prices(assets) if assets else {}
+
+    async def judge(
+        self,
+        connection: AsyncConnection,
+        question: Question,
+        version: int,
+        now: Moment,
+        prices: Mapping[str, AssetPrice],
+        *,
+        is_refused: bool = False,
+    ) -> Granted | None:
+        """Judge as things stand; None where the bytes say nothing of what leaves.
+
+        Args:
+            version: of the grants, as this database transaction sees them.
+            prices: of `prices_for`.
+            is_refused: a rule refused it already, so nothing is read or decided.
+
+        Raises:
+            PricesMissing: ask for them, and judge again.
+        """
+        leaving = question.leaving
+        if leaving is None:
+            return None
+        case = Case(
+            wallet_id=question.wallet_id,
+            chain=question.chain,
+            lines=leaving.lines,
+            costs_lamports=leaving.costs_lamports,
+            now_ms=(now.database_ms, now.window_ms),
+            swap=leaving.swap,
+            is_admins=question.actor.is_admins,
+            is_approved=question.actor.approval is not None,
+            listed=self._listed,
+        )
+        if is_refused:
+            return Granted(case, Decision(False), version)
+        under = await self.sets.of(connection, version, question.chain)
+        if not under:
+            return await self._by_default(connection, case, version)
+        case = await self._with_facts(connection, case, under, version)
+        compiled = {who: each.compiled for who, each in under.items()}
+        timely = self._prices.timely(prices)
+        wanted = {case.lines[at].asset for at in priced(compiled, case)}
+        if wanted - timely.keys():
+            raise PricesMissing(wanted)
+        if wanted:
+            case = replace(case, dollars=line_dollars(case.lines, timely))
+        needs = needed(compiled, case)
+        used = await _used(connection, needs, now.window_ms)
+        decision = decide(compiled, case, used)
+        granted = Granted(case, decision, version, {asset: timely[asset] for asset in wanted}, used)
+        return await self._with_reason(connection, granted, under)
+
+    async def _by_default(self, connection: AsyncConnection, case: Case, version: int) -> Granted:
+        burned = [line.asset for line in case.lines if line.operation == Operation.BURN]
+        if burned and not case.is_admins:
+            launched = await store.launched(connection, case.wallet_id, burned)
+            case = replace(case, launched=launched)
+        granted = Granted(case, decide({}, case, {}), version)
+        return await self._with_reason(connection, granted, {})
+
+    async def _with_facts(
+        self,
+        connection: AsyncConnection,
+        case: Case,
+        under: Mapping[str, GrantSet],
+        version: int,
+    ) -> Case:
+        """The case with what its grants look at."""
+        own = await store.own(connection, addresses(case.lines))
+        case = replace(case, own=own, lines=funded(case.lines, own))
+        if any(each.uses_book for each in under.values()):
+            case = replace(case, book=await self.sets.book(connection, version))
+        if any(each.asks_new for each in under.values()):
+            paid = recipients(case.lines)
+            known, alike = await store.paid(connection, case.wallet_id, paid)
+            case = replace(case, paid=known, lookalikes=alike)
+        burned = [line.asset for line in case.lines if line.operation == Operation.BURN]
+        if burned and len(under) < len(case.chain):
+            launched = await store.launched(connection, case.wallet_id, burned)
+            case = replace(case, launched=launched)
+        return case
+
+    async def _with_reason(
+        self, connection: AsyncConnection, granted: Granted, under: Mapping[str, GrantSet]
+    ) -> Granted:
+        refused = granted.decision.refused
+        if refused is not None:
+            refused = await _with_room(connection, refused, under, granted.case.now_ms[-1])
+            granted = replace(granted, decision=replace(granted.decision, refused=refused))
+        findings = granted.decision.held if refused is None else (refused,)
+        if not findings:
+            return granted
+        names = await stored_names(connection, self._tokens, findings)
+        reason = " ".join(finding_sentence(each, names) for each in findings)
+        return replace(granted, reason=reason)
+
+
+def _counted_in_dollars(of: GrantSet, lines: Sequence[Line]) -> set[str]:
+    return {line.asset for line in lines if line.units}
+
+
+async def _used(
+    connection: AsyncConnection, needs: Collection[Need], now_ms: int
+) -> dict[Need, int]:
+    """What the windows that end now hold; transactions for `RATE`."""
+    stored = {
+        need: (scope, SOL if asset == RATE else asset, length)
+        for need in needs
+        for scope, asset, length in (need,)
+    }
+    found = await store.counted(connection, frozenset(stored.values()), now_ms)
+    return {
+        need: found[key].transactions if need[1] == RATE else found[key].units
+        for need, key in stored.items()
+    }
+
+
+async def _with_room(
+    connection: AsyncConnection, finding: Finding, under: Mapping[str, GrantSet], now_ms: int
+) -> Finding:
+    """With the time at which what was refused would fit, where a window is full."""
+    limit, used, asked = finding.limit, finding.used, finding.asked
+    grants = under.get(finding.who)
+    if grants is None or None in (limit, used, asked, finding.window_ms, finding.number):
+        return finding
+    assert limit is not None and used is not None and asked is not None  # noqa: PT018
+    assert finding.window_ms is not None and finding.number is not None  # noqa: PT018
+    if asked > limit:
+        return finding
+    scope = grants.grants[finding.number - 1].scope
+    is_rate = finding.counted_as == RATE
+    asset = SOL if is_rate else finding.counted_as or SOL
+    at = await store.room_at(
+        connection,
+        scope,
+        asset,
+        finding.window_ms,
+        used + asked - limit,
+        now_ms,
+        transactions=is_rate,
+    )
+    return replace(finding, room_ms=at)
+
+
+# Names of principals for sentences.
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNames:
+    """Names that were read for some sentences; see `solward...document.Names`.
+
+    Attributes:
+        rows: kind -> those that are called the same as one who is meant: id -> name.
+    """
+
+    tokens: TokenList
+    rows: Mapping[str, Mapping[str, str]]
+
+    def decimals(self, mint: str) -> int | None:
+        """Not known here: findings say what they count in."""
+        return None
+
+    def ids(self, kind: str, text: str) -> Sequence[str]:
+        """The one whose id is `text`, else all whose name it is."""
+        found = self.rows.get(kind, {})
+        if text in found:
+            return [text]
+        return [each for each, name in found.items() if name == text]
+
+    def name(self, kind: str, own_id: str) -> str | None:
+        """What people call it."""
+        return self.rows.get(kind, {}).get(own_id)
+
+    def in_book(self, name: str) -> bool:
+        """Sentences do not ask."""
+        return True
+
+
+async def stored_names(
+    connection: AsyncConnection, tokens: TokenList, findings: Sequence[Finding]
+) -> StoredNames:
+    """The names that sentences of these findings say."""
+    wanted: dict[str, set[str]] = {}
+    for finding in findings:
+        kind, _, own_id = finding.who.partition(":")
+        wanted.setdefault(kind, set()).add(own_id)
+        if finding.why == Why.WALLET and finding.detail is not None:
+            wanted.setdefault("wallet", set()).add(finding.detail)
+    rows = {
+        kind: await store.called_the_same(connection, kind, ids)
+        for kind, ids in wanted.items()
+        if kind in _NAMED_KINDS
+    }
+    return StoredNames(tokens, rows)
