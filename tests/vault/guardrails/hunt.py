@@ -105,10 +105,9 @@ def _run(world: World, judge: Judge, case: Case, name: str, report: Report) -> N
             kept = [line for line in bound.lines if line.operation in KEPT]
             if kept:
                 report.stayed += 1
-                whole = world.step(before, _refunded(world, after, paid))
-                gone = _unkept(world, bound, kept, whole, after)
-                if gone:
-                    told = _told(world, case, name, bound, whole, gone, before)
+                unkept = _unkept(world, bound, kept, before, _refunded(world, after, paid))
+                if unkept:
+                    told = _told(world, case, name, bound, loss, unkept, before)
                     report.unkept.append(told)
         excess = _excess(bound, loss)
         if excess:
@@ -188,19 +187,17 @@ def _excess(bound: Outflow, loss: Loss) -> list[str]:
 
 
 def _unkept(
-    world: World, bound: Outflow, kept: Sequence[Line], whole: Loss, after: Accounts
+    world: World, bound: Outflow, kept: Sequence[Line], before: Accounts, after: Accounts
 ) -> list[str]:
-    """What of the money that stays the wallet's, as `kept` says, did not; `whole` is what all
-    instructions took together."""
-    gone = []
+    """What of the money that stays the wallet's, as `kept` says, did not."""
+    gone = world.lamports_gone(before, after)
     leaves = bound.lamports + bound.rent_lamports - sum(line.units for line in kept)
-    if whole.lamports > leaves:
-        gone.append(f"lamports {whole.lamports} > {leaves} of the lines that leave")
+    found = [f"lamports {gone} > {leaves} of the lines that leave"] if gone > leaves else []
     for line in kept:
         at = Pubkey.from_string(line.account or "")
         if line.operation == Operation.STAKE and not world.commands(after.get(at)):
-            gone.append(f"the stake {at}")
-    return gone
+            found.append(f"others command the stake {at}")
+    return found
 
 
 def _told(

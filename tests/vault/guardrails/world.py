@@ -423,6 +423,11 @@ class World:
         powers = _powers(before, self.own) - _powers(after, self.own, kept=True)
         return Loss(0, own, max(0, lamports), +units, frozenset(powers))
 
+    def lamports_gone(self, before: Accounts, after: Accounts) -> int:
+        """Lamports that the wallet alone could move before and cannot after, whatever happened to
+        them between; units lent to it are not among them."""
+        return max(0, self._held(before)[0] - self._held(after)[0])
+
     def commands(self, account: Account | None) -> bool:
         """Whether of a stake account nobody but the wallet is staker, withdrawer or custodian."""
         if account is None or not account.lamports or account.owner != STAKE:
