@@ -42,6 +42,7 @@ from solward.solana.token_list import TokenList, token_list
 from solward.store.event_feed import event_feed
 from solward.store.retention import hourly_retention
 from solward.vault.guardrails import Policy, ScopeLimits
+from solward.vault.guardrails.grants.document import Policy as GrantPolicy
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
@@ -51,6 +52,7 @@ from solward.vault.transactions.lease import Process, registered
 from solward.vault.transactions.ledger_time import ledger_time_read
 from solward.vault.transactions.limits_report import limits_report
 from solward.vault.transactions.prices import Prices, PriceSource
+from solward.vault.transactions.replay_run import replay_stored
 from solward.vault.transactions.request import Actor
 from solward.vault.transactions.steps import StepHook, no_hook
 from solward.vault.wallets import Wallet, Wallets
@@ -354,6 +356,10 @@ class Solward:
             frozen = await spending.freeze_reason(connection, wallet.id) is not None
         report = await limits_report(self.database, scope, wallet_limits(self.settings))
         return {"walletId": wallet.id, "frozen": frozen} | report
+
+    async def replay_policy(self, days: int, draft: GrantPolicy | None = None) -> dict[str, Any]:
+        """See `replay_stored`."""
+        return await replay_stored(self.database, self.tokens, days, draft)
 
     async def wallet_pockets(self, wallet_id: str) -> dict[str, Any]:
         """A wallet's pockets that may hold something, and what of it is at risk."""

@@ -16,7 +16,8 @@ from solward.vault.guardrails.grants.model import Case
 from solward.vault.store import grants
 from solward.vault.store.database import Database
 from solward.vault.store.tables import holds, reservations, transactions, wallets
-from solward.vault.transactions.replay import Kept, past_of
+from solward.vault.transactions.replay import Kept
+from solward.vault.transactions.replay_run import past_of
 
 MINT = "So1dTokenNobodyLists11111111111111111111111"
 

@@ -13,9 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solward.guardrail import Line, Operation
-from solward.vault.guardrails.grants.decide import Need, compile_grants, decide, needed
+from solward.vault.guardrails.grants.decide import Need, decide, needed
+from solward.vault.guardrails.grants.document import BookEntry
 from solward.vault.guardrails.grants.dollars import Price, line_dollars
-from solward.vault.guardrails.grants.judged import ALLOWED, GRANTS_RULE, HELD, Judged
+from solward.vault.guardrails.grants.judged import (
+    ALLOWED,
+    GRANTS_RULE,
+    HELD,
+    REFUSED,
+    Judged,
+    said,
+)
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
     RATE,
@@ -51,12 +59,10 @@ def grant(who: str = AGENT, name: str = "g", **changes: Any) -> Grant:
     return replace(Grant(name, who, SENT, assets={MINT: limit}), **changes)
 
 
-def policy(*grants: Grant, book: Mapping[str, frozenset[str]] | None = None) -> GrantPolicy:
-    sets = {
-        who: compile_grants([each for each in grants if each.who == who])
-        for who in {each.who for each in grants}
-    }
-    return GrantPolicy(sets, book or {})
+def policy(*grants: Grant, book: Mapping[str, Sequence[str]] | None = None) -> GrantPolicy:
+    sets = {who: [each for each in grants if each.who == who] for who in {g.who for g in grants}}
+    named = (book or {}).items()
+    return GrantPolicy.of(sets, {name: list(map(BookEntry, found)) for name, found in named})
 
 
 @dataclass(slots=True)
@@ -76,26 +82,34 @@ class History:
         *,
         later_ms: int = 1_000,
         refused_by: str | None = None,
+        becomes: str | None = None,
         prices: Mapping[str, Price] | None = None,
         **changes: Any,
     ) -> str:
-        """Judge a transfer of the mint to `shop`; returns the verdict as stored."""
+        """Judge a transfer of the mint to `shop`; returns what becomes of it.
+
+        Args:
+            refused_by: a rule before grants, which are not asked then.
+            becomes: what others than grants make of it.
+        """
         self.ms += later_ms
         line = Line(Operation.TRANSFER, MINT, units, "shop", decimals=6)
         case = Case("w", ("wallet:w", *who), (line,), 5_000, (self.ms, self.ms), **changes)
         worth = line_dollars(case.lines, prices or {})
         seen = replace(case, book=self.now.book, dollars=worth)
-        used = {need: self.sum(need) for need in needed(self.now.sets, seen)}
-        decision = decide(self.now.sets, seen, used)
-        verdict = GRANTS_RULE if decision.refused else HELD if decision.held else ALLOWED
+        sets = {who: each.compiled for who, each in self.now.sets.items()}
+        used = {need: self.sum(need) for need in needed(sets, seen)}
+        decision = decide(sets, seen, used)
+        verdict: str | None = said(decision)
+        outcome = becomes or {REFUSED: GRANTS_RULE}.get(verdict, verdict)
         if refused_by is not None:
-            verdict, used = refused_by, {}
+            outcome, verdict, used = refused_by, None, {}
         name = str(len(self.past))
-        if verdict == ALLOWED:
+        if outcome == ALLOWED:
             self.rows[name] = [(charge, self.ms) for charge in decision.charges]
-        judged = Judged(name, "transfer", case, verdict, self.version, prices or {}, used)
+        judged = Judged(name, "transfer", case, outcome, self.version, prices or {}, used, verdict)
         self.past.append(Past(judged))
-        return verdict
+        return outcome
 
     def sum(self, need: Need) -> int:
         scope, asset, length = need
@@ -207,6 +221,38 @@ def test_no_grant_changes_what_another_rule_refused() -> None:
     assert (found.others, found.judged, found.changed) == (1, 1, 0)
 
 
+def test_what_others_made_of_it_is_neither_a_change_nor_counted_otherwise() -> None:
+    """A plugin's rule refused or held it, a person's approval let it through, 20 were held."""
+    history = History(policy(grant(hold=50)))
+    assert history.ask(10, becomes="a plugin's rule") == "a plugin's rule"
+    assert history.ask(10, becomes=HELD) == HELD
+    assert history.ask(60, becomes=GRANTS_RULE) == GRANTS_RULE
+    assert history.ask(60, becomes=ALLOWED) == ALLOWED
+    assert history.ask(40) == ALLOWED
+    assert history.replayed().changed == 0
+    # The same lines, so what became of them is the same too.
+    assert history.replayed(policy(grant(name="other", hold=50))).changed == 0
+    found = history.replayed(policy(grant(name="one less", most=99, hold=50)))
+    assert [each.judged.transaction_id for each in found.changes] == ["4"]
+
+
+def test_a_fact_that_no_grant_looked_at_is_what_is_known_of_it_by_now() -> None:
+    history = History(policy(grant()))
+    assert [history.ask(10), history.ask(10)] == [ALLOWED, ALLOWED]
+    known = replace(history.past[1].judged.case, paid=frozenset({"shop"}))
+    history.past[1] = replace(history.past[1], facts=known)
+    new = policy(grant(name="n", new=NewRecipient.REFUSE))
+    assert [each.judged.transaction_id for each in history.replayed(new).changes] == ["0"]
+    # What a grant looked at counts as it was: the payment before it had not landed yet.
+    history = History(policy(grant(new=NewRecipient.HOLD)))
+    assert history.ask(10) == HELD
+    known = replace(history.past[0].judged.case, paid=frozenset({"shop"}))
+    history.past[0] = replace(history.past[0], facts=known)
+    assert history.replayed().changed == 0
+    refuses = policy(grant(name="n", new=NewRecipient.REFUSE))
+    assert history.replayed(refuses).changes[0].now == ReplayVerdict.REFUSED
+
+
 def test_an_asset_in_dollars_without_a_stored_price_is_not_known() -> None:
     dollars = AssetLimit(ANY_ASSET, 6, (Window(DAY, 1_000_000),))
     history = History(policy(grant()))
@@ -221,9 +267,9 @@ def test_an_asset_in_dollars_without_a_stored_price_is_not_known() -> None:
 
 def test_the_drafts_address_book_is_used() -> None:
     shop = grant(to=("@vendors",))
-    history = History(policy(shop, book={"vendors": frozenset({"shop"})}))
+    history = History(policy(shop, book={"vendors": ["shop"]}))
     assert history.ask(10) == ALLOWED
-    (change,) = history.replayed(policy(shop, book={"vendors": frozenset()})).changes
+    (change,) = history.replayed(policy(shop, book={"vendors": []})).changes
     assert change.findings[0].why == Why.RECIPIENT
 
 
@@ -335,7 +381,7 @@ def grants(draw: st.DrawFn) -> Grant:
 @st.composite
 def policies(draw: st.DrawFn) -> GrantPolicy:
     listed = {each.scope: each for each in draw(st.lists(grants(), max_size=4))}
-    book = {"vendors": frozenset(draw(st.sets(st.sampled_from(["shop", "bar"]))))}
+    book = {"vendors": sorted(draw(st.sets(st.sampled_from(["shop", "bar"]))))}
     return policy(*listed.values(), book=book)
 
 
@@ -346,22 +392,26 @@ asks = st.tuples(
     st.sampled_from([0, 1, 30_000, HOUR, DAY]),
     st.sampled_from([None, None, None, "daily_limit"]),
     st.booleans(),
+    st.sampled_from([None, None, None, ALLOWED, HELD, GRANTS_RULE, "a plugin's rule"]),
 )
 steps = st.one_of(asks, asks, asks, st.tuples(st.just("release"), st.integers(0, 10**6)))
 edits = st.tuples(st.just("edit"), policies(), st.booleans())
 
 
-def lived(history: History, events: Sequence[Any]) -> History:
-    """The history after `events`."""
+def lived(history: History, events: Sequence[Any], *, others: bool = True) -> History:
+    """The history after `events`; `others` than grants may have made something else of them."""
     for event in events:
         if event[0] == "ask":
-            _, units, who, later, refused_by, flag = event
+            _, units, who, later, refused_by, flag, becomes = event
+            if not others:
+                becomes = None
             prices = {MINT: Price(Fraction(units % 3 + 1), 6, history.ms)}
             history.ask(
                 units,
                 who,
                 later_ms=later,
                 refused_by=refused_by,
+                becomes=becomes,
                 prices=prices,
                 is_admins=not who,
                 is_approved=flag and bool(who),
@@ -382,7 +432,7 @@ def lived(history: History, events: Sequence[Any]) -> History:
 
 
 def scopes_of(given: GrantPolicy) -> Sequence[Grant]:
-    return [each.grant for compiled in given.sets.values() for each in compiled.acting]
+    return [grant for each in given.sets.values() for grant in each.grants]
 
 
 @settings(max_examples=60)
@@ -413,16 +463,15 @@ def test_a_draft_says_what_it_would_have_said_in_force(
     start: GrantPolicy, draft: GrantPolicy, events: Any
 ) -> None:
     """The replay of a draft is the history lived under it."""
-    history = lived(History(start), events)
-    other = lived(History(draft), events)
+    history = lived(History(start), events, others=False)
+    other = lived(History(draft), events, others=False)
     expected = [
-        (one.judged.transaction_id, two.judged.verdict)
+        (one.judged.transaction_id, two.judged.said)
         for one, two in zip(history.past, other.past, strict=True)
-        if one.judged.verdict != two.judged.verdict
+        if one.judged.said != two.judged.said
     ]
-    stored = {"refused": GRANTS_RULE, "allowed": ALLOWED, "held": HELD}
     found = history.replayed(draft)
-    assert [(each.judged.transaction_id, stored[each.now]) for each in found.changes] == expected
+    assert [(each.judged.transaction_id, each.now) for each in found.changes] == expected
 
 
 def test_a_released_payment_gave_its_room_back_to_the_live_policy_alone_when_it_did() -> None:
@@ -440,6 +489,6 @@ def test_a_grant_of_both_policies_keeps_its_stored_sum(units: int) -> None:
     kept = grant()
     history = History(policy(kept))
     history.rows["before"] = [(Charge(kept.scope, MINT, 60), START)]
-    assert history.ask(50) == GRANTS_RULE
+    assert [history.ask(each) for each in (50, 30, 45)] == [GRANTS_RULE, ALLOWED, GRANTS_RULE]
     draft = policy(kept, grant(KEY, "other", most=units))
     assert history.replayed(draft).changed == 0

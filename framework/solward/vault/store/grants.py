@@ -504,6 +504,44 @@ async def own(connection: AsyncConnection, addresses: Collection[str]) -> frozen
     return frozenset(rows.scalars())
 
 
+_WALLETS_MADE = select(wallets.c.public_key, wallets.c.created_ms).where(
+    wallets.c.public_key.in_(bindparam("addresses", expanding=True))
+)
+_FIRST_PAID = (
+    select(
+        paid_recipients.c.wallet_id,
+        paid_recipients.c.address,
+        transactions.c.created_ms,
+        transactions.c.id,
+    )
+    .join(transactions, transactions.c.id == paid_recipients.c.transaction_id)
+    .where(
+        paid_recipients.c.wallet_id.in_(bindparam("wallets", expanding=True)),
+        paid_recipients.c.address.in_(bindparam("addresses", expanding=True)),
+        transactions.c.status == _CONFIRMED,
+    )
+)
+
+
+async def wallets_made(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, int]:
+    """Those of `addresses` that are wallets of this service -> when they were made."""
+    if not addresses:
+        return {}
+    rows = await connection.execute(_WALLETS_MADE, {"addresses": list(addresses)})
+    return {row.public_key: int(row.created_ms) for row in rows}
+
+
+async def first_paid(
+    connection: AsyncConnection, wallet_ids: Collection[str], addresses: Collection[str]
+) -> dict[tuple[str, str], tuple[int, str]]:
+    """Wallet and address -> when a confirmed transaction first paid it, and its id."""
+    if not addresses:
+        return {}
+    parameters = {"wallets": list(wallet_ids), "addresses": list(addresses)}
+    rows = await connection.execute(_FIRST_PAID, parameters)
+    return {(row.wallet_id, row.address): (int(row.created_ms), row.id) for row in rows}
+
+
 _LAUNCHES = text("transactions.type = 'token_launch'")
 _LAUNCHED = select(transactions.c.details).where(
     transactions.c.wallet_id == bindparam("b_wallet"),

@@ -89,6 +89,7 @@ class Granted:
         reason: the sentences of why it is refused, or held.
         used: the sums it was judged by.
         version: of the grants.
+        is_asked: they were asked; otherwise `decision` says nothing.
     """
 
     case: Case
@@ -97,6 +98,7 @@ class Granted:
     prices: Mapping[str, AssetPrice] = field(default_factory=dict)
     used: Mapping[Need, int] = field(default_factory=dict)
     reason: str | None = None
+    is_asked: bool = True
 
     def applied_to(self, verdict: Verdict) -> Verdict:
         """The verdict of the rules before, with what grants add to it."""
@@ -115,7 +117,16 @@ class Granted:
             kind: the record's type.
             outcome: `ALLOWED`, `HELD`, or the rule that refused it.
         """
-        judged = Judged(own_id, kind, self.case, outcome, self.version, self.prices, self.used)
+        judged = Judged(
+            own_id,
+            kind,
+            self.case,
+            outcome,
+            self.version,
+            self.prices,
+            self.used,
+            judged_form.said(self.decision) if self.is_asked else None,
+        )
         await store.note_judged(connection, judged_form.to_row(judged))
         if outcome == ALLOWED:
             paid = recipients(self.case.lines)
@@ -192,7 +203,7 @@ class Granting:
             listed=self._listed,
         )
         if is_refused:
-            return Granted(case, Decision(False), version)
+            return Granted(case, Decision(False), version, is_asked=False)
         under = await self.sets.of(connection, version, question.chain)
         if not under:
             return await self._by_default(connection, case, version)

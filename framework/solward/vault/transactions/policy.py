@@ -191,7 +191,7 @@ async def _seed(
     connection: AsyncConnection, who: str, grants: Sequence[Grant], now_ms: int
 ) -> None:
     """Let each grant have counted what its principal moved that it would have covered."""
-    longest = max(map(_longest_ms, grants))
+    longest = max(map(longest_ms, grants))
     moved = await store.counting(connection, who, now_ms - longest)
     cases = [judged_form.from_row(each.row) for each in moved]
     named = [address for each in cases for address in addresses(each.case.lines)]
@@ -229,7 +229,8 @@ async def _seed(
         await store.replace_counted(connection, grant.scope, rows)
 
 
-def _longest_ms(grant: Grant) -> int:
+def longest_ms(grant: Grant) -> int:
+    """The longest window of a grant."""
     windows = [window for limit in grant.assets.values() for window in limit.windows]
     return max(COSTS_WINDOW_MS, *(each.length_ms for each in (*windows, *grant.rates)))
 

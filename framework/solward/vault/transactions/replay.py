@@ -18,13 +18,16 @@ in force says of it, not with what was said then, and is marked.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from solward.vault.guardrails.grants.decide import CompiledGrants, Need, decide, needed
+from solward.guardrail import Operation
+from solward.vault.guardrails.grants import judged as judged_form
+from solward.vault.guardrails.grants.decide import Need, decide, needed
+from solward.vault.guardrails.grants.document import BookEntry
 from solward.vault.guardrails.grants.dollars import NOT_ASKED, line_dollars
-from solward.vault.guardrails.grants.judged import ALLOWED, GRANTS_RULE, HELD, Judged, from_row
+from solward.vault.guardrails.grants.judged import ALLOWED, Judged
 from solward.vault.guardrails.grants.model import (
     COSTS,
     RATE,
@@ -32,9 +35,11 @@ from solward.vault.guardrails.grants.model import (
     Charge,
     Decision,
     Finding,
+    Grant,
     Why,
 )
-from solward.vault.store.grants import JudgedRow
+from solward.vault.transactions.grant_sets import GrantSet
+from solward.vault.transactions.policy import longest_ms
 
 
 class Kept(StrEnum):
@@ -48,53 +53,68 @@ class Kept(StrEnum):
 
 
 class ReplayVerdict(StrEnum):
-    """What a policy says of a transaction."""
+    """What grants say of a transaction."""
 
-    ALLOWED = "allowed"
-    HELD = "held"
-    REFUSED = "refused"
+    ALLOWED = judged_form.ALLOWED
+    HELD = judged_form.HELD
+    REFUSED = judged_form.REFUSED
     UNKNOWN = "unknown"
-    """It counts an asset in dollars whose price nobody asked for then."""
+    """They count an asset in dollars whose price nobody asked for then."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrantPolicy:
     """Every principal's grants, and the address book: name -> addresses."""
 
-    sets: Mapping[str, CompiledGrants]
+    sets: Mapping[str, GrantSet]
     book: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, sets: Mapping[str, Sequence[Grant]], book: Mapping[str, Sequence[BookEntry]]
+    ) -> GrantPolicy:
+        """A policy as it is read: principal -> its grants in written order, name -> entries."""
+        return cls(
+            {who: GrantSet.of(grants) for who, grants in sets.items()},
+            {name: frozenset(each.address for each in book[name]) for name in book},
+        )
+
+    def of_chain(self, case: Case) -> list[GrantSet]:
+        """Of the principals of a transaction that are under grants."""
+        return [self.sets[who] for who in case.chain if who in self.sets]
+
+    @property
+    def longest_ms(self) -> int:
+        """The longest window of any grant."""
+        grants = (grant for each in self.sets.values() for grant in each.grants)
+        return max(map(longest_ms, grants), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A stored transaction: as it was judged, and what of it still counts.
+    """A stored transaction.
 
-    Of one that was held and made later, what is made counts, and not the hold as well.
+    Attributes:
+        kept: what of it still counts. Of one that was held and made later, what was made counts,
+            and not the hold as well.
+        facts: its case with every fact that is known of that time by now, those that no grant then
+            looked at as well; None where the stored case has them.
     """
 
     judged: Judged
     kept: Kept = Kept.ALL
-
-
-def past_of(row: JudgedRow) -> Past:
-    """A transaction as it is stored, with what the service gave back of it."""
-    if row.is_done:
-        return Past(from_row(row.row), Kept.NOTHING)
-    kept = Kept.ALL
-    if row.kept is not None and not any(row.kept[asset] for asset in row.kept if asset != COSTS):
-        kept = Kept.COSTS if row.kept else Kept.NOTHING
-    return Past(from_row(row.row), kept)
+    facts: Case | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One transaction of which the draft says something else.
+    """One transaction of which the draft says something else than the policy in force.
 
     Attributes:
         then: what was said of it.
-        in_force: what the policy in force says of it; `then`, unless an older policy said that.
+        in_force: what the policy in force says of it: `then`, unless an older policy said that.
         now: what the draft says of it.
-        findings: why the draft refuses or holds it; where it allows it, why the other did not.
+        findings: why the draft refuses or holds it; where it allows it, why the other does not.
         is_older: an older policy had judged it.
     """
 
@@ -111,20 +131,20 @@ class Replayed:
     """What a replay found.
 
     Attributes:
-        judged: transactions that grants judge.
-        others: those that another rule refused, which no grant changes.
+        judged: transactions that grants were asked about.
+        others: those that a rule before them refused, which no grant changes.
         older: of those judged, what an older policy had judged.
         older_differ: of these, of which the policy in force says something else than was said.
         changed: of which the draft says something else, all of them.
         changes: the first of these.
     """
 
-    judged: int
-    others: int
-    older: int
-    older_differ: int
-    changed: int
-    changes: tuple[Change, ...]
+    judged: int = 0
+    others: int = 0
+    older: int = 0
+    older_differ: int = 0
+    changed: int = 0
+    changes: tuple[Change, ...] = ()
 
 
 class Replay:
@@ -150,7 +170,7 @@ class Replay:
         self._version = version
         self._report_from_ms = report_from_ms
         self._most = most
-        self._counts = Replayed(0, 0, 0, 0, 0, ())
+        self._counts = Replayed()
         self._changes: list[Change] = []
 
     def add(self, past: Iterable[Past]) -> None:
@@ -165,20 +185,28 @@ class Replay:
     def _one(self, past: Past) -> None:
         judged, counts = past.judged, self._counts
         is_reported = judged.case.now_ms[0] >= self._report_from_ms
-        then = _said(judged.verdict)
-        if then is None:
+        if judged.said is None:
             self._counts = replace(counts, others=counts.others + is_reported)
             return
         is_older = judged.version != self._version
-        stored = {} if is_older else judged.used
-        # Both judge before either charges: a transaction does not count in its own window.
-        live = self._in_force.judge(judged, stored, None)
-        draft = self._draft.judge(judged, stored, self._in_force)
-        self._in_force.charge(judged.case, live, past.kept)
-        self._draft.charge(judged.case, draft, past.kept)
+        then = ReplayVerdict(judged.said)
+        known = judged.case if past.facts is None else past.facts
+        if is_older:
+            live = self._in_force.judge(known, judged, {}, None)
+            draft = self._draft.judge(known, judged, {}, None)
+        else:
+            facts = _facts(self._in_force.policy, judged.case, known)
+            live = self._in_force.judge(judged.case, judged, judged.used, None)
+            draft = self._draft.judge(facts, judged, judged.used, self._in_force)
+        in_force, now = _verdict(live), _verdict(draft)
+        # Where both say the same, it became of it what did: a plugin may have refused it, or a
+        # person allowed it.
+        is_made = judged.outcome == ALLOWED if in_force == then else in_force == ALLOWED
+        self._in_force.charge(judged.case, live, past.kept, is_made)
+        is_made = is_made if now == in_force else now == ALLOWED
+        self._draft.charge(judged.case, draft, past.kept, is_made)
         if not is_reported:
             return
-        in_force, now = _verdict(live), _verdict(draft)
         before = in_force if is_older else then
         self._counts = replace(
             counts,
@@ -188,7 +216,7 @@ class Replay:
             changed=counts.changed + (now != before),
         )
         if now != before and len(self._changes) < self._most:
-            findings = _findings(live if now == ReplayVerdict.ALLOWED else draft)
+            findings = _findings(live if now == ALLOWED else draft)
             self._changes.append(Change(judged, then, before, now, findings, is_older))
 
 
@@ -206,15 +234,31 @@ def replay(
     return run.result()
 
 
+def _facts(policy: GrantPolicy, stored: Case, known: Case) -> Case:
+    """A case with what is known by now, where the policy did not look at it then: what it looked at
+    is exact, such as whom the wallet had paid by then."""
+    under = policy.of_chain(stored)
+    if under:
+        known = replace(known, lines=stored.lines, own=stored.own)
+    if any(each.asks_new for each in under):
+        known = replace(known, paid=stored.paid, lookalikes=stored.lookalikes)
+    if len(under) < len(stored.chain) and Operation.BURN in {
+        line.operation for line in stored.lines
+    }:
+        known = replace(known, launched=stored.launched)
+    return known
+
+
 class _Track:
     """One policy, and what it has charged."""
 
     def __init__(self, policy: GrantPolicy) -> None:
-        self._policy = policy
+        self.policy = policy
+        self._compiled = {who: each.compiled for who, each in policy.sets.items()}
         self._counters: dict[tuple[str, str], _Counter] = {}
 
     def judge(
-        self, judged: Judged, stored: Mapping[Need, int], in_force: _Track | None
+        self, facts: Case, judged: Judged, stored: Mapping[Need, int], in_force: _Track | None
     ) -> Decision:
         """Decide by the stored sums where there are some, otherwise by its own.
 
@@ -222,13 +266,11 @@ class _Track:
             in_force: the track that the stored sums are of; None where it is this one.
         """
         case = replace(
-            judged.case,
-            book=self._policy.book,
-            dollars=line_dollars(judged.case.lines, judged.prices),
+            facts, book=self.policy.book, dollars=line_dollars(facts.lines, judged.prices)
         )
         ends_ms = case.now_ms[-1]
         used: dict[Need, int] = {}
-        for need in needed(self._policy.sets, case):
+        for need in needed(self._compiled, case):
             known = stored.get(need)
             if known is None:
                 used[need] = self._sum(need, ends_ms)
@@ -237,11 +279,11 @@ class _Track:
             else:
                 more = self._sum(need, ends_ms) - in_force._sum(need, ends_ms)
                 used[need] = max(0, known + more)
-        return decide(self._policy.sets, case, used)
+        return decide(self._compiled, case, used)
 
-    def charge(self, case: Case, decision: Decision, kept: Kept) -> None:
-        """Count what was allowed, as far as it still counts."""
-        if _verdict(decision) != ReplayVerdict.ALLOWED or kept == Kept.NOTHING:
+    def charge(self, case: Case, decision: Decision, kept: Kept, is_made: bool) -> None:
+        """Count what is made, as far as it still counts."""
+        if not is_made or kept == Kept.NOTHING:
             return
         # As it is reserved: by the later of both clocks.
         at_ms = max(case.now_ms)
@@ -282,21 +324,11 @@ class _Counter:
         return self._sums[-1] - self._sums[bisect_right(self._times, before_ms)]
 
 
-def _said(verdict: str) -> ReplayVerdict | None:
-    """A stored verdict as one of grants; None where another rule refused it."""
-    return {
-        ALLOWED: ReplayVerdict.ALLOWED,
-        HELD: ReplayVerdict.HELD,
-        GRANTS_RULE: ReplayVerdict.REFUSED,
-    }.get(verdict)
-
-
 def _verdict(decision: Decision) -> ReplayVerdict:
     refused = decision.refused
-    if refused is not None:
-        is_unknown = refused.why == Why.PRICE and refused.detail == NOT_ASKED.reason
-        return ReplayVerdict.UNKNOWN if is_unknown else ReplayVerdict.REFUSED
-    return ReplayVerdict.HELD if decision.held else ReplayVerdict.ALLOWED
+    if refused and refused.why == Why.PRICE and refused.detail == NOT_ASKED.reason:
+        return ReplayVerdict.UNKNOWN
+    return ReplayVerdict(judged_form.said(decision))
 
 
 def _findings(decision: Decision) -> tuple[Finding, ...]:

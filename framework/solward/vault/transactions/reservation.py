@@ -494,7 +494,7 @@ class Reserver:
         # Read under the lock, so that records and rate windows follow the order of judgement.
         now = await self._database.moment(connection)
         if before is not None and not before.allowed:
-            found = await self._refused(connection, question, before, switches[1], now)
+            found = await self._refused(connection, question, before, switches[1], now, prices)
         else:
             found = await self._verdict(
                 connection, question, switches, scopes, effects, now, prices
@@ -665,7 +665,7 @@ class Reserver:
             connection, frozen, scopes, question.intent, effects, now
         )
         if not verdict.allowed:
-            return await self._refused(connection, question, verdict, version, now)
+            return await self._refused(connection, question, verdict, version, now, prices)
         granted = await self._granting.judge(connection, question, version, now, prices)
         if granted is not None:
             verdict = granted.applied_to(verdict)
@@ -678,9 +678,11 @@ class Reserver:
         verdict: Verdict,
         version: int,
         now: Moment,
+        prices: Prices,
     ) -> _Found:
+        """A refusal that stands; what was judged is noted with what grants refused it by."""
         granted = await self._granting.judge(
-            connection, question, version, now, {}, is_refused=True
+            connection, question, version, now, prices, is_refused=verdict.rule != GRANTS_RULE
         )
         return _Found(verdict, {}, granted)
 

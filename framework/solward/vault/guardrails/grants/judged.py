@@ -15,17 +15,28 @@ from solward.guardrail import Line, Operation
 from solward.vault.guardrails.grants import dollars
 from solward.vault.guardrails.grants.decide import Need
 from solward.vault.guardrails.grants.dollars import AssetPrice
-from solward.vault.guardrails.grants.model import Case, SwapTerms
+from solward.vault.guardrails.grants.model import Case, Decision, SwapTerms
 
 ALLOWED: Final = "allowed"
 HELD: Final = "held"
+REFUSED: Final = "refused"
 GRANTS_RULE: Final = "grants"
-"""The rule in `guardrailsApplied`, and the verdict of what grants refused."""
+"""The rule in `guardrailsApplied`, and the outcome of what grants refused."""
+
+
+def said(decision: Decision) -> str:
+    """What grants say, in one word: `ALLOWED`, `HELD` or `REFUSED`."""
+    if decision.refused is not None:
+        return REFUSED
+    return HELD if decision.held else ALLOWED
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One transaction, the sums it was judged by, and the verdict.
+    """One transaction, the sums it was judged by, what grants said of it and what became of it.
+
+    These differ where somebody else refused it or asked a person, where it was approved, and where
+    it could not be held.
 
     Attributes:
         transaction_id: of its record, or of its hold.
@@ -34,16 +45,19 @@ class Judged:
         prices: asset -> its price when it was judged, of those that were asked for.
         used: the sums that were read for it, empty where grants did not judge it.
         version: of the policy it was judged by.
-        verdict: `ALLOWED`, `HELD`, or the rule that refused it.
+        outcome: `ALLOWED`, `HELD`, or the rule that refused it.
+        said: what grants said, `ALLOWED`, `HELD` or `REFUSED`; None where a rule before them
+            refused it.
     """
 
     transaction_id: str
     type: str
     case: Case
-    verdict: str
+    outcome: str
     version: int
     prices: Mapping[str, AssetPrice] = field(default_factory=dict)
     used: Mapping[Need, int] = field(default_factory=dict)
+    said: str | None = None
 
 
 def to_row(judged: Judged) -> dict[str, Any]:
@@ -51,6 +65,7 @@ def to_row(judged: Judged) -> dict[str, Any]:
     case = judged.case
     terms: dict[str, Any] = {
         "version": judged.version,
+        "said": judged.said,
         "nowMs": case.now_ms,
         "swap": None
         if case.swap is None
@@ -75,7 +90,7 @@ def to_row(judged: Judged) -> dict[str, Any]:
         # What is empty is left out, but a list that lists nothing is one.
         "terms": _text({name: terms[name] for name in terms if terms[name] or name == "listed"}),
         "prices": _text(dollars.to_json(judged.prices)),
-        "verdict": judged.verdict,
+        "verdict": judged.outcome,
     }
 
 
@@ -103,10 +118,11 @@ def from_row(row: Mapping[str, Any]) -> Judged:
         transaction_id=row["transaction_id"],
         type=row["type"],
         case=case,
-        verdict=row["verdict"],
+        outcome=row["verdict"],
         version=terms.get("version", 0),
         prices=dollars.from_json(json.loads(row["prices"])),
         used={(scope, asset, ms): units for scope, asset, ms, units in terms.get("used", ())},
+        said=terms.get("said"),
     )
 
 
