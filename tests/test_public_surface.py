@@ -14,10 +14,11 @@ from solward import errors
 
 # What plugins may rely on: a name goes only with a major version.
 SURFACE = """
-    ASSOCIATED_TOKEN_PROGRAM Account Balances Completion CompletionRequest Effects
-    GuardrailBlocked Intent InvalidRequest
-    LAMPORTS_PER_SOL LedgerError LedgerUnavailable Message Mint Outflow ProviderContext
-    ProviderError ProviderSpec Quote QuoteRequest ReadLedger SkillContext SkillError SkillSpec
+    ASSOCIATED_TOKEN_PROGRAM Account Balances Charged Completion CompletionRequest Effects
+    GuardrailBlocked Hold Intent InvalidRequest
+    LAMPORTS_PER_SOL LedgerError LedgerUnavailable Line Message Mint Outflow ProviderContext
+    ProviderError ProviderSpec Quote QuoteRequest ReadLedger Request
+    SkillContext SkillError SkillSpec
     SolwardError Stake StakeState SwapInstructions SwapTransaction TokenBalance TokenHolding
     ToolCall ToolDefinition TransactionEffects TransactionError TransactionFailed
     TransactionRecord TransactionStatus TransactionType Usage VenueContext VenueSpec

@@ -47,7 +47,7 @@ from solward.tools import json_safe, tool_definitions
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
-    from solward.guardrail import Intent, Outflow, TransactionEffects
+    from solward.guardrail import Charged, Hold, Intent, Line, Outflow, Request, TransactionEffects
     from solward.operations.declared import operation_parameters
     from solward.solana.accounts import Account
     from solward.solana.balances import Balances, TokenBalance
@@ -72,14 +72,17 @@ __all__ = [
     "WRAPPED_SOL_MINT",
     "Account",
     "Balances",
+    "Charged",
     "Completion",
     "CompletionRequest",
     "Effects",
     "GuardrailBlocked",
+    "Hold",
     "Intent",
     "InvalidRequest",
     "LedgerError",
     "LedgerUnavailable",
+    "Line",
     "Message",
     "Mint",
     "Outflow",
@@ -89,6 +92,7 @@ __all__ = [
     "Quote",
     "QuoteRequest",
     "ReadLedger",
+    "Request",
     "SkillContext",
     "SkillError",
     "SkillSpec",
@@ -130,7 +134,11 @@ _AT_FIRST_USE = {
     "Account": "solward.solana.accounts",
     "ReadLedger": "solward.solana.ledger",
     "TokenHolding": "solward.solana.ledger",
+    "Charged": "solward.guardrail",
+    "Hold": "solward.guardrail",
     "Intent": "solward.guardrail",
+    "Line": "solward.guardrail",
+    "Request": "solward.guardrail",
     "Outflow": "solward.guardrail",
     "TransactionEffects": "solward.guardrail",
     "operation_parameters": "solward.operations.declared",

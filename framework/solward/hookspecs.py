@@ -14,7 +14,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from solward.context import SkillContext
-    from solward.guardrail import Intent, TransactionEffects
+    from solward.guardrail import Hold, Intent, TransactionEffects
     from solward.provider import (
         Completion,
         CompletionRequest,
@@ -149,10 +149,10 @@ async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTr
 
 
 @hookspec(firstresult=True)
-def guardrail_check(intent: Intent, effects: TransactionEffects) -> str | None:
-    """Refuse a transaction by returning a reason; None allows it.
+def guardrail_check(intent: Intent, effects: TransactionEffects) -> str | Hold | None:
+    """Refuse a transaction by returning a reason, or let a person decide by `Hold`; None allows it.
 
-    Runs after every built-in rule, with copies, and can only refuse: raising refuses as well, and
-    so does taking longer than 5 s. Pure; several threads may call it at once.
+    Runs after every built-in rule, with copies, and can allow nothing that another refuses: raising
+    refuses as well, and so does taking longer than 5 s. Pure; several threads may call it at once.
     """
     raise NotImplementedError

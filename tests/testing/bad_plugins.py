@@ -24,7 +24,7 @@ from solward import (
     Usage,
     hookimpl,
 )
-from solward.guardrail import Intent, TransactionEffects
+from solward.guardrail import Hold, Intent, TransactionEffects
 
 STRANGER = "11111111111111111111111111111112"
 TEXT = {"type": "string", "description": "What to say.", "maxLength": 50}
@@ -330,12 +330,24 @@ class Guardrail:
     __name__ = "no_swaps"
 
     @hookimpl
-    def guardrail_check(self, intent: Intent, effects: TransactionEffects) -> str | None:
-        answer: str | None = self.judge(intent, effects)
+    def guardrail_check(self, intent: Intent, effects: TransactionEffects) -> str | Hold | None:
+        answer: str | Hold | None = self.judge(intent, effects)
         return answer
 
     def judge(self, intent: Intent, effects: TransactionEffects) -> Any:
         return "swaps are not allowed" if intent.type == "swap" else None
+
+
+class Asks(Guardrail):
+    """Conforms, and has a person decide."""
+
+    def judge(self, intent: Intent, effects: TransactionEffects) -> Any:
+        return Hold("swaps are asked of") if intent.type == "swap" else None
+
+
+class Mute(Guardrail):
+    def judge(self, intent: Intent, effects: TransactionEffects) -> Any:
+        return Hold(" ") if intent.type == "swap" else None
 
 
 class Moody(Guardrail):

@@ -197,6 +197,18 @@ async def test_the_good_guardrail_conforms_and_its_cases_hold() -> None:
     assert said == "refused[0] is let through; allowed[0] is refused: swaps are not allowed"
 
 
+async def test_what_a_guardrail_has_a_person_decide_is_a_case_of_its_own() -> None:
+    swap = (Intent("swap", "w"), TransactionEffects(0, 5_000))
+    transfer = (Intent("transfer", "w"), TransactionEffects(1, 5_000))
+    report = await check_guardrail(bad.Asks(), held=[swap], allowed=[transfer])
+    assert failed(report) == ""
+    report = await check_guardrail(bad.Asks(), refused=[swap], held=[transfer])
+    assert failed(report, "cases") == "refused[0] is held; held[0] is let through"
+    report = await check_guardrail(bad.Asks(), allowed=[swap])
+    assert failed(report, "cases") == "allowed[0] is held: swaps are asked of"
+    assert "asks a person without a reason" in failed(await check_guardrail(bad.Mute()), "answer")
+
+
 @pytest.mark.parametrize(
     ("plugin", "check", "said"),
     [

@@ -270,7 +270,9 @@ class Approvals:
         )
         if "operation" in recipe:
             params: Mapping[str, Any] = recipe["params"]
-            await self._operations.perform(recipe["operation"], hold.wallet_id, actor, params)
+            await self._operations.perform(
+                recipe["operation"], hold.wallet_id, actor, params, at_least=hold.arrives
+            )
             return
         intent, instructions = read_recipe(recipe)
         await self._operations.transact(hold.wallet_id, actor, intent, instructions, None)

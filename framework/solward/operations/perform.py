@@ -86,13 +86,20 @@ class Operations:
         self._purchases: dict[tuple[str, str], _Turn] = {}
 
     async def perform(
-        self, name: str, wallet_id: str, actor: Actor, params: Mapping[str, Any]
+        self,
+        name: str,
+        wallet_id: str,
+        actor: Actor,
+        params: Mapping[str, Any],
+        *,
+        at_least: Mapping[str, int] = MappingProxyType({}),
     ) -> TransactionRecord:
         """Validate, plan, and hand the draft to the engine.
 
         Args:
             name: of a declared operation.
             params: its fields by their JSON names; others are ignored.
+            at_least: mint -> units that a swap must bring, whatever its slippage.
 
         Raises:
             WalletNotFound: no such wallet.
@@ -113,8 +120,11 @@ class Operations:
                 return known
         values = operation.read(params)
         actor = replace(actor, recipe=_recipe(operation, params, values))
+        more: dict[str, Any] = {}
+        if at_least and "limits" in plan.sources:
+            more["limits"] = replace(self._sources["limits"], at_least=at_least)
         if "pocket" not in plan.sources:
-            return await self._planned(operation, plan, wallet, actor, values, {})
+            return await self._planned(operation, plan, wallet, actor, values, more)
         bought = self._tokens.resolve(values["output_token"], "outputToken")
         # SOL arrives on an account of the pocket's own, whatever else the wallet gets meanwhile.
         alone = bought != WRAPPED_SOL_MINT
@@ -123,7 +133,7 @@ class Operations:
                 async with self._wallets.new_pocket(wallet.id) as pocket:
                     with contextlib.suppress(PocketTaken):
                         return await self._planned(
-                            operation, plan, wallet, actor, values, {"pocket": pocket}
+                            operation, plan, wallet, actor, values, more | {"pocket": pocket}
                         )
         raise LedgerUnavailable("Other processes swap with this wallet at the same time; try again")
 

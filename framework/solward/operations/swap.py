@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Protocol
 
@@ -12,7 +13,14 @@ from solders.hash import Hash
 
 from solward.errors import InvalidRequest, LedgerUnavailable, SolwardError
 from solward.guardrail import Intent
-from solward.money import SOL_DECIMALS, U64_MAX, format_sol, from_units, to_units
+from solward.money import (
+    SOL_DECIMALS,
+    U64_MAX,
+    format_amount,
+    format_sol,
+    from_units,
+    to_units,
+)
 from solward.operations.declared.swap import MAX_SLIPPAGE_BPS, SWAP
 from solward.operations.plans import plans
 from solward.operations.plugin_draft import plain
@@ -112,9 +120,15 @@ class Venue:
 
 @dataclass(frozen=True, slots=True)
 class SwapLimits:
-    """What the settings bound of a swap's request: `max_slippage_bps` in basis points."""
+    """What bounds a swap beside its request.
+
+    Attributes:
+        max_slippage_bps: of the settings, in basis points.
+        at_least: mint -> units that were shown to who approved it; no less may arrive.
+    """
 
     max_slippage_bps: int
+    at_least: Mapping[str, int] = field(default_factory=dict)
 
 
 NO_SWAP_LIMITS = SwapLimits(MAX_SLIPPAGE_BPS)
@@ -181,14 +195,28 @@ async def plan_swap(
         )
     swap = await _read_request(tokens, ledger, input_token, output_token, amount, slippage_bps)
     offer = await _offer(venue, swap.request)
+    at_least = limits.at_least.get(swap.request.output_mint, 0)
+    if offer.quote.out_amount < at_least:
+        decimals = swap.target.side.decimals
+        now, shown = (
+            format_amount(from_units(units, decimals))
+            for units in (offer.quote.out_amount, at_least)
+        )
+        raise InvalidRequest(f"the price moved: {now} would arrive, and at least {shown} was shown")
     if not venue.plugin.gives_instructions:
-        return _in_steps(wallet, venue, pocket, swap, offer)
+        return _in_steps(wallet, venue, pocket, swap, offer, at_least)
     _check_worth(swap, offer.quote)
-    return await _one_transaction(wallet, venue, pocket, ledger, swap, offer)
+    return await _one_transaction(wallet, venue, pocket, ledger, swap, offer, at_least)
 
 
 async def _one_transaction(
-    wallet: str, venue: Venue, pocket: Pocket, ledger: ReadLedger, swap: _Swap, offer: _Offer
+    wallet: str,
+    venue: Venue,
+    pocket: Pocket,
+    ledger: ReadLedger,
+    swap: _Swap,
+    offer: _Offer,
+    at_least: int,
 ) -> Draft:
     source, target = swap.source.side, swap.target.side
     made = PocketSwap(
@@ -208,7 +236,7 @@ async def _one_transaction(
         check_swap(answer.swap, wallet, pocket.address)
         extra = await _extra(ledger, answer, made)
         # The first quote is what the slippage was given for; a newer one may only promise more.
-        least = max(offer.quote.minimum_out, newer.minimum_out)
+        least = max(offer.quote.minimum_out, newer.minimum_out, at_least)
         # Read last, so that the venue cannot wait until something else has arrived.
         held = None if target.is_sol else await _held(ledger, wallet, target)
         if (held or 0) + least > U64_MAX:
@@ -278,12 +306,17 @@ async def _extra(
         raise LedgerUnavailable("The venue asks for an account of what is no mint") from None
 
 
-def _in_steps(wallet: str, venue: Venue, pocket: Pocket, swap: _Swap, offer: _Offer) -> PocketDraft:
+def _in_steps(
+    wallet: str, venue: Venue, pocket: Pocket, swap: _Swap, offer: _Offer, at_least: int
+) -> PocketDraft:
     """The venue's whole transaction, which the pocket signs alone once it is funded."""
     source, target = swap.source.side, swap.target.side
     lamports = _FLOAT + (swap.amount if source.is_sol else 0)
     tokens = [] if source.is_sol else [(source, swap.amount)]
     least = offer.quote.minimum_out
+    if at_least:
+        # What returns is counted with the float that goes into the pocket.
+        least = max(least, at_least + (_FLOAT if target.is_sol else 0))
     intent = replace(
         _intent(wallet, swap, offer, least),
         lamports_out=lamports,

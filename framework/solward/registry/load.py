@@ -12,6 +12,7 @@ import pluggy
 
 from solward import hookspecs
 from solward.errors import PluginError
+from solward.guardrail import Hold
 from solward.provider import ProviderSpec
 from solward.registry.checks import (
     check_examples,
@@ -175,11 +176,11 @@ def _venue(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedVenue:
     )
 
 
-def _guardrail(manager: Manager, plugin: Any) -> Callable[[Any, Any], str | None]:
+def _guardrail(manager: Manager, plugin: Any) -> Callable[[Any, Any], str | Hold | None]:
     call = contained_call(manager.bind("guardrail_check", plugin))
 
-    def check(intent: Any, effects: Any) -> str | None:
-        answer: str | None = call(intent=intent, effects=effects)
+    def check(intent: Any, effects: Any) -> str | Hold | None:
+        answer: str | Hold | None = call(intent=intent, effects=effects)
         return answer
 
     return check

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from solward.guardrail import Intent, TransactionEffects
+from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.provider import (
     Completion,
     CompletionRequest,
@@ -174,10 +174,10 @@ class LoadedVenue:
 
 @dataclass(frozen=True, slots=True)
 class LoadedGuardrail:
-    """A guardrail with its hook bound: the reason to refuse, or None."""
+    """A guardrail with its hook bound: the reason to refuse, or to ask a person, or None."""
 
     name: str
-    check: Callable[[Intent, TransactionEffects], str | None]
+    check: Callable[[Intent, TransactionEffects], str | Hold | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ import pytest
 from tests.support.engine_harness import UNLIMITED, open_bench
 
 from solward.errors import GuardrailBlocked
-from solward.guardrail import Intent, TransactionEffects
+from solward.guardrail import Hold, Intent, Request, TransactionEffects
 from solward.money import LAMPORTS_PER_SOL
 from solward.registry.loaded import LoadedGuardrail
 from solward.vault.guardrails import RULES, Verdict
 from solward.vault.store import spending
 from solward.vault.transactions import plugin_rules
 from solward.vault.transactions.plugin_rules import PluginRules
+from solward.vault.transactions.request import Actor
 
 WALLET = "So11111111111111111111111111111111111111112"
 MINT = "Vote111111111111111111111111111111111111111"
@@ -73,6 +74,51 @@ async def test_they_run_last_and_can_only_refuse() -> None:
     assert await judged(fine, found=first) == first
     unseen = await PluginRules(rules(never)).judge(Verdict(("max_per_tx",)), INTENT, None)
     assert unseen == Verdict(("max_per_tx",))
+
+
+async def test_one_can_have_a_person_decide_and_a_refusal_beats_it() -> None:
+    def asks(_intent: Intent, _effects: TransactionEffects) -> Hold:
+        return Hold("a lot")
+
+    def asks_too(_intent: Intent, _effects: TransactionEffects) -> Hold:
+        return Hold("x" * 1_000)
+
+    def never(_intent: Intent, _effects: TransactionEffects) -> str:
+        return "no"
+
+    class Sly(Hold):
+        pass
+
+    def sly(_intent: Intent, _effects: TransactionEffects) -> Hold:
+        return Sly("?")
+
+    async def judged(*checks: Callable[..., Any]) -> Verdict:
+        return await PluginRules(rules(*checks)).judge(Verdict(()), INTENT, EFFECTS)
+
+    held = await judged(asks, fine, asks_too)
+    assert held.allowed
+    assert held.hold == f"asks: a lot asks_too: {'x' * 500}"
+    assert held.applied == ("asks", "fine", "asks_too")
+    refused = await judged(asks, never)
+    assert (refused.allowed, refused.rule, refused.reason) == (False, "never", "no")
+    assert not (await judged(sly)).allowed
+
+
+async def test_it_sees_who_asks(tmp_path: Path) -> None:
+    seen: list[Request | None] = []
+
+    def looks(_intent: Intent, effects: TransactionEffects) -> str | None:
+        seen.append(effects.request)
+        return None
+
+    async with open_bench(tmp_path, plugin_guardrails=rules(looks)) as bench:
+        wallet = bench.wallet.id
+        key = Actor("key:k1", via=("skill:pay", "plugin:tips"))
+        await bench.transfer(1, key)
+        assert seen == [Request(wallet, key="k1", skill="pay", plugin="tips")]
+        seen.clear()
+        await bench.transfer(1, Actor("agent:a1", agent_id="a1"))
+        assert seen == [Request(wallet, agent="a1")]
 
 
 async def test_each_is_given_copies() -> None:

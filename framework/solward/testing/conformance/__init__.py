@@ -91,20 +91,25 @@ async def check_provider(target: object, *, address: str | None = None) -> Repor
 
 
 async def check_guardrail(
-    target: object, *, refused: Sequence[Pair] = (), allowed: Sequence[Pair] = ()
+    target: object,
+    *,
+    refused: Sequence[Pair] = (),
+    allowed: Sequence[Pair] = (),
+    held: Sequence[Pair] = (),
 ) -> Report:
     """Every check of one guardrail, on the kit's transactions and on these.
 
     Args:
         refused: `(intent, effects)` that it must refuse.
         allowed: `(intent, effects)` that it must allow.
+        held: `(intent, effects)` of which it must have a person decide.
 
     Raises:
         InvalidRequest: there is no such plugin.
     """
     from solward.testing.conformance.runner import check
 
-    return await check(target, None, refused=refused, allowed=allowed, kind="guardrail")
+    return await check(target, None, refused=refused, allowed=allowed, held=held, kind="guardrail")
 
 
 async def check_venue(
@@ -139,10 +144,14 @@ def provider_test(target: object, *, address: str | None = None) -> Callable[[],
 
 
 def guardrail_test(
-    target: object, *, refused: Sequence[Pair] = (), allowed: Sequence[Pair] = ()
+    target: object,
+    *,
+    refused: Sequence[Pair] = (),
+    allowed: Sequence[Pair] = (),
+    held: Sequence[Pair] = (),
 ) -> Callable[[], None]:
     """A test function that fails with the report if the guardrail does not conform."""
-    return _test(lambda: check_guardrail(target, refused=refused, allowed=allowed))
+    return _test(lambda: check_guardrail(target, refused=refused, allowed=allowed, held=held))
 
 
 def venue_test(

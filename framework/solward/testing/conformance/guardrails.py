@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 
-from solward.guardrail import AuthorityChange, Intent, Outflow, TransactionEffects
+from solward.guardrail import AuthorityChange, Hold, Intent, Outflow, Request, TransactionEffects
 from solward.solana.token_list import token_list
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.testing.conformance.report import Finding, Outcome, joined
 
-Check = Callable[[Intent, TransactionEffects], str | None]
+Check = Callable[[Intent, TransactionEffects], str | Hold | None]
 Pair = tuple[Intent, TransactionEffects]
 
 WALLET = "4Nd1mYfYgoYyYgXbbXnhmCbtLrcZQAMTrQwpCRhVoNLh"
@@ -26,12 +26,15 @@ SLOW_S = 0.05
 
 
 def guardrail_findings(
-    check: Check, refused: Sequence[Pair] = (), allowed: Sequence[Pair] = ()
+    check: Check,
+    refused: Sequence[Pair] = (),
+    allowed: Sequence[Pair] = (),
+    held: Sequence[Pair] = (),
 ) -> list[Finding]:
     """Every check of a loaded guardrail, in a fixed order."""
     answers: list[object] = []
     raised, impure, slow = [], [], 0.0
-    pairs = [*refused, *allowed, *transactions()]
+    pairs = [*refused, *allowed, *held, *transactions()]
     for intent, effects in pairs:
         before = copy.deepcopy((intent, effects))
         started = time.perf_counter()
@@ -52,7 +55,7 @@ def guardrail_findings(
         _finding("does_not_raise", raised, f"{len(pairs)} transactions"),
         _finding("pure", impure),
         _finding("answer", _malformed(answers)),
-        _cases(answers, refused, allowed),
+        _cases(answers, refused, allowed, held),
         _quick(slow),
     ]
 
@@ -76,6 +79,7 @@ def transactions() -> Iterator[Pair]:
                 fee,
                 addresses=frozenset({WALLET, STRANGER}),
                 outflow=Outflow(lamports, fee, 0),
+                request=Request(WALLET, agent="scout"),
             ),
         )
     yield (
@@ -105,21 +109,42 @@ def transactions() -> Iterator[Pair]:
 def _malformed(answers: Sequence[object]) -> list[str]:
     trouble = []
     for answer in answers:
-        if answer is not None and not isinstance(answer, str):
-            trouble.append(f"answers {answer!r:.80}; a refusal is text, anything else is None")
-        elif isinstance(answer, str) and not answer.strip():
-            trouble.append("refuses without a reason")
-        elif isinstance(answer, str) and len(answer) > MAX_REASON:
-            trouble.append(f"a reason has {len(answer)} characters; at most {MAX_REASON}")
+        reason: object = answer.reason if isinstance(answer, Hold) else answer
+        if reason is None and not isinstance(answer, Hold):
+            continue
+        if not isinstance(reason, str):
+            trouble.append(
+                f"answers {answer!r:.80}; a refusal is text, a question to a person Hold with text,"
+                " anything else is None"
+            )
+        elif not reason.strip():
+            what = "asks a person" if isinstance(answer, Hold) else "refuses"
+            trouble.append(f"{what} without a reason")
+        elif len(reason) > MAX_REASON:
+            trouble.append(f"a reason has {len(reason)} characters; at most {MAX_REASON}")
     return trouble
 
 
-def _cases(answers: Sequence[object], refused: Sequence[Pair], allowed: Sequence[Pair]) -> Finding:
-    trouble = [f"refused[{at}] is let through" for at in range(len(refused)) if not answers[at]]
+def _cases(
+    answers: Sequence[object],
+    refused: Sequence[Pair],
+    allowed: Sequence[Pair],
+    held: Sequence[Pair],
+) -> Finding:
+    trouble = [
+        f"refused[{at}] is {'held' if answers[at] else 'let through'}"
+        for at in range(len(refused))
+        if not isinstance(answers[at], str) or not answers[at]
+    ]
     for at in range(len(allowed)):
         answer = answers[len(refused) + at]
         if answer is not None:
-            trouble.append(f"allowed[{at}] is refused: {answer}")
+            what = f"held: {answer.reason}" if isinstance(answer, Hold) else f"refused: {answer}"
+            trouble.append(f"allowed[{at}] is {what}")
+    for at in range(len(held)):
+        answer = answers[len(refused) + len(allowed) + at]
+        if not isinstance(answer, Hold):
+            trouble.append(f"held[{at}] is {'refused' if answer else 'let through'}")
     if trouble:
         return Finding("cases", Outcome.FAILED, joined(trouble))
     if not any(answers):

@@ -81,6 +81,7 @@ async def check(
     address: str | None = None,
     refused: Sequence[Any] = (),
     allowed: Sequence[Any] = (),
+    held: Sequence[Any] = (),
     http: httpx.AsyncClient | None = None,
     requests: Sequence[QuoteRequest] = (),
     kind: str | None = None,
@@ -105,7 +106,7 @@ async def check(
     elif target.kind == "provider":
         findings += await provider_findings(target.loaded, address)
     elif target.kind == "guardrail":
-        findings += guardrail_findings(target.loaded, refused, allowed)
+        findings += guardrail_findings(target.loaded, refused, allowed, held)
     else:
         findings += await venue_findings(target.loaded, http, requests)
     return _report(target, findings)

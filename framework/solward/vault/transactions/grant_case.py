@@ -89,7 +89,7 @@ def _swapped(outflow: Outflow, intent: Intent, pocket: PocketUse, venue: str) ->
     sold: list[Line] = []
     costs = outflow.costs
     for line in outflow.lines:
-        if line.operation != Operation.TRANSFER or not _is_pockets(line, pocket.pocket.address):
+        if line.operation != Operation.TRANSFER or not is_pockets(line, pocket.pocket.address):
             sold.append(_proved(line, intent.destinations))
         elif line.asset == SOL and intent.tokens_out:
             # Not what is sold: fee and rent that the pocket pays, most of which come back.
@@ -104,7 +104,8 @@ def _swapped(outflow: Outflow, intent: Intent, pocket: PocketUse, venue: str) ->
     return Outgoing(tuple(sold), costs, terms)
 
 
-def _is_pockets(line: Line, pocket: str) -> bool:
+def is_pockets(line: Line, pocket: str) -> bool:
+    """Whether a pocket receives it, itself or on its associated account."""
     if pocket in (line.account, line.owner):
         return True
     program = line.program or TOKEN_PROGRAM

@@ -156,6 +156,10 @@ class Granting:
         self._tokens = _NO_TOKENS if tokens is None else tokens
         self._listed = listed
 
+    async def names(self, connection: AsyncConnection, principals: Sequence[str]) -> StoredNames:
+        """What principals are called in sentences."""
+        return await names_of(connection, self._tokens, principals)
+
     async def prices_for(
         self, question: Question, more: Collection[str] = ()
     ) -> dict[str, AssetPrice]:
@@ -351,12 +355,23 @@ async def stored_names(
     connection: AsyncConnection, tokens: TokenList, findings: Sequence[Finding]
 ) -> StoredNames:
     """The names that sentences of these findings say."""
+    said = [finding.who for finding in findings]
+    said += [
+        f"wallet:{finding.detail}"
+        for finding in findings
+        if finding.why == Why.WALLET and finding.detail is not None
+    ]
+    return await names_of(connection, tokens, said)
+
+
+async def names_of(
+    connection: AsyncConnection, tokens: TokenList, principals: Sequence[str]
+) -> StoredNames:
+    """The names of principals, and of those who are called the same."""
     wanted: dict[str, set[str]] = {}
-    for finding in findings:
-        kind, _, own_id = finding.who.partition(":")
+    for principal in principals:
+        kind, _, own_id = principal.partition(":")
         wanted.setdefault(kind, set()).add(own_id)
-        if finding.why == Why.WALLET and finding.detail is not None:
-            wanted.setdefault("wallet", set()).add(finding.detail)
     rows = {
         kind: await store.called_the_same(connection, kind, ids)
         for kind, ids in wanted.items()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from solward import jsontext
-from solward.guardrail import Intent, Line, Operation, TransactionEffects
+from solward.guardrail import Intent, Line, Operation
 from solward.hold import Hold
 from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
+from solward.vault.transactions.grant_case import is_pockets
 from solward.vault.transactions.request import Actor, PocketUse
 
 # What stands for a pocket's address: another try has another pocket.
@@ -26,30 +28,39 @@ def lines_of(lines: tuple[Line, ...], pocket: PocketUse | None) -> tuple[Line, .
     if pocket is None:
         return lines
     address = pocket.pocket.address
-    return tuple(_renamed(line, _POCKET) if line.account == address else line for line in lines)
+    return tuple(_pockets(line) if is_pockets(line, address) else line for line in lines)
 
 
-def costs_of(effects: TransactionEffects) -> int:
-    """Network fee and rent, by the bytes."""
-    return effects.fee_lamports if effects.outflow is None else effects.outflow.costs
+def arrives_of(intent: Intent, pocket: PocketUse | None) -> dict[str, int]:
+    """mint -> least units that must arrive, at once or by a later step."""
+    return {**intent.tokens_in, **({} if pocket is None else pocket.returns)}
 
 
-def shown_lines(lines: Sequence[Line], decimals: Mapping[str, int]) -> tuple[dict[str, Any], ...]:
-    """Lines as a hold has them.
+def with_decimals(lines: Sequence[Line], decimals: Mapping[str, int]) -> tuple[Line, ...]:
+    """Lines with the decimals that a node says where the bytes do not state them.
 
     Args:
-        decimals: mint -> its decimals, for lines whose bytes do not state them.
+        decimals: mint -> its decimals.
     """
+    return tuple(
+        line
+        if line.decimals is not None
+        else replace(line, decimals=_decimals(line.asset, decimals))
+        for line in lines
+    )
+
+
+def shown_lines(lines: Sequence[Line]) -> tuple[dict[str, Any], ...]:
+    """Lines as a hold has them."""
     shown = []
     for line in lines:
-        known = line.decimals if line.decimals is not None else _decimals(line.asset, decimals)
         fields = {
             "operation": line.operation.value,
             "asset": line.asset,
             "units": str(line.units),
             "account": line.account,
             "owner": line.owner,
-            "decimals": known,
+            "decimals": line.decimals,
         }
         shown.append({name: value for name, value in fields.items() if value is not None})
     return tuple(shown)
@@ -83,12 +94,17 @@ def digest_of(
 
 
 def change(
-    hold: Hold, intent: Intent, effects: TransactionEffects, lines: Sequence[Line]
+    hold: Hold, intent: Intent, lines: Sequence[Line], costs: int, arrives: Mapping[str, int]
 ) -> str | None:
     """What it takes beyond what was shown, or gives less; None where nothing.
 
     Each line at most as shown, to the same recipient, with the same decimals; costs likewise; and a
     swap's minimum at least.
+
+    Args:
+        lines: with their decimals.
+        costs: network fee and rent, in lamports.
+        arrives: as `arrives_of`.
     """
     if intent.type != hold.type:
         return f"it is a {intent.type} now"
@@ -100,8 +116,6 @@ def change(
         line = next(each for each in lines if _key(each, exact) == key)
         decimals = line.decimals
         if decimals is None:
-            decimals = _decimals(line.asset, effects.decimals)
-        if decimals is None:
             decimals = stated.get(line.asset)
         if stated.get(line.asset, decimals) != decimals:
             return f"{line.asset} has {decimals} decimals now, not {stated[line.asset]}"
@@ -110,25 +124,18 @@ def change(
                 f"{_amount(line.asset, units, decimals)} would leave by {line.operation.value}"
                 f"{_to(line)} now, and {_amount(line.asset, were.get(key, 0), decimals)} was shown"
             )
-    costs = costs_of(effects)
     if costs > hold.costs_lamports:
         return (
             f"fee and rent may be {format_sol(costs)} SOL now, and"
             f" {format_sol(hold.costs_lamports)} SOL was shown"
         )
     for mint, least in hold.arrives.items():
-        if intent.tokens_in.get(mint, 0) < least:
+        if arrives.get(mint, 0) < least:
             return (
-                f"at least {intent.tokens_in.get(mint, 0)} units of {mint} would arrive now, and"
+                f"at least {arrives.get(mint, 0)} units of {mint} would arrive now, and"
                 f" {least} was shown"
             )
     return None
-
-
-def line_text(line: Mapping[str, Any]) -> str:
-    """A line as shown, in words."""
-    made = _line(line)
-    return f"{made.operation.value} {_amount(made.asset, made.units, made.decimals)}{_to(made)}"
 
 
 def _asked(intent: Intent, pocket: PocketUse | None) -> dict[str, Any]:
@@ -171,8 +178,8 @@ def _line(shown: Mapping[str, Any]) -> Line:
     )
 
 
-def _renamed(line: Line, account: str) -> Line:
-    return Line(line.operation, line.asset, line.units, account, None, line.decimals, line.program)
+def _pockets(line: Line) -> Line:
+    return replace(line, account=_POCKET, owner=None)
 
 
 def _decimals(asset: str, decimals: Mapping[str, int]) -> int | None:

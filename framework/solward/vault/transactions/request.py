@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from solders.instruction import Instruction
@@ -119,6 +119,7 @@ class PocketUse:
     leaves: bool = False
     program: str | None = None
     position: str | None = None
+    returns: Mapping[str, int] = field(default_factory=dict)
     venue: str | None = None
 
 
@@ -165,7 +166,8 @@ class PocketDraft:
     @property
     def funding(self) -> Draft:
         """The transaction that fills it."""
-        return Draft(self.intent, self.instructions, pocket=self.use)
+        use = replace(self.use, returns=self.returns)
+        return Draft(self.intent, self.instructions, pocket=use)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.audit.acts import SERVICE
 from solward.clock import DAY_MS, HOUR_MS
 from solward.errors import Held, StoreError, TakenOver
-from solward.guardrail import Intent, Line, Outflow, Request, TransactionEffects
+from solward.guardrail import Charged, Intent, Line, Outflow, Request, TransactionEffects
 from solward.hold import Hold, HoldState
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
@@ -30,6 +30,8 @@ from solward.vault.guardrails import (
 )
 from solward.vault.guardrails.grants.dollars import AssetPrice
 from solward.vault.guardrails.grants.judged import ALLOWED, HELD
+from solward.vault.guardrails.grants.model import Charge
+from solward.vault.guardrails.grants.sentences import hold_sentence
 from solward.vault.store import alerts, holds, idempotency, pockets, spending
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import grants as grants_store
@@ -70,6 +72,31 @@ class Reservation:
     units: Mapping[str, int] = field(default_factory=dict)
     approved: bool = False
     outflow: Outflow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    """What a person is shown: lines with their decimals, costs, and what must arrive."""
+
+    lines: tuple[Line, ...]
+    costs: int
+    arrives: Mapping[str, int]
+
+    @classmethod
+    def of(
+        cls,
+        judged: _Judged,
+        intent: Intent,
+        effects: TransactionEffects,
+        pocket: PocketUse | None,
+    ) -> _Leaving:
+        """By the bytes, as grants count it."""
+        arrives = holding.arrives_of(intent, pocket)
+        if judged.granted is None:
+            return cls((), effects.fee_lamports, arrives)
+        case = judged.granted.case
+        lines = holding.with_decimals(holding.lines_of(case.lines, pocket), effects.decimals)
+        return cls(lines, case.costs_lamports, arrives)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +193,11 @@ async def _with_known(
     return record
 
 
-def _approved(
-    judged: _Judged,
-    approval: HoldRow,
-    intent: Intent,
-    effects: TransactionEffects,
-    lines: Sequence[Line],
-) -> _Judged:
+def _approved(judged: _Judged, approval: HoldRow, intent: Intent, leaving: _Leaving) -> _Judged:
     judged = replace(judged, approval=approval)
-    changed = holding.change(approval.hold, intent, effects, lines) if judged.is_allowed else None
+    if not judged.is_allowed:
+        return judged
+    changed = holding.change(approval.hold, intent, leaving.lines, leaving.costs, leaving.arrives)
     if changed is None:
         return judged
     return judged.blocked(f"it is not what was approved: {changed}")
@@ -215,7 +238,8 @@ def _is_within(rebuilt: Outflow | None, judged: Outflow | None) -> bool:
     return rebuilt.costs <= judged.costs and is_within(rebuilt.lines, judged.lines)
 
 
-def _request(wallet_id: str, actor: Actor) -> Request:
+def _request(wallet_id: str, actor: Actor, granted: Granted | None) -> Request:
+    charges = () if granted is None else granted.decision.charges
     kind, _, key = actor.principal.partition(":")
     via = {kind: name for kind, _, name in (each.partition(":") for each in actor.via)}
     return Request(
@@ -224,7 +248,13 @@ def _request(wallet_id: str, actor: Actor) -> Request:
         key=key if kind == "key" else None,
         skill=via.get("skill"),
         plugin=via.get("plugin"),
+        charged=tuple(_charged(each) for each in charges),
     )
+
+
+def _charged(charge: Charge) -> Charged:
+    who, _, grant = charge.scope.removeprefix("grant:").rpartition("#")
+    return Charged(who, grant, charge.asset, charge.units)
 
 
 class Reserver:
@@ -401,18 +431,18 @@ class Reserver:
         question = Question.of(wallet_id, actor, intent, effects, pocket)
         scopes = self._scopes(wallet_id, actor)
 
-        async def judge(prices: Prices) -> Verdict:
+        async def judge(prices: Prices) -> _Found:
             async with self._database.read() as connection:
                 switches = await spending.switches_and_version(connection, wallet_id)
                 now = await self._database.moment(connection)
-                found = await self._verdict(
+                return await self._verdict(
                     connection, question, switches, scopes, effects, now, prices
                 )
-                return found.verdict
 
-        verdict = await self._priced(question, judge)
+        found = await self._priced(question, judge)
+        verdict = found.verdict
         if effects is not None:
-            effects = replace(effects, request=_request(wallet_id, actor))
+            effects = replace(effects, request=_request(wallet_id, actor, found.granted))
         judged = await self._plugin_rules.judge(replace(verdict, hold=None), intent, effects)
         asked = None if actor.is_admins else judged.hold
         return replace(judged, hold=joined(verdict.hold, asked)), asked
@@ -537,20 +567,20 @@ class Reserver:
     ) -> _Judged:
         """What becomes of it where a person decides: carried out with an approval, refused because
         it is not what was shown, or held in place of a record."""
-        lines = holding.lines_of(
-            () if judged.granted is None else judged.granted.case.lines, pocket
-        )
+        leaving = _Leaving.of(judged, intent, effects, pocket)
         if actor.approval is not None:
             approval = await self._approval(connection, actor.approval, judged.now)
-            return _approved(judged, approval, intent, effects, lines)
+            return _approved(judged, approval, intent, leaving)
         if judged.hold is None or not judged.is_allowed:
             return judged
         chain = actor.chain(judged.record.wallet_id)
-        digest = holding.digest_of(judged.record.wallet_id, chain, actor, intent, lines, pocket)
+        digest = holding.digest_of(
+            judged.record.wallet_id, chain, actor, intent, leaving.lines, pocket
+        )
         known = await holds.by_digest(connection, digest)
         if known is not None and not await holds.expire(connection, known, judged.now):
             if known.hold.state is HoldState.APPROVED and known.hold.repeats:
-                return _approved(judged, known, intent, effects, lines)
+                return _approved(judged, known, intent, leaving)
             return replace(judged, held=known.hold)
         most = await holds.count_open(connection, actor.principal)
         if most >= MOST_OPEN:
@@ -558,36 +588,32 @@ class Reserver:
                 f"{most} transactions of {actor.principal} wait for a person already, and this one"
                 f" would have to wait too: {judged.hold}"
             )
-        hold = self._hold(judged, actor, effects, lines, intent)
+        hold = await self._hold(connection, judged, actor, leaving)
         applied = judged.record.guardrails_applied
         row = HoldRow(hold, digest, actor.action_key, actor.recipe, applied, actor.trace)
         await holds.add(connection, row)
         return replace(judged, held=hold)
 
-    def _hold(
-        self,
-        judged: _Judged,
-        actor: Actor,
-        effects: TransactionEffects,
-        lines: Sequence[Line],
-        intent: Intent,
+    async def _hold(
+        self, connection: AsyncConnection, judged: _Judged, actor: Actor, leaving: _Leaving
     ) -> Hold:
         record, reason = judged.record, judged.hold or ""
-        shown = holding.shown_lines(lines, effects.decimals)
-        what = " and ".join(map(holding.line_text, shown)) or f"make a {record.type}"
+        chain = actor.chain(record.wallet_id)
+        names = await self._granting.names(connection, chain)
+        asked = hold_sentence(actor.principal, record.wallet_id, leaving.lines, (), names)
         return Hold(
             id=str(uuid.uuid4()),
             wallet_id=record.wallet_id,
             agent_id=actor.agent_id,
             principal=actor.principal,
-            chain=actor.chain(record.wallet_id),
+            chain=chain,
             type=record.type,
             state=HoldState.HELD,
-            sentence=f"{actor.principal} asks to {what}. {reason}",
+            sentence=f"{asked} {reason}",
             reasons=(reason,),
-            lines=shown,
-            costs_lamports=holding.costs_of(effects),
-            arrives=dict(intent.tokens_in),
+            lines=holding.shown_lines(leaving.lines),
+            costs_lamports=leaving.costs,
+            arrives=leaving.arrives,
             details=record.details,
             repeats=actor.recipe is None,
             created_ms=judged.now.window_ms,

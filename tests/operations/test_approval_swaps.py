@@ -1,0 +1,71 @@
+"""An approved swap brings at least what was shown, or nothing is sold."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support.approval_desk import KEY, Desk, asks, guardrails
+from tests.support.swap import USDC, USDC_POOL, SwapBench, open_swaps
+
+from solward.errors import Held
+from solward.hold import Hold, HoldState
+from solward.venue import Quote
+
+
+@pytest.fixture
+async def swaps(tmp_path: Path) -> AsyncIterator[SwapBench]:
+    async with open_swaps(tmp_path, plugin_guardrails=guardrails(asks)) as opened:
+        yield opened
+
+
+async def held(swaps: SwapBench) -> Hold:
+    with pytest.raises(Held) as raised:
+        await swaps.swap("SOL", USDC, 1, actor=KEY)
+    return raised.value.hold
+
+
+def worse(permille: int) -> Callable[[Quote], Quote]:
+    """The venue's quote, by so much less."""
+
+    def requote(quote: Quote) -> Quote:
+        out = quote.out_amount * (1000 - permille) // 1000
+        return replace(quote, out_amount=out, minimum_out=-(-out * 995 // 1000))
+
+    return requote
+
+
+async def test_the_same_swap_is_one_hold_whatever_its_pocket_and_price(swaps: SwapBench) -> None:
+    first = await held(swaps)
+    swaps.plugin.requote = worse(10)
+    assert (await held(swaps)).id == first.id
+    assert first.arrives[USDC] > 0
+
+
+async def test_it_brings_what_was_shown_though_the_price_is_a_little_worse(
+    swaps: SwapBench,
+) -> None:
+    desk = Desk(swaps.bench, swaps.operations())
+    hold = await held(swaps)
+    # Still as much as was shown, with a minimum that is below.
+    swaps.plugin.requote = worse(3)
+    after = await desk.approvals.approve(hold.id, "admin")
+    [record] = await swaps.bench.history()
+    assert (after.state, record.error) == (HoldState.EXECUTED, None)
+    assert await swaps.units(USDC_POOL.mint) >= hold.arrives[USDC]
+
+
+async def test_a_price_that_moved_refuses_it(swaps: SwapBench) -> None:
+    desk = Desk(swaps.bench, swaps.operations())
+    hold = await held(swaps)
+    swaps.plugin.requote = worse(20)
+    after = await desk.approvals.approve(hold.id, "admin")
+    assert after.state is HoldState.REFUSED
+    [record] = await swaps.bench.history()
+    assert record.id == after.transaction_id
+    assert record.guardrails_applied[-1] == "grants"
+    assert "the price moved" in (record.error or "")
+    assert await swaps.units(USDC_POOL.mint) == 0
+    assert await swaps.sent() == 0
