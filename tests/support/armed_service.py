@@ -34,9 +34,10 @@ from spl.token.instructions import (
 from spl.token.models import CloseAccountParams, SyncNativeParams
 
 from solward import service
+from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.operations.perform import Operations
 from solward.record import TransactionRecord
-from solward.registry.loaded import LoadedVenue
+from solward.registry.loaded import LoadedGuardrail, LoadedVenue
 from solward.service import Solward
 from solward.vault.store import spending
 from solward.vault.transactions.reservation import Reservation, Reserver
@@ -118,12 +119,14 @@ def whole_transactions() -> None:
 
 def ask_always() -> None:
     """A plugin's guardrail that holds every transaction by which something leaves."""
-    from tests.support.approval_desk import asks, guardrails
-
     made = service._engine_options
 
+    def asks(_intent: Intent, effects: TransactionEffects) -> Hold | None:
+        return Hold("it leaves") if effects.outflow and effects.outflow.lines else None
+
     def asking(*given: Any) -> Any:
-        return dataclasses.replace(made(*given), plugin_guardrails=guardrails(asks))
+        rules = (LoadedGuardrail("asks", asks),)
+        return dataclasses.replace(made(*given), plugin_guardrails=rules)
 
     service._engine_options = asking
 

@@ -108,5 +108,11 @@ def _reason(
         return None
     if type(answer) is Hold and isinstance(answer.reason, str):
         # A copy in exact types: the rule keeps what it answered.
-        return Hold(str.__str__(answer.reason)[:_MAX_REASON])
+        return Hold(_one_line(str.__str__(answer.reason)[:_MAX_REASON]))
     return str.__str__(answer) if isinstance(answer, str) else "the rule refused"
+
+
+def _one_line(text: str) -> str:
+    """Without line ends, escapes of terminals and marks of direction, which could make what a
+    person decides on look like something else."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
