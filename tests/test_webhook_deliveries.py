@@ -16,7 +16,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from sqlalchemy import select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.testing import capture_logs
+from tests.support.query_plans import query_plans
 from tests.support.repository import TESTS
 from tests.support.service_process import free_port
 
@@ -414,6 +416,31 @@ async def test_an_old_process_that_lost_its_lease_ends_nothing(database: Databas
         waits = text("SELECT state FROM webhook_deliveries")
         assert (await connection.execute(waits)).scalar() == "waiting"
         assert await store.end_try(connection, taken, "delivered")
+
+
+@pytest.mark.more
+@pytest.mark.sqlite("the plans of its own planner")
+async def test_every_statement_searches_an_index(tmp_path: Path) -> None:
+    async def everything(connection: AsyncConnection) -> None:
+        await store.add(connection, "d-1", "h-1", "{}")
+        (claimed,) = await store.claim(connection, 8, 1000)
+        await store.end_try(connection, claimed, "waiting", 1)
+        await store.next_due(connection)
+        await store.count_waiting(connection)
+        await store.forget_old(connection)
+        await store.take_nonce(connection, "n")
+
+    database = await Database.open(None, tmp_path)
+    plans = await query_plans(database, everything)
+    await database.close()
+    assert len(plans) > 8
+    walked = [
+        (statement, step)
+        for statement, steps in plans
+        for step in steps
+        if step.startswith("SCAN") and "USING" not in step
+    ]
+    assert walked == []
 
 
 def sender(home: Path, receiver: Receiver, what: str) -> subprocess.Popen[bytes]:
