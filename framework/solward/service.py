@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -48,6 +48,7 @@ from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
 from solward.vault.transactions.engine import Engine, EngineOptions
+from solward.vault.transactions.grant_report import principal_grants, wallet_grants
 from solward.vault.transactions.lease import Process, registered
 from solward.vault.transactions.ledger_time import ledger_time_read
 from solward.vault.transactions.limits_report import limits_report
@@ -348,14 +349,36 @@ class Solward:
             slot = await asyncio.wait_for(self.ledger.slot(), HEALTH_WAIT_S)
         return {"healthy": slot is not None, "network": self.network, "slot": slot or 0}
 
-    async def wallet_limits(self, wallet_id: str) -> dict[str, Any]:
-        """A wallet's limits, spent and reserved amounts of each, and whether it is frozen."""
+    async def wallet_limits(
+        self, wallet_id: str, shown: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """A wallet's limits, spent and reserved amounts of each, and whether it is frozen; what
+        grants leave room for, and the most that can leave it in a day.
+
+        Args:
+            shown: the principals whose grants are told; None for the wallet and all who may use it.
+        """
         wallet = await self.wallets.get(wallet_id)
         scope = f"wallet:{wallet.id}"
         async with self.database.read() as connection:
             frozen = await spending.freeze_reason(connection, wallet.id) is not None
-        report = await limits_report(self.database, scope, wallet_limits(self.settings))
-        return {"walletId": wallet.id, "frozen": frozen} | report
+        ceilings = wallet_limits(self.settings)
+        report = await limits_report(self.database, scope, ceilings)
+        callers = [
+            (f"agent:{agent.id}", agent.limits)
+            for agent in await self.agents.list()
+            if agent.wallet_id == wallet.id
+        ]
+        if self.keys is not None:
+            callers += await self.keys.of_wallet(wallet.id)
+        grants = await wallet_grants(
+            self.database, self.tokens, wallet.id, ceilings, callers, shown
+        )
+        return {"walletId": wallet.id, "frozen": frozen} | report | grants
+
+    async def grants_left(self, principals: Sequence[str]) -> list[dict[str, Any]]:
+        """What grants leave room for, of each of these principals that is under grants."""
+        return await principal_grants(self.database, self.tokens, principals)
 
     async def replay_policy(self, days: int, draft: GrantPolicy | None = None) -> dict[str, Any]:
         """See `replay_stored`."""

@@ -40,6 +40,10 @@ class ServiceForAgents(Protocol):
         """See `Solward.balances`."""
         ...
 
+    async def grants_left(self, principals: Sequence[str]) -> list[dict[str, Any]]:
+        """See `Solward.grants_left`."""
+        ...
+
     async def run_skill(
         self,
         name: str,

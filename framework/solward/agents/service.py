@@ -259,12 +259,15 @@ class AgentService:
             return await tokens_used(self._database, connection, agent_id)
 
     async def limits(self, agent_id: str) -> dict[str, Any]:
-        """The agent's own limits, spent and reserved amounts of each, and its model's tokens."""
+        """The agent's own limits, spent and reserved amounts of each, and its model's tokens; what
+        grants of it and of its wallet leave room for."""
         agent = await self.get(agent_id)
         report = await limits_report(self._database, f"agent:{agent.id}", agent.limits)
         used = await self.tokens(agent_id)
         model = {"budget": agent.llm_budget.to_json(), "lastDay": used.to_json()}
-        return {"agentId": agent.id, "walletId": agent.wallet_id, "model": model} | report
+        principals = (f"agent:{agent.id}", f"wallet:{agent.wallet_id}")
+        grants = {"grants": await self._service.grants_left(principals)}
+        return {"agentId": agent.id, "walletId": agent.wallet_id, "model": model} | report | grants
 
     async def statistics(self) -> AgentStatistics:
         """How many agents there are, by status."""

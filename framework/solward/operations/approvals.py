@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final, Protocol
@@ -30,6 +30,7 @@ from solward.errors import (
 from solward.hold import Hold, HoldState
 from solward.operations.perform import Operations
 from solward.operations.recipe import read_recipe
+from solward.vault.guardrails import ScopeLimits
 from solward.vault.store import holds as store
 from solward.vault.store import spending
 from solward.vault.store.database import Database
@@ -58,6 +59,9 @@ class Keys(Protocol):
 
     async def wallet_of(self, key_id: str) -> str | None:
         """The only wallet that it may use, None for all; raises `KeyRevoked`."""
+
+    async def of_wallet(self, wallet_id: str) -> Sequence[tuple[str, ScopeLimits]]:
+        """Every key that may use a wallet, as a principal, with its ceilings."""
 
 
 class Callers(Protocol):

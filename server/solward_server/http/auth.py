@@ -14,6 +14,7 @@ from solward.audit.acts import act_as
 from solward.clock import now_ms
 from solward.errors import KeyRevoked, WalletNotFound
 from solward.settings import Settings
+from solward.vault.guardrails import ScopeLimits
 from solward.vault.transactions.request import Actor
 from solward_server.http.api_keys import ApiKey, ApiKeyStore, hash_of
 from solward_server.http.limits import Taking
@@ -91,6 +92,14 @@ class KnownKeys:
     async def wallet_of(self, key_id: str) -> str | None:
         """The only wallet that it may use, None for all; raises `KeyRevoked`."""
         return (await self._key(key_id)).wallet_id
+
+    async def of_wallet(self, wallet_id: str) -> list[tuple[str, ScopeLimits]]:
+        """Every key that may use a wallet, as a principal, with its ceilings."""
+        return [
+            (key.principal, key.limits)
+            for key in await self.keys.list()
+            if key.wallet_id in (None, wallet_id)
+        ]
 
     async def _key(self, key_id: str) -> ApiKey:
         for key in await self.keys.list():

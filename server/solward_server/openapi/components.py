@@ -75,6 +75,60 @@ _LIMITS: dict[str, Schema] = {
     ),
 }
 
+_GRANTS = array(
+    response_object(
+        {
+            "who": text("The principal, such as `agent:<id>`."),
+            "name": text("What people call it."),
+            "grants": array(
+                response_object(
+                    {
+                        "id": text("Of its content."),
+                        "sentence": text("All that it says."),
+                        "limits": array(
+                            response_object(
+                                {
+                                    "asset": text(
+                                        "Symbol or mint, `*` in dollars, `COSTS` in SOL, `RATE` in"
+                                        " transactions."
+                                    ),
+                                    "window": text("Such as `24h`."),
+                                    "limit": text("Whole units, exactly."),
+                                    "used": text("Of the window that ends now."),
+                                    "left": text("What may still leave."),
+                                    "sentence": text("The same in words."),
+                                    "roomAt": timestamp("When more is left, where little is."),
+                                },
+                                optional=["roomAt"],
+                            ),
+                            "Its limits by asset and window.",
+                        ),
+                    }
+                ),
+                "In written order; empty for one that may do nothing.",
+            ),
+        }
+    ),
+    "What grants leave room for, of each principal that is under grants.",
+)
+_CAN_LEAVE = response_object(
+    {
+        "window": text("Always `24h`: any such time."),
+        "assets": mapping(
+            response_object(
+                {
+                    "most": nullable(text("Whole units, exactly; null where nothing bounds it.")),
+                    "reason": text("Why nothing bounds it."),
+                    "dollarsBeside": text("Dollars of it that may leave beside."),
+                },
+                optional=["reason", "dollarsBeside"],
+            ),
+            "By symbol or mint; `*` is dollars of all others, `COSTS` SOL of fees and rent.",
+        ),
+        "sentence": text("The same in words."),
+    }
+)
+
 _KEY_DETAILS: dict[str, Schema] = {
     "expiresAt": nullable(timestamp("When it ends by itself; null is never.")),
     "rotatedAt": nullable(timestamp("When it got its present secret; null: it is its first.")),
@@ -175,6 +229,7 @@ SCHEMAS: dict[str, Schema] = {
             "frozen": flag("Whether its transactions, or all, are stopped."),
         }
         | _LIMITS
+        | {"grants": _GRANTS, "canLeave": _CAN_LEAVE}
     ),
     "Pocket": response_object(
         {
@@ -209,6 +264,7 @@ SCHEMAS: dict[str, Schema] = {
             ),
         }
         | _LIMITS
+        | {"grants": _GRANTS}
     ),
     "TransactionStatus": choice("See docs/transactions.md.", *TransactionStatus),
     "Transaction": response_object(RECORD, optional=RECORD_OPTIONAL),

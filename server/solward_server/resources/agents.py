@@ -382,6 +382,7 @@ _READ_PATHS = {
                         "left": None,
                     },
                     "dailyTokens": {},
+                    "grants": [],
                 },
             ),
             errors={404: NO_AGENT},

@@ -106,7 +106,10 @@ def blueprint(context: RouteContext) -> Blueprint:
     @keyed
     async def limits(wallet_id: str) -> dict[str, Any]:
         await context.wallet(wallet_id)
-        return await service.wallet_limits(wallet_id)
+        # A key is told of grants of its own and of the wallet; the sum is for everybody.
+        who = caller()
+        shown = None if who.key is None else (who.principal, f"wallet:{wallet_id}")
+        return await service.wallet_limits(wallet_id, shown)
 
     @routes.get("/wallets/<wallet_id>/pockets")
     @keyed
@@ -349,6 +352,20 @@ PATHS = {
                         "left": 0.04999,
                     },
                     "dailyTokens": {},
+                    "grants": [],
+                    "canLeave": {
+                        "window": "24h",
+                        "assets": {
+                            "SOL": {"most": "10"},
+                            "COSTS": {"most": "0.05"},
+                            "*": {
+                                "most": None,
+                                "reason": "agents and keys without grants may swap any token",
+                            },
+                        },
+                        "sentence": "At most 10 SOL, any amount of any other asset and 0.05 SOL of"
+                        " fees and rent can leave wallet savings today.",
+                    },
                 },
             ),
             errors={404: NO_WALLET},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -351,30 +351,30 @@ class StoredNames:
         return True
 
 
+async def names_of(
+    connection: AsyncConnection, tokens: TokenList, principals: Iterable[str]
+) -> StoredNames:
+    """The names of these agents, keys and wallets; others have none."""
+    wanted: dict[str, set[str]] = {}
+    for each in principals:
+        kind, _, own_id = each.partition(":")
+        if kind in _NAMED_KINDS:
+            wanted.setdefault(kind, set()).add(own_id)
+    rows = {
+        kind: await store.called_the_same(connection, kind, ids) for kind, ids in wanted.items()
+    }
+    return StoredNames(tokens, rows)
+
+
 async def stored_names(
     connection: AsyncConnection, tokens: TokenList, findings: Sequence[Finding]
 ) -> StoredNames:
     """The names that sentences of these findings say."""
-    said = [finding.who for finding in findings]
-    said += [
-        f"wallet:{finding.detail}"
-        for finding in findings
-        if finding.why == Why.WALLET and finding.detail is not None
-    ]
-    return await names_of(connection, tokens, said)
+    return await names_of(connection, tokens, _said(findings))
 
 
-async def names_of(
-    connection: AsyncConnection, tokens: TokenList, principals: Sequence[str]
-) -> StoredNames:
-    """The names of principals, and of those who are called the same."""
-    wanted: dict[str, set[str]] = {}
-    for principal in principals:
-        kind, _, own_id = principal.partition(":")
-        wanted.setdefault(kind, set()).add(own_id)
-    rows = {
-        kind: await store.called_the_same(connection, kind, ids)
-        for kind, ids in wanted.items()
-        if kind in _NAMED_KINDS
-    }
-    return StoredNames(tokens, rows)
+def _said(findings: Sequence[Finding]) -> Iterator[str]:
+    for finding in findings:
+        yield finding.who
+        if finding.why == Why.WALLET and finding.detail is not None:
+            yield f"wallet:{finding.detail}"

@@ -207,6 +207,13 @@ def can_leave_sentence(
     return f"At most {said}" if any(amounts.values()) else _capital(said)
 
 
+def beside_sentence(assets: Sequence[str]) -> str:
+    """Of assets by name: that the dollars `can_leave_sentence` says may leave as these too."""
+    return (
+        f"What it says in dollars may leave as {_and(list(assets))} too, beside their own amounts."
+    )
+
+
 def principal_name(who: str, names: Names) -> str:
     """`agent scout`: a principal in words, as the sentences have it."""
     kind, _, own_id = who.partition(":")

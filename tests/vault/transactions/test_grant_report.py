@@ -1,0 +1,127 @@
+"""What grants leave room for, and the most that can leave a wallet in a day."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from tests.support.engine_harness import Bench
+from tests.support.grants import grant, limit
+
+from solward.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from solward.guardrail import Operation
+from solward.solana.token_list import token_list
+from solward.vault.guardrails import ScopeLimits
+from solward.vault.guardrails.grants.model import ANY_ASSET, COSTS, Grant, Window
+from solward.vault.store.window_clock import Moment
+from solward.vault.transactions.grant_report import CanLeave, can_leave, wallet_grants
+from solward.vault.transactions.policy import replace_policy
+from solward.vault.transactions.request import Actor
+
+NOW = Moment(1_800_000_000_000, 1_800_000_000_000)
+AGENT, KEY, WALLET = "agent:a", "key:k", "wallet:w"
+MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
+SOL = 10**9
+CEILINGS = ScopeLimits(daily_lamports=10 * SOL, daily_costs_lamports=SOL // 20)
+UNLIMITED = ScopeLimits()
+
+
+def leaving(
+    callers: dict[str, ScopeLimits], *grants: Grant, empty: tuple[str, ...] = ()
+) -> CanLeave:
+    sets: dict[str, list[Grant]] = {who: [] for who in empty}
+    for each in grants:
+        sets.setdefault(each.who, []).append(each)
+    return can_leave("w", CEILINGS, callers.items(), sets, NOW)
+
+
+def test_without_anybody_nothing_can_leave() -> None:
+    assert set(leaving({}).bounds.values()) == {0}
+
+
+def test_without_grants_ceilings_bound_sol_and_nothing_bounds_what_may_be_swapped() -> None:
+    half = ScopeLimits(daily_lamports=SOL // 2, daily_costs_lamports=SOL // 100)
+    found = leaving({AGENT: half, KEY: half}).bounds
+    assert found == {"SOL": SOL, COSTS: SOL // 50, ANY_ASSET: None}
+    assert leaving({AGENT: UNLIMITED}).bounds["SOL"] == 10 * SOL
+    # A key that may spend 0 SOL signs nothing.
+    assert set(leaving({KEY: replace(half, daily_lamports=0)}).bounds.values()) == {0}
+
+
+def test_grants_add_up_over_principals_and_the_wallets_own_bound_them_all() -> None:
+    agent, key = grant(AGENT, **{MINT: limit(MINT, 20)}), grant(KEY, **{MINT: limit(MINT, 5)})
+    callers = {AGENT: UNLIMITED, KEY: UNLIMITED}
+    found = leaving(callers, agent, key).bounds
+    assert (found[MINT], found["SOL"], found[ANY_ASSET]) == (25, 0, 0)
+    whole = grant(WALLET, **{MINT: limit(MINT, 7)})
+    assert leaving(callers, agent, key, whole).bounds[MINT] == 7
+    # One principal that is not under grants may swap any amount; the wallet's own still bind.
+    assert leaving(callers, agent).bounds[MINT] is None
+    assert leaving(callers, agent, whole).bounds[MINT] == 7
+    assert leaving(callers, agent, empty=(KEY,)).bounds[MINT] == 20
+
+
+@pytest.mark.parametrize(
+    ("windows", "most"),
+    [
+        ({DAY_MS: 20, HOUR_MS: 8}, 20),
+        ({HOUR_MS: 8}, 24 * 8),
+        ({7 * HOUR_MS: 8}, 4 * 8),
+        ({30 * DAY_MS: 100}, 100),
+        ({MINUTE_MS: 1, DAY_MS: 30}, 30),
+    ],
+)
+def test_every_window_bounds_a_day(windows: dict[int, int], most: int) -> None:
+    made = grant(AGENT, **{MINT: limit(MINT, windows)})
+    assert leaving({AGENT: UNLIMITED}, made).bounds[MINT] == most
+
+
+def test_a_rate_of_bounded_transactions_bounds_a_day() -> None:
+    made = grant(AGENT, rates=(Window(HOUR_MS, 1),), **{MINT: limit(MINT, 10**6, per_tx=3)})
+    assert leaving({AGENT: UNLIMITED}, made).bounds[MINT] == 72
+
+
+def test_what_has_ended_or_is_for_another_wallet_adds_nothing() -> None:
+    limits = {MINT: limit(MINT, 20)}
+    ended = grant(AGENT, until_ms=NOW.window_ms, **limits)
+    other = grant(AGENT, wallet="v", **limits)
+    launch = grant(AGENT, [Operation.LAUNCH], **limits)
+    assert leaving({AGENT: UNLIMITED}, ended, other, launch).bounds[MINT] == 0
+
+
+def test_dollars_of_any_asset_are_told_beside_the_amounts_of_named_ones() -> None:
+    named = grant(AGENT, **{MINT: limit(MINT, 20)})
+    other = grant(AGENT, **{ANY_ASSET: limit(ANY_ASSET, 3_000_000)})
+    found = leaving({AGENT: UNLIMITED}, named, other)
+    assert (found.bounds[MINT], found.dollars[MINT]) == (20, 3_000_000)
+    assert found.bounds[ANY_ASSET] == 3_000_000
+    both = leaving({AGENT: UNLIMITED}, replace(named, assets={**named.assets, **other.assets}))
+    # What a dollar buys is not known: of SOL the ceiling is told.
+    assert (both.bounds[MINT], both.bounds["SOL"], both.dollars) == (20, 10 * SOL, {})
+
+
+async def test_the_report_says_what_is_used_and_left(bench: Bench) -> None:
+    wallet = bench.wallet.id
+    made = grant(AGENT, SOL=limit("SOL", {DAY_MS: SOL, HOUR_MS: SOL // 2}))
+    await replace_policy(bench.database, {AGENT: [made], KEY: []}, {})
+    actor = Actor(AGENT, limits=((AGENT, UNLIMITED),))
+    await bench.transfer(Decimal("0.45"), actor)
+    callers = [(AGENT, UNLIMITED), (KEY, UNLIMITED)]
+    tokens = token_list("localnet")
+    report = await wallet_grants(bench.database, tokens, wallet, CEILINGS, callers)
+    agent, key = report["grants"]
+    assert (agent["who"], key["who"], key["grants"]) == (AGENT, KEY, [])
+    [shown] = agent["grants"]
+    assert "up to 0.5 SOL an hour and 1 a day" in shown["sentence"]
+    rows = {(each["asset"], each["window"]): each for each in shown["limits"]}
+    hour, day = rows["SOL", "1h"], rows["SOL", "24h"]
+    assert (hour["limit"], hour["used"], hour["left"]) == ("0.5", "0.45", "0.05")
+    assert (day["limit"], day["used"], day["left"]) == ("1", "0.45", "0.55")
+    assert "roomAt" in hour
+    assert "roomAt" not in day
+    assert rows[COSTS, "24h"]["used"] == "0.000005"
+    assert report["canLeave"]["assets"]["SOL"] == {"most": "1"}
+    assert report["canLeave"]["sentence"].startswith("At most 1 SOL and 0.05 SOL of fees")
+    report = await wallet_grants(bench.database, tokens, wallet, CEILINGS, callers, (KEY,))
+    assert [each["who"] for each in report["grants"]] == [KEY]
