@@ -10,8 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from solders.hash import Hash
+from solders.instruction import Instruction
+from solders.message import MessageV0
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+from solders.system_program import TransferParams
+from solders.system_program import transfer as system_transfer
+from solders.transaction import VersionedTransaction
+from sqlalchemy import delete, insert
+from tests.support.agent_rows import fields
 from tests.support.approval_desk import ASKS, KEY, Desk, asks, open_desk
 
+from solward.agents.act import resumed
 from solward.clock import HOUR_MS
 from solward.errors import (
     GuardrailBlocked,
@@ -25,13 +36,16 @@ from solward.guardrail import Hold as Ask
 from solward.guardrail import Intent, TransactionEffects
 from solward.hold import HoldState
 from solward.money import LAMPORTS_PER_SOL
-from solward.operations.approvals import MAX_NOTE
-from solward.record import TransactionStatus
+from solward.operations.approvals import MAX_NOTE, Approvals
+from solward.record import TransactionRecord, TransactionStatus
+from solward.solana.programs import MEMO_PROGRAM
+from solward.store.cycles import recall
+from solward.store.tables import agents
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.store import spending
 from solward.vault.store.holds import MOST_OPEN
 from solward.vault.store.window_clock import LEAD_MS
-from solward.vault.transactions.request import ADMIN, IdempotencyKey
+from solward.vault.transactions.request import ADMIN, Actor, AgentRun, IdempotencyKey
 
 
 @pytest.fixture
@@ -103,8 +117,8 @@ async def test_two_processes_that_carry_it_out_pay_once(desk: Desk) -> None:
     assert await desk.paid() == LAMPORTS_PER_SOL
 
 
-async def test_what_was_left_approved_goes_on_elsewhere(desk: Desk) -> None:
-    hold = await desk.held(1)
+async def die_approving(desk: Desk, hold_id: str) -> None:
+    """Approve, and die right after."""
 
     class Died(BaseException):
         pass
@@ -114,13 +128,22 @@ async def test_what_was_left_approved_goes_on_elsewhere(desk: Desk) -> None:
 
     desk.approvals._hook = die
     with pytest.raises(Died):
-        await desk.approvals.approve(hold.id, "admin")
+        await desk.approvals.approve(hold_id, "admin")
+
+
+async def carried_out(process: Approvals) -> None:
+    """A process goes on with what a dead one left."""
+    await process.sweep()
+    await asyncio.gather(*process._running.values())
+
+
+async def test_what_was_left_approved_goes_on_elsewhere(desk: Desk) -> None:
+    hold = await desk.held(1)
+    await die_approving(desk, hold.id)
     assert (await desk.all())[0].state is HoldState.APPROVED
     assert await desk.paid() == 0
 
-    other = desk.process("other")
-    await other.sweep()
-    await asyncio.gather(*other._running.values())
+    await carried_out(desk.process("other"))
     assert (await desk.all())[0].state is HoldState.EXECUTED
     assert await desk.paid() == LAMPORTS_PER_SOL
     await desk.approvals.sweep()
@@ -173,20 +196,9 @@ def later(desk: Desk) -> Callable[[], int]:
 
 async def test_an_approval_ends_with_its_time(desk: Desk) -> None:
     hold = await desk.held(1)
-
-    class Died(BaseException):
-        pass
-
-    def die(_step: object) -> None:
-        raise Died
-
-    desk.approvals._hook = die
-    with pytest.raises(Died):
-        await desk.approvals.approve(hold.id, "admin")
+    await die_approving(desk, hold.id)
     desk.bench.database.windows._uptime_ms = later(desk)
-    other = desk.process("other")
-    await other.sweep()
-    await asyncio.gather(*other._running.values())
+    await carried_out(desk.process("other"))
     assert (await desk.all())[0].state is HoldState.EXPIRED
     assert await desk.paid() == 0
 
@@ -289,3 +301,140 @@ async def test_a_rule_that_refuses_later_refuses_what_was_approved(tmp_path: Pat
         assert after.state is HoldState.REFUSED
         [record] = await desk.bench.history()
         assert record.error == "closed"
+
+
+MEMO = Pubkey.from_string(MEMO_PROGRAM)
+AGENT = Actor("agent:agent-1", agent_id="agent-1")
+
+
+def cycle(number: int) -> Actor:
+    run = AgentRun("agent-1", number, number)
+    return replace(AGENT, action_key=f"agent-1:{number}:transfer:1", run=run)
+
+
+async def set_agent(desk: Desk, **changes: Any) -> None:
+    """The agent's row, running, in its first cycle."""
+    row = fields("agent-1", wallet_id=desk.bench.wallet.id, fence=1) | changes
+    async with desk.bench.database.write() as connection:
+        await connection.execute(delete(agents))
+        await connection.execute(insert(agents).values(**row))
+    desk.actors[AGENT.principal] = AGENT
+
+
+async def test_an_agent_that_asks_in_every_cycle_has_one_hold(desk: Desk) -> None:
+    await set_agent(desk)
+    first = await desk.held(1, cycle(1))
+    assert "Ada" in first.sentence
+    await set_agent(desk, cycle_no=2, fence=2)
+    assert (await desk.held(1, cycle(2))).id == first.id
+    after = await desk.approvals.approve(first.id, "admin")
+    [record] = await desk.bench.history()
+    assert (record.id, record.agent_id) == (after.transaction_id, "agent-1")
+    # The cycle that asked finds its payment, wherever it is run again.
+    await set_agent(desk)
+    assert (await desk.ask(1, cycle(1))).id == record.id
+    assert await desk.paid() == LAMPORTS_PER_SOL
+
+
+async def test_an_interrupted_cycle_finds_what_it_had_asked_for(desk: Desk) -> None:
+    await set_agent(desk, entered_ms=1)
+    hold = await desk.held(1, cycle(1))
+    async with desk.bench.database.read() as connection:
+        found = await recall(connection, ["agent-1"])
+    assert found["agent-1"].earlier_action == ("transfer", hold)
+    assert "Do not repeat it" in resumed("transfer", hold).outcome
+    await desk.approvals.approve(hold.id, "admin")
+    [record] = await desk.bench.history()
+    async with desk.bench.database.read() as connection:
+        found = await recall(connection, ["agent-1"])
+    assert found["agent-1"].earlier_action == ("transfer", record)
+
+
+async def test_what_a_stopped_agent_asked_for_waits_until_it_runs(desk: Desk) -> None:
+    await set_agent(desk)
+    hold = await desk.held(1, cycle(1))
+    await set_agent(desk, desired_state="stopped")
+    with pytest.raises(HoldDecided, match="stopped"):
+        await desk.approvals.approve(hold.id, "admin")
+    assert (await desk.all())[0].state is HoldState.HELD
+    await set_agent(desk)
+    assert (await desk.approvals.approve(hold.id, "admin")).state is HoldState.EXECUTED
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+async def test_an_agent_stopped_or_deleted_after_the_approval_gets_nothing(
+    desk: Desk, is_gone: bool
+) -> None:
+    await set_agent(desk)
+    hold = await desk.held(1, cycle(1))
+    await die_approving(desk, hold.id)
+    await set_agent(desk, desired_state="stopped")
+    if is_gone:
+        async with desk.bench.database.write() as connection:
+            await connection.execute(delete(agents))
+    await carried_out(desk.process("other"))
+    assert (await desk.all())[0].state is HoldState.REFUSED
+    [record] = await desk.bench.history()
+    assert ("deleted" if is_gone else "stopped") in (record.error or "")
+    assert await desk.paid() == 0
+
+
+def instruction(desk: Desk, lamports: int) -> Instruction:
+    return system_transfer(
+        TransferParams(
+            from_pubkey=Pubkey.from_string(desk.bench.wallet.address),
+            to_pubkey=Pubkey.from_string(desk.bench.recipient),
+            lamports=lamports,
+        )
+    )
+
+
+async def test_a_plugins_instructions_are_made_again(desk: Desk) -> None:
+    intent = Intent("transfer", "", lamports_out=7, rent_lamports=0)
+    made = [instruction(desk, LAMPORTS_PER_SOL)]
+    intent = replace(intent, lamports_out=LAMPORTS_PER_SOL)
+    wallet = desk.bench.wallet.id
+    for _ in range(2):
+        with pytest.raises(Held) as raised:
+            await desk.operations.transact(wallet, KEY, intent, made, None)
+    assert len(await desk.all()) == 1
+    assert not raised.value.hold.repeats
+    after = await desk.approvals.approve(raised.value.hold.id, "admin")
+    assert after.state is HoldState.EXECUTED
+    assert await desk.paid() == LAMPORTS_PER_SOL
+
+
+async def test_a_plugins_bytes_take_their_approval_when_they_come_again(desk: Desk) -> None:
+    intent = Intent("other", "", lamports_out=LAMPORTS_PER_SOL)
+    wallet = desk.bench.wallet
+
+    async def transact(lamports: int = LAMPORTS_PER_SOL, memo: bytes = b"") -> TransactionRecord:
+        latest = await desk.bench.ledger.latest_blockhash()
+        user = Pubkey.from_string(wallet.address)
+        made = [instruction(desk, lamports), Instruction(MEMO, memo, [])]
+        message = MessageV0.try_compile(user, made, [], Hash.from_string(latest.blockhash))
+        wire = bytes(VersionedTransaction.populate(message, [Signature.default()]))
+        declared = replace(intent, lamports_out=lamports)
+        return await desk.operations.transact(wallet.id, KEY, declared, (), wire)
+
+    with pytest.raises(Held) as raised:
+        await transact()
+    hold = raised.value.hold
+    assert hold.repeats
+    assert "ask for it again then" in str(raised.value)
+    assert (await desk.approvals.approve(hold.id, "admin")).state is HoldState.APPROVED
+    assert await desk.paid() == 0
+    with pytest.raises(Held):
+        await transact(LAMPORTS_PER_SOL + 1)
+    record = await transact(memo=b"other bytes")
+    assert record.status is TransactionStatus.CONFIRMED
+    assert await desk.paid() == LAMPORTS_PER_SOL
+    found = {each.id: each for each in await desk.all()}
+    assert (found[hold.id].state, found[hold.id].transaction_id) == (
+        HoldState.EXECUTED,
+        record.id,
+    )
+    # Used up: the next one waits again.
+    with pytest.raises(Held):
+        await transact(memo=b"and others")
+    assert await desk.paid() == LAMPORTS_PER_SOL

@@ -13,6 +13,7 @@ from solward.agents.agent import Agent
 from solward.agents.think import storable
 from solward.context import AgentView
 from solward.errors import SolwardError
+from solward.hold import Hold
 from solward.provider import ToolCall
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry.scrub import concealed, scrub_text
@@ -103,9 +104,11 @@ async def act(
     return Act(action, storable(outcome), cancelled)
 
 
-def resumed(skill: str, record: TransactionRecord) -> Act:
-    """The action of a cycle that was interrupted after it, from the stored transaction."""
+def resumed(skill: str, record: TransactionRecord | Hold) -> Act:
+    """The action of a cycle that was interrupted after it, from what is stored of it."""
     action = storable(f"{skill}({jsontext.dumps(dict(record.details))})")
+    if isinstance(record, Hold):
+        return Act(action, storable(record.told()))
     if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
         return Act(action, storable(str(refusal(record))))
     return Act(action, f"The transaction is {record.status.value}: {record.signature or record.id}")

@@ -18,11 +18,12 @@ from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, resumed, r
 from solward.agents.agent import Agent, AgentStatus
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.decisions import Decision, MemoryEntry
-from solward.agents.observe import ObservedWallet, observe
+from solward.agents.observe import ObservedWallet, nothing_held, observe
 from solward.agents.provider_call import Complete
 from solward.agents.think import NO_REASONING, storable, think
 from solward.clock import now_ms
 from solward.errors import SolwardError, StoreError, TokenBudgetReached
+from solward.hold import Hold
 from solward.provider import ToolDefinition, Usage
 from solward.record import TransactionRecord
 from solward.solana.balances import Balances
@@ -63,14 +64,14 @@ class EnteredCycle:
 
     Attributes:
         memory: the latest entries, newest first.
-        earlier_action: the skill and transaction of this cycle's action, where an earlier run of
-            the same cycle was interrupted after it.
+        earlier_action: the skill and transaction of this cycle's action, held or not, where an
+            earlier run of the same cycle was interrupted after it.
         used: the last day's tokens, where the agent's budget limits them.
     """
 
     agent: Agent
     memory: tuple[MemoryEntry, ...]
-    earlier_action: tuple[str, TransactionRecord] | None = None
+    earlier_action: tuple[str, TransactionRecord | Hold] | None = None
     used: TokensUsed = NOTHING_USED
 
 
@@ -108,6 +109,7 @@ class CycleParts:
         wallet: wallet id -> its name and address.
         balances: wallet id -> its SOL and tokens.
         recent: wallet id -> its newest transactions.
+        held: agent id -> what it asked for that waits for a person.
         tools: the definitions of all skills.
         provider: an agent -> its provider's call; raises `ProviderError` when it is not installed.
         spends: whether a skill may spend (an unknown one does not).
@@ -124,6 +126,7 @@ class CycleParts:
     run_skill: RunSkill
     spends: Callable[[str], bool]
     network: str
+    held: Callable[[str], Awaitable[Sequence[Hold]]] = nothing_held
     clock: Callable[[], int] = now_ms
     hook: PhaseHook = no_hook
 

@@ -11,11 +11,13 @@ from solward.agents.observe import RECENT_TRANSACTIONS
 from solward.agents.provider_call import completer
 from solward.agents.remember import Journal
 from solward.context import AgentView
+from solward.hold import Hold
 from solward.record import TransactionRecord
 from solward.registry import Registry
 from solward.settings import Settings
 from solward.skill import Effects
 from solward.solana.balances import Balances
+from solward.vault.store import holds as hold_store
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
 from solward.vault.transactions.request import Actor
@@ -64,6 +66,12 @@ def parts_of(service: ServiceForAgents) -> CycleParts:
             found = await transaction_store.recent(connection, wallet_ids, RECENT_TRANSACTIONS)
         return [found.get(wallet_id, ()) for wallet_id in wallet_ids]
 
+    async def held(agent_ids: Sequence[str]) -> list[Sequence[Hold]]:
+        principals = [f"agent:{agent_id}" for agent_id in agent_ids]
+        async with service.database.read() as connection:
+            found = await hold_store.open_of(connection, principals)
+        return [found.get(principal, ()) for principal in principals]
+
     def spends(skill: str) -> bool:
         loaded = service.registry.skills.get(skill)
         return loaded is not None and loaded.spec.effects is Effects.SPEND
@@ -73,6 +81,7 @@ def parts_of(service: ServiceForAgents) -> CycleParts:
         wallet=service.wallets.get,
         balances=service.balances,
         recent=Batcher(newest),
+        held=Batcher(held),
         tools=lambda: service.registry.tools(),
         provider=lambda agent: completer(service.settings, service.registry, agent),
         run_skill=service.run_skill,

@@ -15,10 +15,12 @@ from sqlalchemy import BindParameter, Text, bindparam, cast, delete, insert, sel
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import now_ms
+from solward.hold import Hold
 from solward.record import TransactionRecord
 from solward.store.agents import MEMORY_KEPT, Fields
 from solward.store.tables import agents, decisions, memory
-from solward.vault.store.tables import transactions
+from solward.vault.store import holds as holds_store
+from solward.vault.store.tables import holds, transactions
 from solward.vault.store.transactions import RECORD, record_of
 
 MEMORY_GIVEN = 10
@@ -77,6 +79,13 @@ _EARLIER_ACTION = select(agents.c.id, transactions.c.action_key, *RECORD).where(
     transactions.c.action_key >= _PREFIX + ":",
     transactions.c.action_key < _PREFIX + ";",
 )
+# What it asked for that a person has not decided yet; what was decided has a record.
+_EARLIER_HOLD = select(agents.c.id.label("of_agent"), *holds_store.COLUMNS).where(
+    agents.c.id.in_(_IDS),
+    holds_store.OPEN,
+    holds.c.action_key >= _PREFIX + ":",
+    holds.c.action_key < _PREFIX + ";",
+)
 _LEAVE = (
     update(agents)
     .where(agents.c.id == bindparam("of_agent"))
@@ -102,12 +111,12 @@ class Recalled:
 
     Attributes:
         memory: its latest `MEMORY_GIVEN` entries, newest first, each as `ENTRY`.
-        earlier_action: the skill and the first transaction of this cycle, where an earlier run of
-            it already made one.
+        earlier_action: the skill and the first transaction of this cycle, held or not, where an
+            earlier run of it already asked for one.
     """
 
     memory: list[tuple[Any, ...]] = field(default_factory=list)
-    earlier_action: tuple[str, TransactionRecord] | None = None
+    earlier_action: tuple[str, TransactionRecord | Hold] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +186,9 @@ async def recall(connection: AsyncConnection, agent_ids: Sequence[str]) -> dict[
         found[agent_id].memory.append(tuple(entry))
     for each in found.values():
         each.memory.sort(key=itemgetter(0), reverse=True)
+    for row in await connection.execute(_EARLIER_HOLD, ids):
+        held = (str(row.action_key).split(":")[2], holds_store.row_of(row).hold)
+        found[row.of_agent] = Recalled(found[row.of_agent].memory, held)
     rows = [tuple(row) for row in await connection.execute(_EARLIER_ACTION, ids)]
     for agent_id, action_key, *values in sorted(rows, key=itemgetter(1), reverse=True):
         earlier_action = (str(action_key).split(":")[2], record_of(values))

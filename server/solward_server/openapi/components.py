@@ -273,7 +273,8 @@ SCHEMAS: dict[str, Schema] = {
             "dryRun": flag("Always true.", const=True),
             "allowed": flag("Whether it would be signed and sent."),
             "rule": text("The rule that refuses it; only where one does."),
-            "reason": text("Why it is not allowed; only then."),
+            "held": flag("That a person would be asked; only where one would.", const=True),
+            "reason": text("Why it is not allowed, or a person would be asked; only then."),
             "guardrailsApplied": RECORD["guardrailsApplied"],
             "effects": response_object(
                 {

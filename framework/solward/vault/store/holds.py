@@ -33,8 +33,8 @@ MOST_OPEN: Final = 20
 
 _NEWEST: Final = 2**62
 
-# The text of the partial index, so that both databases use it.
-_OPEN = text("holds.state IN ('held', 'approved')")
+OPEN: Final = text("holds.state IN ('held', 'approved')")
+"""The text of the partial index, so that both databases use it."""
 _EVENTS: Final = {
     HoldState.HELD: EventKind.HOLD_CREATED,
     HoldState.APPROVED: EventKind.HOLD_APPROVED,
@@ -67,16 +67,20 @@ class HoldRow:
     owner: str | None = None
 
 
-_COLUMNS = [column for column in holds.c if column.name != "seq"]
-_SELECT = select(*_COLUMNS)
+COLUMNS: Final = tuple(column for column in holds.c if column.name != "seq")
+"""What `row_of` reads."""
+_SELECT = select(*COLUMNS)
 _BY_ID = _SELECT.where(holds.c.id == bindparam("b_id"))
 _BY_ACTION = _SELECT.where(holds.c.action_key == bindparam("b_key"))
-_BY_DIGEST = _SELECT.where(_OPEN, holds.c.digest == bindparam("b_digest"))
-_COUNT_OPEN = select(func.count()).where(_OPEN, holds.c.principal == bindparam("b_principal"))
-_DUE = _SELECT.where(_OPEN, holds.c.expires_ms <= bindparam("b_now"))
+_BY_DIGEST = _SELECT.where(OPEN, holds.c.digest == bindparam("b_digest"))
+_COUNT_OPEN = select(func.count()).where(OPEN, holds.c.principal == bindparam("b_principal"))
+_DUE = _SELECT.where(OPEN, holds.c.expires_ms <= bindparam("b_now"))
+_OPEN_OF = _SELECT.where(
+    OPEN, holds.c.principal.in_(bindparam("b_principals", expanding=True))
+).order_by(holds.c.seq)
 _INSERT = insert(holds)
 _ORPHANED = _SELECT.where(
-    _OPEN,
+    OPEN,
     holds.c.state == HoldState.APPROVED.value,
     holds.c.recipe.is_not(None),
     holds.c.owner.is_(None)
@@ -155,6 +159,16 @@ async def count_open(connection: AsyncConnection, principal: str) -> int:
     return int((await connection.execute(_COUNT_OPEN, {"b_principal": principal})).scalar_one())
 
 
+async def open_of(
+    connection: AsyncConnection, principals: Collection[str]
+) -> dict[str, list[Hold]]:
+    """Open holds of some principals, oldest first; those without any left out."""
+    found: dict[str, list[Hold]] = {}
+    for row in await connection.execute(_OPEN_OF, {"b_principals": list(principals)}):
+        found.setdefault(row.principal, []).append(row_of(row).hold)
+    return found
+
+
 async def listed(
     connection: AsyncConnection,
     *,
@@ -175,15 +189,15 @@ async def listed(
         statement = statement.where(holds.c.principal == principal)
     if is_open is not None:
         statement = statement.where(
-            _OPEN if is_open else holds.c.state.not_in([each.value for each in _MAY_END])
+            OPEN if is_open else holds.c.state.not_in([each.value for each in _MAY_END])
         )
     rows = await connection.execute(statement.order_by(holds.c.seq.desc()).limit(limit))
-    return [_row(row).hold for row in rows]
+    return [row_of(row).hold for row in rows]
 
 
 async def due(connection: AsyncConnection, window_ms: int) -> list[HoldRow]:
     """Open holds whose time has ended."""
-    return [_row(row) for row in await connection.execute(_DUE, {"b_now": window_ms})]
+    return [row_of(row) for row in await connection.execute(_DUE, {"b_now": window_ms})]
 
 
 async def move(
@@ -207,7 +221,7 @@ async def move(
         update(holds)
         .where(holds.c.id == hold_id, holds.c.state.in_([each.value for each in was]))
         .values(state=state.value, **fields)
-        .returning(*_COLUMNS)
+        .returning(*COLUMNS)
     )
     row = _one((await connection.execute(statement)).first())
     if row is not None:
@@ -275,7 +289,7 @@ async def abandoned(connection: AsyncConnection, me: str) -> list[HoldRow]:
     """Approved holds that can be made again and that no other living process carries out, oldest
     first."""
     parameters = {"me": me, "now": await clock(connection)}
-    return [_row(row) for row in await connection.execute(_ORPHANED, parameters)]
+    return [row_of(row) for row in await connection.execute(_ORPHANED, parameters)]
 
 
 async def own(connection: AsyncConnection, hold_id: str, me: str, was: str | None) -> bool:
@@ -291,10 +305,11 @@ def _tell(connection: AsyncConnection, hold: Hold, by: str) -> None:
 
 
 def _one(row: Row[Any] | None) -> HoldRow | None:
-    return None if row is None else _row(row)
+    return None if row is None else row_of(row)
 
 
-def _row(row: Row[Any]) -> HoldRow:
+def row_of(row: Row[Any]) -> HoldRow:
+    """A row of `COLUMNS`."""
     shown = jsontext.loads(row.shown)
     lines: Sequence[Mapping[str, Any]] = shown["lines"]
     hold = Hold(
