@@ -94,10 +94,10 @@ async def test_a_plugin_cannot_make_what_a_person_reads_look_like_something_else
 
     async with open_desk(tmp_path, rules=(asks,)) as desk:
         hold = await desk.held(1)
-        start = f"key:k1 asks to transfer 1 SOL to {desk.bench.recipient}. asks: "
-        assert hold.sentence.startswith(start)
-        assert hold.sentence.isprintable()
-        assert len(hold.sentence) < len(start) + 501
+        asked, _, said = hold.sentence.partition(" asks: ")
+        assert f"asks to transfer 1 SOL to {desk.bench.recipient}" in asked
+        assert said.isprintable()
+        assert 0 < len(said) <= 500
 
 
 async def test_an_approval_of_one_payment_is_none_of_another(desk: Desk) -> None:
