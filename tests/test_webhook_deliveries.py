@@ -230,6 +230,27 @@ async def test_a_failure_is_tried_again_with_the_same_id_and_a_new_signature(
     assert len({each.id for each in receiver.heard}) == 1
 
 
+async def test_where_the_database_fails_after_it_was_taken_it_is_told_again_and_others_once(
+    database: Database, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end_try, failed = store.end_try, []
+
+    async def fail_once(connection: Any, claimed: Any, *rest: Any) -> bool:
+        if claimed.hold_id == "h-1" and not failed:
+            failed.append(claimed.id)
+            raise StoreError("The database cannot be reached")
+        return await end_try(connection, claimed, *rest)
+
+    monkeypatch.setattr(store, "end_try", fail_once)
+    async with enqueuing(database):
+        await tell(database, "hold:created", "h-1")
+        await tell(database, "hold:created", "h-2")
+    async with webhook(database, receiver.url).delivering():
+        await ended(database, "delivered", "delivered")
+    assert sorted(id_ for _, id_ in receiver.told) == ["h-1", "h-1", "h-2"]
+    assert {each.id for each in receiver.heard if each.hold["id"] == "h-1"} == {*failed}
+
+
 async def test_no_redirect_is_followed(database: Database, receiver: Receiver) -> None:
     async def redirect(_request: web.Request) -> web.Response:
         return web.Response(status=307, headers={"Location": "/elsewhere"})

@@ -302,6 +302,13 @@ class Webhook:
 
     async def _try(self, client: httpx.AsyncClient, claimed: Claimed) -> None:
         failure = await self._send(client, claimed)
+        try:
+            await self._end_try(claimed, failure)
+        except StoreError as error:
+            # It is sent again when the lease has run out.
+            _log.warning("webhook_waits", delivery=claimed.id, error=str(error))
+
+    async def _end_try(self, claimed: Claimed, failure: str | None) -> None:
         async with self._database.write() as connection:
             now = await clock(connection)
             end_ms = claimed.created_ms + int(self._pace.give_up_s * 1000)
