@@ -245,7 +245,7 @@ def test_lines_are_shared_out_so_that_all_of_them_fit() -> None:
 def test_lines_are_shared_out_so_that_nobody_is_asked_where_that_is_possible() -> None:
     # In written order the stranger's line would take the only room that the vendor's has unasked.
     first, second = (
-        grant("a", limit(USDC, (DAY, 5), hold=3)),
+        grant("a", limit(USDC, (DAY, 9), hold=3)),
         grant("b", limit(USDC), to=(STRANGER,)),
     )
     verdict = Policy(first, second).judge(paid(3, to=STRANGER), paid(3))
@@ -675,6 +675,9 @@ def test_a_refusal_names_the_grant_that_came_nearest_and_of_equals_the_first() -
     refused = Policy(elsewhere, others).judge(paid(3)).refused
     assert refused is not None
     assert (refused.why, refused.number) == (Why.RECIPIENT, 2)
+    refused = Policy(elsewhere, replace(elsewhere, id="other")).judge(paid(3)).refused
+    assert refused is not None
+    assert (refused.why, refused.number) == (Why.WALLET, 1)
 
 
 def test_a_refusal_is_of_the_line_that_does_not_fit() -> None:
