@@ -115,9 +115,10 @@ class Hold:
         until = iso(self.expires_ms)
         if self.state is HoldState.HELD:
             then = "ask for it again then" if self.repeats else "it is carried out then"
+            end = "" if self.sentence.endswith(".") else "."
             return (
-                f"Held ({self.id}): {self.sentence} Nothing was sent. Do not repeat it: a person"
-                f" may approve it until {until}, and {then}."
+                f"Held ({self.id}): {self.sentence}{end} Nothing was sent. Do not repeat it: a"
+                f" person may approve it until {until}, and {then}."
             )
         if self.state is HoldState.APPROVED:
             return f"Held ({self.id}): a person has approved it, and it is not carried out yet."

@@ -8,7 +8,7 @@ from typing import Any
 
 from quart import Blueprint, Response
 
-from solward.errors import InvalidRequest, SkillNotFound, SolwardError
+from solward.errors import Held, InvalidRequest, SkillNotFound, SolwardError
 from solward.registry import LoadedSkill
 from solward.skill import Effects
 from solward_server.http.auth import Access, caller, keyed
@@ -71,6 +71,9 @@ def blueprint(context: RouteContext) -> Blueprint:
             await context.count_request()
             try:
                 response = await _run(context, wallet_id, name, params, action_key(key))
+            except Held:
+                # No answer for good: the same request gets what becomes of it.
+                raise
             except SolwardError as error:
                 response = error_response(str(error), status_of(error))
             return await finish(database, key, response)

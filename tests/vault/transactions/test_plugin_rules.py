@@ -97,7 +97,7 @@ async def test_one_can_have_a_person_decide_and_a_refusal_beats_it() -> None:
 
     held = await judged(asks, fine, asks_too)
     assert held.allowed
-    assert held.hold == f"asks: a lot asks_too: {'x' * 500}"
+    assert held.hold == f"asks: a lot; asks_too: {'x' * 500}"
     assert held.applied == ("asks", "fine", "asks_too")
     refused = await judged(asks, never)
     assert (refused.allowed, refused.rule, refused.reason) == (False, "never", "no")

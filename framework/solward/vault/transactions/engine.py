@@ -17,6 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from solward.clock import HOUR_MS, now_ms
 from solward.errors import (
     Held,
+    HoldDecided,
     LedgerError,
     NotFound,
     TransactionError,
@@ -47,7 +48,7 @@ from solward.vault.transactions.reconcile import (
     faucet_in_flight,
     reconcile,
 )
-from solward.vault.transactions.request import Actor, Draft, PocketDraft, PocketUse
+from solward.vault.transactions.request import Actor, Draft, HoldTaken, PocketDraft, PocketUse
 from solward.vault.transactions.reservation import Reservation, Reserver
 from solward.vault.transactions.sender import InFlight, Sender
 from solward.vault.transactions.signing import Signing
@@ -382,6 +383,11 @@ class Engine:
             except Held:
                 self.hook(Step.HELD)
                 raise
+            except HoldTaken:
+                if actor.approval is not None:
+                    raise
+                text = "The approval was used, or has ended, meanwhile; nothing was sent"
+                raise HoldDecided(text) from None
         if reservation.record.status is not TransactionStatus.PENDING:
             raise refusal(reservation.record)
         return reservation

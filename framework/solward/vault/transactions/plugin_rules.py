@@ -94,7 +94,10 @@ class PluginRules:
 
 def joined(*reasons: str | None) -> str | None:
     """Reasons to ask a person, as one text; None where there is none."""
-    return " ".join(each for each in reasons if each is not None) or None
+    text = ""
+    for reason in filter(None, reasons):
+        text += ("" if not text else " " if text.endswith(".") else "; ") + reason
+    return text or None
 
 
 def _reason(
