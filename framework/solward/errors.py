@@ -187,11 +187,18 @@ class TokenBudgetReached(SolwardError):
 
 
 class ProviderError(SolwardError):
-    """A model provider failed; `retryable` says whether the same call may succeed later."""
+    """A model provider failed.
 
-    def __init__(self, message: str, *, retryable: bool = False) -> None:
+    Attributes:
+        retryable: whether the same call may succeed later.
+        may_cost: whether the vendor may charge for it all the same, as for an answer that came too
+            late: what was reserved for it stays counted.
+    """
+
+    def __init__(self, message: str, *, retryable: bool = False, may_cost: bool = False) -> None:
         super().__init__(message)
         self.retryable = retryable
+        self.may_cost = may_cost
 
 
 class LedgerError(SolwardError):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from solward.provider import (
         Completion,
         CompletionRequest,
+        ModelPrice,
         ProviderContext,
         ProviderSpec,
         Usage,
@@ -94,6 +95,18 @@ async def provider_stream(
     """
     raise NotImplementedError
     yield  # makes this a generator, which is what an implementation must be
+
+
+@hookspec(firstresult=True)
+async def provider_price(model: str, options: Mapping[str, Any]) -> ModelPrice | None:
+    """The price of a model, None where it is not known. Optional.
+
+    With it `maxUsdPerDay` of an agent's budget is reserved before the model is asked.
+
+    Args:
+        options: valid by the declared schema, defaults applied.
+    """
+    raise NotImplementedError
 
 
 @hookspec(firstresult=True)

@@ -110,6 +110,27 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelPrice:
+    """The most that one completion of a model can cost, for budgets that are kept beforehand.
+
+    Attributes:
+        input_nanousd: billionths of a US dollar for a million tokens of the prompt, at the model's
+            dearest rate.
+        output_nanousd: the same of the answer.
+        max_output_tokens: most tokens of one answer, by the agent's options.
+    """
+
+    input_nanousd: int
+    output_nanousd: int
+    max_output_tokens: int
+
+    def cost(self, input_tokens: int, output_tokens: int) -> int:
+        """Billionths of a US dollar, rounded up."""
+        total = input_tokens * self.input_nanousd + output_tokens * self.output_nanousd
+        return -(-total // 10**6)
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """The model's answer: its text, None when there is none, and its tool calls.
 

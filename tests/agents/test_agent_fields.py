@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 from tests.support.agents import AGENT
 
+from solward import jsontext
 from solward.agents.agent import AgentGuardrails
-from solward.agents.budget import TokenBudget, usd_of
+from solward.agents.budget import (
+    DEFAULT_BUDGET,
+    NANOUSD,
+    UNLIMITED,
+    TokenBudget,
+    budget_of,
+    usd_of,
+)
 from solward.agents.fields import Defaults, read_create, read_update
 from solward.errors import InvalidRequest
 
@@ -119,6 +127,29 @@ def test_a_token_budget_is_read_exactly_and_null_takes_a_limit_away() -> None:
     agent = replace(AGENT, llm_budget=fields.llm_budget)
     changed = read_update({"llmBudget": {"maxUsdPerDay": None}}, MODELS, agent)
     assert changed == {"llm_budget": TokenBudget(4_000)}
+
+
+def test_five_dollars_a_day_are_the_default_until_somebody_chooses() -> None:
+    def made(**body: Any) -> TokenBudget:
+        return read_create(BODY | body, MODELS, DEFAULTS).llm_budget
+
+    assert made() == made(llmBudget={}) == DEFAULT_BUDGET
+    assert DEFAULT_BUDGET.to_json() == {"maxUsdPerDay": 5}
+    both = made(llmBudget={"maxTokensPerDay": 100})
+    assert both == TokenBudget(None, 100, 5 * NANOUSD, usd_by_default=True)
+    assert made(llmBudget={"maxUsdPerDay": None}) == UNLIMITED
+    assert made(llmBudget={"maxUsdPerDay": 5}) == TokenBudget(None, None, 5 * NANOUSD)
+
+    agent = replace(AGENT, llm_budget=DEFAULT_BUDGET)
+    for shown in ({"maxUsdPerDay": 5}, {"maxUsdPerDay": 5, "maxTokensPerDay": 7}):
+        changed = read_update({"llmBudget": shown}, MODELS, agent)["llm_budget"]
+        assert changed.usd_by_default
+    chosen = read_update({"llmBudget": {"maxUsdPerDay": 6}}, MODELS, agent)["llm_budget"]
+    assert not chosen.usd_by_default
+    # As it is stored, and as agents of earlier releases are.
+    for budget in (DEFAULT_BUDGET, chosen, both):
+        assert budget_of(jsontext.loads(jsontext.dumps(budget.stored()))) == budget
+    assert budget_of({}) == UNLIMITED
 
 
 @pytest.mark.parametrize(

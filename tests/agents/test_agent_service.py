@@ -74,7 +74,7 @@ async def test_a_created_agent_is_idle_persisted_and_written_as_the_contract_say
         "llmProvider": "scripted",
         "llmModel": "model-1",
         "llmOptions": {},
-        "llmBudget": {},
+        "llmBudget": {"maxUsdPerDay": Decimal(5)},
         "isLlm": True,
         "strategy": "Whatever the script says.",
         "guardrails": {

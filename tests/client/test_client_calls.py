@@ -159,8 +159,8 @@ async def test_an_agents_floats_are_options_and_its_limits_are_exact(client: Sol
     )
     assert agent.guardrails["maxSolPerTransaction"] == Decimal("0.1")
     assert agent.guardrails["dailySpendingLimitSol"] == Decimal("0.7")
-    assert agent.llm_budget == {"maxTokensPerDay": 1000}
+    assert agent.llm_budget == {"maxTokensPerDay": 1000, "maxUsdPerDay": 5}
     changed = await client.agents.change(agent.id, llm_budget={"maxTokensPerDay": None})
-    assert changed.llm_budget == {}
+    assert changed.llm_budget == {"maxUsdPerDay": 5}
     with pytest.raises(TypeError, match=r"guardrails\.maxSolPerTransaction"):
         await client.agents.change(agent.id, guardrails={"maxSolPerTransaction": 0.1})

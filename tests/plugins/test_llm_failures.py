@@ -87,6 +87,7 @@ async def test_a_vendor_that_stays_away_is_given_up_as_retryable(
     assert str(error).startswith(vendor.company)
     assert "HTTP 5" in str(error)
     assert (error.retryable, clock.waits) == (True, [0.5, 1.0, 2.0])
+    assert not error.may_cost
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -100,6 +101,7 @@ async def test_a_dripping_answer_ends_at_the_deadline(vendor: Vendor, stream: bo
         with pytest.raises(ProviderError, match=r"did not answer within 0\.5 s") as caught:
             await asking(vendor, server, "drip", policy=policy)
     assert caught.value.retryable
+    assert caught.value.may_cost
     assert time.monotonic() - began < 30
 
 
@@ -115,7 +117,7 @@ async def test_a_reset_connection_is_tried_again_and_then_told(vendor: Vendor) -
     error = await refused(vendor, "reset", clock, stream=False)
     assert "could not be reached, or broke off its answer" in str(error)
     assert vendor.base_url_env in str(error)
-    assert (error.retryable, len(clock.waits)) == (True, 3)
+    assert (error.retryable, len(clock.waits), error.may_cost) == (True, 3, True)
 
 
 @every_vendor
@@ -161,8 +163,9 @@ async def test_a_server_that_is_not_there_is_named_by_its_variable() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         context = ProviderContext(KEY, f"http://127.0.0.1:{closed.getsockname()[1]}/v1")
-        with pytest.raises(ProviderError, match="check OPENAI_BASE_URL"):
+        with pytest.raises(ProviderError, match="check OPENAI_BASE_URL") as unsent:
             await call.complete(openai, asked_of(openai), {}, context, Clock().policy())
+    assert not unsent.value.may_cost
 
 
 @every_vendor

@@ -67,10 +67,25 @@ async def test_an_answer_in_pieces_ends_with_its_usage(server: VendorServer) -> 
     assert isinstance(pieces[-1], Usage)
 
 
+async def test_a_price_comes_from_the_other_process_once(server: VendorServer) -> None:
+    provider = loaded("openai")
+    price = await provider.price("gpt-5.2", {"maxTokens": 100})
+    assert price is not None
+    assert 0 < price.input_nanousd < price.output_nanousd
+    assert price.max_output_tokens == 100
+    longest = await provider.price("gpt-5.2", {})
+    assert longest == replace(price, max_output_tokens=8_192)
+    assert await provider.price("a-model-of-nobody", {}) is None
+    for name in VENDORS:
+        spec = loaded(name).spec
+        assert await loaded(name).price(spec.default_model, {}) is not None, name
+
+
 async def test_a_vendors_failure_is_the_same_here(server: VendorServer) -> None:
     with pytest.raises(ProviderError, match="refused the key in OPENAI_API_KEY") as refused:
         await ask(server, "401")
     assert not refused.value.retryable
+    assert not refused.value.may_cost
     assert KEY not in repr(refused.value)
 
 
@@ -84,6 +99,7 @@ async def test_a_killed_process_is_told_as_a_failure_and_started_anew(
     with pytest.raises(ProviderError, match="The process that calls OpenAI ended") as gone:
         await waiting
     assert gone.value.retryable
+    assert gone.value.may_cost
     assert (await ask(server)).text == "Fine."
     assert llm_process.vendor_process().pid != killed.pid
 

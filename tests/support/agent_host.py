@@ -14,7 +14,14 @@ from solward.agents.cycle import no_hook
 from solward.context import AgentView
 from solward.errors import WalletNotFound
 from solward.events import Event
-from solward.provider import Completion, CompletionRequest, ProviderContext, ProviderSpec, Usage
+from solward.provider import (
+    Completion,
+    CompletionRequest,
+    ModelPrice,
+    ProviderContext,
+    ProviderSpec,
+    Usage,
+)
 from solward.registry.parameters import Parameters
 from solward.skill import Effects
 from solward.solana.balances import Balances
@@ -57,6 +64,7 @@ class Host:
         self.requests: list[CompletionRequest] = []
         self.asked: list[tuple[dict[str, Any], ProviderContext]] = []
         self.answer: Callable[[], Any] = lambda: Completion("Waiting.")
+        self.price: ModelPrice | None = None
         self.pay: Callable[[], Any] = lambda: "Paid."
         self.paid: list[str | None] = []
         self.decided = asyncio.Semaphore(0)
@@ -64,6 +72,7 @@ class Host:
             spec=ProviderSpec("scripted", "model-1", {"type": "object"}, "SCRIPTED_KEY"),
             complete=self._complete,
             stream=self._stream,
+            price=self._price,
             validate_options=Parameters(OPTIONS).validate,
         )
         self.registry = SimpleNamespace(
@@ -77,6 +86,9 @@ class Host:
             self.published.append((event.event, event.data))
             if event.event == "agent:decision":
                 self.decided.release()
+
+    async def _price(self, model: str, options: Any) -> ModelPrice | None:
+        return self.price
 
     def think_for_ever(self) -> asyncio.Event:
         """Let the provider never answer; the event is set once it is called."""

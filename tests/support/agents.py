@@ -10,6 +10,7 @@ from typing import Any
 from solward.agents.agent import Agent, AgentGuardrails, AgentStatus, DesiredState
 from solward.agents.cycle import CycleParts, CycleResult, EnteredCycle
 from solward.agents.decisions import Decision
+from solward.agents.model_budget import ModelBudget
 from solward.context import AgentView
 from solward.provider import Completion, CompletionRequest, ToolCall, ToolDefinition
 from solward.record import TransactionRecord, TransactionStatus
@@ -175,6 +176,8 @@ def parts(
         recent=recent,
         tools=lambda: TOOLS,
         provider=lambda agent: scripted.complete,
+        # Agents of these tests have no budget of which anything is reserved.
+        budget=ModelBudget(None, None),  # type: ignore[arg-type]
         run_skill=(skills or Skills(done)).run,
         spends=lambda skill: skill == "transfer",
         network="localnet",

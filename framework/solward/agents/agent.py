@@ -164,7 +164,7 @@ class Agent:
             "failures": self.failures,
             "error": self.error,
             "llm_options": jsontext.dumps(dict(self.llm_options)),
-            "llm_budget": jsontext.dumps(self.llm_budget.to_json()),
+            "llm_budget": jsontext.dumps(self.llm_budget.stored()),
         }
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from solward import jsontext
 from solward.errors import TokenBudgetReached
 from solward.money import from_units
-from solward.provider import CompletionRequest
+from solward.provider import CompletionRequest, ModelPrice
 
 _USD_DECIMALS = 9
 NANOUSD = 10**_USD_DECIMALS
@@ -19,19 +19,23 @@ NANOUSD = 10**_USD_DECIMALS
 # 2026); the smaller number estimates more tokens.
 _BYTES_PER_TOKEN = 3
 
+# Most tokens that are reserved of an answer where its provider does not say how long it can be.
+_MOST_OUTPUT = 8_192
+
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
-    """Limits of one agent; None is no limit. A day is the last 24 full hours and this one."""
+    """Limits of one agent; None is no limit. A day is the last 24 full hours and this one.
+
+    Attributes:
+        usd_by_default: nobody chose the limit in dollars, so it does not stop a model whose price
+            is not known.
+    """
 
     max_tokens_per_cycle: int | None = None
     max_tokens_per_day: int | None = None
     max_nanousd_per_day: int | None = None
-
-    @property
-    def daily(self) -> bool:
-        """Whether a daily limit is set, so that earlier use counts."""
-        return self.max_tokens_per_day is not None or self.max_nanousd_per_day is not None
+    usd_by_default: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """`{maxTokensPerCycle, maxTokensPerDay, maxUsdPerDay}`, only those that are set."""
@@ -43,8 +47,13 @@ class TokenBudget:
         }
         return {name: value for name, value in values.items() if value is not None}
 
+    def stored(self) -> dict[str, Any]:
+        """As `to_json`, and whether the limit in dollars is the default."""
+        return self.to_json() | ({"usdByDefault": True} if self.usd_by_default else {})
+
 
 UNLIMITED = TokenBudget()
+DEFAULT_BUDGET = TokenBudget(max_nanousd_per_day=5 * NANOUSD, usd_by_default=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,59 +83,72 @@ def usd_of(nanousd: int) -> Decimal:
 
 
 def budget_of(stored: Mapping[str, Any]) -> TokenBudget:
-    """A budget from its JSON."""
+    """A budget from its JSON, as `to_json` or `stored` give it."""
     usd = stored.get("maxUsdPerDay")
     return TokenBudget(
         stored.get("maxTokensPerCycle"),
         stored.get("maxTokensPerDay"),
         None if usd is None else int(Decimal(usd) * NANOUSD),
+        stored.get("usdByDefault", False),
     )
 
 
-def within_budget(
-    budget: TokenBudget, used: TokensUsed, request: CompletionRequest
-) -> CompletionRequest:
-    """The request, its answer limited to what the token budget leaves.
-
-    Raises:
-        TokenBudgetReached: there is no room for this request.
-    """
-    if budget == UNLIMITED:
-        return request
-    return replace(request, max_output_tokens=output_allowance(budget, used, request))
-
-
 def output_allowance(
-    budget: TokenBudget, used: TokensUsed, request: CompletionRequest
+    budget: TokenBudget, used: TokensUsed, model: str, prompt: int, price: ModelPrice | None
 ) -> int | None:
-    """Most tokens of the model's answer; None is no limit.
+    """Most tokens of the model's answer; None is no limit, and only where no day is limited.
+
+    Args:
+        used: in the last day, with what is reserved.
+        prompt: tokens of the prompt.
+        price: of the model, None where it is not known.
 
     Raises:
         TokenBudgetReached: there is no room for this request.
     """
-    price = budget.max_nanousd_per_day
-    if price is not None and used.unpriced:
-        raise TokenBudgetReached(
-            f"The price of {request.model!r} is not known, so maxUsdPerDay cannot be kept; "
-            "set maxTokensPerDay instead"
-        )
-    if price is not None and used.nanousd >= price:
-        raise TokenBudgetReached(
-            f"The day's model budget is used up: {usd_of(used.nanousd):f} of {usd_of(price):f} USD"
-        )
-    room = budget.max_tokens_per_cycle
+    rooms = [budget.max_tokens_per_cycle]
     if budget.max_tokens_per_day is not None:
-        left = budget.max_tokens_per_day - used.tokens
-        room = left if room is None else min(room, left)
-    if room is None:
-        return None
-    prompt = estimated_tokens(request)
-    if room <= prompt:
+        rooms.append(budget.max_tokens_per_day - used.tokens)
+    room = min((each for each in rooms if each is not None), default=None)
+    by_price = _affordable(budget, used, model, prompt, price)
+    if room is not None and room <= prompt:
         raise TokenBudgetReached(
             f"The token budget has no room: the prompt has about {prompt} tokens, "
             f"{max(room, 0)} are left ({used.tokens} used in the last day; {_limits(budget)})"
         )
-    return room - prompt
+    most = None if room is None else room - prompt
+    if budget.max_nanousd_per_day is not None or budget.max_tokens_per_day is not None:
+        longest = _MOST_OUTPUT if price is None else price.max_output_tokens
+        most = min(each for each in (most, by_price, longest) if each is not None)
+    return most
+
+
+def _affordable(
+    budget: TokenBudget, used: TokensUsed, model: str, prompt: int, price: ModelPrice | None
+) -> int | None:
+    """Tokens of an answer that the dollars left pay for; None where that is not known."""
+    limit = budget.max_nanousd_per_day
+    if limit is None:
+        return None
+    if used.unpriced and not budget.usd_by_default:
+        raise TokenBudgetReached(
+            f"The price of {model!r} is not known, so maxUsdPerDay cannot be kept; "
+            "set maxTokensPerDay instead"
+        )
+    left = limit - used.nanousd
+    if price is not None:
+        left -= price.cost(prompt, 0)
+    affordable = None
+    if price is not None and price.output_nanousd > 0:
+        affordable = left * 10**6 // price.output_nanousd
+    if left <= 0 or affordable == 0:
+        raise TokenBudgetReached(
+            f"The day's model budget has no room: {usd_of(used.nanousd):f} of {usd_of(limit):f} "
+            "USD are used"
+        )
+    if price is None:
+        return None
+    return price.max_output_tokens if affordable is None else affordable
 
 
 def estimated_tokens(request: CompletionRequest) -> int:

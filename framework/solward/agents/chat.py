@@ -7,7 +7,6 @@ from contextlib import aclosing
 
 from solward.agents import provider_call
 from solward.agents.agent import Agent
-from solward.agents.budget import NOTHING_USED, TokensUsed, within_budget
 from solward.agents.decisions import MemoryEntry
 from solward.agents.prompt import chat_message, system_prompt
 from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete, Stream
@@ -20,20 +19,14 @@ def chat_request(
     memory: Sequence[MemoryEntry],
     *,
     network: str,
-    used: TokensUsed = NOTHING_USED,
 ) -> CompletionRequest:
-    """The system prompt of a cycle, the agent's memory (newest first) and the message.
-
-    Raises:
-        TokenBudgetReached: the agent's token budget has no room for it.
-    """
-    request = CompletionRequest(
+    """The system prompt of a cycle, the agent's memory (newest first) and the message."""
+    return CompletionRequest(
         model=agent.llm_model,
         system=system_prompt(agent, network),
         messages=(Message("user", chat_message(message, memory)),),
         strategy=agent.strategy,
     )
-    return within_budget(agent.llm_budget, used, request)
 
 
 async def reply(

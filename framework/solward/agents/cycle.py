@@ -16,8 +16,8 @@ from structlog.contextvars import bound_contextvars
 
 from solward.agents.act import RESUMED_REASONING, Act, RunSkill, act, resumed, run_to_end
 from solward.agents.agent import Agent, AgentStatus
-from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.decisions import Decision, MemoryEntry
+from solward.agents.model_budget import ModelBudget, Reserved
 from solward.agents.observe import ObservedWallet, nothing_held, observe
 from solward.agents.provider_call import Complete
 from solward.agents.think import NO_REASONING, storable, think
@@ -66,23 +66,27 @@ class EnteredCycle:
         memory: the latest entries, newest first.
         earlier_action: the skill and transaction of this cycle's action, held or not, where an
             earlier run of the same cycle was interrupted after it.
-        used: the last day's tokens, where the agent's budget limits them.
     """
 
     agent: Agent
     memory: tuple[MemoryEntry, ...]
     earlier_action: tuple[str, TransactionRecord | Hold] | None = None
-    used: TokensUsed = NOTHING_USED
 
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What a cycle changes of its agent's row; `next_run_ms` is when the next one is due."""
+    """What a cycle changes of its agent's row, and what it reserved.
+
+    Attributes:
+        next_run_ms: when the next one is due.
+        reserved: of the model's budget, to be settled to the decision's usage.
+    """
 
     status: str
     failures: int
     error: str | None
     next_run_ms: int
+    reserved: Reserved | None = None
 
 
 class CycleJournal(Protocol):
@@ -112,6 +116,7 @@ class CycleParts:
         held: agent id -> what it asked for that waits for a person.
         tools: the definitions of all skills.
         provider: an agent -> its provider's call; raises `ProviderError` when it is not installed.
+        budget: of the agents' models.
         spends: whether a skill may spend (an unknown one does not).
         network: for the system prompt.
         hook: called after each phase.
@@ -123,6 +128,7 @@ class CycleParts:
     recent: Callable[[str], Awaitable[Sequence[TransactionRecord]]]
     tools: Callable[[], tuple[ToolDefinition, ...]]
     provider: Callable[[Agent], Complete]
+    budget: ModelBudget
     run_skill: RunSkill
     spends: Callable[[str], bool]
     network: str
@@ -146,6 +152,7 @@ class _Progress:
     observation: dict[str, Any]
     reasoning: str = NO_REASONING
     usage: Usage | None = None
+    reserved: Reserved | None = None
     failure: str | None = None
 
 
@@ -212,7 +219,7 @@ async def _run(
         usage=progress.usage,
     )
     parts.hook(agent_id, Phase.ACTED)
-    result = _result(entered.agent, progress.failure, started_ms, parts.clock())
+    result = _result(entered.agent, progress, started_ms, parts.clock())
     leaving = parts.journal.leave(decision, entered.agent.fence, result)
     with tracing.span("agent.remember"):
         continues, cancelled = await run_to_end(leaving)
@@ -248,21 +255,24 @@ async def _decide_and_act(
             network=parts.network,
             tools=parts.tools(),
             provider=parts.provider(agent),
-            used=entered.used,
+            budget=parts.budget,
         )
     progress.reasoning, progress.usage = thought.reasoning, thought.usage
+    progress.reserved = thought.reserved
     parts.hook(agent.id, Phase.THOUGHT)
     spends = thought.call is not None and parts.spends(thought.call.name)
     with tracing.span("agent.act"):
         return await act(agent, cycle, thought.call, run_skill=parts.run_skill, spends=spends)
 
 
-def _result(agent: Agent, failure: str | None, started_ms: int, ended_ms: int) -> CycleResult:
+def _result(agent: Agent, progress: _Progress, started_ms: int, ended_ms: int) -> CycleResult:
+    failure = progress.failure
     failures = 0 if failure is None else agent.failures + 1
     status = AgentStatus.ERROR if failures >= ERROR_AFTER else AgentStatus.RUNNING
     due_ms = started_ms if agent.next_run_ms is None else min(agent.next_run_ms, started_ms)
     pause_ms = backoff_ms(agent.loop_interval_ms, failures)
-    return CycleResult(status.value, failures, failure, next_due_ms(due_ms, pause_ms, ended_ms))
+    next_ms = next_due_ms(due_ms, pause_ms, ended_ms)
+    return CycleResult(status.value, failures, failure, next_ms, progress.reserved)
 
 
 def next_due_ms(due_ms: int, pause_ms: int, now_ms: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from solward.agents.batch import Batcher
 from solward.agents.cycle import CycleParts, PhaseHook
+from solward.agents.model_budget import ModelBudget
 from solward.agents.observe import RECENT_TRANSACTIONS
 from solward.agents.provider_call import completer
 from solward.agents.remember import Journal
@@ -84,6 +85,7 @@ def parts_of(service: ServiceForAgents) -> CycleParts:
         held=Batcher(held),
         tools=lambda: service.registry.tools(),
         provider=lambda agent: completer(service.settings, service.registry, agent),
+        budget=ModelBudget(service.database, service.registry),
         run_skill=service.run_skill,
         spends=spends,
         network=service.network,

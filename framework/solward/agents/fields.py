@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
 from solward.agents.agent import Agent, AgentGuardrails
-from solward.agents.budget import UNLIMITED, TokenBudget, budget_of
+from solward.agents.budget import DEFAULT_BUDGET, TokenBudget, budget_of
 from solward.errors import InvalidRequest
 from solward.money import sol_to_lamports
 
@@ -92,7 +92,7 @@ def read_create(
         guardrails=read_guardrails(body, defaults.guardrails),
         loop_interval_ms=_interval(body),
         llm_options=_object(body, "llmOptions"),
-        llm_budget=read_budget(_object(body, "llmBudget"), UNLIMITED),
+        llm_budget=read_budget(_object(body, "llmBudget")),
     )
 
 
@@ -126,18 +126,27 @@ def read_update(
     return changed
 
 
-def read_budget(fields: Mapping[str, Any], current: TokenBudget) -> TokenBudget:
-    """A token budget; a number left out stays as it is, null removes its limit."""
+def read_budget(fields: Mapping[str, Any], current: TokenBudget | None = None) -> TokenBudget:
+    """A token budget; a number left out stays as it is, null removes its limit.
+
+    Args:
+        current: as it is; None for a new one, which begins with the default.
+    """
+    was = current or DEFAULT_BUDGET
     for name in fields:
         if name not in BUDGET_FIELDS:
             raise InvalidRequest(f"llmBudget.{name} is none of: {', '.join(BUDGET_FIELDS)}")
-    values = current.to_json() | dict(fields)
+    values = was.to_json() | dict(fields)
     for name in ("maxTokensPerCycle", "maxTokensPerDay"):
         if values.get(name) is not None:
             values[name] = _whole(values[name], f"llmBudget.{name}", 1, _MAX_TOKENS)
     if values.get("maxUsdPerDay") is not None:
         values["maxUsdPerDay"] = _usd(values["maxUsdPerDay"], "llmBudget.maxUsdPerDay")
-    return budget_of(values)
+    budget = budget_of(values)
+    # Whoever changes an agent and sends back what was shown chose nothing.
+    same = budget.max_nanousd_per_day == was.max_nanousd_per_day
+    chosen = "maxUsdPerDay" in fields and (current is None or not same)
+    return replace(budget, usd_by_default=was.usd_by_default and not chosen)
 
 
 def read_guardrails(body: Mapping[str, Any], defaults: AgentGuardrails) -> AgentGuardrails:

@@ -22,7 +22,7 @@ import structlog
 
 from solward.agents.agent import Agent
 from solward.errors import InvalidRequest, ProviderError, SolwardError
-from solward.provider import Completion, CompletionRequest, Usage
+from solward.provider import Completion, CompletionRequest, ModelPrice, Usage
 from solward.registry import LoadedProvider, Registry
 from solward.settings import Settings
 from solward.telemetry import metrics, tracing
@@ -30,6 +30,7 @@ from solward.telemetry.scrub import scrub_text
 
 # Built-in providers have deadlines of their own; this one holds for plugins that have none.
 PROVIDER_TIMEOUT_S = 180.0
+PRICE_TIMEOUT_S = 30.0
 
 _NANO = 1e9
 _END = object()
@@ -55,7 +56,8 @@ async def complete(
         async with asyncio.timeout(timeout_s):
             completion = await provider(request)
     if not isinstance(completion, Completion):
-        raise ProviderError(f"Provider {name!r} did not answer with a Completion")
+        text = f"Provider {name!r} did not answer with a Completion"
+        raise ProviderError(text, may_cost=True)
     _count_usage(name, completion.usage)
     return completion
 
@@ -104,7 +106,7 @@ def _provider_call(agent: Agent, late: str) -> Iterator[None]:
         outcome = "ok"
     except TimeoutError:
         outcome = "timeout"
-        raise ProviderError(late, retryable=True) from None
+        raise ProviderError(late, retryable=True, may_cost=True) from None
     except (asyncio.CancelledError, GeneratorExit):
         outcome = "cancelled"
         raise
@@ -116,7 +118,8 @@ def _provider_call(agent: Agent, late: str) -> Iterator[None]:
         raise
     except Exception as error:
         _log.exception("provider_failed", agent_id=agent.id, provider=name)
-        raise ProviderError(f"Provider {name!r} failed with an internal error") from error
+        text = f"Provider {name!r} failed with an internal error"
+        raise ProviderError(text, may_cost=True) from error
     finally:
         metrics.PROVIDER_CALLS.labels(name, outcome).inc()
 
@@ -142,6 +145,22 @@ def streamer(settings: Settings, registry: Registry, agent: Agent) -> Stream:
     loaded = installed(registry, agent)
     context = settings.provider_context(loaded.spec)
     return functools.partial(loaded.stream, options=agent.llm_options, context=context)
+
+
+async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
+    """The price of an agent's model, None where its provider does not know it.
+
+    Raises:
+        ProviderError: the provider is not installed.
+    """
+    loaded = installed(registry, agent)
+    try:
+        async with asyncio.timeout(PRICE_TIMEOUT_S):
+            found = await loaded.price(agent.llm_model, agent.llm_options)
+    except Exception:
+        _log.exception("provider_price_failed", agent_id=agent.id, provider=agent.llm_provider)
+        return None
+    return found if isinstance(found, ModelPrice) else None
 
 
 def installed(registry: Registry, agent: Agent) -> LoadedProvider:

@@ -8,16 +8,16 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.agents.agent import Agent, AgentStatus, DesiredState, agent_of
+from solward.agents.agent import AgentStatus, DesiredState, agent_of
 from solward.agents.batch import Batcher
 from solward.agents.budget import NOTHING_USED, TokensUsed
 from solward.agents.cycle import CycleResult, EnteredCycle
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.memory_cache import MemoryCache
+from solward.agents.model_budget import tokens_used, usage_row
 from solward.audit import outbox
 from solward.audit.acts import record_act
 from solward.events import EventKind
-from solward.provider import Usage
 from solward.store import agents as agent_store
 from solward.store import cycles as store
 from solward.telemetry import metrics
@@ -69,7 +69,6 @@ class Journal:
             agents = [agent_of(row) for row in rows if row is not None]
             uncached = [agent.id for agent in agents if not self._memory.is_current(agent)]
             recalled = await store.recall(connection, uncached)
-            used = await _budgeted_usage(self._database, connection, agents)
         entered: dict[str, EnteredCycle] = {}
         for agent in agents:
             found = recalled.get(agent.id)
@@ -77,9 +76,7 @@ class Journal:
             if found is not None:
                 earlier_action = found.earlier_action
                 self._memory.put(agent, tuple(map(MemoryEntry._make, found.memory)))
-            memory = self._memory.enter(agent)
-            usage = used.get(agent.id, NOTHING_USED)
-            entered[agent.id] = EnteredCycle(agent, memory, earlier_action, usage)
+            entered[agent.id] = EnteredCycle(agent, self._memory.enter(agent), earlier_action)
         return [None if row is None else entered[row["id"]] for row in rows]
 
     async def _leave(self, leaving: Sequence[_Leaving]) -> list[bool]:
@@ -87,10 +84,12 @@ class Journal:
             left = await store.leave(connection, [_row(each) for each in leaving])
             used: list[dict[str, Any]] = []
             for each, was in zip(leaving, left, strict=True):
+                decision, reserved = each.decision, each.result.reserved
+                if reserved is not None and (row := reserved.settled(decision.usage)) is not None:
+                    used.append(row)
                 if was is None:
                     continue
-                decision = each.decision
-                if decision.usage is not None:
+                if reserved is None and decision.usage is not None:
                     used.append(usage_row(decision.agent_id, decision.created_ms, decision.usage))
                 outbox.record(connection, EventKind.AGENT_DECISION, decision.to_json())
                 if _turned_error(each, was):
@@ -107,42 +106,11 @@ class Journal:
         return [was is not None and was.desired_state == running for was in left]
 
 
-async def _budgeted_usage(
-    database: Database, connection: AsyncConnection, agents: Sequence[Agent]
-) -> dict[str, TokensUsed]:
-    """The last day's tokens of the agents that have a daily budget."""
-    counted = [agent.id for agent in agents if agent.llm_budget.daily]
-    if not counted:
-        return {}
-    rows = await agent_store.used(connection, counted, await _window_hour(database, connection))
-    return {agent_id: _tokens_used(row) for agent_id, row in rows.items()}
-
-
-async def tokens_used(database: Database, connection: AsyncConnection, agent_id: str) -> TokensUsed:
-    """The last day's tokens of one agent."""
-    rows = await agent_store.used(connection, [agent_id], await _window_hour(database, connection))
-    return _tokens_used(rows[agent_id]) if rows else NOTHING_USED
-
-
-async def _window_hour(database: Database, connection: AsyncConnection) -> int:
-    # A model's budget is money too: a clock that is ahead empties no day.
-    return (await database.moment(connection)).window_ms // _HOUR_MS
-
-
-def _tokens_used(row: dict[str, Any]) -> TokensUsed:
-    return TokensUsed(row["tokens"], row["cost_nanousd"], row["unpriced_tokens"])
-
-
-def usage_row(agent_id: str, ms: int, usage: Usage) -> dict[str, Any]:
-    """The row that a completion at `ms` adds to `agent_usage`."""
-    cost = usage.cost_nanousd
-    return {
-        "agent_id": agent_id,
-        "hour": ms // _HOUR_MS,
-        "tokens": usage.tokens,
-        "cost_nanousd": cost or 0,
-        "unpriced_tokens": usage.tokens if cost is None else 0,
-    }
+async def tokens_of(database: Database, connection: AsyncConnection, agent_id: str) -> TokensUsed:
+    """The last day's tokens of one agent, with what is reserved."""
+    hour = (await database.moment(connection)).window_ms // _HOUR_MS
+    rows = await agent_store.used(connection, [agent_id], hour)
+    return tokens_used(rows[agent_id]) if rows else NOTHING_USED
 
 
 def _row(leaving: _Leaving) -> store.LeavingCycle:

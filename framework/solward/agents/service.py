@@ -25,6 +25,7 @@ from solward.agents.cycle import NextCycle, run_cycle
 from solward.agents.cycle_parts import ServiceForAgents, parts_of
 from solward.agents.decisions import Decision, MemoryEntry, decision_of, memory_of
 from solward.agents.fields import Defaults, read_create, read_update
+from solward.agents.model_budget import Reserved, usage_row
 from solward.agents.placement import MakePlacement
 from solward.agents.provider_call import (
     check_options,
@@ -33,10 +34,10 @@ from solward.agents.provider_call import (
     installed,
     streamer,
 )
-from solward.agents.remember import record_status, tokens_used, usage_row
+from solward.agents.remember import record_status, tokens_of
 from solward.audit.acts import record_act
 from solward.clock import now_ms
-from solward.errors import AgentNotFound, InvalidRequest
+from solward.errors import AgentNotFound, InvalidRequest, ProviderError
 from solward.events import EventKind
 from solward.provider import CompletionRequest, Usage
 from solward.store import agents as store
@@ -209,11 +210,14 @@ class AgentService:
             ProviderError: the model gave no answer.
             TokenBudgetReached: the agent's token budget has no room for it.
         """
-        agent, request = await self._chat_request(agent_id, message)
-        completion = await reply(
-            agent, request, completer(self._service.settings, self._service.registry, agent)
-        )
-        await self._add_usage(agent, completion.usage)
+        agent, request, reserved = await self._chat_request(agent_id, message)
+        provider = completer(self._service.settings, self._service.registry, agent)
+        try:
+            completion = await reply(agent, request, provider)
+        except ProviderError as error:
+            await self._parts.budget.failed(reserved, error)
+            raise
+        await self._add_usage(agent, reserved, completion.usage)
         return completion.text or ""
 
     async def chat_stream(self, agent_id: str, message: str) -> AsyncGenerator[str, None]:
@@ -221,18 +225,24 @@ class AgentService:
 
         Closing it ends the provider's call.
         """
-        agent, request = await self._chat_request(agent_id, message)
+        agent, request, reserved = await self._chat_request(agent_id, message)
+        provider = streamer(self._service.settings, self._service.registry, agent)
         usage: Usage | None = None
         try:
-            provider = streamer(self._service.settings, self._service.registry, agent)
             async with aclosing(stream_reply(agent, request, provider)) as answer:
                 async for piece in answer:
                     if isinstance(piece, Usage):
                         usage = piece
                     elif piece:
                         yield piece
-        finally:
-            await self._add_usage(agent, usage)
+        except BaseException as error:
+            # Of an answer that its reader broke off, what was reserved stays counted.
+            if usage is None:
+                await self._parts.budget.failed(reserved, error)
+            else:
+                await self._add_usage(agent, reserved, usage)
+            raise
+        await self._add_usage(agent, reserved, usage)
 
     async def decisions(
         self, agent_id: str, *, limit: int = 50, before: int | None = None
@@ -256,7 +266,7 @@ class AgentService:
         """The last day's tokens of the agent's model."""
         async with self._database.read() as connection:
             self._agent(await store.get_agent(connection, agent_id))
-            return await tokens_used(self._database, connection, agent_id)
+            return await tokens_of(self._database, connection, agent_id)
 
     async def limits(self, agent_id: str) -> dict[str, Any]:
         """The agent's own limits, spent and reserved amounts of each, and its model's tokens; what
@@ -278,7 +288,9 @@ class AgentService:
             **{status.value: counts.get(status.value, 0) for status in AgentStatus},
         )
 
-    async def _chat_request(self, agent_id: str, message: str) -> tuple[Agent, CompletionRequest]:
+    async def _chat_request(
+        self, agent_id: str, message: str
+    ) -> tuple[Agent, CompletionRequest, Reserved | None]:
         if not isinstance(message, str) or not message.strip():
             raise InvalidRequest("message must be a non-empty string")
         async with self._database.read() as connection:
@@ -286,13 +298,16 @@ class AgentService:
             if agent.status not in _ACTIVE:
                 raise InvalidRequest("Agent is not running")
             memory = await store.list_memory(connection, agent_id, MEMORY_GIVEN)
-            used = await tokens_used(self._database, connection, agent_id)
         entries = tuple(map(memory_of, memory))
-        network = self._service.network
-        return agent, chat_request(agent, message, entries, network=network, used=used)
+        request = chat_request(agent, message, entries, network=self._service.network)
+        return agent, *await self._parts.budget.reserve(agent, request)
 
-    async def _add_usage(self, agent: Agent, usage: Usage | None) -> None:
-        if usage is not None:
+    async def _add_usage(
+        self, agent: Agent, reserved: Reserved | None, usage: Usage | None
+    ) -> None:
+        if reserved is not None:
+            await self._parts.budget.settle(reserved, usage)
+        elif usage is not None:
             async with self._database.write() as connection:
                 await store.add_usage(connection, [usage_row(agent.id, now_ms(), usage)])
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from solward.agents import provider_call
 from solward.agents.agent import Agent
-from solward.agents.budget import NOTHING_USED, TokensUsed, within_budget
 from solward.agents.decisions import MemoryEntry
+from solward.agents.model_budget import ModelBudget, Reserved
 from solward.agents.prompt import cycle_message, system_prompt
 from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete
+from solward.errors import ProviderError
 from solward.provider import CompletionRequest, Message, ToolCall, ToolDefinition, Usage
 
 NO_REASONING = "No explicit reasoning was given."
@@ -21,11 +22,17 @@ MAX_TEXT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """The model's decision: its reasoning, the tool call it chose (None: wait), its token usage."""
+    """The model's decision.
+
+    Attributes:
+        call: the tool call it chose; None is to wait.
+        reserved: of the model's budget, to be settled to `usage`.
+    """
 
     reasoning: str
     call: ToolCall | None
     usage: Usage | None = None
+    reserved: Reserved | None = None
 
 
 async def think(
@@ -36,14 +43,14 @@ async def think(
     network: str,
     tools: tuple[ToolDefinition, ...],
     provider: Complete,
-    used: TokensUsed = NOTHING_USED,
+    budget: ModelBudget,
     timeout_s: float = PROVIDER_TIMEOUT_S,
 ) -> Thought:
     """One completion; the first tool call is the action.
 
     Args:
         memory: the latest entries, newest first; `MEMORY_GIVEN` at most.
-        used: the last day's tokens, where the agent's budget limits them.
+        budget: where the model's tokens are reserved before it is asked.
 
     Raises:
         ProviderError: no usable answer.
@@ -57,13 +64,18 @@ async def think(
         observation=observation,
         strategy=agent.strategy,
     )
-    request = within_budget(agent.llm_budget, used, request)
-    completion = await provider_call.complete(agent, provider, request, timeout_s)
+    request, reserved = await budget.reserve(agent, request)
+    try:
+        completion = await provider_call.complete(agent, provider, request, timeout_s)
+    except ProviderError as error:
+        await budget.failed(reserved, error)
+        raise
     text = (completion.text or "").strip()
     return Thought(
         storable(text) or NO_REASONING,
         completion.tool_calls[0] if completion.tool_calls else None,
         completion.usage,
+        reserved,
     )
 
 

@@ -29,7 +29,7 @@ HOOKS = {
 
 # Hooks a plugin may leave out.
 OPTIONAL = {
-    PROVIDERS: ("provider_stream",),
+    PROVIDERS: ("provider_stream", "provider_price"),
     VENUES: ("venue_instructions", "venue_swap"),
 }
 

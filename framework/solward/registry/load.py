@@ -160,6 +160,7 @@ def _provider(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedProv
         Parameters(schema),
         manager.bind("provider_complete", plugin),
         manager.bind_optional("provider_stream", plugin),
+        manager.bind_optional("provider_price", plugin),
     )
 
 

@@ -11,6 +11,7 @@ from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.provider import (
     Completion,
     CompletionRequest,
+    ModelPrice,
     ProviderContext,
     ProviderSpec,
     ToolDefinition,
@@ -66,6 +67,7 @@ class LoadedProvider:
 
     Attributes:
         stream_call: its `provider_stream` hook, None when it has none.
+        price_call: its `provider_price` hook, None when it has none.
     """
 
     spec: ProviderSpec
@@ -74,6 +76,7 @@ class LoadedProvider:
     options: Parameters = field(repr=False)
     call: HookCall = field(repr=False)
     stream_call: HookCall | None = field(default=None, repr=False)
+    price_call: HookCall | None = field(default=None, repr=False)
 
     def validate_options(self, options: object) -> dict[str, Any]:
         """A copy of `options` with defaults applied; raises `InvalidRequest`."""
@@ -90,6 +93,14 @@ class LoadedProvider:
         call = self.call(request=request, options=valid, context=context)
         completion: Completion = await contained(call)
         return completion
+
+    async def price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
+        """The price of a model, None where it is not known; raises what the provider raises."""
+        if self.price_call is None:
+            return None
+        call = self.price_call(model=model, options=self.validate_options(dict(options)))
+        price: ModelPrice | None = await contained(call)
+        return price
 
     async def stream(
         self,

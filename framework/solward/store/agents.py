@@ -7,6 +7,7 @@ columns. `solward.store.cycles` has the statements of every cycle.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
@@ -144,8 +145,14 @@ async def used(
     return {row["agent_id"]: {k: int(v) for k, v in row.items() if k != "agent_id"} for row in rows}
 
 
+async def lock_agents(connection: AsyncConnection, agent_ids: Sequence[str]) -> None:
+    """Lock agents against others that do, until the transaction ends."""
+    statement = select(agents.c.id).where(agents.c.id.in_(agent_ids)).order_by(agents.c.id)
+    await connection.execute(statement.with_for_update(key_share=True))
+
+
 async def add_usage(connection: AsyncConnection, rows: Sequence[Fields]) -> None:
-    """Add usage; each row has the columns of `agent_usage`."""
+    """Add usage; each row has the columns of `agent_usage`, negative where some is taken back."""
     if not rows:
         return
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
@@ -155,7 +162,8 @@ async def add_usage(connection: AsyncConnection, rows: Sequence[Fields]) -> None
         for name in ("tokens", "cost_nanousd", "unpriced_tokens")
     }
     upsert = statement.on_conflict_do_update(index_elements=["agent_id", "hour"], set_=more)
-    await connection.execute(upsert, list(rows))
+    # In one order, so that two processes cannot deadlock on each other's rows.
+    await connection.execute(upsert, sorted(rows, key=itemgetter("agent_id", "hour")))
 
 
 def _one(result: Any) -> Fields | None:

@@ -11,6 +11,7 @@ from typing import Any
 from solward import (
     Completion,
     CompletionRequest,
+    ModelPrice,
     ProviderContext,
     ProviderError,
     Usage,
@@ -21,8 +22,8 @@ from solward_plugins.llm.answer import completion_of, piece_of
 from solward_plugins.llm.failures import Failure, failure_of, too_late, unusable
 from solward_plugins.llm.library import library
 from solward_plugins.llm.retries import DEFAULT_POLICY, RetryPolicy, with_retries
-from solward_plugins.llm.usage import usage_of
-from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor
+from solward_plugins.llm.usage import price_of, usage_of
+from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, MOST_TOKENS, Vendor
 
 # Sent to a server without keys, because clients always send one.
 NO_KEY = "no-key-needed"
@@ -48,6 +49,12 @@ async def complete(
     litellm, response = await _opened(vendor, request, context, arguments, policy, _ends_at(policy))
     counted = getattr(response, "usage", None)
     return completion_of(response, usage_of(vendor, request.model, counted, litellm.model_cost))
+
+
+async def price(vendor: Vendor, model: str) -> ModelPrice | None:
+    """The dearest rates of a model by the price list, None where it is not in it."""
+    litellm = await library(vendor)
+    return price_of(vendor, model, litellm.model_cost, MOST_TOKENS)
 
 
 async def stream(

@@ -50,7 +50,8 @@ def failure_of(
     """The failure of an attempt that raised `error`."""
     causes = list(_causes(error))
     if any(isinstance(each, httpx.TransportError | OSError) for each in causes):
-        return Failure(_unreachable(vendor, context))
+        unsent = any(isinstance(each, httpx.ConnectError | httpx.ConnectTimeout) for each in causes)
+        return Failure(_unreachable(vendor, context, may_cost=not unsent))
     status, code = _status(error), _code(error)
     # For an answer that is no JSON litellm invents a status.
     if status is None or any(isinstance(each, json.JSONDecodeError) for each in causes):
@@ -84,6 +85,7 @@ def too_late(vendor: Vendor, deadline_s: float) -> ProviderError:
         f"{vendor.company} did not answer within {deadline_s:g} s; try again later, "
         "or set a smaller maxTokens or reasoningEffort",
         retryable=True,
+        may_cost=True,
     )
 
 
@@ -100,14 +102,15 @@ def unusable(vendor: Vendor, context: ProviderContext, kind: str | None = None) 
     """The vendor's answer is unusable; `kind` is the type of the resulting error."""
     words = f"{vendor.company}'s answer could not be used" + (f" ({kind})" if kind else "")
     where = f"; check {vendor.base_url_env}" if context.base_url else "; try again later"
-    return ProviderError(words + where, retryable=True)
+    return ProviderError(words + where, retryable=True, may_cost=True)
 
 
-def _unreachable(vendor: Vendor, context: ProviderContext) -> ProviderError:
+def _unreachable(vendor: Vendor, context: ProviderContext, *, may_cost: bool) -> ProviderError:
     where = vendor.base_url_env if context.base_url else "the network"
     return ProviderError(
         f"{vendor.company} could not be reached, or broke off its answer; check {where}",
         retryable=True,
+        may_cost=may_cost,
     )
 
 

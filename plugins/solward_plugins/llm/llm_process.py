@@ -21,15 +21,24 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from solward import Completion, CompletionRequest, ProviderContext, ProviderError, Usage
+from solward import (
+    Completion,
+    CompletionRequest,
+    ModelPrice,
+    ProviderContext,
+    ProviderError,
+    Usage,
+)
 from solward_plugins.llm.frames import Frame, Kind, pack, read
 from solward_plugins.llm.library import ENVIRONMENT
-from solward_plugins.llm.vendor import Vendor
+from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor
 
 _STOP_S = 2.0
+_MOST_PRICES = 1_024
 
 _lock = threading.Lock()
 _current: VendorProcess | None = None
+_prices: dict[tuple[str, str], ModelPrice | None] = {}
 
 
 async def complete(
@@ -39,7 +48,7 @@ async def complete(
     context: ProviderContext,
 ) -> Completion:
     """As `call.complete`."""
-    pieces = _call(Kind.COMPLETE, vendor, request, options, context)
+    pieces = _completing(Kind.COMPLETE, vendor, request, options, context)
     async with contextlib.aclosing(pieces):
         completion: Completion = await anext(pieces)
     return completion
@@ -52,13 +61,28 @@ async def stream(
     context: ProviderContext,
 ) -> AsyncIterator[str | Usage]:
     """As `call.stream`."""
-    pieces = _call(Kind.STREAM, vendor, request, options, context)
+    pieces = _completing(Kind.STREAM, vendor, request, options, context)
     async with contextlib.aclosing(pieces):
         async for piece in pieces:
             yield piece
 
 
-async def _call(
+async def price(vendor: Vendor, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
+    """The dearest rates of a model, None where they are not known; asked once a process."""
+    known = (vendor.name, model)
+    if known not in _prices:
+        pieces = _call(Kind.PRICE, vendor, (vendor, model))
+        async with contextlib.aclosing(pieces):
+            found = await anext(pieces)
+        if len(_prices) >= _MOST_PRICES:
+            _prices.clear()
+        _prices[known] = found
+    rates = _prices[known]
+    most = int(options.get("maxTokens", DEFAULT_MAX_TOKENS))
+    return None if rates is None else replace(rates, max_output_tokens=most)
+
+
+def _completing(
     kind: Kind,
     vendor: Vendor,
     request: CompletionRequest,
@@ -66,25 +90,27 @@ async def _call(
     context: ProviderContext,
 ) -> AsyncGenerator[Any, None]:
     # Only providers that are no language models read the observation.
-    request = replace(request, observation={})
+    return _call(kind, vendor, (vendor, replace(request, observation={}), dict(options), context))
+
+
+async def _call(kind: Kind, vendor: Vendor, work: tuple[Any, ...]) -> AsyncGenerator[Any, None]:
     process = await asyncio.to_thread(vendor_process) if _current is None else vendor_process()
-    number, answers = process.send(kind, (vendor, request, dict(options), context))
+    number, answers = process.send(kind, work)
     ended = False
     try:
         while not ended:
             frame = await answers.get()
-            ended = kind is Kind.COMPLETE or frame.kind is not Kind.PIECE
+            ended = kind is not Kind.STREAM or frame.kind is not Kind.PIECE
             if frame.kind is Kind.PIECE:
                 yield frame.value
             elif frame.kind is Kind.FAILED:
-                text, retryable = frame.value
-                raise ProviderError(text, retryable=retryable)
+                text, retryable, may_cost = frame.value
+                raise ProviderError(text, retryable=retryable, may_cost=may_cost)
             elif frame.kind is Kind.BUG:
                 raise RuntimeError(f"{frame.value} in the process that calls {vendor.company}")
             elif frame.kind is Kind.GONE:
-                raise ProviderError(
-                    f"The process that calls {vendor.company} ended; try again", retryable=True
-                )
+                text = f"The process that calls {vendor.company} ended; try again"
+                raise ProviderError(text, retryable=True, may_cost=True)
     finally:
         process.forget(number, cancel=not ended)
 

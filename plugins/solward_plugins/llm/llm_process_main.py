@@ -54,10 +54,11 @@ async def answer(frame: Frame, send: Send) -> None:
                 async for piece in pieces:
                     send(Frame(number, Kind.PIECE, piece))
         else:
-            send(Frame(number, Kind.PIECE, await call.complete(*frame.value)))
+            ask = call.price if frame.kind is Kind.PRICE else call.complete
+            send(Frame(number, Kind.PIECE, await ask(*frame.value)))
         send(Frame(number, Kind.END))
     except ProviderError as error:
-        send(Frame(number, Kind.FAILED, (str(error), error.retryable)))
+        send(Frame(number, Kind.FAILED, (str(error), error.retryable, error.may_cost)))
     except Exception as error:
         # Only its type: the text may quote the request, with key and prompt.
         send(Frame(number, Kind.BUG, type(error).__name__))

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from solward import Usage
+from solward import ModelPrice, Usage
 from solward_plugins.llm.vendor import Vendor
 
 _NANOUSD = 10**9
+# What a rate's name ends with where it is that of prompts above a size.
+_OF_SIZE = re.compile(r"_above_\d+k_tokens$")
 _TIER = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
 
 
@@ -34,6 +36,31 @@ def usage_of(vendor: Vendor, model: str, counted: Any, prices: Mapping[str, Any]
         prompt,
         answer,
         None if price is None else _nanousd(price, counted, prompt, answer),
+    )
+
+
+def price_of(vendor: Vendor, model: str, prices: Mapping[str, Any], most: int) -> ModelPrice | None:
+    """The dearest rates of a model, None where the list lacks the base prices.
+
+    Args:
+        most: tokens of an answer.
+    """
+    listed = _price_list(vendor, model, prices)
+    if listed is None or not {"input_cost_per_token", "output_cost_per_token"} <= listed.keys():
+        return None
+
+    def dearest(*names: str) -> int:
+        rates = [
+            Decimal(repr(value))
+            for name, value in listed.items()
+            if isinstance(value, int | float) and _OF_SIZE.sub("", name) in names
+        ]
+        return int((max(rates) * _NANOUSD * 10**6).to_integral_value(ROUND_CEILING))
+
+    return ModelPrice(
+        dearest("input_cost_per_token", "cache_creation_input_token_cost"),
+        dearest("output_cost_per_token"),
+        most,
     )
 
 

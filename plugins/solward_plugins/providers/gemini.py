@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from solward import Completion, CompletionRequest, ProviderContext, ProviderSpec, Usage, hookimpl
+from solward import (
+    Completion,
+    CompletionRequest,
+    ModelPrice,
+    ProviderContext,
+    ProviderSpec,
+    Usage,
+    hookimpl,
+)
 from solward_plugins.llm import llm_process
 from solward_plugins.llm.vendor import Vendor
 
@@ -46,3 +54,9 @@ async def provider_stream(
     """One answer in pieces; raises `ProviderError`."""
     async for piece in llm_process.stream(VENDOR, request, options, context):
         yield piece
+
+
+@hookimpl
+async def provider_price(model: str, options: Mapping[str, Any]) -> ModelPrice | None:
+    """The model's dearest rates, None where litellm's list does not have it."""
+    return await llm_process.price(VENDOR, model, options)

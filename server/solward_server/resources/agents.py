@@ -125,7 +125,12 @@ _BUDGET = request_object(
     {
         "maxTokensPerCycle": whole("Tokens of prompt and answer.", 1, 10**12),
         "maxTokensPerDay": whole("Tokens of prompt and answer.", 1, 10**12),
-        "maxUsdPerDay": number("US dollars; 9 decimals.", exclusiveMinimum=0, maximum=10**6),
+        "maxUsdPerDay": number(
+            "US dollars; 9 decimals. Null is no limit.",
+            exclusiveMinimum=0,
+            maximum=10**6,
+            default=5,
+        ),
     },
     additionalProperties=False,
 )
@@ -147,7 +152,7 @@ _AGENT: dict[str, Any] = {
     "llmProvider": "rules",
     "llmModel": "rules",
     "llmOptions": {},
-    "llmBudget": {},
+    "llmBudget": {"maxUsdPerDay": 5},
     "isLlm": False,
     "strategy": "always do wait",
     "guardrails": {

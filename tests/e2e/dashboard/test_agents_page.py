@@ -120,7 +120,7 @@ def test_the_first_agent_is_made_and_started_on_an_empty_page(
     _shows(wide, "first", "0 of 10 SOL")
     made = _agents(api)["first"]
     assert made["llmOptions"]["temperature"] == Decimal("0.25")
-    assert made["llmBudget"] == {"maxTokensPerDay": 1_000_000}
+    assert made["llmBudget"] == {"maxTokensPerDay": 1_000_000, "maxUsdPerDay": 5}
     assert made["loopIntervalMs"] == 1500
     assert made["guardrails"]["maxSolPerTransaction"] == Decimal("0.000000001")
     assert api.get(f"/wallets/{made['walletId']}").json()["name"] == "first-wallet"
@@ -307,7 +307,7 @@ def test_an_agent_is_changed(wide: Browser, api: httpx.Client) -> None:
     wide.wait_for("0 of 2.5 SOL")
     wide.wait_gone("of 500,000")
     changed = _agents(api)["final"]
-    assert (changed["strategy"], changed["llmBudget"]) == ("be very calm", {})
+    assert (changed["strategy"], changed["llmBudget"]) == ("be very calm", {"maxUsdPerDay": 5})
     assert changed["guardrails"]["dailySpendingLimitSol"] == Decimal("2.5")
     assert changed["llmModel"] == "m"
 

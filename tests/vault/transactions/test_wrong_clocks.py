@@ -15,7 +15,8 @@ import pytest
 from sqlalchemy import literal_column
 from tests.support.engine_harness import LIMITS, Bench, open_bench
 
-from solward.agents.remember import tokens_used, usage_row
+from solward.agents.model_budget import usage_row
+from solward.agents.remember import tokens_of
 from solward.clock import DAY_MS, now_ms
 from solward.errors import GuardrailBlocked, LedgerUnavailable, TransactionFailed
 from solward.provider import Usage
@@ -225,7 +226,7 @@ async def test_a_models_day_does_not_follow_a_clock_that_is_ahead(
             await agent_store.add_usage(connection, [row])
         time_of_day.set_by(2 * DAY_MS)
         async with bench.database.read() as connection:
-            used = await tokens_used(bench.database, connection, "agent")
+            used = await tokens_of(bench.database, connection, "agent")
         assert used.tokens == 700
 
 

@@ -78,7 +78,7 @@ BUDGET: Mapping[str, Any] = {
         "maxUsdPerDay": {
             "type": "number",
             "title": "Most US dollars in a day",
-            "description": "By the estimated price of the tokens.",
+            "description": "By the estimated price of the tokens; 5 unless it is set.",
             "exclusiveMinimum": 0,
         },
     },
