@@ -232,7 +232,7 @@ async def _seed(
 def longest_ms(grant: Grant) -> int:
     """The longest window of a grant."""
     windows = [window for limit in grant.assets.values() for window in limit.windows]
-    return max(COSTS_WINDOW_MS, *(each.length_ms for each in (*windows, *grant.rates)))
+    return max([COSTS_WINDOW_MS, *(each.length_ms for each in (*windows, *grant.rates))])
 
 
 def _covered(grant: Grant, case: Case, counting: Counting) -> dict[str, int]:
