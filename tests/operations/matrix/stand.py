@@ -15,12 +15,18 @@ from tests.support.api import Answer, Api
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
 from solward.agents.decisions import Decision
+from solward.clock import DAY_MS
 from solward.errors import LedgerUnavailable
+from solward.guardrail import Operation
 from solward.operations.perform import Operations
 from solward.provider import Completion, CompletionRequest
+from solward.solana.token_list import known_decimals
 from solward.solana.tokens import Mint, read_mint
 from solward.store import agents as agent_store
+from solward.vault.guardrails.grants.document import grant_id
+from solward.vault.guardrails.grants.model import AssetLimit, Grant, Window
 from solward.vault.ledger.transport import InProcessTransport
+from solward.vault.transactions.policy import replace_set
 from solward.vault.transactions.request import ADMIN
 
 SOL = 10**9
@@ -163,6 +169,18 @@ async def by_skill(
     return Said(str(answer.json["result"]) if answer.status == 200 else answer.error, answer)
 
 
+async def _grant_transfers(stand: Stand, agent_id: str, mint: str) -> None:
+    """Without a grant an agent transfers no token."""
+    decimals = known_decimals(mint)
+    if decimals is None:
+        decimals = (await stand.mint(mint)).decimals
+    day = AssetLimit(mint, decimals, (Window(DAY_MS, 10**12),))
+    who = f"agent:{agent_id}"
+    grant = Grant("", who, frozenset({Operation.TRANSFER}), assets={mint: day})
+    grant = replace(grant, id=grant_id(grant))
+    await replace_set(stand.api.service.database, who, [grant])
+
+
 async def by_agent(
     stand: Stand, skill: str, params: Mapping[str, Any], unplug: Unplug = connected
 ) -> Said:
@@ -170,6 +188,8 @@ async def by_agent(
     while the model thinks, for without a ledger there would be nothing to think about."""
     service = stand.api.service
     agent = await service.agents.create(agent_body(stand.id))
+    if skill == "transfer_token" and "mint" in params:
+        await _grant_transfers(stand, agent.id, params["mint"])
     async with service.database.write() as connection:
         await agent_store.update_agent(connection, agent.id, {"desired_state": "running"})
     scripted = Scripted(calls(skill, dict(params)))
