@@ -8,6 +8,7 @@ from contextlib import aclosing
 from solward.agents import provider_call
 from solward.agents.agent import Agent
 from solward.agents.decisions import MemoryEntry
+from solward.agents.permissions import WITHOUT_GRANTS, Permissions
 from solward.agents.prompt import chat_message, system_prompt
 from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete, Stream
 from solward.provider import Completion, CompletionRequest, Message, Usage
@@ -19,11 +20,12 @@ def chat_request(
     memory: Sequence[MemoryEntry],
     *,
     network: str,
+    permissions: Permissions = WITHOUT_GRANTS,
 ) -> CompletionRequest:
     """The system prompt of a cycle, the agent's memory (newest first) and the message."""
     return CompletionRequest(
         model=agent.llm_model,
-        system=system_prompt(agent, network),
+        system=system_prompt(agent, network, permissions),
         messages=(Message("user", chat_message(message, memory)),),
         strategy=agent.strategy,
     )

@@ -19,6 +19,7 @@ from solward.agents.agent import Agent, AgentStatus
 from solward.agents.decisions import Decision, MemoryEntry
 from solward.agents.model_budget import ModelBudget, Reserved
 from solward.agents.observe import ObservedWallet, nothing_held, observe
+from solward.agents.permissions import Permissions, without_grants
 from solward.agents.provider_call import Complete
 from solward.agents.think import NO_REASONING, storable, think
 from solward.clock import now_ms
@@ -119,6 +120,7 @@ class CycleParts:
         budget: of the agents' models.
         spends: whether a skill may spend (an unknown one does not).
         network: for the system prompt.
+        permissions: what grants let an agent do, for its prompt and its tools.
         hook: called after each phase.
     """
 
@@ -132,6 +134,7 @@ class CycleParts:
     run_skill: RunSkill
     spends: Callable[[str], bool]
     network: str
+    permissions: Callable[[Agent], Awaitable[Permissions]] = without_grants
     held: Callable[[str], Awaitable[Sequence[Hold]]] = nothing_held
     clock: Callable[[], int] = now_ms
     hook: PhaseHook = no_hook
@@ -256,6 +259,7 @@ async def _decide_and_act(
             tools=parts.tools(),
             provider=parts.provider(agent),
             budget=parts.budget,
+            permissions=await parts.permissions(agent),
         )
     progress.reasoning, progress.usage = thought.reasoning, thought.usage
     progress.reserved = thought.reserved

@@ -9,6 +9,7 @@ from solward.agents.batch import Batcher
 from solward.agents.cycle import CycleParts, PhaseHook
 from solward.agents.model_budget import ModelBudget
 from solward.agents.observe import RECENT_TRANSACTIONS
+from solward.agents.permissions import PermissionReader
 from solward.agents.provider_call import completer
 from solward.agents.remember import Journal
 from solward.context import AgentView
@@ -18,6 +19,7 @@ from solward.registry import Registry
 from solward.settings import Settings
 from solward.skill import Effects
 from solward.solana.balances import Balances
+from solward.solana.token_list import TokenList
 from solward.vault.store import holds as hold_store
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
@@ -33,6 +35,7 @@ class ServiceForAgents(Protocol):
     database: Database
     wallets: Wallets
     registry: Registry
+    tokens: TokenList
 
     @property
     def phase_hook(self) -> PhaseHook:
@@ -89,5 +92,6 @@ def parts_of(service: ServiceForAgents) -> CycleParts:
         run_skill=service.run_skill,
         spends=spends,
         network=service.network,
+        permissions=PermissionReader(service.database, service.tokens),
         hook=service.phase_hook,
     )

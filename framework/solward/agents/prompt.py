@@ -11,6 +11,7 @@ from typing import Any
 
 from solward.agents.agent import Agent, AgentGuardrails
 from solward.agents.decisions import MemoryEntry
+from solward.agents.permissions import WITHOUT_GRANTS, Permissions
 from solward.agents.quoting import block, observation_block, quoted
 from solward.money import format_sol
 
@@ -51,14 +52,18 @@ _DATA_RULES = (
 )
 
 
-def system_prompt(agent: Agent, network: str) -> str:
-    """Who the agent is, its strategy, its limits, the network, and the rules."""
-    return _system_prompt(agent.name, agent.strategy, agent.guardrails, network)
+def system_prompt(agent: Agent, network: str, permissions: Permissions = WITHOUT_GRANTS) -> str:
+    """Who the agent is, its strategy, its limits and grants, the network, and the rules."""
+    return _system_prompt(
+        agent.name, agent.strategy, agent.guardrails, network, permissions.sentences
+    )
 
 
 # The same in every cycle of an agent until its settings change.
 @functools.lru_cache(maxsize=4_096)
-def _system_prompt(name: str, strategy: str, guardrails: AgentGuardrails, network: str) -> str:
+def _system_prompt(
+    name: str, strategy: str, guardrails: AgentGuardrails, network: str, grants: tuple[str, ...]
+) -> str:
     mainnet = network == _MAINNET
     place = (_REAL_FUNDS if mainnet else _DEVELOPMENT).format(network=network)
     rules = _RULES if mainnet else (*_RULES, _AIRDROP_RULE)
@@ -73,6 +78,11 @@ def _system_prompt(name: str, strategy: str, guardrails: AgentGuardrails, networ
             f"- at most {format_sol(guardrails.max_lamports_per_transaction)} SOL per transaction",
             f"- at most {guardrails.max_transactions_per_minute} transactions per minute",
             f"- at most {format_sol(guardrails.daily_lamports)} SOL spent per day",
+            "",
+            "What may leave the wallet, also enforced on every transaction:",
+            *(f"- {sentence}" for sentence in grants),
+            "Where a person is asked the transaction is held: do not repeat it, go on with"
+            " something else.",
             "",
             place,
             "",

@@ -299,7 +299,13 @@ class AgentService:
                 raise InvalidRequest("Agent is not running")
             memory = await store.list_memory(connection, agent_id, MEMORY_GIVEN)
         entries = tuple(map(memory_of, memory))
-        request = chat_request(agent, message, entries, network=self._service.network)
+        request = chat_request(
+            agent,
+            message,
+            entries,
+            network=self._service.network,
+            permissions=await self._parts.permissions(agent),
+        )
         return agent, *await self._parts.budget.reserve(agent, request)
 
     async def _add_usage(

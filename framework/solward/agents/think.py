@@ -10,6 +10,7 @@ from solward.agents import provider_call
 from solward.agents.agent import Agent
 from solward.agents.decisions import MemoryEntry
 from solward.agents.model_budget import ModelBudget, Reserved
+from solward.agents.permissions import WITHOUT_GRANTS, Permissions
 from solward.agents.prompt import cycle_message, system_prompt
 from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete
 from solward.errors import ProviderError
@@ -44,6 +45,7 @@ async def think(
     tools: tuple[ToolDefinition, ...],
     provider: Complete,
     budget: ModelBudget,
+    permissions: Permissions = WITHOUT_GRANTS,
     timeout_s: float = PROVIDER_TIMEOUT_S,
 ) -> Thought:
     """One completion; the first tool call is the action.
@@ -51,6 +53,7 @@ async def think(
     Args:
         memory: the latest entries, newest first; `MEMORY_GIVEN` at most.
         budget: where the model's tokens are reserved before it is asked.
+        permissions: for the prompt, and for which of the tools are offered.
 
     Raises:
         ProviderError: no usable answer.
@@ -58,9 +61,9 @@ async def think(
     """
     request = CompletionRequest(
         model=agent.llm_model,
-        system=system_prompt(agent, network),
+        system=system_prompt(agent, network, permissions),
         messages=(Message("user", cycle_message(observation, memory)),),
-        tools=tools,
+        tools=permissions.offered(tools),
         observation=observation,
         strategy=agent.strategy,
     )

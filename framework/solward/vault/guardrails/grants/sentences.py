@@ -96,6 +96,12 @@ def grant_sentence(grant: Grant, names: Names) -> str:
     return "; ".join((text, *_clauses(grant, names))) + "."
 
 
+DEFAULTS_SENTENCE: Final = (
+    "Without grants SOL may leave within the ceilings, tokens may be swapped within the bounds of"
+    " swaps, and tokens that the wallet launched may be burned; no token may be transferred."
+)
+
+
 def read_only_sentence(who: str, names: Names) -> str:
     """Of a principal under grants that has none."""
     return f"{_capital(principal_name(who, names))} may only read."

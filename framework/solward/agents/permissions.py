@@ -1,0 +1,101 @@
+"""What an agent may do by grants, as its prompt says it and as its tools show it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from solward.agents.agent import Agent
+from solward.agents.batch import Batcher
+from solward.guardrail import SOL, Operation
+from solward.provider import ToolDefinition
+from solward.solana.token_list import TokenList
+from solward.vault.guardrails.grants.document import from_stored
+from solward.vault.guardrails.grants.model import Grant
+from solward.vault.guardrails.grants.sentences import (
+    DEFAULTS_SENTENCE,
+    grant_sentence,
+    read_only_sentence,
+)
+from solward.vault.store import grants as store
+from solward.vault.store.database import Database
+from solward.vault.transactions.granting import names_of
+
+# Some kilobytes each; 1,000 agents on one service are the most that were measured.
+_KEPT: Final = 4_096
+# Refused without a grant, so it would only mislead a model.
+_BY_GRANT_ALONE: Final = "transfer_token"
+_SENDS: Final = frozenset({Operation.TRANSFER, Operation.FUND})
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """Attributes:
+    sentences: of the grants of the agent and of its wallet, or of what holds without.
+    sends_tokens: whether a grant lets it transfer some token.
+    """
+
+    sentences: tuple[str, ...] = (DEFAULTS_SENTENCE,)
+    sends_tokens: bool = False
+
+    def offered(self, tools: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
+        """The tools without those that only a grant allows, where there is none."""
+        if self.sends_tokens:
+            return tuple(tools)
+        return tuple(tool for tool in tools if tool.name != _BY_GRANT_ALONE)
+
+
+WITHOUT_GRANTS: Final = Permissions()
+
+
+async def without_grants(_agent: Agent) -> Permissions:
+    """Where there are no grants."""
+    return WITHOUT_GRANTS
+
+
+class PermissionReader:
+    """Reads permissions; of agents whose grants did not change it asks for the version alone."""
+
+    def __init__(self, database: Database, tokens: TokenList) -> None:
+        self._database = database
+        self._tokens = tokens
+        self._versions: Batcher[str, int] = Batcher(self._read_versions)
+        self._known: OrderedDict[tuple[str, str, str], tuple[int, Permissions]] = OrderedDict()
+
+    async def __call__(self, agent: Agent) -> Permissions:
+        """What grants let an agent do now; judged anew by each transaction."""
+        version = await self._versions(agent.id)
+        key = (agent.id, agent.name, agent.wallet_id)
+        known = self._known.get(key)
+        if known is None or known[0] != version:
+            known = (version, await self._read(agent))
+            self._known[key] = known
+            if len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        return known[1]
+
+    async def _read_versions(self, agents: Sequence[str]) -> list[int]:
+        async with self._database.read() as connection:
+            version = await store.version(connection)
+        return [version] * len(agents)
+
+    async def _read(self, agent: Agent) -> Permissions:
+        who, wallet = f"agent:{agent.id}", f"wallet:{agent.wallet_id}"
+        async with self._database.read() as connection:
+            stored = await store.sets_of(connection, [who, wallet])
+            sets = {each: tuple(map(from_stored, grants)) for each, grants in stored.items()}
+            named = {f"wallet:{g.wallet}" for grants in sets.values() for g in grants if g.wallet}
+            names = await names_of(connection, self._tokens, {who, wallet, *named})
+        sentences: list[str] = [] if who in sets else [DEFAULTS_SENTENCE]
+        for each, grants in sets.items():
+            sentences.extend(grant_sentence(grant, names) for grant in grants)
+            if not grants:
+                sentences.append(read_only_sentence(each, names))
+        sends = who in sets and all(map(_sends_tokens, sets.values()))
+        return Permissions(tuple(sentences), sends)
+
+
+def _sends_tokens(grants: Sequence[Grant]) -> bool:
+    return any(grant.may & _SENDS and grant.assets.keys() - {SOL} for grant in grants)
