@@ -228,6 +228,37 @@ def test_lines_of_one_transaction_add_up_in_a_grant() -> None:
     assert said(policy.judge(paid(2), paid(2))) == "window"
 
 
+SOMEWHERE = paid(1, account=address(40))
+DERIVED = paid(1, owner=None)
+
+
+@pytest.mark.parametrize(
+    ("fits", "other", "expected"),
+    [
+        (paid(1), replace(paid(1), operation=Operation.BURN), "no_grant"),
+        (paid(1), replace(paid(1), asset=BONK), "no_grant"),
+        (DERIVED, replace(DERIVED, account=STRANGER), "recipient"),
+        (SOMEWHERE, replace(SOMEWHERE, owner=STRANGER), "recipient"),
+        (paid(1), replace(paid(1), decimals=7), "decimals"),
+        (DERIVED, replace(DERIVED, program=TOKEN_2022_PROGRAM), "recipient"),
+    ],
+    ids=["operation", "asset", "account", "owner", "decimals", "program"],
+)
+def test_each_line_of_a_transaction_is_looked_at(fits: Line, other: Line, expected: str) -> None:
+    policy = Policy(grant("a", limit(USDC), to=(VENDOR,)))
+    assert said(policy.judge(fits, fits)) == "allowed"
+    for lines in ((fits, other), (other, fits), (fits, other, fits)):
+        refused = policy.judge(*lines).refused
+        assert refused is not None
+        assert (refused.why, refused.line) == (expected, other)
+
+
+def test_a_line_without_a_price_is_refused_beside_one_that_has_one() -> None:
+    policy = Policy(grant("a", limit(ANY_ASSET)))
+    assert said(policy.judge(paid(1), paid(1), dollars=(1, "no price"))) == "price"
+    assert said(policy.judge(paid(1), paid(1), dollars=("no price", 1))) == "price"
+
+
 def test_a_line_is_never_split_over_grants() -> None:
     policy = Policy(grant("a", limit(USDC, (DAY, 5))), grant("b", limit(USDC, (DAY, 5))))
     assert said(policy.judge(paid(6))) == "window"
