@@ -42,7 +42,11 @@ _DUE = (
     .where(
         _IS_WAITING,
         _rows.next_ms <= _NOW,
+        # The next clause says it too, but PostgreSQL asks it of the state before the row was
+        # locked, and this one again of a row that another process claimed meanwhile.
         _FREE,
+        # Nothing of its hold is being sent. What is newer waited for the older one's lease to be
+        # committed, since it superseded that row.
         ~exists().where(_OF_THE_HOLD, _sent.c.lease_until_ms > _NOW),
     )
     .order_by(_rows.next_ms)
