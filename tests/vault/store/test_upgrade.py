@@ -195,5 +195,12 @@ async def test_a_home_that_the_last_release_stored_goes_on(tmp_path: Path) -> No
     given = {"api_key_store": "database", "max_transactions_per_minute": 1000}
     async with serving_api(tmp_path / "home", demo=True, **given) as api:
         await goes_on(api, facts)
+    # Whom wallets paid under the old release they have paid.
+    paid = set(rows_of(tmp_path / "home", "SELECT wallet_id, address FROM paid_recipients"))
+    sent = (
+        "SELECT wallet_id, json_extract(details, '$.to') FROM transactions"
+        " WHERE type IN ('transfer', 'token_transfer') AND status = 'confirmed'"
+    )
+    assert set(rows_of(tmp_path / "home", sent)) <= paid
     assert rows_of(tmp_path / "home", "PRAGMA integrity_check") == [("ok",)]
     assert rows_of(tmp_path / "home", "PRAGMA foreign_key_check") == []

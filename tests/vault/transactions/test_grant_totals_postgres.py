@@ -1,0 +1,80 @@
+"""On PostgreSQL, where reservations and ends of many processes change a grant's totals at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from sqlalchemy import func, insert, select
+from tests.support.agent_rows import WALLET
+
+from solward.record import TransactionRecord, TransactionStatus
+from solward.vault.store import attempts, spending
+from solward.vault.store import transactions as records
+from solward.vault.store.attempts import Settlement
+from solward.vault.store.database import Database
+from solward.vault.store.tables import grant_totals, reservations, wallets
+
+pytestmark = pytest.mark.more
+
+GRANTS = ("grant:key:a#1", "grant:key:b#1")
+
+
+async def begin(database: Database, numbers: Sequence[int]) -> None:
+    """Pending transactions that two grants count, each with rows of its own order."""
+    async with database.write() as connection:
+        await connection.execute(insert(wallets).values(WALLET | {"id": "w", "public_key": "w"}))
+        for number in numbers:
+            record = TransactionRecord(
+                f"{number * 7919 % 1000:03}", "w", "transfer", TransactionStatus.PENDING, {}, (),
+                created_ms=number, principal="admin",
+            )  # fmt: skip
+            await records.insert_record(connection, record, action_key=None)
+            rows = [(scope, asset, 5) for scope in GRANTS for asset in ("SOL", "COSTS", "USD")]
+            await spending.reserve(connection, record.id, ["wallet:w"], {"SOL": 5}, 1, rows)
+
+
+async def test_ends_of_transactions_of_the_same_grants_never_deadlock(
+    postgres_database: Database,
+) -> None:
+    database, count = postgres_database, 60
+    await begin(database, range(count))
+    ids = [f"{number * 7919 % 1000:03}" for number in range(count)]
+
+    async def end(some: Sequence[str], lowered: Sequence[str]) -> None:
+        ends = [
+            Settlement(
+                each,
+                TransactionStatus.FAILED,
+                attempts.AttemptState.LANDED_ERR if lowered else None,
+                0,
+                0,
+                lowered=dict.fromkeys(lowered, 0),
+            )
+            for each in some
+        ]
+        async with database.write() as connection:
+            await attempts.settle(connection, ends)
+
+    batches = [ids[at : at + 4] for at in range(0, count, 4)]
+    # Each changes the totals in another order, and releases every third.
+    orders = (("SOL", "USD"), (), ("USD", "SOL"))
+    await asyncio.gather(*(end(some, orders[at % 3]) for at, some in enumerate(batches)))
+    async with database.read() as connection:
+        left = (
+            reservations.c.scope,
+            reservations.c.asset,
+            func.sum(reservations.c.units),
+            func.count(),
+        )
+        rows = select(*left).where(reservations.c.scope.in_(GRANTS)).group_by(*left[:2])
+        by_rows = {(scope, asset): (int(units), n) for scope, asset, units, n in
+                   await connection.execute(rows)}  # fmt: skip
+        totals = select(
+            grant_totals.c.scope, grant_totals.c.asset, grant_totals.c.low, grant_totals.c.count
+        )
+        by_totals = {(scope, asset): (int(units), int(n)) for scope, asset, units, n in
+                     await connection.execute(totals)}  # fmt: skip
+    assert by_totals == by_rows
+    assert {units for (_, asset), (units, _) in by_rows.items() if asset != "COSTS"} == {0}
