@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from solward.extras import needs
@@ -29,6 +30,7 @@ from solward.hold import Hold
 from solward.operations.approvals import Approvals, Keys, swept
 from solward.operations.perform import Operations, SkillCalls
 from solward.operations.swap import SwapLimits, Venue
+from solward.policies import Policies
 from solward.record import TransactionRecord
 from solward.registry import Registry, load_registry, run_skill
 from solward.registry.discovery import canonical
@@ -52,6 +54,7 @@ from solward.vault.transactions.grant_report import principal_grants, wallet_gra
 from solward.vault.transactions.lease import Process, registered
 from solward.vault.transactions.ledger_time import ledger_time_read
 from solward.vault.transactions.limits_report import limits_report
+from solward.vault.transactions.policy import may_approve
 from solward.vault.transactions.prices import Prices, PriceSource
 from solward.vault.transactions.replay_run import replay_stored
 from solward.vault.transactions.request import Actor
@@ -95,8 +98,12 @@ class Solward:
     keys: Keys | None = None
     agents: AgentService = field(init=False)
     approvals: Approvals = field(init=False)
+    policies: Policies = field(init=False)
 
     def __post_init__(self) -> None:
+        self.policies = Policies(
+            self.database, self.tokens, self.ledger, self.registry, self._key_names
+        )
         # Agents call the service itself, so they are made last.
         self.agents = AgentService(self)
         self.approvals = Approvals(
@@ -104,6 +111,7 @@ class Solward:
             operations=self.operations,
             callers=self,
             process_id=self.engine.process.id,
+            may_approve=partial(may_approve, self.database),
             hook=self.engine.hook,
         )
 
@@ -341,6 +349,9 @@ class Solward:
         if self.keys is None:
             raise KeyRevoked
         return await self.keys.wallet_of(key_id)
+
+    async def _key_names(self) -> Mapping[str, str]:
+        return {} if self.keys is None else await self.keys.names()
 
     async def ledger_health(self) -> dict[str, Any]:
         """`{healthy, network, slot}` of the ledger, within `HEALTH_WAIT_S`."""

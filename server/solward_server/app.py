@@ -15,7 +15,7 @@ from solward_server.gauges import filling_gauges
 from solward_server.http import middleware
 from solward_server.http.api_keys import ApiKeyStore
 from solward_server.http.auth import KnownKeys, authenticate
-from solward_server.http.body import MAX_BODY_BYTES, ExactJSON
+from solward_server.http.body import MAX_BODY_BYTES, ExactJSON, SizedRequest
 from solward_server.http.errors import handle_errors
 from solward_server.http.route_context import RouteContext
 from solward_server.resources import BLUEPRINTS, PREFIX, docs, metrics, openapi
@@ -31,6 +31,7 @@ def create_app(service: Solward) -> Quart:
     """The REST application over an open service; it neither opens nor closes the service."""
     app = middleware.ObservedQuart("solward_server", static_folder=None)
     app.json = ExactJSON(app)
+    app.request_class = SizedRequest
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = True
     # A redirect would make clients repeat a payment's POST elsewhere, or without its body.

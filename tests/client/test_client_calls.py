@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from datetime import UTC
 from decimal import Decimal
 
 import pytest
 from quart import Quart
+from tests.client.conftest import URL
 from tests.client.walk import walk
 from tests.support.api import Api
-from tests.support.http_transport import Carrier
+from tests.support.http_transport import Carrier, cut, times
 
-from solward.client import NotFoundError, SolwardClient, Transaction
+from solward.client import Conflict, Held, NotFoundError, SolwardClient, Transaction
 from solward.client.errors import AmbiguousName
 
 STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 
-# What describes the interface is for tools, and no call of it.
-NO_CALLS = {("GET", "/api/v1/openapi.json")}
+# What describes the interface is for tools, and no call of it; a webhook's decision is signed.
+NO_CALLS = {("GET", "/api/v1/openapi.json"), ("POST", "/api/v1/holds/<hold_id>/webhook")}
 
 
 def routes_of(app: Quart) -> set[tuple[str, str]]:
@@ -164,3 +167,55 @@ async def test_an_agents_floats_are_options_and_its_limits_are_exact(client: Sol
     assert changed.llm_budget == {"maxUsdPerDay": 5}
     with pytest.raises(TypeError, match=r"guardrails\.maxSolPerTransaction"):
         await client.agents.change(agent.id, guardrails={"maxSolPerTransaction": 0.1})
+
+
+async def test_what_is_held_is_told_once_and_paid_once(
+    client: SolwardClient, carrier: Carrier
+) -> None:
+    wallet = await client.wallets.create("held")
+    await client.wallets.airdrop(wallet.id, amount=2)
+    says = "Key ci may transfer up to 1 SOL a day, to anybody; above 0.1 SOL a person is asked."
+    key = await client.keys.create(name="ci", grants=[says])
+    async with SolwardClient(URL, key.api_key, transport=carrier) as asker:
+        carrier.requests.clear()
+        carrier.after = times(2, cut)
+        with pytest.raises(Held) as caught:
+            await asker.wallets.transfer(wallet.id, to=STRANGER, amount="0.2")
+        held = caught.value
+        # Asked again until it was answered, under one key, and not once more.
+        assert (len(carrier.keys), set(carrier.keys)) == (3, {held.idempotency_key})
+        (hold,) = await asker.holds.list(is_open=True)
+        assert (hold.id, hold.state, held.state) == (held.hold_id, "held", "held")
+        assert (str(held), held.expires_at) == (hold.sentence, hold.expires_at)
+        assert (hold.lines[0]["account"], hold.lines[0]["units"]) == (STRANGER, "200000000")
+        assert hold.costs_sol == Decimal("0.000005")
+        again = {"to": STRANGER, "amount": "0.2", "idempotency_key": held.idempotency_key}
+        with pytest.raises(Held) as caught:
+            await asker.wallets.transfer(wallet.id, **again)
+        assert caught.value.hold_id == hold.id
+        decided = await client.holds.approve(hold.id, "as agreed")
+        assert (decided.state, decided.decided_by, decided.note) == (
+            "executed", "admin", "as agreed",
+        )  # fmt: skip
+        paid = await asker.wallets.transfer(wallet.id, **again)
+        assert (paid.id, paid.status) == (decided.transaction_id, "confirmed")
+    with pytest.raises(Conflict, match="executed"):
+        await client.holds.deny(hold.id)
+    assert len(await client.wallets.transactions(wallet.id)) == 2
+    assert copy.copy(held).hold_id == pickle.loads(pickle.dumps(held)).hold_id == hold.id
+
+
+async def test_an_agents_and_a_keys_grants_go_in_and_come_back(client: SolwardClient) -> None:
+    wallet = await client.wallets.create()
+    says = "Agent ada may stake up to 1 SOL a day."
+    agent = await client.agents.create(
+        name="ada", strategy="wait", wallet_id=wallet.id, llm_provider="rules", llm_model="r",
+        grants=[says],
+    )  # fmt: skip
+    assert (await client.policy.get()).sentences == (says,)
+    await client.agents.change(agent.id, grants=[])
+    assert (await client.policy.get()).sentences == ("Agent ada may only read.",)
+    await client.agents.change(agent.id, name="ada")
+    assert (await client.policy.get()).read_only == (f"agent:{agent.id}",)
+    await client.policy.put("agent:ada", None)
+    assert (await client.policy.get()).read_only == ()

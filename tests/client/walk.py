@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from solward.client import BadRequest, NotFoundError, SolwardClient, Wallet
+from solward.client import BadRequest, Conflict, NotFoundError, SolwardClient, Wallet
 
 STRANGER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 # More than the least stake of the localnet, with its rent.
@@ -24,6 +24,7 @@ async def walk(client: SolwardClient) -> None:
     await _stakes(client, wallet)
     await _agents(client, wallet)
     await _service(client, wallet)
+    await _policy(client, wallet)
 
 
 async def _wallet(client: SolwardClient, wallet: Wallet) -> None:
@@ -144,3 +145,27 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
     # An endless answer would not end here; the refusal comes from the same route.
     with pytest.raises(BadRequest, match="types must be"):
         await anext(client.events(types=["nonsense"]))
+
+
+async def _policy(client: SolwardClient, wallet: Wallet) -> None:
+    says = "Key ci may transfer up to 1 SOL a day, to anybody; above 0.1 SOL a person is asked."
+    key = await client.keys.create(name="ci", grants=[])
+    (listed,) = await client.keys.list(details=True)
+    assert listed.details is not None
+    assert (listed.details.grants, listed.details.sentences) == ((), ("Key ci may only read.",))
+    was = await client.policy.get()
+    assert (was.read_only, was.sentences) == ((f"key:{key.id}",), ("Key ci may only read.",))
+    checked = await client.policy.check({"grants": [says]})
+    assert (checked.sentences, checked.version) == ((says,), None)
+    now = await client.policy.put("key:ci", [says], version=was.version)
+    assert (now.grants, now.sentences) == (checked.grants, (says,))
+    with pytest.raises(Conflict):
+        await client.policy.replace(was.document)
+    assert (await client.policy.replace(now.document)).grants == now.grants
+    assert (await client.policy.replay(1, now.document))["changed"] == 0
+    # What one is asked and decided: tests/client/test_client_calls.py.
+    assert await client.holds.list(wallet_id=wallet.id, is_open=True, limit=5) == ()
+    for call in (client.holds.get, client.holds.approve, client.holds.deny):
+        with pytest.raises(NotFoundError, match="Hold not found"):
+            await call(wallet.id)
+    await client.policy.put("key:ci", None)

@@ -30,6 +30,11 @@ ADMIN = {
     "POST /wallets/<id>/pockets/<id>/sweep",
     "POST /unfreeze",
     "GET /events",
+    "GET /policy",
+    "PUT /policy",
+    "PUT /policy/<id>",
+    "POST /policy/check",
+    "POST /policy/replay",
     "GET /audit",
     "GET /metrics",
 }
@@ -59,6 +64,10 @@ KEY = {
     "POST /wallets/<id>/wrap-sol",
     "POST /wallets/<id>/unwrap-sol",
     "POST /wallets/<id>/skills/<name>",
+    "GET /holds",
+    "GET /holds/<id>",
+    "POST /holds/<id>/approve",
+    "POST /holds/<id>/deny",
     "GET /skills",
     "GET /plugins",
     "GET /agents",
@@ -77,7 +86,7 @@ def routes(api: Api) -> set[str]:
     found = set()
     for rule in api.app.url_map.iter_rules():
         path = rule.rule.removeprefix("/api/v1")
-        for name in ("wallet_id", "agent_id", "key_id", "pocket_id", "hold_id"):
+        for name in ("wallet_id", "agent_id", "key_id", "pocket_id", "hold_id", "principal"):
             path = path.replace(f"<{name}>", "<id>")
         found |= {f"{method} {path}" for method in rule.methods - {"HEAD", "OPTIONS"}}
     return found
@@ -158,6 +167,9 @@ async def test_a_key_confined_to_one_wallet_finds_no_other_and_nothing_of_it(api
             # What is asked is judged before who it is asked of; neither tells of the agent.
             told = {(404, "Agent not found"), (400, "message is required and must be a string")}
             assert (answer.status, answer.error) in told, route
+        elif path.startswith("/holds/<id>"):
+            answer = await ask(api, route, token)
+            assert (answer.status, answer.error) == (404, "Hold not found"), route
         elif path != "/mcp":  # tests/mcp/test_mcp_http.py
             answer = await ask(api, route, token)
             assert answer.status == (403 if route == "POST /wallets" else 200), route

@@ -58,7 +58,7 @@ class Desk:
     def process(self, process_id: str, operations: Operations | None = None) -> Approvals:
         """The approvals of a process."""
 
-        async def granted(_connection: Any, principal: str) -> bool:
+        async def granted(_connection: Any, principal: str, _wallet_id: str | None) -> bool:
             return principal in self.approvers
 
         return Approvals(

@@ -14,6 +14,7 @@ from solward.agents.provider_call import completer
 from solward.agents.remember import Journal
 from solward.context import AgentView
 from solward.hold import Hold
+from solward.policies import Policies
 from solward.record import TransactionRecord
 from solward.registry import Registry
 from solward.settings import Settings
@@ -36,6 +37,7 @@ class ServiceForAgents(Protocol):
     wallets: Wallets
     registry: Registry
     tokens: TokenList
+    policies: Policies
 
     @property
     def phase_hook(self) -> PhaseHook:

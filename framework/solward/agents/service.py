@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -42,7 +42,9 @@ from solward.events import EventKind
 from solward.provider import CompletionRequest, Usage
 from solward.store import agents as store
 from solward.store.cycles import MEMORY_GIVEN
+from solward.vault.guardrails.grants.model import Grant
 from solward.vault.transactions.limits_report import limits_report
+from solward.vault.transactions.policy import drop_set, lock_policy, put_set
 
 _WALLET_NAME_MAX = 64
 _ACTIVE = (AgentStatus.RUNNING, AgentStatus.ERROR)
@@ -85,6 +87,9 @@ class AgentService:
         models = {name: loaded.spec.default_model for name, loaded in providers.items()}
         fields = read_create(body, models, self._defaults())
         check_options(providers[fields.llm_provider], fields.llm_options)
+        agent_id, grants = str(uuid.uuid4()), None
+        if body.get("grants") is not None:
+            grants = await self._grants(agent_id, fields.name, body["grants"])
         wallets = self._service.wallets
         if fields.wallet_id is None:
             name = f"{fields.name[: _WALLET_NAME_MAX - len('-wallet')]}-wallet"
@@ -92,7 +97,7 @@ class AgentService:
         else:
             wallet = await wallets.get(fields.wallet_id)
         agent = Agent(
-            id=str(uuid.uuid4()),
+            id=agent_id,
             name=fields.name,
             wallet_id=wallet.id,
             llm_provider=fields.llm_provider,
@@ -108,6 +113,9 @@ class AgentService:
             is_llm=providers[fields.llm_provider].spec.is_llm,
         )
         async with self._database.write() as connection:
+            if grants is not None:
+                await lock_policy(connection)
+                await put_set(self._database, connection, _principal(agent_id), grants)
             await store.insert_agent(connection, agent.to_row())
             record_act(connection, EventKind.AGENT_CREATED, _subject(agent), after=agent.audited())
         return agent
@@ -126,12 +134,22 @@ class AgentService:
     async def update(self, agent_id: str, body: Mapping[str, Any]) -> Agent:
         """Change fields of an agent; a running one uses them from its next cycle on.
 
+        `grants` count at once; null takes it out of grants.
+
         Raises:
             InvalidRequest: naming the field.
         """
+        grants = None
+        if body.get("grants") is not None:
+            agent = await self.get(agent_id)
+            grants = await self._grants(agent_id, agent.name, body["grants"])
         async with self._database.write() as connection:
+            if "grants" in body:
+                await lock_policy(connection)
             agent = self._agent(await store.get_agent(connection, agent_id, lock=True))
             changed = read_update(body, self._service.registry.providers, agent)
+            if "grants" in body:
+                await put_set(self._database, connection, _principal(agent_id), grants)
             if not changed:
                 return agent
             was, agent = agent, replace(agent, **changed)
@@ -149,9 +167,11 @@ class AgentService:
         async with self._lock(agent_id):
             await self._end(agent_id, DesiredState.STOPPED)
             async with self._database.write() as connection:
+                await lock_policy(connection)
                 row = await store.get_agent(connection, agent_id, lock=True)
                 if row is None:
                     return  # another process did it
+                await drop_set(self._database, connection, _principal(agent_id))
                 await store.delete_agent(connection, agent_id)
                 agent = self._agent(row)
                 record_act(
@@ -288,6 +308,9 @@ class AgentService:
             **{status.value: counts.get(status.value, 0) for status in AgentStatus},
         )
 
+    async def _grants(self, agent_id: str, name: str, value: object) -> Sequence[Grant]:
+        return await self._service.policies.grants_of(_principal(agent_id), name, value)
+
     async def _chat_request(
         self, agent_id: str, message: str
     ) -> tuple[Agent, CompletionRequest, Reserved | None]:
@@ -355,6 +378,10 @@ class AgentService:
         if lock is None:
             lock = self._locks[agent_id] = asyncio.Lock()
         return lock
+
+
+def _principal(agent_id: str) -> str:
+    return f"agent:{agent_id}"
 
 
 def _subject(agent: Agent) -> dict[str, str]:

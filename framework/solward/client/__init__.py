@@ -32,6 +32,7 @@ from solward.client.errors import (
     ClientError,
     Conflict,
     Forbidden,
+    Held,
     NotFoundError,
     RateLimited,
     Refused,
@@ -51,6 +52,7 @@ from solward.client.models import (
     Wallet,
 )
 from solward.client.operations import Operations
+from solward.client.policy_models import Hold, Policy
 from solward.client.webhook import Delivery, SignedDecision, sign_decision, verify_delivery
 
 __all__ = [
@@ -71,6 +73,8 @@ __all__ = [
     "Event",
     "Forbidden",
     "Health",
+    "Held",
+    "Hold",
     "KeyDetails",
     "Memory",
     "NotFoundError",
@@ -78,6 +82,7 @@ __all__ = [
     "Plugin",
     "PluginProblem",
     "Plugins",
+    "Policy",
     "RateLimited",
     "Refused",
     "ServerError",

@@ -155,6 +155,8 @@ class KeyDetails:
         rate_limit: `limit`, `used` and `left` transaction requests of the last minute.
         spending_limit_sol: `limit`, `spent`, `reserved` and `left` SOL of the last 24 hours.
         max_costs_sol_per_day: the same of fees and rent.
+        grants: what it may do, as JSON; None where it is not under grants.
+        sentences: what they say.
     """
 
     expires_at: datetime | None
@@ -163,6 +165,8 @@ class KeyDetails:
     rate_limit: Mapping[str, Any]
     spending_limit_sol: Mapping[str, Any]
     max_costs_sol_per_day: Mapping[str, Any]
+    grants: tuple[Mapping[str, Any], ...] | None
+    sentences: tuple[str, ...]
 
     @classmethod
     def of(cls, raw: Raw) -> KeyDetails:
@@ -174,6 +178,8 @@ class KeyDetails:
             rate_limit=raw["rateLimit"],
             spending_limit_sol=raw["spendingLimitSol"],
             max_costs_sol_per_day=raw["maxCostsSolPerDay"],
+            grants=None if raw.get("grants") is None else tuple(raw["grants"]),
+            sentences=tuple(raw.get("sentences", ())),
         )
 
 

@@ -11,6 +11,7 @@ from solward.client.agent_models import Agent, Decision, Memory
 from solward.client.arguments import Amount, json_fields, optional_number, segment, without_floats
 from solward.client.errors import BadAnswer, ServerError
 from solward.client.http import Http
+from solward.client.policy import Grants
 from solward.client.wallets import find_one
 
 # A model may think long before its first word; the provider's deadline bounds it.
@@ -56,9 +57,14 @@ class Agents:
         max_transactions_per_minute: int | None = None,
         daily_spending_limit_sol: Amount | None = None,
         max_costs_sol_per_day: Amount | None = None,
+        grants: Grants | None = None,
     ) -> Agent:
         """A new agent, idle. Without a wallet and with `max_sol_per_transaction` it gets a new
-        wallet, and the service's default provider and model may do."""
+        wallet, and the service's default provider and model may do.
+
+        Args:
+            grants: what it may do; none of them: it only reads; None: by its limits alone.
+        """
         body = json_fields(
             name=name,
             strategy=strategy,
@@ -77,6 +83,7 @@ class Agents:
                 daily_spending_limit_sol, "daily_spending_limit_sol"
             ),
             max_costs_sol_per_day=optional_number(max_costs_sol_per_day, "max_costs_sol_per_day"),
+            grants=None if grants is None else [*grants],
         )
         made = await self._http.send("POST", "/agents", body)
         # That answer has a few fields only, so the whole agent is read.
@@ -94,10 +101,12 @@ class Agents:
         llm_budget: Mapping[str, Any] | None = None,
         loop_interval_ms: int | None = None,
         guardrails: Mapping[str, Any] | None = None,
+        grants: Grants | None = None,
     ) -> Agent:
         """Change the given fields; a running agent uses them from its next cycle on.
 
-        A number of `llm_budget` that is None removes that limit.
+        `grants` count at once; `SolwardClient.policy.put` takes it out of them. A number of
+        `llm_budget` that is None removes that limit.
         """
         body = json_fields(
             name=name,
@@ -108,6 +117,7 @@ class Agents:
             llm_budget=llm_budget,
             loop_interval_ms=loop_interval_ms,
             guardrails=guardrails,
+            grants=None if grants is None else [*grants],
         )
         changed = await self._http.send("PATCH", _path(agent_id), body)
         return self._http.read(Agent.of, changed)

@@ -6,13 +6,15 @@
         ├── Unreachable       no connection, or it broke before the answer came
         ├── BadAnswer         what answered is not a Solward service
         ├── AmbiguousName     several wallets or agents have this name
+        ├── Held              a person is asked before the transaction is made: nothing was sent
         ├── BadSignature      a webhook's delivery is not from the service, or is old
         └── ApiError          the service refused: `status` and its error text
             ├── BadRequest        400, 405, 413, 422
             ├── Unauthorized      401
             ├── Forbidden         403
             ├── NotFoundError     404
-            ├── Conflict          409  the first request with this key is still running
+            ├── Conflict          409  the first request with this key is still running, or the
+            │                          policy, or the hold, is another by now
             ├── RateLimited       429  `retry_after_s`
             ├── Refused           500 of a money call: blocked by a guardrail, or failed
             └── ServerError       any other 5xx
@@ -21,6 +23,10 @@ None of them holds the token.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
 
 from solward.errors import SolwardError
 
@@ -46,6 +52,31 @@ class BadAnswer(ClientError):
 
 class AmbiguousName(ClientError):
     """Several wallets or agents have the name; the message lists their ids."""
+
+
+class Held(ClientError):
+    """A person is asked before the transaction is made; nothing was sent, and `str()` says why.
+
+    The same call with this `idempotency_key` tells what became of it, and pays at most once; once
+    the hold's `repeats` says so, it is that call that makes it.
+
+    Attributes:
+        hold_id: see `SolwardClient.holds`.
+        state: `held`, or `approved` and not carried out yet.
+        expires_at: until when it may be approved.
+        raw: the answer's JSON.
+    """
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        super().__init__(raw)
+        self.hold_id = str(raw["holdId"])
+        self.state = str(raw["status"])
+        self.sentence = str(raw["sentence"])
+        self.expires_at = datetime.fromisoformat(raw["expiresAt"])
+        self.raw = raw
+
+    def __str__(self) -> str:
+        return self.sentence
 
 
 class BadSignature(ClientError):
@@ -81,7 +112,8 @@ class NotFoundError(ApiError):
 
 
 class Conflict(ApiError):
-    """The first request with this Idempotency-Key had not ended after the whole timeout."""
+    """The first request with this Idempotency-Key had not ended after the whole timeout; or the
+    policy was changed, or the hold has ended, in between."""
 
 
 class RateLimited(ApiError):

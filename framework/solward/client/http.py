@@ -16,6 +16,7 @@ from solward.client.errors import (
     BadAnswer,
     ClientError,
     Conflict,
+    Held,
     ServerError,
     Unreachable,
     error_of,
@@ -100,6 +101,7 @@ class Http:
 
         Raises:
             Refused: the service blocked it, or it failed.
+            Held: a person is asked first.
             Unreachable: its result is not known; the error has the key.
             Conflict: its first request did not end within the timeout.
         """
@@ -197,6 +199,8 @@ class Http:
             body = jsontext.loads(response.content)
         except (ValueError, RecursionError):
             body = None
+        if status == 202:
+            raise _with_key(self.read(Held, body), key)
         if status == 200:
             if body is None:
                 self._no_service(response, "no JSON")

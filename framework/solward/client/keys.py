@@ -8,6 +8,7 @@ from datetime import datetime
 from solward.client.agent_models import ApiKey, CreatedKey
 from solward.client.arguments import Amount, json_fields, optional_number, segment
 from solward.client.http import Http
+from solward.client.policy import Grants
 
 
 class Keys:
@@ -26,11 +27,13 @@ class Keys:
         max_costs_sol_per_day: Amount | None = None,
         wallet_id: str | None = None,
         expires_at: datetime | None = None,
+        grants: Grants | None = None,
     ) -> CreatedKey:
         """A new key, returned only here; with `wallet_id` it may use that wallet only.
 
         Args:
             expires_at: when it ends by itself, a time with a zone.
+            grants: what it may do; none of them: it only reads; None: by its limits alone.
         """
         body = json_fields(
             name=name,
@@ -40,6 +43,7 @@ class Keys:
             max_costs_sol_per_day=optional_number(max_costs_sol_per_day, "max_costs_sol_per_day"),
             wallet_id=wallet_id,
             expires_at=None if expires_at is None else expires_at.isoformat(),
+            grants=None if grants is None else [*grants],
         )
         return self._http.read(CreatedKey.of, await self._http.send("POST", "/keys", body))
 

@@ -45,8 +45,9 @@ MAX_NOTE: Final = 500
 ADMIN: Final = "admin"
 WEBHOOK: Final = "webhook"
 
-MayApprove = Callable[[AsyncConnection, str], Awaitable[bool]]
-"""Whether an API key, by its principal, was granted to approve."""
+MayApprove = Callable[[AsyncConnection, str, str | None], Awaitable[bool]]
+"""Whether an API key, by its principal, was granted to approve what a wallet pays; of None: what
+any does."""
 
 _log = structlog.get_logger(__name__)
 
@@ -62,6 +63,9 @@ class Keys(Protocol):
 
     async def of_wallet(self, wallet_id: str) -> Sequence[tuple[str, ScopeLimits]]:
         """Every key that may use a wallet, as a principal, with its ceilings."""
+
+    async def names(self) -> Mapping[str, str]:
+        """id -> name of every key."""
 
 
 class Callers(Protocol):
@@ -82,7 +86,7 @@ class Callers(Protocol):
         """
 
 
-async def nobody(_connection: AsyncConnection, _principal: str) -> bool:
+async def nobody(_connection: AsyncConnection, _principal: str, _wallet_id: str | None) -> bool:
     """Nobody is granted to approve."""
     return False
 
@@ -204,6 +208,13 @@ class Approvals:
             raise _decided(row.hold)
         return row.hold
 
+    async def may_decide(self, principal: str) -> bool:
+        """Whether a principal decides what others ask for: the admin, or a key that may approve."""
+        if principal in (ADMIN, WEBHOOK):
+            return True
+        async with self._database.read() as connection:
+            return await self._may_approve(connection, principal, None)
+
     async def sweep(self) -> None:
         """End what is over, and carry out what was approved and left by a dead process."""
         await self._expire()
@@ -309,7 +320,7 @@ class Approvals:
             raise MayNotDecide("Who asks for a transaction does not approve it")
         if await self._callers.wallet_of_key(key_id) is not None:
             raise MayNotDecide("A key of one wallet does not approve what wallets ask")
-        if not await self._may_approve(connection, approver):
+        if not await self._may_approve(connection, approver, hold.wallet_id):
             raise MayNotDecide("This key has no grant to approve")
 
     async def _check_agent(self, hold: Hold) -> None:

@@ -101,6 +101,10 @@ class KnownKeys:
             if key.wallet_id in (None, wallet_id)
         ]
 
+    async def names(self) -> dict[str, str]:
+        """id -> name of every key."""
+        return {key.id: key.name for key in await self.keys.list()}
+
     async def _key(self, key_id: str) -> ApiKey:
         for key in await self.keys.list():
             if key.id == key_id:

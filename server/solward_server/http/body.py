@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from quart import Response, request
+from quart import Request, Response, request
 from quart.json.provider import JSONProvider
 from werkzeug.sansio.response import Response as BaseResponse
 
@@ -14,8 +14,11 @@ from solward import jsontext
 from solward.errors import InvalidRequest
 
 MAX_BODY_BYTES = 64 * 1024
+# Holds a book of 1,000 addresses and 1,000 grants, written out.
+MAX_POLICY_BYTES = 1024 * 1024
 MAX_LIST = 500
 DEFAULT_LIST = 50
+_POLICY = "/api/v1/policy"
 NOT_JSON = "The request body must be valid JSON"
 
 Body = Mapping[str, Any]
@@ -43,12 +46,35 @@ def json_response(body: dict[str, Any], status: int = 200) -> Response:
     return Response(jsontext.dumps(body), status, mimetype="application/json")
 
 
+def max_body_bytes(path: str) -> int:
+    """The most bytes that a request's body on this path may have."""
+    is_policy = path == _POLICY or path.startswith(f"{_POLICY}/")
+    return MAX_POLICY_BYTES if is_policy else MAX_BODY_BYTES
+
+
+class SizedRequest(Request):
+    """A request whose body may be as large as its path allows: no more of it is kept."""
+
+    def __init__(
+        self,
+        method: str,
+        scheme: str,
+        path: str,
+        *args: Any,
+        max_content_length: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """See `quart.Request`."""
+        most = max_body_bytes(path)
+        super().__init__(method, scheme, path, *args, max_content_length=most, **kwargs)
+
+
 async def read_body() -> Body:
     """The request's JSON object; an absent body is an empty one.
 
     Raises:
         InvalidRequest: it is not JSON, not an object, or says something twice.
-        werkzeug.exceptions.RequestEntityTooLarge: it has more than 64 KiB.
+        werkzeug.exceptions.RequestEntityTooLarge: it has more than `max_body_bytes`.
     """
     data: str | bytes = await request.get_data(cache=False, as_text=False)
     assert isinstance(data, bytes)

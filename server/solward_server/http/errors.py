@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import structlog
-from quart import Quart, Response
+from quart import Quart, Response, request
 from werkzeug.exceptions import HTTPException
 
 from solward.errors import (
@@ -28,7 +28,7 @@ from solward.telemetry import metrics
 from solward.telemetry.scrub import scrub_text
 from solward.webhook_signature import SIGNATURE
 from solward_server.http.auth import Unauthorized
-from solward_server.http.body import MAX_BODY_BYTES, json_response
+from solward_server.http.body import MAX_BODY_BYTES, json_response, max_body_bytes
 from solward_server.http.limits import TooManyRequests
 from solward_server.http.middleware import ForeignOrigin, Misdirected
 
@@ -54,13 +54,19 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 _INTERNAL_CODES = frozenset({"internal_error"})
 _IN_FLIGHT_RETRY_S = 1
 
+
+def too_large(most: int) -> str:
+    """The text where a body has more than this many bytes."""
+    return f"The request body must not be larger than {most // 1024} KiB"
+
+
 INTERNAL_ERROR = "Internal error"
 HTTP_TEXTS = {
     400: "Bad request",
     404: "Not found",
     405: "Method not allowed",
     408: "The request body took too long to arrive",
-    413: f"The request body must not be larger than {MAX_BODY_BYTES // 1024} KiB",
+    413: too_large(MAX_BODY_BYTES),
 }
 
 
@@ -132,7 +138,10 @@ def handle_errors(app: Quart) -> None:
     @app.errorhandler(HTTPException)
     async def http(error: HTTPException) -> Response:
         status = error.code or 500
-        response = error_response(HTTP_TEXTS.get(status, error.name), status)
+        text = HTTP_TEXTS.get(status, error.name)
+        if status == 413:
+            text = too_large(max_body_bytes(request.path))
+        response = error_response(text, status)
         if status == 413:
             # Unread bytes of the body make the connection useless: a client must not reuse it.
             response.headers["Connection"] = "close"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from solward.agents.agent import AgentStatus
 from solward.events import EventKind
+from solward.hold import HoldState
 from solward.record import TransactionStatus, TransactionType
 from solward.solana.stakes import StakeState
+from solward.vault.guardrails.grants.model import NewRecipient
 from solward_server.openapi.schema import (
     Schema,
     address,
@@ -129,6 +131,51 @@ _CAN_LEAVE = response_object(
     }
 )
 
+_TERMS = response_object(
+    {
+        "perTx": text("Most in one transaction."),
+        "per": mapping(text("Most in it."), "Windows from `1m` to `30d`: 1 to 4."),
+        "hold": text("Above it a person is asked."),
+    },
+    optional=["perTx", "hold"],
+)
+_GRANT: dict[str, Schema] = {
+    "who": text("A principal: `agent:`, `key:`, `wallet:`, `plugin:` or `skill:` and id or name."),
+    "wallet": text("The only wallet it is for, by id or name."),
+    "may": array(text("What it may do."), "`transfer`, `swap`, `stake` and so on."),
+    "assets": mapping(
+        {
+            "anyOf": [
+                _TERMS,
+                response_object({"usd": _TERMS}),
+            ]
+        },
+        "Symbol or mint -> limits in whole units; `*` is every other asset, in dollars.",
+    ),
+    "to": array(text("A recipient."), "`any`, `own`, addresses, `@name` of the book."),
+    "new": choice("A recipient never paid before.", *NewRecipient),
+    "costs": text("SOL of fees and rent in 24 hours."),
+    "rate": mapping(whole("Transactions.", 1), "Windows as in `per`."),
+    "hours": text("Such as `07:00-22:00 UTC`."),
+    "until": text("ISO 8601."),
+    "swap": response_object(
+        {
+            "slippageBps": whole("At most.", 0, 10_000),
+            "impactBps": whole("At most.", 0, 10_000),
+            "into": array(text("A symbol or mint."), "What may be bought."),
+        },
+        optional=["slippageBps", "impactBps", "into"],
+    ),
+}
+GRANT = response_object(
+    _GRANT,
+    optional=[name for name in _GRANT if name != "may"],
+    description="One permission, as docs/grants.md has it; `who` where nothing else says it.",
+)
+_SAID: dict[str, Schema] = {
+    "grants": nullable(array(GRANT, "Null where it is not under grants.")),
+    "sentences": array(text("A sentence."), "What they say, one each."),
+}
 _KEY_DETAILS: dict[str, Schema] = {
     "expiresAt": nullable(timestamp("When it ends by itself; null is never.")),
     "rotatedAt": nullable(timestamp("When it got its present secret; null: it is its first.")),
@@ -144,7 +191,7 @@ _KEY_DETAILS: dict[str, Schema] = {
     ),
     "spendingLimitSol": _day("SOL in any 24 hours, over all wallets."),
     "maxCostsSolPerDay": _day("SOL of fees and rent in any 24 hours, over all wallets."),
-}
+} | _SAID
 
 _MEMORY: dict[str, Schema] = {
     "cycle": whole("From 1.", 1),
@@ -154,7 +201,87 @@ _MEMORY: dict[str, Schema] = {
     "timestamp": timestamp("When the cycle ended."),
 }
 
+_HOLD: dict[str, Schema] = {
+    "id": identifier("The hold."),
+    "walletId": identifier("Whose money it is."),
+    "agentId": identifier("The agent that asks."),
+    "principal": text("Who asks: `key:<id>` or `agent:<id>`."),
+    "chain": array(text("A principal."), "Every principal it needs, the wallet's first."),
+    "type": text("The transaction's."),
+    "state": choice(
+        "Where it stands: `held` waits for a person, `approved` is carried out or may be asked for"
+        " again, the others have ended.",
+        *HoldState,
+    ),
+    "sentence": text("What is asked, and why a person is."),
+    "reasons": array(text("A sentence."), "Why it is held."),
+    "lines": array(
+        response_object(
+            {
+                "operation": text("Such as `transfer`."),
+                "asset": text("`SOL` or a mint."),
+                "units": units("Smallest units."),
+                "account": text("What receives it, whole."),
+                "owner": text("Whose account that is, where it is proved."),
+                "decimals": whole("Of a whole unit.", 0, 255),
+            },
+            optional=["account", "owner", "decimals"],
+        ),
+        "What leaves, as it was shown.",
+    ),
+    "costsLamports": units("Network fee and rent, at most, in lamports."),
+    "arrives": mapping(units("Smallest units."), "mint -> least units that must arrive."),
+    "details": {"type": "object", "description": "As a record has them."},
+    "repeats": flag("Its caller has to ask again once it is approved."),
+    "createdAt": timestamp("When it was held."),
+    "expiresAt": timestamp("Until when it may be approved."),
+    "decidedBy": text("`admin`, `webhook` or `key:<id>`."),
+    "decidedAt": timestamp("When."),
+    "note": text("What they wrote beside it."),
+    "transactionId": identifier("The record that it ended in."),
+}
+_HOLD_OPTIONAL = ("agentId", "decidedBy", "decidedAt", "note", "transactionId")
+
+_BOOK = mapping(
+    array(
+        {
+            "anyOf": [
+                address("An address."),
+                response_object(
+                    {"address": address("An address."), "note": text("For people.", 200)},
+                    optional=["note"],
+                ),
+            ]
+        },
+        "The name's addresses.",
+    ),
+    "Address book: names that `to` of a grant says as `@name`.",
+)
+SAID_GRANT: Schema = {"anyOf": [GRANT, text("The sentence of one.", 20_000)]}
+POLICY = {
+    "version": whole(
+        "Of the policy in force; in a request, the one that the change was written for.", 0, 2**53
+    ),
+    "book": _BOOK,
+    "grants": array(GRANT, "In the order in which they are looked at."),
+    "readOnly": array(text("A principal."), "Principals that are under grants and have none."),
+}
 SCHEMAS: dict[str, Schema] = {
+    "Policy": response_object(
+        {
+            "policy": response_object(POLICY, optional=["version"]),
+            "sentences": array(text("A sentence."), "What it says, one for each grant."),
+        }
+    ),
+    "Held": response_object(
+        {
+            "status": choice("Of the hold.", *HoldState),
+            "holdId": identifier("The hold; `/holds/:id` says what becomes of it."),
+            "sentence": text("What is asked, and why a person is."),
+            "expiresAt": timestamp("Until when it may be approved."),
+        }
+    ),
+    "Hold": response_object(_HOLD, optional=_HOLD_OPTIONAL),
     "Error": response_object({"error": text("What is wrong.")}),
     "Health": response_object(
         {

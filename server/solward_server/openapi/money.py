@@ -98,6 +98,7 @@ def money_operation(declared: Declared) -> Operation:
         declared.title,
         tag=declared.tag,
         access=Access.KEY,
+        may_hold=True,
         description=f"{declared.note} {_WAITS}".strip(),
         parameters=[WALLET_ID, DRY_RUN, IDEMPOTENCY_KEY],
         body=request_body(

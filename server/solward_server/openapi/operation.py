@@ -10,7 +10,7 @@ from solward_server.http.body import NOT_JSON
 from solward_server.http.errors import HTTP_TEXTS, INTERNAL_ERROR
 from solward_server.openapi.errors import TOO_MANY_AT_ALL, error_response
 from solward_server.openapi.parameters import Parameter, shared
-from solward_server.openapi.schema import JSON, Schema, media
+from solward_server.openapi.schema import JSON, Schema, media, ref
 
 Operation = dict[str, Any]
 Errors = Mapping[int, str | Sequence[str]]
@@ -20,6 +20,18 @@ SECURITY: dict[Access, list[dict[str, list[str]]]] = {
     Access.SIGNED: [{"signature": []}],
     Access.KEY: [{"apiKey": []}, {"adminSecret": []}],
     Access.ADMIN: [{"adminSecret": []}],
+}
+
+
+HELD = {
+    "status": "held",
+    "holdId": "3f0e8a52-7a5c-4c0b-9d1e-5a0c6d2f4b18",
+    "sentence": (
+        "Key ci asks to transfer 0.6 SOL to FAe4sisG95oZ42w7buUn5qEE4TAnfTTFPiguZUHmhiF, from"
+        " wallet pocket. 0.6 SOL is more than the 0.5 SOL above which grant 1 of key ci asks a"
+        " person."
+    ),
+    "expiresAt": "2026-11-21T11:34:55.814Z",
 }
 
 
@@ -34,6 +46,7 @@ def operation(
     parameters: Sequence[Parameter] = (),
     body: Operation | None = None,
     errors: Errors | None = None,
+    may_hold: bool = False,
 ) -> Operation:
     """An operation; the errors that its access and its body imply are added.
 
@@ -41,6 +54,7 @@ def operation(
         response: the response of status 200, as `success` makes it.
         body: as `request_body` makes it.
         errors: status -> one or more texts, the most specific first.
+        may_hold: a grant may make it wait for a person, which is answered with 202.
     """
     error_texts: dict[int, list[str]] = {}
     for source in (errors or {}, _access_errors(access), _body_errors(body), _bug_errors(access)):
@@ -59,6 +73,8 @@ def operation(
     if body is not None:
         described["requestBody"] = body
     responses: dict[str, Operation] = {"200": response}
+    if may_hold:
+        responses["202"] = success(ref("Held"), HELD, description="It waits for a person.")
     for status in sorted(error_texts):
         responses[str(status)] = error_response(status, error_texts[status])
     return described | {"responses": responses}

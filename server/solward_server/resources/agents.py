@@ -10,6 +10,7 @@ from quart import Blueprint
 from solward_server.http.auth import Access, caller, keyed
 from solward_server.http.body import query_limit, query_whole, read_body
 from solward_server.http.route_context import RouteContext
+from solward_server.openapi.components import SAID_GRANT
 from solward_server.openapi.errors import NO_AGENT, NO_WALLET
 from solward_server.openapi.operation import Operation, operation, request_body, success
 from solward_server.openapi.parameters import (
@@ -141,6 +142,7 @@ _FIELDS: dict[str, Schema] = {
     "loopIntervalMs": whole("Between cycles.", 1000, 2**31 - 1, default=60_000),
     "llmOptions": {"type": "object", "description": "By the provider's own schema."},
     "llmBudget": _BUDGET,
+    "grants": array(SAID_GRANT, "What it may do; `[]`: it only reads.", 100),
     "guardrails": request_object(_GUARDRAILS)
     | {"description": "What is left out is the service's."},
 } | _GUARDRAILS

@@ -19,6 +19,7 @@ from solward_server.http.api_keys import (
 from solward_server.http.auth import Access
 from solward_server.http.body import body_whole, query_flag, read_body
 from solward_server.http.route_context import RouteContext
+from solward_server.openapi.components import SAID_GRANT
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, request_body, success
 from solward_server.openapi.parameters import DETAILS, KEY, KEY_ID
@@ -42,15 +43,23 @@ from solward_server.openapi.schema import (
 def blueprint(context: RouteContext) -> Blueprint:
     """`/keys`, `/keys/:id` and `/keys/:id/rotate`."""
     routes = Blueprint("keys", __name__)
+    policies = context.service.policies
 
     @routes.post("/keys")
     async def create() -> dict[str, Any]:
-        secret, key = new_key(
-            await read_body(), context.service.settings.max_costs_lamports_per_day
-        )
+        body = await read_body()
+        secret, key = new_key(body, context.service.settings.max_costs_lamports_per_day)
         if key.wallet_id is not None:
             await context.service.wallets.get(key.wallet_id)
-        await context.keys.add(key)
+        grants = body.get("grants")
+        if grants is not None:
+            await policies.begin(key.principal, key.name, grants)
+        try:
+            await context.keys.add(key)
+        except BaseException:
+            if grants is not None:
+                await policies.forget(key.principal)
+            raise
         return {"apiKey": secret, "id": key.id, "name": key.name}
 
     @routes.get("/keys")
@@ -79,6 +88,8 @@ def blueprint(context: RouteContext) -> Blueprint:
     async def revoke(key_id: str) -> dict[str, Any]:
         await context.keys.revoke(key_id)
         await context.limiter.forget(key_id)
+        # Last: it is never there without its grants.
+        await policies.forget(f"key:{key_id}")
         return {"id": key_id, "revoked": True}
 
     return routes
@@ -90,6 +101,7 @@ async def _detailed(context: RouteContext, keys: list[ApiKey]) -> list[dict[str,
         context.service.database, {key.principal: key.limits for key in keys}
     )
     requests = await context.limiter.used()
+    granted = await context.service.policies.said_of([key.principal for key in keys])
     detailed: list[dict[str, Any]] = []
     for key in keys:
         report, used = reports[key.principal], requests.get(key.id, 0)
@@ -101,6 +113,7 @@ async def _detailed(context: RouteContext, keys: list[ApiKey]) -> list[dict[str,
                 "rateLimit": rate,
                 "spendingLimitSol": report["dailySpendingLimitSol"],
                 "maxCostsSolPerDay": report["maxCostsSolPerDay"],
+                **granted.get(key.principal, {"grants": None, "sentences": []}),
             }
         )
     return detailed
@@ -123,6 +136,8 @@ _DETAILS = {
     "rateLimit": {"limit": 2, "used": 1, "left": 1},
     "spendingLimitSol": {"limit": 1, "spent": 0.1, "reserved": 0, "left": 0.9},
     "maxCostsSolPerDay": {"limit": 0.05, "spent": 0.000005, "reserved": 0, "left": 0.049995},
+    "grants": [],
+    "sentences": ["Key ci may only read."],
 }
 
 PATHS = {
@@ -155,6 +170,7 @@ PATHS = {
                             "SOL of fees and rent in any 24 hours over all wallets."
                         )
                         | {"default": float(DEFAULT_MAX_COSTS_SOL)},
+                        "grants": array(SAID_GRANT, "What it may do; `[]`: it only reads.", 100),
                         "expiresAt": text(
                             "When it ends by itself: ISO 8601 with a zone, in the future.", 200
                         ),

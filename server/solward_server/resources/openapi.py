@@ -22,11 +22,13 @@ from solward_server.resources import (
     events,
     health,
     hold_webhook,
+    holds,
     keys,
     mcp,
     metrics,
     operations,
     plugins,
+    policy,
     skills,
     stakes,
     switches,
@@ -49,6 +51,7 @@ _TAGS = {
     "money": "Transfers, swaps, the faucet.",
     "tokens": "Tokens of a wallet's own.",
     "staking": "Stakes and wrapped SOL.",
+    "policy": "Grants: who may do what, and how much of it; the admin's alone.",
     "holds": "What waits for a person.",
     "skills": "Each loaded skill, plugins' included.",
     "plugins": "What is loaded.",
@@ -88,7 +91,9 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
         | plugins.PATHS
         | agents.agent_paths(registry.providers)
         | chat.PATHS
+        | holds.PATHS
         | hold_webhook.PATHS
+        | policy.PATHS
         | switches.PATHS
         | events.PATHS
     )

@@ -192,6 +192,7 @@ def _skill_operation(skill: LoadedSkill) -> Operation:
         f"Run the skill {spec.name} of {skill.distribution}",
         tag="skills",
         access=Access.KEY,
+        may_hold=spends,
         description=spec.description,
         parameters=parameters,
         body=request_body(schema, example, required="required" in schema),

@@ -18,7 +18,7 @@ from solward.errors import PolicyChanged
 from solward.events import EventKind
 from solward.guardrail import SOL
 from solward.vault.guardrails.grants import judged as judged_form
-from solward.vault.guardrails.grants.decide import covers
+from solward.vault.guardrails.grants.decide import covers, is_in_time
 from solward.vault.guardrails.grants.document import BookEntry, from_stored, stored_form
 from solward.vault.guardrails.grants.dollars import line_dollars
 from solward.vault.guardrails.grants.model import (
@@ -131,6 +131,33 @@ async def put_set(
     before = None if found is None else tuple(map(from_stored, found))
     await _put_set(database, connection, who, before, grants)
     return await store.count_up(connection)
+
+
+async def drop_set(database: Database, connection: AsyncConnection, who: str) -> None:
+    """Drop the grants of a principal that is gone, if it has any; as `put_set`."""
+    if await store.sets_of(connection, [who]):
+        await put_set(database, connection, who, None)
+
+
+async def may_approve(
+    database: Database, connection: AsyncConnection, who: str, wallet_id: str | None = None
+) -> bool:
+    """Whether a principal's grants let it decide now what is held for others.
+
+    Args:
+        wallet_id: whose money is held; None for that of any wallet.
+    """
+    found = (await store.sets_of(connection, [who])).get(who)
+    if not found:
+        return False
+    now = await database.moment(connection)
+    clocks = (now.database_ms, now.window_ms)
+    return any(
+        grant.approves
+        and (wallet_id is None or grant.wallet in (None, wallet_id))
+        and is_in_time(grant, clocks)
+        for grant in map(from_stored, found)
+    )
 
 
 async def _put_set(

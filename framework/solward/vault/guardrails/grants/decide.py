@@ -169,6 +169,11 @@ def covers(grant: Grant, line: Line, case: Case) -> bool:
     )
 
 
+def is_in_time(grant: Grant, now_ms: tuple[int, ...]) -> bool:
+    """Whether a grant's `until` and `hours` hold, by every one of these clocks."""
+    return not _has_ended(grant, now_ms) and _is_in_hours(grant, now_ms)
+
+
 def needed(sets: Mapping[str, CompiledGrants], case: Case) -> frozenset[Need]:
     """The sums that `decide` reads for the same `sets` and `case`: of grants that match alone."""
     found: set[Need] = set()
@@ -522,9 +527,9 @@ def _mismatch(
         return Why.WALLET
     if not is_reached:
         return Why.RECIPIENT
-    if grant.until_ms is not None and any(now >= grant.until_ms for now in case.now_ms):
+    if _has_ended(grant, case.now_ms):
         return Why.ENDED
-    if grant.hours is not None and not all(_is_within(grant.hours, now) for now in case.now_ms):
+    if not _is_in_hours(grant, case.now_ms):
         return Why.HOURS
     if line is None:
         return None
@@ -605,6 +610,14 @@ def _units(each: _Candidate, at: int, line: Line | None, case: Case) -> int:
 
 def _dollars(at: int, case: Case) -> int | str:
     return case.dollars[at] if at < len(case.dollars) else NOT_ASKED.reason
+
+
+def _has_ended(grant: Grant, now_ms: tuple[int, ...]) -> bool:
+    return grant.until_ms is not None and any(now >= grant.until_ms for now in now_ms)
+
+
+def _is_in_hours(grant: Grant, now_ms: tuple[int, ...]) -> bool:
+    return grant.hours is None or all(_is_within(grant.hours, now) for now in now_ms)
 
 
 def _is_within(hours: Hours, now_ms: int) -> bool:

@@ -159,7 +159,7 @@ def read_policy(value: object, names: Names) -> Policy:
     for grant in read_grants(fields.get("grants", []), "grants", _WithBook(names, book)):
         sets[grant.who] = (*sets.get(grant.who, ()), grant)
     for at, each in _items(fields.get("readOnly", []), "readOnly", None):
-        who = _principal(each, at, names)
+        who = read_principal(each, at, names)
         if who in sets:
             again = "has grants" if sets[who] else "stands twice"
             raise InvalidRequest(f"{at}: {again}")
@@ -496,13 +496,14 @@ def _who(fields: Mapping[str, Any], path: str, names: Names, who: str | None) ->
         return who
     if who is not None and fields["who"] == who:
         return who
-    found = _principal(fields["who"], at, names)
+    found = read_principal(fields["who"], at, names)
     if who not in (None, found):
         raise InvalidRequest(f"{at}: is another than the grants are for")
     return found
 
 
-def _principal(value: object, path: str, names: Names) -> str:
+def read_principal(value: object, path: str, names: Names) -> str:
+    """A principal, by its id or its unique name; raises `InvalidRequest` naming the path."""
     kind, _, name = _text(value, path).partition(":")
     if not name or kind not in _KINDS:
         kinds = ", ".join(f"{each}:" for each in _KINDS)

@@ -1,0 +1,117 @@
+"""`client.policy` and `client.holds`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from solward.client.arguments import json_fields, segment
+from solward.client.http import Http
+from solward.client.policy_models import Hold, Policy
+
+Grants = Sequence[Mapping[str, Any] | str]
+"""Grants as JSON, or the sentences that say them."""
+
+
+class Policies:
+    """The policy: who may do what; needs the admin secret."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    async def get(self) -> Policy:
+        """The policy in force."""
+        return self._http.read(Policy.of, await self._http.get("/policy"))
+
+    async def check(self, document: Mapping[str, Any]) -> Policy:
+        """What a policy would say; nothing changes.
+
+        Raises:
+            BadRequest: naming the path of what is wrong.
+        """
+        answer = await self._http.send("POST", "/policy/check", document)
+        return self._http.read(Policy.of, answer)
+
+    async def replace(self, document: Mapping[str, Any]) -> Policy:
+        """Put every principal under exactly the grants of a document.
+
+        Raises:
+            BadRequest: naming the path of what is wrong.
+            Conflict: its `version` is not the one in force.
+        """
+        return self._http.read(Policy.of, await self._http.send("PUT", "/policy", document))
+
+    async def put(
+        self, principal: str, grants: Grants | None, *, version: int | None = None
+    ) -> Policy:
+        """Put one principal, such as `agent:scout`, under exactly these grants.
+
+        Args:
+            grants: none of them: it only reads; None takes it out of grants.
+            version: of the policy that the change was written for; None for any.
+
+        Raises:
+            NotFoundError: nobody has this id or name.
+            BadRequest, Conflict: as `replace`.
+        """
+        body: dict[str, Any] = {"grants": None if grants is None else [*grants]}
+        path = f"/policy/{segment(principal, 'principal')}"
+        answer = await self._http.send("PUT", path, body | json_fields(version=version))
+        return self._http.read(Policy.of, answer)
+
+    async def replay(
+        self, days: int | None = None, draft: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any]:
+        """What a draft would have changed in the last days, 30 where it is None (docs/rest.md)."""
+        body = json_fields(days=days, draft=draft)
+        return self._http.read(dict, await self._http.send("POST", "/policy/replay", body))
+
+
+class Holds:
+    """What waits for a person."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    async def list(
+        self,
+        *,
+        wallet_id: str | None = None,
+        is_open: bool | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> tuple[Hold, ...]:
+        """Those that this token may see, newest first.
+
+        Args:
+            is_open: only those that may still move money, or only the others.
+            before: a hold's id: only older ones.
+        """
+        only = None if is_open is None else str(is_open).lower()
+        query = json_fields(wallet_id=wallet_id, open=only, limit=limit, before=before)
+        return self._http.read_list(Hold.of, await self._http.get("/holds", query), "holds")
+
+    async def get(self, hold_id: str) -> Hold:
+        """One hold by its id; raises `NotFoundError`."""
+        return self._http.read(Hold.of, await self._http.get(_path(hold_id)))
+
+    async def approve(self, hold_id: str, note: str | None = None) -> Hold:
+        """Let it be made, once, and return how it stands then; again it changes nothing.
+
+        Raises:
+            Forbidden: this token may not decide it.
+            Conflict: it has ended.
+        """
+        return await self._decide(hold_id, "approve", note)
+
+    async def deny(self, hold_id: str, note: str | None = None) -> Hold:
+        """Refuse it for good; raises as `approve`."""
+        return await self._decide(hold_id, "deny", note)
+
+    async def _decide(self, hold_id: str, way: str, note: str | None) -> Hold:
+        answer = await self._http.send("POST", f"{_path(hold_id)}/{way}", json_fields(note=note))
+        return self._http.read(Hold.of, answer)
+
+
+def _path(hold_id: str) -> str:
+    return f"/holds/{segment(hold_id, 'hold_id')}"

@@ -1,0 +1,276 @@
+"""The policy as people write it: documents and sentences, read and shown with this service's names.
+
+A policy says who may do what; the vault keeps it and judges by it (`vault.transactions.policy`).
+Wherever grants are read, one of them may be the sentence that says it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.errors import InvalidRequest, NotFound
+from solward.registry import Registry
+from solward.registry.discovery import canonical
+from solward.solana.ledger import ReadLedger
+from solward.solana.token_list import TokenList, known_decimals
+from solward.solana.tokens import read_mint
+from solward.store import agents as agent_store
+from solward.store import api_keys as key_store
+from solward.vault.guardrails.grants.document import (
+    Policy,
+    grant_json,
+    mints_named,
+    policy_json,
+    read_grants,
+    read_policy,
+    read_principal,
+)
+from solward.vault.guardrails.grants.model import Grant
+from solward.vault.guardrails.grants.sentences import (
+    grant_sentence,
+    read_only_sentence,
+    read_sentence,
+)
+from solward.vault.store import wallets as wallet_store
+from solward.vault.store.database import Database
+from solward.vault.transactions import policy as store
+
+KeyNames = Callable[[], Awaitable[Mapping[str, str]]]
+"""id -> name of the API keys that this process knows and the database may not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceNames:
+    """What words of a document stand for, as of one moment; see `document.Names`.
+
+    Attributes:
+        rows: kind -> id -> name.
+        mints: decimals of mints that no list has.
+        book: names of the address book.
+    """
+
+    tokens: TokenList
+    rows: Mapping[str, Mapping[str, str]]
+    mints: Mapping[str, int]
+    book: frozenset[str]
+
+    def decimals(self, mint: str) -> int | None:
+        """Of a mint that `tokens` does not list."""
+        listed = known_decimals(mint)
+        return self.mints.get(mint) if listed is None else listed
+
+    def ids(self, kind: str, text: str) -> Sequence[str]:
+        """The one whose id is `text`, else all whose name it is."""
+        found = self.rows.get(kind, {})
+        text = canonical(text) if kind == "plugin" else text
+        if text in found:
+            return [text]
+        return [each for each, name in found.items() if name == text]
+
+    def name(self, kind: str, own_id: str) -> str | None:
+        """What people call it; None where it has no name beside its id."""
+        name = self.rows.get(kind, {}).get(own_id)
+        return None if name == own_id else name
+
+    def in_book(self, name: str) -> bool:
+        """Whether the address book has the name."""
+        return name in self.book
+
+
+class Policies:
+    """Reads, checks, shows and replaces the policy."""
+
+    def __init__(
+        self,
+        database: Database,
+        tokens: TokenList,
+        ledger: ReadLedger,
+        registry: Registry,
+        key_names: KeyNames,
+    ) -> None:
+        self._database = database
+        self._tokens = tokens
+        self._ledger = ledger
+        self._registry = registry
+        self._key_names = key_names
+
+    async def show(self) -> dict[str, Any]:
+        """The policy in force: `policy`, its document, and `sentences`, one for each of its grants
+        and then one for each principal that may only read, in their order."""
+        stored, names = await self._now()
+        return _shown(Policy(stored.sets, stored.book, stored.version), names)
+
+    async def read(self, document: object) -> Policy:
+        """A policy from its document.
+
+        Raises:
+            InvalidRequest: naming the path and what is expected there.
+            LedgerError: the ledger does not say the decimals of a mint.
+        """
+        policy, _names = await self._read(document)
+        return policy
+
+    async def check(self, document: object) -> dict[str, Any]:
+        """As `read`, shown as `show` does; nothing changes."""
+        return _shown(*await self._read(document))
+
+    async def replace(self, document: object) -> dict[str, Any]:
+        """Put every principal under exactly the grants of a document; returns it as `show`.
+
+        Raises:
+            PolicyChanged: the document says another version than the one in force.
+            InvalidRequest, LedgerError: as `read`.
+        """
+        policy = await self.read(document)
+        await store.replace_policy(
+            self._database, policy.sets, policy.book, if_version=policy.version
+        )
+        return await self.show()
+
+    async def put(
+        self, principal: str, value: object, *, version: int | None = None
+    ) -> dict[str, Any]:
+        """Replace one principal's grants by a JSON array; None takes it out of grants.
+
+        Args:
+            principal: as a grant's `who` may say it.
+            version: of the policy that the change was written for; None for any.
+
+        Raises:
+            NotFound: no such principal.
+            InvalidRequest, LedgerError, PolicyChanged: as `replace`; nothing changed.
+        """
+        value, names = await self._spelled(value)
+        try:
+            who = read_principal(principal, "principal", names)
+        except InvalidRequest as unknown:
+            raise NotFound(str(unknown)) from None
+        grants = None if value is None else read_grants(value, "grants", names, who)
+        await store.replace_set(self._database, who, grants, if_version=version)
+        return await self.show()
+
+    async def grants_of(self, who: str, name: str, value: object) -> tuple[Grant, ...]:
+        """A JSON array of grants of one principal, which need not be stored yet.
+
+        Args:
+            who: its kind and id.
+            name: what people call it.
+
+        Raises:
+            InvalidRequest, LedgerError: as `read`.
+        """
+        kind, _, own_id = who.partition(":")
+        value, names = await self._spelled(value)
+        rows = {**names.rows, kind: {**names.rows[kind], own_id: name}}
+        return read_grants(value, "grants", replace(names, rows=rows), who)
+
+    async def begin(self, who: str, name: str, value: object) -> None:
+        """Store the first grants of a key before it is stored itself, so that it is never there
+        without them. As `grants_of`."""
+        await store.replace_set(self._database, who, await self.grants_of(who, name, value))
+
+    async def forget(self, who: str) -> None:
+        """Drop the grants of a principal that is gone."""
+        async with self._database.write() as connection:
+            await store.lock_policy(connection)
+            await store.drop_set(self._database, connection, who)
+
+    async def said_of(self, who: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Of each of these principals that is under grants: `grants`, their documents, and
+        `sentences`, as `show` has them."""
+        stored, names = await self._now()
+        return {
+            each: {
+                "grants": [grant_json(grant, names) for grant in stored.sets[each]],
+                "sentences": _sentences(each, stored.sets[each], names),
+            }
+            for each in who
+            if each in stored.sets
+        }
+
+    async def _read(self, document: object) -> tuple[Policy, ServiceNames]:
+        grants: object = None
+        if isinstance(document, dict):
+            grants = document.get("grants", [])
+        grants, names = await self._spelled(grants)
+        if isinstance(document, dict):
+            document = {**document, "grants": grants}
+        return read_policy(document, names), names
+
+    async def _now(self) -> tuple[store.StoredPolicy, ServiceNames]:
+        async with self._database.read() as connection:
+            stored = await store.read_policy(connection)
+            rows = await self._rows(connection, stored)
+        return stored, ServiceNames(self._tokens, rows, {}, frozenset(stored.book))
+
+    async def _spelled(self, grants: object) -> tuple[object, ServiceNames]:
+        """Grants as documents where some are sentences; every name there is, and the decimals of
+        the mints that they name.
+
+        Raises:
+            InvalidRequest: a sentence is not understood.
+            LedgerError: the ledger did not answer.
+        """
+        async with self._database.read() as connection:
+            stored = await store.read_policy(connection)
+            rows = await self._rows(connection, stored)
+        mints = {
+            limit.asset: limit.decimals
+            for each in stored.sets.values()
+            for grant in each
+            for limit in grant.assets.values()
+        }
+        names = ServiceNames(self._tokens, rows, mints, frozenset(stored.book))
+        if isinstance(grants, list):
+            grants = [_document(each, f"grants[{at}]", names) for at, each in enumerate(grants)]
+        for mint in mints_named([] if grants is None else grants):
+            if known_decimals(mint) is None and mint not in mints:
+                # What is no mint is refused where it stands in the document.
+                with contextlib.suppress(InvalidRequest):
+                    mints[mint] = (await read_mint(self._ledger, mint)).decimals
+        return grants, names
+
+    async def _rows(
+        self, connection: AsyncConnection, stored: store.StoredPolicy
+    ) -> dict[str, dict[str, str]]:
+        """kind -> id -> name."""
+        plugins = {canonical(each.distribution) for each in self._registry.skills.values()}
+        rows = {
+            "wallet": await wallet_store.names(connection),
+            "agent": await agent_store.names(connection),
+            "key": dict(await self._key_names()) | await key_store.names(connection),
+            "skill": {name: name for name in self._registry.skills},
+            "plugin": {name: name for name in plugins},
+        }
+        for who in stored.sets:
+            # What is gone keeps its grants, and the policy that says so can be put again.
+            kind, _, own_id = who.partition(":")
+            rows[kind].setdefault(own_id, own_id)
+        return rows
+
+
+def _document(grant: object, path: str, names: ServiceNames) -> object:
+    if not isinstance(grant, str):
+        return grant
+    try:
+        return read_sentence(grant, names)
+    except InvalidRequest as unclear:
+        raise InvalidRequest(f"{path}: {unclear}") from None
+
+
+def _sentences(who: str, grants: Sequence[Grant], names: ServiceNames) -> list[str]:
+    if not grants:
+        return [read_only_sentence(who, names)]
+    return [grant_sentence(grant, names) for grant in grants]
+
+
+def _shown(policy: Policy, names: ServiceNames) -> dict[str, Any]:
+    # Those that may only read last, as the document has them.
+    sets = sorted(policy.sets.items(), key=lambda each: not each[1])
+    sentences = [said for who, grants in sets for said in _sentences(who, grants, names)]
+    return {"policy": policy_json(policy, names), "sentences": sentences}
