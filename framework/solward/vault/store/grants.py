@@ -49,7 +49,7 @@ _HALF = 1 << 32
 
 # The sets and the book.
 
-VERSION = select(grant_version.c.version).scalar_subquery()
+VERSION = select(grant_version.c.version).where(grant_version.c.id == 1).scalar_subquery()
 """How often grants or book were changed."""
 _COUNT_UP = (
     update(grant_version)
