@@ -78,14 +78,22 @@ class Desk:
 
 @asynccontextmanager
 async def open_desk(
-    home: Path, monkeypatch: pytest.MonkeyPatch, receiver_url: str | None = None
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch | None = None,
+    receiver_url: str | None = None,
+    grants: list[dict[str, Any]] | None = None,
 ) -> AsyncIterator[Desk]:
+    """Args:
+    monkeypatch: to hold whatever leaves, by a plugin's rule.
+    grants: of the key.
+    """
     made = service_module._engine_options
 
     def asking(*given: Any) -> Any:
         return replace(made(*given), plugin_guardrails=guardrails(asks))
 
-    monkeypatch.setattr(service_module, "_engine_options", asking)
+    if monkeypatch is not None:
+        monkeypatch.setattr(service_module, "_engine_options", asking)
     heard: list[Delivery] = []
 
     async def hear(request: web.Request) -> web.Response:
@@ -112,7 +120,10 @@ async def open_desk(
             async with httpx.AsyncClient(headers=admin, **options) as operator:
                 wallet = (await operator.post("/wallets", json={})).json()["walletId"]
                 await operator.post(f"/wallets/{wallet}/airdrop", json={"amount": 2})
-                key = (await operator.post("/keys", json={"name": "k"})).json()["apiKey"]
+                body = {"name": "k"} | ({} if grants is None else {"grants": grants})
+                made_key = await operator.post("/keys", json=body)
+                assert made_key.status_code == 200, made_key.text
+                key = made_key.json()["apiKey"]
             bearer = {"Authorization": f"Bearer {key}"}
             async with httpx.AsyncClient(headers=bearer, **options) as client:
                 yield Desk(service, client, wallet, heard)
@@ -187,6 +198,28 @@ async def test_approved_and_denied_at_once_it_is_one_of_both(desk: Desk) -> None
         last = await desk.service.hold(told.hold["id"])
         before += 100_000_000 * (last.state == "executed")
         assert await desk.paid() == before
+
+
+async def test_what_a_grant_holds_is_paid_by_the_webhooks_word_and_never_beyond_the_grant(
+    tmp_path: Path,
+) -> None:
+    limit = {"perTx": "0.6", "per": {"24h": "1"}, "hold": "0.2"}
+    grant = {"may": ["transfer"], "assets": {"SOL": limit}, "to": ["any"]}
+    async with open_desk(tmp_path / "home", grants=[grant]) as desk:
+        before = await desk.paid()
+        assert (await desk.pay(0.2)).status_code == 200
+        assert (await desk.pay(0.5)).status_code == 202
+        first = await desk.until_told("hold:created")
+        assert "the 0.2 SOL above which grant 1 of key k asks" in first.hold["sentence"]
+        # Both wait: nothing of a hold is reserved.
+        desk.heard.clear()
+        assert (await desk.pay(0.6)).status_code == 202
+        second = await desk.until_told("hold:created")
+        assert (await desk.decide(first, "approve")).json()["state"] == "executed"
+        # An approval is no room in the window: 0.7 of 1 is used.
+        assert (await desk.decide(second, "approve")).json()["state"] == "refused"
+        assert (await desk.pay(0.61)).status_code == 500
+        assert await desk.paid() == before + 700_000_000
 
 
 async def test_an_unknown_hold_is_said_to_be_one_to_who_has_the_secret(desk: Desk) -> None:
