@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
+from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
 
+from solward.hold import HoldState
 from solward.record import TransactionRecord, TransactionStatus
 from solward.service import Solward
 from solward.settings import Settings
 from solward.vault.store.spending import COSTS_ASSET
 from solward.vault.store.tables import reservations, transactions
-from solward_cli.up import demo
+from solward_cli.up import demo, story
 from solward_plugins.providers import rules
 
 pytestmark = pytest.mark.more
@@ -31,33 +35,49 @@ SWAP_HOLDS = 2_049_280
 VISITOR_COSTS = 10_000_000
 SPENT_BY = ("swap", "transfer", "stake_sol", "wrap_sol")
 CYCLES_A_MINUTE = 60_000 // demo.LOOP_INTERVAL_MS
+REFUSED, HELD = Decimal(50), Decimal("0.25")
+PAGES = "http://127.0.0.1:3000"
+
+
+@contextlib.asynccontextmanager
+async def first_minute(
+    home: Path, monkeypatch: pytest.MonkeyPatch, **given: Any
+) -> AsyncIterator[tuple[Solward, demo.DemoSeed, list[str]]]:
+    """The demo, once its story and a round of its routine are over, and what was printed."""
+    monkeypatch.setattr(demo, "LOOP_INTERVAL_MS", 1_000)
+    strategy = demo.STRATEGY.replace("cycle == 14", "cycle == 7")
+    strategy, soon = re.subn(
+        r"every \d+ cycles when cycle > 14 do (swap|transfer)",
+        lambda found: f"when cycle == {8 + ROUTINE.index(found[1])} do {found[1]}",
+        strategy,
+    )
+    assert soon == len(ROUTINE)
+    monkeypatch.setattr(demo, "STRATEGY", strategy)
+    # More than a minute of the story passes in these seconds.
+    more = {"max_transactions_per_minute": 8, **given}
+    settings = Settings(_env_file=None, solward_home=home).model_copy(update=more)
+    printed: list[str] = []
+    async with Solward.open(settings, demo=True) as service:
+        with service.events.subscribe() as events:
+            seed = await demo.seed_demo(service)
+            async with story.told(service, seed, PAGES, printed.append) as begin:
+                begin()
+                async with asyncio.timeout(60):
+                    async for event in events:
+                        if event.event == "agent:decision" and event.data["cycle"] >= 10:
+                            break
+                yield service, seed, printed
 
 
 async def test_a_newcomer_reads_a_launch_a_swap_a_stake_and_a_wrap_all_confirmed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "LOOP_INTERVAL_MS", 1_000)
-    strategy, soon = re.subn(
-        r"every \d+ cycles when cycle > 12 do (swap|transfer)",
-        lambda found: f"when cycle == {6 + ROUTINE.index(found[1])} do {found[1]}",
-        demo.STRATEGY,
-    )
-    assert soon == len(ROUTINE)
-    monkeypatch.setattr(demo, "STRATEGY", strategy)
-    # A minute of the routine passes in these seconds too.
-    settings = Settings(_env_file=None, solward_home=tmp_path, max_transactions_per_minute=7)
-    async with Solward.open(settings, demo=True) as service:
-        with service.events.subscribe() as events:
-            seed = await demo.seed_demo(service)
-            async with asyncio.timeout(40):
-                async for event in events:
-                    if event.event == "agent:decision" and event.data["cycle"] >= len(
-                        STORY + ROUTINE
-                    ):
-                        break
+    async with first_minute(tmp_path, monkeypatch) as (service, seed, _printed):
         records: list[TransactionRecord] = await service.transactions()
         told = [(record.type, record.status) for record in reversed(records)]
-        assert told == [(kind, TransactionStatus.CONFIRMED) for kind in STORY + ROUTINE]
+        blocked = ("transfer", TransactionStatus.BLOCKED)
+        expected = [(kind, TransactionStatus.CONFIRMED) for kind in STORY + ROUTINE]
+        assert told == [*expected[:2], blocked, *expected[2:]]
         query = (
             select(reservations.c.units)
             .join(transactions, transactions.c.id == reservations.c.transaction_id)
@@ -71,32 +91,99 @@ async def test_a_newcomer_reads_a_launch_a_swap_a_stake_and_a_wrap_all_confirmed
         assert stake.lamports == 1_100_000_000
 
 
+async def test_it_is_refused_once_and_asks_a_person_once_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with first_minute(tmp_path, monkeypatch) as (service, seed, printed):
+        said = (await service.policies.show())["sentences"]
+        assert len([each for each in said if demo.DEMO_AGENT in each]) == len(demo.GRANTS)
+        assert any("above 0.1 SOL a person is asked" in each for each in said)
+        [hold] = await service.holds()
+        assert (hold.state, hold.principal) == (HoldState.HELD, f"agent:{seed.agent.id}")
+        refused, asked, where = printed
+        assert "max_per_tx" in refused
+        assert hold.sentence in asked
+        assert where.endswith(f"{PAGES}/holds/{hold.id}")
+        # Another start shows what still waits, and nothing else.
+        again: list[str] = []
+        with service.events.subscribe() as events:
+            async with story.told(service, seed, PAGES, again.append) as begin:
+                begin()
+                await anext(aiter(events))
+        assert again == [asked, where]
+
+        with service.events.subscribe() as events:
+            await service.approve_hold(hold.id, "admin")
+            async for event in events:
+                if event.event == "agent:decision":
+                    break
+        assert len(printed) == 4
+        assert "is carried out" in printed[3]
+        record = (await service.transactions(seed.wallet.id))[0]
+        assert (record.type, record.status) == ("transfer", TransactionStatus.CONFIRMED)
+        assert (await service.balances(seed.savings.id)).lamports == 251_000_000
+
+
+@pytest.mark.parametrize("end", ["denied", "expired"])
+async def test_what_nobody_wants_is_not_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    expires = 2 if end == "expired" else 3_600
+    async with first_minute(tmp_path, monkeypatch, hold_expires_s=expires) as (
+        service,
+        seed,
+        printed,
+    ):
+        [hold] = await service.holds()
+        if end == "denied":
+            await service.deny_hold(hold.id, "admin")
+        with service.events.subscribe() as events:
+            cycles = 0
+            async for event in events:
+                cycles += event.event == "agent:decision"
+                if cycles == 3:
+                    break
+        [hold] = await service.holds()
+        assert hold.state == end
+        assert (await service.balances(seed.savings.id)).lamports == 1_000_000
+        assert len([line for line in printed if "A person is asked" in line]) == 1
+
+
 def test_a_day_of_the_demo_passes_the_default_limits() -> None:
     limits = Settings(_env_file=None)
     strategy = demo.STRATEGY.format(savings="somewhere")
     parsed = rules.parse(strategy)
     balance = spent = Decimal(0)
     acted: list[int] = []
+    asked: list[Decimal] = []
     costs = 0
     for cycle in range(1, 24 * 60 * CYCLES_A_MINUTE + 1):
         observation = {"cycle": cycle, "solBalance": balance, "tokenBalances": []}
         [call] = rules.decide(parsed, observation).tool_calls
         if call.name == "wait":
             continue
-        acted.append(cycle)
-        if cycle > len(STORY):
-            costs += ROUTINE_COSTS.get(call.name, 0)
         amount = Decimal(call.arguments.get("amount", "0.01"))
+        if amount in (REFUSED, HELD):
+            asked.append(amount)
+        if amount == REFUSED:
+            assert amount > limits.max_sol_per_transaction
+            continue
+        if amount != HELD:
+            acted.append(cycle)
+        if cycle > CYCLES_A_MINUTE + 2:
+            costs += ROUTINE_COSTS.get(call.name, 0)
         balance += amount if call.name == "airdrop" else -amount
         assert balance > 0, call
         if call.name in SPENT_BY:
             spent += amount
             assert amount <= limits.max_sol_per_transaction
         minute = [each for each in acted if each > cycle - CYCLES_A_MINUTE]
-        assert len(minute) <= limits.max_transactions_per_minute
+        # The held one has room, whenever somebody approves it.
+        assert len(minute) < limits.max_transactions_per_minute
         del acted[:-10]
-    assert spent == Decimal("4.078")
+    assert asked == [REFUSED, HELD]
+    assert spent == Decimal("4.328")
     assert spent <= limits.daily_spending_limit_sol
     # A stretch of 24 hours that holds the story, and a swap under way.
-    costs += sum(STORY_COSTS.values())
+    costs += sum(STORY_COSTS.values()) + ROUTINE_COSTS["transfer"]
     assert costs + SWAP_HOLDS + VISITOR_COSTS <= limits.max_costs_lamports_per_day

@@ -54,8 +54,7 @@ def test_the_demo_acts_stops_cleanly_and_goes_on(tmp_path: Path) -> None:
         assert tried is not None
         assert api.get(tried[1]).json()["decisions"]
         out = ended(process, signal.SIGINT)
-        assert out.count("\n") == 1
-        assert "stopped" in out
+        assert "stopped" in out.splitlines()[-1]
     with running(home, *arguments) as (process, screen), client(screen) as api:
         assert api.get("/wallets").json()["wallets"] == wallets
         (same,) = api.get("/agents").json()["agents"]
@@ -63,6 +62,20 @@ def test_the_demo_acts_stops_cleanly_and_goes_on(tmp_path: Path) -> None:
         kept = {record["id"] for record in api.get("/transactions").json()["transactions"]}
         assert {record["id"] for record in records} <= kept
         ended(process, signal.SIGTERM)
+
+
+def test_the_demo_prints_what_was_refused_and_what_a_person_is_asked(tmp_path: Path) -> None:
+    arguments = ("up", "--demo", "--port", "0", "--no-rpc", "--dashboard-port", "0")
+    with running(tmp_path / "home", *arguments) as (process, screen), client(screen) as api:
+        assert process.stdout is not None
+        refused, asked, where = (process.stdout.readline() for _ in range(3))
+        assert "demo-agent was refused by the guardrail max_per_tx: " in refused
+        (hold,) = api.get("/holds").json()["holds"]
+        assert asked == f"A person is asked, nothing was sent: {hold['sentence']}\n"
+        pages = re.search(r"^Dashboard: +(\S+)", screen, re.M)
+        assert pages is not None
+        assert where.endswith(f" {pages[1].rstrip('/')}/holds/{hold['id']}\n")
+        ended(process, signal.SIGINT)
 
 
 def test_the_server_says_where_it_and_its_health_are(tmp_path: Path) -> None:

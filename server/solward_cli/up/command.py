@@ -58,6 +58,7 @@ def up(
     from solward_cli.up.dashboard_process import dashboard_process
     from solward_cli.up.demo import seed_demo
     from solward_cli.up.screen import Screen, show
+    from solward_cli.up.story import told
     from solward_server.listening import listen
     from solward_server.serve import Address, serve, stop_on_signals
 
@@ -77,11 +78,13 @@ def up(
                     pages,
                     pages_problem,
                 ),
+                told(service, seed, pages or settings.dashboard_address) as begin_story,
             ):
 
                 def ready(address: Address) -> None:
                     notices = tuple(filter(None, (rpc_problem, pages_problem)))
                     show(Screen(service, address, rpc, pages, notices, seed))
+                    begin_story()
 
                 freeze_gc()
                 async with _agents(service, stop):

@@ -1,0 +1,80 @@
+"""What `solward up --demo` prints of its agent after the screen: refusals, and what a person is
+asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any
+
+import click
+
+from solward.agents.agent import Agent
+from solward.events import EventKind, Subscription
+from solward.hold import HoldState
+from solward.service import Solward
+from solward_cli.up.demo import DemoSeed
+
+Say = Callable[[str], None]
+
+
+@contextlib.asynccontextmanager
+async def told(
+    service: Solward, seed: DemoSeed | None, dashboard: str, say: Say = click.echo
+) -> AsyncIterator[Callable[[], None]]:
+    """Tell the demo's story until the block ends; it begins when what is yielded is called.
+
+    Args:
+        dashboard: the pages' address, where a person decides.
+    """
+    begin = asyncio.Event()
+    if seed is None:
+        yield begin.set
+        return
+    with service.events.subscribe() as events:
+        task = asyncio.create_task(_tell(service, seed.agent, events, dashboard, say, begin))
+        try:
+            yield begin.set
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def _tell(
+    service: Solward,
+    agent: Agent,
+    events: Subscription,
+    dashboard: str,
+    say: Say,
+    begin: asyncio.Event,
+) -> None:
+    await begin.wait()
+    asked = await service.holds(principal=f"agent:{agent.id}", is_open=True)
+    known = {hold.id for hold in asked}
+    for hold in reversed(asked):
+        if hold.state is HoldState.HELD:
+            _say_all(say, question(hold.to_json(), dashboard))
+    async for event in events:
+        data = event.data
+        if not isinstance(data, Mapping) or data.get("agentId") != agent.id:
+            continue
+        if event.event == EventKind.HOLD_CREATED and data["id"] not in known:
+            _say_all(say, question(data, dashboard))
+        elif event.event == EventKind.HOLD_EXECUTED:
+            say(f"It was approved, and {agent.name}'s {data['type']} is carried out.")
+        elif event.event == EventKind.TRANSACTION_BLOCKED:
+            # One that was denied, or that nobody decided on in time, too.
+            rule = data["guardrailsApplied"][-1]
+            say(f"{agent.name} was refused by the guardrail {rule}: {data['error']}")
+
+
+def question(hold: Mapping[str, Any], dashboard: str) -> Iterable[str]:
+    """What a person is asked, and where to answer."""
+    yield f"A person is asked, nothing was sent: {hold['sentence']}"
+    yield f"  Approve or deny it: {dashboard}/holds/{hold['id']}"
+
+
+def _say_all(say: Say, lines: Iterable[str]) -> None:
+    for line in lines:
+        say(line)
