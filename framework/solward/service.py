@@ -95,6 +95,7 @@ class Solward:
     prices: Prices
     webhook: Webhook | None = None
     phase_hook: PhaseHook = no_phase_hook
+    step_hook: StepHook = no_hook
     keys: Keys | None = None
     agents: AgentService = field(init=False)
     approvals: Approvals = field(init=False)
@@ -112,7 +113,7 @@ class Solward:
             callers=self,
             process_id=self.engine.process.id,
             may_approve=partial(may_approve, self.database),
-            hook=self.engine.hook,
+            hook=self.step_hook,
         )
 
     @classmethod
@@ -191,6 +192,7 @@ class Solward:
                 prices=prices,
                 webhook=Webhook.of(database, settings),
                 phase_hook=phase_hook,
+                step_hook=step_hook,
             )
             if service.webhook is not None:
                 # Before anything can be held.

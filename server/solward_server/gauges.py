@@ -11,10 +11,11 @@ from contextlib import contextmanager
 
 from solward import __version__
 from solward.agents.agent import AgentStatus
+from solward.hold import HoldState
 from solward.service import Solward
 from solward.store import agents, jobs, webhook
 from solward.telemetry import metrics
-from solward.vault.store import attempts, pockets, processes
+from solward.vault.store import attempts, holds, pockets, processes
 from solward.vault.store.attempts import AttemptState
 from solward.vault.store.database import Database
 
@@ -52,6 +53,7 @@ async def fill(database: Database) -> None:
         queued = await jobs.count(connection) if database.shared else {}
         kinds = await processes.count_by_kind(connection)
         untold = await webhook.count_waiting(connection)
+        open_holds = await holds.count_by_state(connection)
         open_pockets = await pockets.count_open(connection)
     for status in AgentStatus:
         metrics.AGENTS.labels(status.value).set(counts.get(status.value, 0))
@@ -59,6 +61,9 @@ async def fill(database: Database) -> None:
         metrics.ATTEMPTS.labels(state.value).set(states.get(state.value, 0))
     metrics.WEBHOOK_WAITING.set(untold)
     metrics.POCKETS_OPEN.set(open_pockets)
+    for hold_state in HoldState:
+        if hold_state.is_open:
+            metrics.HOLDS_OPEN.labels(hold_state.value).set(open_holds.get(hold_state.value, 0))
     metrics.ATTEMPTS_UNKNOWN.set(states.get(AttemptState.UNKNOWN.value, 0))
     if database.shared:
         for state_name in _JOB_STATES:

@@ -103,17 +103,30 @@ async def test_an_approval_is_used_once(desk: Desk) -> None:
     assert len(await desk.bench.history()) == 1
 
 
-async def test_two_processes_that_carry_it_out_pay_once(desk: Desk) -> None:
+async def test_two_processes_that_carry_it_out_pay_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hold = await desk.held(1)
-    other = desk.process("other")
-    await asyncio.gather(
-        desk.approvals.approve(hold.id, "admin"),
-        other.approve(hold.id, "admin"),
-        return_exceptions=True,
-    )
-    # Another process takes it for dead while it still works.
-    [row] = [each for each in await desk.all() if each.id == hold.id]
-    assert row.state is HoldState.EXECUTED
+    reached, resumed = asyncio.Event(), asyncio.Event()
+    simulate = desk.bench.ledger.simulate
+
+    async def slow(*given: Any, **more: Any) -> Any:
+        found = await simulate(*given, **more)
+        if not reached.is_set():
+            reached.set()
+            await resumed.wait()
+        return found
+
+    monkeypatch.setattr(desk.bench.ledger, "simulate", slow)
+    approving = asyncio.create_task(desk.approvals.approve(hold.id, "admin"))
+    await reached.wait()
+    # Another takes it for dead while it stands still, past every look at what is known.
+    await carried_out(desk.process("other"))
+    resumed.set()
+    after = await approving
+    [record] = await desk.bench.history()
+    assert (after.state, after.transaction_id) == (HoldState.EXECUTED, record.id)
+    assert record.status is TransactionStatus.CONFIRMED
     assert await desk.paid() == LAMPORTS_PER_SOL
 
 

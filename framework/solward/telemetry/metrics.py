@@ -58,6 +58,11 @@ ATTEMPTS = _gauge(
 ATTEMPTS_UNKNOWN = _gauge(
     "attempts_unknown", "Attempts whose fate cannot be told; their money stays reserved."
 )
+HOLDS_OPEN = _gauge(
+    "holds_open",
+    "Transactions that wait for a person, or were approved and not carried out.",
+    "state",
+)
 POCKETS_OPEN = _gauge(
     "pockets_open", "Pockets that may hold something, in the database: positions and what is left."
 )

@@ -67,7 +67,7 @@ class HoldRow:
     owner: str | None = None
 
 
-COLUMNS: Final = tuple(column for column in holds.c if column.name != "seq")
+COLUMNS: Final = tuple(holds.c)
 """What `row_of` reads."""
 _SELECT = select(*COLUMNS)
 _BY_ID = _SELECT.where(holds.c.id == bindparam("b_id"))
@@ -75,9 +75,7 @@ _BY_ACTION = _SELECT.where(holds.c.action_key == bindparam("b_key"))
 _BY_DIGEST = _SELECT.where(OPEN, holds.c.digest == bindparam("b_digest"))
 _COUNT_OPEN = select(func.count()).where(OPEN, holds.c.principal == bindparam("b_principal"))
 _DUE = _SELECT.where(OPEN, holds.c.expires_ms <= bindparam("b_now"))
-_OPEN_OF = _SELECT.where(
-    OPEN, holds.c.principal.in_(bindparam("b_principals", expanding=True))
-).order_by(holds.c.seq)
+_OPEN_OF = _SELECT.where(OPEN, holds.c.principal.in_(bindparam("b_principals", expanding=True)))
 _INSERT = insert(holds)
 _ORPHANED = _SELECT.where(
     OPEN,
@@ -88,7 +86,7 @@ _ORPHANED = _SELECT.where(
     | ~sql_exists().where(
         processes.c.id == holds.c.owner, processes.c.lease_until_ms > bindparam("now")
     ),
-).order_by(holds.c.seq)
+)
 _OWN = (
     update(holds)
     .where(
@@ -159,12 +157,19 @@ async def count_open(connection: AsyncConnection, principal: str) -> int:
     return int((await connection.execute(_COUNT_OPEN, {"b_principal": principal})).scalar_one())
 
 
+async def count_by_state(connection: AsyncConnection) -> dict[str, int]:
+    """How many are open, by state; states without any left out."""
+    statement = select(holds.c.state, func.count()).where(OPEN).group_by(holds.c.state)
+    return {state: int(count) for state, count in await connection.execute(statement)}
+
+
 async def open_of(
     connection: AsyncConnection, principals: Collection[str]
 ) -> dict[str, list[Hold]]:
     """Open holds of some principals, oldest first; those without any left out."""
     found: dict[str, list[Hold]] = {}
-    for row in await connection.execute(_OPEN_OF, {"b_principals": list(principals)}):
+    rows = await connection.execute(_OPEN_OF, {"b_principals": list(principals)})
+    for row in sorted(rows, key=_seq):
         found.setdefault(row.principal, []).append(row_of(row).hold)
     return found
 
@@ -182,7 +187,9 @@ async def listed(
     newest: Any = _NEWEST
     if before is not None:
         newest = select(holds.c.seq).where(holds.c.id == before).scalar_subquery()
-    statement = _SELECT.where(holds.c.seq < newest)
+    # The open ones are few and found by their index, so their order must ask for no other.
+    seq = holds.c.seq + 0 if is_open else holds.c.seq
+    statement = _SELECT.where(seq < newest)
     if wallet_id is not None:
         statement = statement.where(holds.c.wallet_id == wallet_id)
     if principal is not None:
@@ -191,7 +198,7 @@ async def listed(
         statement = statement.where(
             OPEN if is_open else holds.c.state.not_in([each.value for each in _MAY_END])
         )
-    rows = await connection.execute(statement.order_by(holds.c.seq.desc()).limit(limit))
+    rows = await connection.execute(statement.order_by(seq.desc()).limit(limit))
     return [row_of(row).hold for row in rows]
 
 
@@ -289,7 +296,8 @@ async def abandoned(connection: AsyncConnection, me: str) -> list[HoldRow]:
     """Approved holds that can be made again and that no other living process carries out, oldest
     first."""
     parameters = {"me": me, "now": await clock(connection)}
-    return [row_of(row) for row in await connection.execute(_ORPHANED, parameters)]
+    rows = await connection.execute(_ORPHANED, parameters)
+    return [row_of(row) for row in sorted(rows, key=_seq)]
 
 
 async def own(connection: AsyncConnection, hold_id: str, me: str, was: str | None) -> bool:
@@ -302,6 +310,10 @@ def _tell(connection: AsyncConnection, hold: Hold, by: str) -> None:
     data = hold.to_json()
     del data["principal"]
     record_act(connection, _EVENTS[hold.state], data | {"asked": hold.principal}, by=by)
+
+
+def _seq(row: Row[Any]) -> int:
+    return int(row.seq)
 
 
 def _one(row: Row[Any] | None) -> HoldRow | None:

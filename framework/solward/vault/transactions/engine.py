@@ -111,7 +111,7 @@ class Engine:
         self._database = database
         self._wallets = wallets
         self._options = options
-        self.hook = hook
+        self._hook = hook
         self._assessor = Assessor(ledger, verify_cluster, hook, database.windows.observe)
         self._reserver = Reserver(
             database,
@@ -336,14 +336,14 @@ class Engine:
             raise refusal(
                 await self._reserver.fail(record, actor, draft.intent, None, str(error))
             ) from None
-        self.hook(Step.ASSESSED)
+        self._hook(Step.ASSESSED)
         if assessment.effects is None:
             text = would_fail(assessment.failure)
             raise refusal(await self._reserver.fail(record, actor, draft.intent, None, text))
         reservation = await self._reserve(
             record, actor, draft.intent, assessment.effects, draft.pocket
         )
-        self.hook(Step.RESERVED)
+        self._hook(Step.RESERVED)
         await self._check_asserted(reservation, draft)
         with tracing.span("transaction.sign"):
             item = await self._signing.sign_and_write(
@@ -381,7 +381,7 @@ class Engine:
             try:
                 reservation = await self._reserver.reserve(record, actor, intent, effects, pocket)
             except Held:
-                self.hook(Step.HELD)
+                self._hook(Step.HELD)
                 raise
             except HoldTaken:
                 if actor.approval is not None:
@@ -406,7 +406,7 @@ class Engine:
         self, record: TransactionRecord, address: str, actor: Actor, intent: Intent, lamports: int
     ) -> TransactionRecord:
         reservation = await self._reserve(record, actor, intent, faucet_effects(address))
-        self.hook(Step.RESERVED)
+        self._hook(Step.RESERVED)
         try:
             with tracing.span("transaction.send"):
                 height = await self._ledger.block_height()

@@ -567,12 +567,12 @@ class Reserver:
     ) -> _Judged:
         """What becomes of it where a person decides: carried out with an approval, refused because
         it is not what was shown, or held in place of a record."""
+        if actor.approval is None and (judged.hold is None or not judged.is_allowed):
+            return judged
         leaving = _Leaving.of(judged, intent, effects, pocket)
         if actor.approval is not None:
             approval = await self._approval(connection, actor.approval, judged.now)
             return _approved(judged, approval, intent, leaving)
-        if judged.hold is None or not judged.is_allowed:
-            return judged
         chain = actor.chain(judged.record.wallet_id)
         digest = holding.digest_of(
             judged.record.wallet_id, chain, actor, intent, leaving.lines, pocket
