@@ -37,6 +37,7 @@ from tests.support.swap import (
 from solward.errors import LedgerUnavailable
 from solward.record import TransactionRecord, TransactionStatus
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.vault.guardrails.grants.model import USD
 from solward.vault.ledger.client import RpcLedger
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
 from solward.vault.store.tables import attempts, reservations
@@ -452,4 +453,4 @@ def test_no_counter_is_negative_or_raised_and_what_left_is_covered(
     assert all(0 <= found[asset] <= reserved[asset] for asset in reserved)
     assert found[SOL_ASSET] + found[COSTS_ASSET] >= min(start - end, sol + costs)
     failed = kept_of_failed(fee, reserved)
-    assert failed == {SOL_ASSET: 0, COSTS_ASSET: min(fee, costs), USDC: 0}
+    assert failed == {SOL_ASSET: 0, COSTS_ASSET: min(fee, costs), USDC: 0, USD: 0}
