@@ -25,6 +25,11 @@ _COMMANDS = {
     "tx": ("solward_cli.tx.command:tx", "Transactions, and what became of them."),
     "agent": ("solward_cli.agent.command:agent", "Agents: made, started, asked, watched."),
     "key": ("solward_cli.key:key", "API keys: made, listed, revoked."),
+    "policy": (
+        "solward_cli.policy.command:policy",
+        "Grants: who may do what, and how much of it.",
+    ),
+    "hold": ("solward_cli.hold:hold", "What waits for a person: listed, approved, denied."),
     "events": ("solward_cli.events:events", "What happens, as it happens."),
     "freeze": ("solward_cli.freeze:freeze", "Stop every new transaction at once."),
     "unfreeze": ("solward_cli.freeze:unfreeze", "Allow transactions again."),

@@ -25,11 +25,17 @@ _STYLES = {
     "confirmed": "green",
     "running": "green",
     "active": "green",
+    "executed": "green",
+    "approved": "cyan",
+    "held": "cyan",
     "pending": "cyan",
     "activating": "cyan",
     "deactivating": "cyan",
     "paused": "cyan",
     "blocked": "yellow",
+    "denied": "yellow",
+    "expired": "yellow",
+    "refused": "yellow",
     "failed": "red",
     "error": "red",
 }
@@ -109,9 +115,10 @@ def together(*parts: RenderableType) -> RenderableType:
     return Group(*parts)
 
 
-def show(content: RenderableType) -> None:
-    """Print to standard output."""
-    console = Console(highlight=False, emoji=False, markup=False)
+def show(content: RenderableType, *, err: bool = False) -> None:
+    """Print to standard output, or to standard error."""
+    console = Console(highlight=False, emoji=False, markup=False, stderr=err)
+    out = sys.stderr if err else sys.stdout
     # Text is not wrapped, so that ids in it can be copied.
     unwrapped = isinstance(content, Text)
     if console.is_terminal:
@@ -120,8 +127,8 @@ def show(content: RenderableType) -> None:
         with console.capture() as printed:
             console.print(content, soft_wrap=unwrapped)
         # Rich pads lines to the width; files and pipes get none of that.
-        sys.stdout.write("\n".join(map(str.rstrip, printed.get().split("\n"))))
-    sys.stdout.flush()
+        out.write("\n".join(map(str.rstrip, printed.get().split("\n"))))
+    out.flush()
 
 
 def summary(record: Transaction) -> str:

@@ -18,11 +18,12 @@ import click
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from solward.client import Agent, Event, SolwardClient, Wallet
+    from solward.client import Agent, Event, Held, SolwardClient, Wallet
     from solward.settings import Settings
     from solward_cli.recording_transport import RecordingTransport
 
 EXIT_FAILED = 1
+EXIT_HELD = 3
 EXIT_INTERRUPTED = 130
 
 _ADDRESS = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}")
@@ -97,13 +98,15 @@ class ServiceCall:
 def service_call(function: Command) -> Callable[..., None]:
     """A command of a coroutine `(call, **parameters)`; what it returns is printed.
 
-    Adds `--url` and `--json`. An error is one line on standard error and exit code 1.
+    Adds `--url` and `--json`. An error is one line on standard error and exit code 1; what waits
+    for a person exits with 3.
     """
 
     @click.option("--url", default=None, help="The service.  [default: SOLWARD_API_URL]")
     @click.option("--json", "as_json", is_flag=True, help="Print the answer's JSON as it came.")
     @functools.wraps(function)
     def command(url: str | None, as_json: bool, **parameters: Any) -> None:
+        from solward.client import Held
         from solward.errors import SolwardError
         from solward_cli.entrypoint import read_settings, refusals
 
@@ -112,6 +115,8 @@ def service_call(function: Command) -> Callable[..., None]:
             address = settings.client_url if url is None else url
         try:
             code = asyncio.run(_run(function, address, settings, as_json, parameters))
+        except Held as held:
+            _tell(held, as_json)
         except SolwardError as error:
             fail(_explained(error))
         except KeyboardInterrupt:
@@ -200,6 +205,20 @@ async def _run(
         else:
             show(result)
     return call.exit_code
+
+
+def _tell(held: Held, as_json: bool) -> NoReturn:
+    from solward import jsontext
+    from solward_cli.render import moment, visible
+
+    if as_json:
+        click.echo(jsontext.dumps(dict(held.raw)))
+    then = f"A person may approve it until {moment(held.expires_at)} UTC"
+    if held.state != "held":
+        then = "It is approved, and not carried out yet"
+    click.echo(f"Held, nothing was sent: {visible(held.sentence)}", err=True)
+    click.echo(f"{then}: solward hold approve {visible(held.hold_id)}", err=True)
+    sys.exit(EXIT_HELD)
 
 
 def _explained(error: Exception) -> str:

@@ -58,6 +58,13 @@ def staking(live: Live) -> list[str]:
     return [name, live.stake(name)]
 
 
+def draft(live: Live) -> list[str]:
+    """A file with a policy."""
+    file = live.home / "draft.json"
+    file.write_text(jsontext.dumps({"readOnly": [f"key:{live.key()}"]}))
+    return [str(file)]
+
+
 def latest(live: Live) -> list[str]:
     live.wallet(1)
     return [str(live.get("/transactions?limit=1")["transactions"][0]["id"])]
@@ -110,6 +117,21 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "agent watch": (lambda live: [live.agent(start=True), "--count", "1"], "wait({})"),
     "key list": (lambda live: [live.key()][:0], "0 of 5 SOL a day"),
     "key revoke": (lambda live: [live.key(), "--yes"], "revoked"),
+    "policy show": (lambda _live: [], "Version"),
+    "policy add": (
+        lambda live: [f"Key {live.key()} may transfer up to 1 SOL a day, to anybody.", "--yes"],
+        "may transfer up to 1 SOL a day",
+    ),
+    "policy remove": (
+        lambda live: [f"key:{live.asker()[0]}", "1", "--yes"],
+        "may only read",
+    ),
+    "policy check": (draft, "Not in force:"),
+    "policy replay": (lambda live: [*draft(live), "--days", "1"], "judged"),
+    "hold list": (lambda live: [live.held()][:0], "asks a person"),
+    "hold show": (lambda live: [live.held()], STRANGER),
+    "hold approve": (lambda live: [live.held()[:8], "--yes"], "executed"),
+    "hold deny": (lambda live: [live.held(), "--note", "not ours"], "denied"),
     "events tail": (lambda _live: ["--after", "0", "--count", "2"], "wallet:created"),
     "audit list": (lambda _live: ["--limit", "3"], "EVENT"),
     "freeze": (lambda live: ["--wallet", live.wallet(0), "--reason", "drill"], "is frozen"),

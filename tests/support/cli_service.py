@@ -114,6 +114,26 @@ class Live:
         self.post("/keys", name=name)
         return name
 
+    def asker(self) -> tuple[str, str]:
+        """The name and the secret of a new key for whose transfers above 0.1 SOL a person is
+        asked."""
+        name = f"asker-{next(_numbers)}"
+        grant = {
+            "may": ["transfer"],
+            "assets": {"SOL": {"per": {"24h": "10"}, "hold": "0.1"}},
+        }
+        return name, str(self.post("/keys", name=name, grants=[grant])["apiKey"])
+
+    def held(self) -> str:
+        """The id of a transfer of 0.2 SOL to `STRANGER` that waits for a person."""
+        wallet, (_, secret) = self.id_of(self.wallet()), self.asker()
+        path, token = f"/wallets/{wallet}/transfer", {"Authorization": f"Bearer {secret}"}
+        with self.rest as client:
+            body = {"to": STRANGER, "amount": 0.2}
+            answer = client.post(path, json=body, headers=token)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["holdId"])
+
 
 @contextlib.contextmanager
 def live_service(folder: Path) -> Iterator[Live]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -147,10 +147,45 @@ def limits_table(report: Mapping[str, Any]) -> RenderableType:
         )
         for label, row in ((label, {"spent": row.get("used"), **row}) for label, row in named)
     ]
-    limits = table(("LIMIT OF", ">LIMIT", ">SPENT", ">RESERVED", ">LEFT"), rows, "")
+    parts: list[RenderableType] = [
+        table(("LIMIT OF", ">LIMIT", ">SPENT", ">RESERVED", ">LEFT"), rows, "")
+    ]
+    for each in report.get("grants", ()):
+        parts += [plain(""), *_grants(each)]
+    can_leave = report.get("canLeave")
+    if can_leave is not None:
+        parts += [plain(""), plain("What can leave this wallet today", "bold")]
+        parts.append(table(("ASSET", ">AT MOST", "OF IT"), _can_leave(can_leave["assets"]), ""))
+        parts.append(plain(can_leave["sentence"]))
     if report.get("frozen"):
-        return together(limits, plain("Frozen: no new transactions.", "bold red"))
-    return limits
+        parts += [plain(""), plain("Frozen: no new transactions.", "bold red")]
+    return together(*parts)
+
+
+def _grants(of: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """The grants of one principal, and what is left of each."""
+    from solward_cli.render import plain
+
+    if not of["grants"]:
+        kind = of["who"].partition(":")[0]
+        yield plain(f"{kind.capitalize()} {of['name']} may only read.", "bold")
+    for number, grant in enumerate(of["grants"], 1):
+        yield plain(f"{number}. {grant['sentence']}", "bold")
+        for limit in grant["limits"]:
+            yield plain(f"   {limit['sentence']}")
+
+
+def _can_leave(assets: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    names = {"*": "any other, in dollars", "COSTS": "SOL of fees and rent"}
+    return [
+        (
+            names.get(asset, asset),
+            "any amount" if each["most"] is None else each["most"],
+            each.get("reason")
+            or (f"and ${each['dollarsBeside']} beside" if "dollarsBeside" in each else ""),
+        )
+        for asset, each in assets.items()
+    ]
 
 
 def _render_wallet(wallet: Wallet) -> RenderableType:

@@ -1,0 +1,169 @@
+"""`solward policy show|add|remove|check|replay`: who may do what, and how much of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from solward_cli.service_call import ServiceCall, confirmed, service_call, yes_option
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from solward.client import Policy
+
+_SENTENCE = re.compile(r"\S+ .+ may .+\.", re.DOTALL)
+
+
+@click.group()
+def policy() -> None:
+    """Grants: who may do what, and how much of it; they need the admin secret."""
+
+
+@policy.command()
+@service_call
+async def show(call: ServiceCall) -> RenderableType:
+    """Show what is granted, and the address book."""
+    from solward_cli.policy.render import render_policy
+
+    return render_policy(await call.client.policy.get())
+
+
+@policy.command()
+@click.argument("grant")
+@yes_option
+@service_call
+async def add(call: ServiceCall, grant: str, yes: bool) -> RenderableType:
+    """Add GRANT to what is granted: a JSON file, - for standard input, or a sentence in quotes.
+
+    \b
+    solward policy add "Agent scout may transfer up to 5 USDC a day, to @vendors."
+    solward policy add '{...}' is read from a file or -: a grant, an array of grants, or a
+    policy, whose address book and readOnly are added too.
+    """
+    from solward_cli.policy.render import render_change, render_policy
+    from solward_cli.render import show
+
+    new = _read(grant)
+    now = await call.client.policy.get()
+    draft = await call.client.policy.check(await _with(call, now, new))
+    if not yes or not call.as_json:
+        show(render_change(now, draft), err=call.as_json)
+    # Who only reads from now on can do less than before.
+    if new.get("grants") or new.get("book"):
+        confirmed("Grant this?", yes)
+    changed = await call.client.policy.replace({**draft.document, "version": now.version})
+    return render_policy(changed)
+
+
+@policy.command()
+@click.argument("who")
+@click.argument("number", type=click.IntRange(1), required=False)
+@click.option("--all", "all_", is_flag=True, help="Take WHO out of grants: its limits alone hold.")
+@yes_option
+@service_call
+async def remove(
+    call: ServiceCall, who: str, number: int | None, all_: bool, yes: bool
+) -> RenderableType:
+    """Remove grant NUMBER of WHO, such as `agent:scout 2`; without a grant left it only reads."""
+    from solward_cli.policy.render import render_change, render_policy
+    from solward_cli.render import show
+    from solward_cli.service_call import fail
+
+    if (number is None) is not all_:
+        raise click.UsageError("Give the NUMBER of a grant, or --all")
+    (principal,) = (await call.client.policy.check({"readOnly": [who]})).read_only
+    now = await call.client.policy.get()
+    own = [each for each in now.grants if each["who"] == principal]
+    if number is not None and number > len(own):
+        fail(f"{who} has {len(own)} grants")
+    left = None if number is None else [each for at, each in enumerate(own, 1) if at != number]
+    rest = [each for each in now.grants if each["who"] != principal]
+    read_only = [each for each in now.read_only if each != principal]
+    if left == []:
+        read_only.append(principal)
+    document = {
+        "book": now.book,
+        "grants": [*rest, *(left or [])],
+        "readOnly": read_only,
+    }
+    draft = await call.client.policy.check(document)
+    if not yes or not call.as_json:
+        show(render_change(now, draft), err=call.as_json)
+    if left is None:
+        confirmed(f"Let {who} do all that its limits allow?", yes)
+    return render_policy(await call.client.policy.put(principal, left, version=now.version))
+
+
+@policy.command()
+@click.argument("draft")
+@service_call
+async def check(call: ServiceCall, draft: str) -> RenderableType:
+    """Show what the policy in DRAFT says, and what of it is not in force; nothing changes.
+
+    DRAFT is a whole policy as JSON: a file, or - for standard input.
+    """
+    from solward_cli.policy.render import render_change, render_policy
+    from solward_cli.render import plain, together
+
+    checked = await call.client.policy.check(_read(draft))
+    call.set_json(checked.raw)
+    now = await call.client.policy.get()
+    changes = render_change(now, checked)
+    return together(render_policy(checked), plain(""), plain("Not in force:", "bold"), changes)
+
+
+@policy.command()
+@click.argument("draft", required=False)
+@click.option("--days", type=click.IntRange(1, 366), default=30, show_default=True)
+@service_call
+async def replay(call: ServiceCall, draft: str | None, days: int) -> RenderableType:
+    """Show what the policy in DRAFT would have changed in the last days; nothing changes.
+
+    Without DRAFT the policy in force is replayed, which changes nothing.
+    """
+    from solward_cli.policy.render import render_replay
+
+    document = None if draft is None else _read(draft)
+    return render_replay(await call.client.policy.replay(days, document))
+
+
+def _read(text: str) -> dict[str, Any]:
+    """A policy's document from a file, standard input, or a sentence."""
+    from solward import jsontext
+    from solward_cli.service_call import fail
+
+    if _SENTENCE.fullmatch(text):
+        return {"grants": [text]}
+    try:
+        with click.open_file(text, encoding="utf-8") as file:
+            read = jsontext.loads(file.read(), unique_keys=True)
+    except jsontext.DuplicateKey as error:
+        fail(f"{text} is ambiguous: {error}")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        fail(f"{text} cannot be read ({why}); a JSON file, -, or a sentence in quotes is expected")
+    except (ValueError, RecursionError):
+        fail(f"{text} is no JSON")
+    if isinstance(read, list):
+        return {"grants": read}
+    if not isinstance(read, dict):
+        fail(f"{text} must be a grant, an array of grants, or a policy")
+    return {"grants": [read]} if "may" in read else read
+
+
+async def _with(call: ServiceCall, now: Policy, new: Mapping[str, Any]) -> dict[str, Any]:
+    """The policy in force with what is new."""
+    book = {**now.book, **(new.get("book") or {})}
+    # Whose grants they are, by id.
+    read = await call.client.policy.check({**new, "book": book, "version": None})
+    granted = {each["who"] for each in read.grants}
+    kept = [each for each in now.read_only if each not in granted]
+    return {
+        "book": book,
+        "grants": [*now.grants, *read.grants],
+        "readOnly": [*kept, *(each for each in read.read_only if each not in kept)],
+    }
