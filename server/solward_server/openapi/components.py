@@ -428,7 +428,7 @@ SCHEMAS: dict[str, Schema] = {
                 description="What the simulation shows; absent where it failed.",
             ),
         },
-        optional=["rule", "reason", "effects"],
+        optional=["rule", "held", "reason", "effects"],
     ),
     "Stake": response_object(
         {
