@@ -225,6 +225,31 @@ _LOWER = (
     )
     .values(units=bindparam("b_units"))
 )
+# Grants count as costs what a token's swap lends its pocket, which is SOL in other scopes. What did
+# not come back of it stays counted.
+_COUNTED = reservations.alias("counted")
+_LENT = select(reservations.c.scope, reservations.c.units).where(
+    reservations.c.transaction_id == bindparam("b_id"),
+    reservations.c.scope.startswith(grants.SCOPE_PREFIX, autoescape=True),
+    reservations.c.asset == spending.COSTS_ASSET,
+    reservations.c.units
+    > select(func.max(_COUNTED.c.units))
+    .where(
+        _COUNTED.c.transaction_id == bindparam("b_id"),
+        _COUNTED.c.asset == spending.COSTS_ASSET,
+        ~_COUNTED.c.scope.startswith(grants.SCOPE_PREFIX, autoescape=True),
+    )
+    .scalar_subquery(),
+)
+_SET_LENT = (
+    update(reservations)
+    .where(
+        reservations.c.transaction_id == bindparam("b_id"),
+        reservations.c.scope == bindparam("b_scope"),
+        reservations.c.asset == spending.COSTS_ASSET,
+    )
+    .values(units=bindparam("b_units"))
+)
 # What the ledger never had; nothing of it counts any more.
 _GIVEN_BACK = frozenset({None, AttemptState.DEAD})
 
@@ -267,6 +292,7 @@ async def settle(
             [{"b_id": item.transaction_id, "b_state": item.attempt} for item in ended],
         )
     await _lock_totals(connection, settlements)
+    lent = [each for item in settlements for each in await _kept_of_lent(connection, item)]
     lowered = [
         {"b_id": item.transaction_id, "b_asset": asset, "b_units": max(units, 0)}
         for item in settlements
@@ -274,6 +300,8 @@ async def settle(
     ]
     if lowered:
         await connection.execute(_LOWER, lowered)
+    if lent:
+        await connection.execute(_SET_LENT, lent)
     await _note_own_accounts(connection, settlements, stored)
     never_landed = [
         item.transaction_id
@@ -300,6 +328,22 @@ async def settle(
         else:
             metrics.ATTEMPTS_ENDED.labels(item.attempt.value).inc()
     return stored
+
+
+async def _kept_of_lent(connection: AsyncConnection, item: Settlement) -> list[dict[str, Any]]:
+    """What grants count of costs and of what was lent beside them, as far as it was kept."""
+    costs = item.lowered.get(spending.COSTS_ASSET)
+    lent = item.lowered.get(spending.SOL_ASSET)
+    if not costs or not lent:
+        return []
+    return [
+        {
+            "b_id": item.transaction_id,
+            "b_scope": row.scope,
+            "b_units": min(int(row.units), costs + lent),
+        }
+        for row in await connection.execute(_LENT, {"b_id": item.transaction_id})
+    ]
 
 
 async def _lock_totals(connection: AsyncConnection, settlements: Sequence[Settlement]) -> None:

@@ -276,7 +276,11 @@ def _covered(grant: Grant, case: Case, counting: Counting) -> dict[str, int]:
         # Its slot in the rate.
         found.setdefault(SOL, 0)
         if at == 0 and case.costs_lamports:
-            found[COSTS] = min(case.costs_lamports, counting.kept.get(COSTS, 0))
+            kept = counting.kept.get(COSTS, 0)
+            if all(each is None or each.asset != SOL for each in lines):
+                # What a token's swap lent its pocket: costs of grants, SOL of the wallet.
+                kept += counting.kept.get(SOL, 0)
+            found[COSTS] = min(case.costs_lamports, kept)
         if line is None or not line.units or not counting.kept.get(line.asset, 0):
             continue
         if line.asset in grant.assets:
