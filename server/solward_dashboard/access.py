@@ -7,8 +7,10 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import parse_qs
 
+from nicegui import Client
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -143,6 +145,7 @@ class AccessGate:
             if scope["path"] == _LOGOUT and scope["type"] == "http":
                 await self._login.log_out(connection)(scope, receive, send)
             else:
+                receive = _until_logged_out(receive, connection, self._login)
                 await self._app(scope, receive, send)
         elif scope["path"] == _LOGIN and scope["type"] == "http":
             await self._login(scope, receive, send)
@@ -150,6 +153,60 @@ class AccessGate:
             await RedirectResponse(_LOGIN, 303)(scope, receive, send)
         else:
             await _refuse(scope, receive, send, "Log in first.")
+
+
+def bind_sockets(server: Any) -> None:
+    """Let a socket act for its own page only, and take up a page only with the page's login.
+
+    NiceGUI looks at the page's id in an event and at nothing else: who learned the id of a page
+    could press its buttons from a socket of his own.
+    """
+    handlers = server.handlers["/"]
+    connect, handshake = handlers["connect"], handlers["handshake"]
+
+    def is_of_login(environ: dict[str, Any], page_id: object) -> bool:
+        page = Client.instances.get(str(page_id))
+        request = None if page is None else page.request
+        if request is None:
+            return False
+        socket = HTTPConnection(environ["asgi.scope"])
+        return request.cookies.get(_COOKIE) == socket.cookies.get(_COOKIE)
+
+    async def connected(sid: str, environ: dict[str, Any], *more: Any) -> Any:
+        query = parse_qs(environ.get("QUERY_STRING", ""))
+        page_id = query.get("client_id", [None])[0]
+        # A page that is gone is told to load anew by NiceGUI.
+        if page_id in Client.instances and not is_of_login(environ, page_id):
+            return False
+        return await connect(sid, environ, *more)
+
+    async def shaken(sid: str, data: dict[str, Any]) -> Any:
+        is_own = is_of_login(server.get_environ(sid), data.get("client_id"))
+        return await handshake(sid, data) if is_own else False
+
+    def of_own_page(handler: Callable[[str, dict[str, Any]], None]) -> Callable[..., None]:
+        def checked(sid: str, message: dict[str, Any]) -> None:
+            if message.get("client_id") in server.rooms(sid):
+                handler(sid, message)
+
+        return checked
+
+    server.on("connect", connected)
+    server.on("handshake", shaken)
+    for name in ("event", "javascript_response", "ack", "log"):
+        server.on(name, of_own_page(handlers[name]))
+
+
+def _until_logged_out(receive: Receive, connection: HTTPConnection, login: Login) -> Receive:
+    """A socket ends with the login that it was opened by."""
+
+    async def checked() -> Message:
+        message = await receive()
+        if message["type"] == "websocket.receive" and not login.is_logged_in(connection):
+            return {"type": "websocket.disconnect", "code": 1008}
+        return message
+
+    return checked
 
 
 def _watch_disconnect(receive: Receive) -> tuple[Receive, Callable[[], bool]]:

@@ -8,20 +8,24 @@ from pathlib import Path
 
 from nicegui import ui
 
-from solward_dashboard.api import behind_login
-from solward_dashboard.polling import Freshness
+from solward_dashboard.api import api, behind_login
+from solward_dashboard.polling import Freshness, Poll
 
 PAGES = (
     ("/", "Overview", "space_dashboard"),
     ("/agents", "Agents", "smart_toy"),
     ("/wallets", "Wallets", "account_balance_wallet"),
     ("/transactions", "Transactions", "receipt_long"),
+    ("/holds", "Approvals", "how_to_reg"),
     ("/api-keys", "API keys", "key"),
     ("/plugins", "Plugins", "extension"),
 )
 _LOOK = Path(__file__).parent / "static" / "look.css"
 _DARK = "solward_dark"
 _YEAR_S = 365 * 24 * 3600
+_HOLDS = "/holds"
+_WAITING_EVERY_S = 5.0
+_MOST_WAITING = 100
 
 
 @contextmanager
@@ -37,6 +41,7 @@ def frame(path: str) -> Iterator[Freshness]:
         menu.classes("sw-menu")
         ui.link("Solward", "/").classes("sw-brand")
         ui.space()
+        waiting = _Waiting()
         _dark_switch(dark)
         if behind_login():
             out = ui.button(icon="logout", color=None, on_click=lambda: ui.navigate.to("/logout"))
@@ -46,22 +51,54 @@ def frame(path: str) -> Iterator[Freshness]:
     drawer.props("show-if-above width=208 breakpoint=900")
     with drawer, ui.element("nav").props('aria-label="Pages"'):
         for route, name, icon in PAGES:
-            _nav_link(route, name, icon, current=route == path)
+            with _nav_link(route, name, icon, current=route == path):
+                if route == _HOLDS:
+                    waiting.add_badge()
     menu.on_click(drawer.toggle)
     with ui.element("main").classes("sw-main") as main:
         ui.label(title).classes("sw-title").props("role=heading aria-level=1")
         freshness = Freshness()
+        Poll(freshness, _WAITING_EVERY_S, _Waiting.fetch, waiting.show)
         yield freshness
     ui.skip_link("Skip to the content", target=main)
 
 
-def _nav_link(route: str, name: str, icon: str, *, current: bool) -> None:
+def _nav_link(route: str, name: str, icon: str, *, current: bool) -> ui.link:
     link = ui.link(target=route).classes("sw-nav-link")
     if current:
         link.props("aria-current=page")
     with link:
         ui.icon(icon).props("aria-hidden=true")
         ui.label(name)
+    return link
+
+
+class _Waiting:
+    """How many holds wait for a person: in the header, and beside their page's name."""
+
+    def __init__(self) -> None:
+        self._link = ui.link(target=_HOLDS).classes("sw-waiting")
+        with self._link.props('data-testid="waiting-link"'):
+            ui.icon("how_to_reg").props("aria-hidden=true")
+            self._text = ui.label()
+        self._link.set_visibility(False)
+
+    def add_badge(self) -> None:
+        self._badge = ui.badge().classes("sw-blocked").props('data-testid="waiting-count"')
+        self._badge.set_visibility(False)
+
+    @staticmethod
+    async def fetch() -> int:
+        held = await api().holds.list(is_open=True, limit=_MOST_WAITING)
+        return sum(each.state == "held" for each in held)
+
+    def show(self, count: int) -> None:
+        number = f"{count}" if count < _MOST_WAITING else f"{_MOST_WAITING}+"
+        self._badge.set_text(number)
+        self._text.set_text(number)
+        self._link.props["aria-label"] = f"{number} wait for you"
+        for each in (self._badge, self._link):
+            each.set_visibility(count > 0)
 
 
 def _dark_cookie() -> bool | None:

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from nicegui import core, ui
 
 from solward_dashboard import pages
-from solward_dashboard.access import AccessGate
+from solward_dashboard.access import AccessGate, bind_sockets
 from solward_dashboard.api import open_api
 from solward_dashboard.options import Options
 
@@ -82,4 +82,5 @@ def build(options: Options) -> FastAPI:
     app.add_middleware(AccessGate, options=options)
     # NiceGUI allows all origins on its socket by default.
     core.sio.eio.cors_allowed_origins = None
+    bind_sockets(core.sio)
     return app

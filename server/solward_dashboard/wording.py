@@ -36,6 +36,15 @@ def ago(moment: datetime, now: datetime | None = None) -> str:
     return "now"
 
 
+def left(until: datetime, now: datetime) -> str:
+    """How long until then, in the largest unit that fits."""
+    seconds = int((until - now).total_seconds())
+    for size, unit in _STEPS:
+        if seconds >= size:
+            return f"{seconds // size} {unit} left"
+    return "its time is over"
+
+
 def clock(moment: datetime) -> str:
     """The time of day in the machine's time zone."""
     return moment.astimezone().strftime("%H:%M:%S")

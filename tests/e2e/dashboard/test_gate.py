@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -13,11 +15,12 @@ from tests.support.browser import Browser, Pages
 from tests.support.service_process import Service
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 pytestmark = pytest.mark.samples("test_the_password_is_asked_for_and_opens_the_pages")
 
 PASSWORD = "open sesame, please"
-PATHS = ("/", "/agents", "/wallets", "/transactions", "/api-keys", "/plugins")
+PATHS = ("/", "/agents", "/wallets", "/transactions", "/holds", "/api-keys", "/plugins")
 SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
 
 
@@ -118,6 +121,30 @@ def test_no_socket_without_the_password(guarded: Pages) -> None:
         client.post("/login", data={"password": PASSWORD})
         session = client.cookies["solward_dashboard"]
     assert opened(guarded.port, Origin=origin, Cookie=f"solward_dashboard={session}")
+
+
+def test_a_socket_is_for_pages_of_its_own_login_and_ends_with_it(guarded: Pages) -> None:
+    origin = f"http://127.0.0.1:{guarded.port}"
+    with httpx.Client(base_url=origin) as mine, httpx.Client(base_url=origin) as other:
+        cookies = []
+        for client in (mine, other):
+            client.post("/login", data={"password": PASSWORD})
+            cookies.append({"Cookie": f"solward_dashboard={client.cookies['solward_dashboard']}"})
+        text = mine.get("/holds").text
+        found = re.search(r"client_id\W{1,12}([0-9a-f]{8}-[0-9a-f-]{27})", text)
+        assert found is not None
+        page = {"client_id": found[1], "tab_id": "t", "document_id": "d"}
+        url = f"ws://127.0.0.1:{guarded.port}{SOCKET}"
+        for headers, answer in zip(reversed(cookies), ("[false]", "[true]"), strict=True):
+            with connect(url, origin=Origin(origin), additional_headers=headers) as ws:
+                ws.recv(10)
+                ws.send("40")
+                ws.send("421" + json.dumps(["handshake", page]))
+                assert next(each for each in ws if str(each).startswith("431")) == f"431{answer}"
+                if headers is cookies[0]:
+                    mine.get("/logout")
+                    ws.send("422" + json.dumps(["handshake", page]))
+                    assert not any(str(each).startswith("432") for each in ws)
 
 
 def test_no_file_is_left_behind(pages: Pages, browser: Browser) -> None:

@@ -1,0 +1,246 @@
+"""Holds as pages show them: what is asked, whole, and the decision of a person."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from nicegui import ui
+
+from solward.client import Hold, Transaction
+from solward.errors import SolwardError
+from solward.money import format_sol
+from solward.solana.token_list import TokenList, known_decimals
+from solward_dashboard.api import api
+from solward_dashboard.dialogs import fact, result_of
+from solward_dashboard.wording import day, left, plain
+
+_MAX_NOTE = 500
+_CLASSES = {
+    "held": "sw-pending",
+    "approved": "sw-pending",
+    "executed": "sw-confirmed",
+    "refused": "sw-failed",
+    "denied": "sw-blocked",
+    "expired": "sw-idle",
+}
+_STATES = {"held": "waits for you"}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a card needs beside its hold.
+
+    Attributes:
+        names: principal or `wallet:<id>` -> name.
+        records: id -> the record that a hold ended in.
+    """
+
+    names: Mapping[str, str]
+    tokens: TokenList
+    records: Mapping[str, Transaction]
+    network: str
+
+
+class HoldCards:
+    """A card a hold; a card is built anew only when its hold has changed.
+
+    Args:
+        refresh: called after a decision.
+        open_record: shows the record that a hold ended in.
+        empty: what stands there where there is none.
+    """
+
+    def __init__(
+        self,
+        refresh: Callable[[], Awaitable[None]],
+        open_record: Callable[[Transaction, Told], Awaitable[None]],
+        empty: str,
+        testid: str,
+    ) -> None:
+        self._refresh = refresh
+        self._open_record = open_record
+        self._shown: list[tuple[Hold, Transaction | None]] = []
+        self._untils: list[tuple[ui.label, Hold]] = []
+        # Not in a card: what is in a card goes when it is built anew.
+        self._dialogs = ui.element("div").classes("hidden")
+        self._empty = ui.label(empty).classes("sw-empty")
+        self._place = ui.element("div").classes("sw-stack").props("role=list")
+        self._place.props["data-testid"] = testid
+        self._deciding: set[str] = set()
+
+    def show(self, holds: Sequence[Hold], told: Told) -> None:
+        """Show them in their order."""
+        self._empty.set_visibility(not holds)
+        shown = [(each, told.records.get(each.transaction_id or "")) for each in holds]
+        if [_version(*each) for each in shown] != [_version(*each) for each in self._shown]:
+            self._shown = shown
+            self._untils = []
+            self._place.clear()
+            with self._place:
+                for hold, record in shown:
+                    self._card(hold, record, told)
+        for label, hold in self._untils:
+            label.set_text(_until(hold))
+
+    def _card(self, hold: Hold, record: Transaction | None, told: Told) -> None:
+        with ui.element("article").classes("sw-card").props("role=listitem") as card:
+            card.props["data-testid"] = f"hold-{hold.id}"
+            with ui.element("div").classes("sw-row"):
+                ui.badge(_STATES.get(hold.state, hold.state)).classes(_CLASSES[hold.state])
+                ui.link(hold.type.replace("_", " "), f"/holds/{hold.id}").classes("sw-strong")
+                ui.space()
+                ui.label(day(hold.created_at)).classes("sw-dim")
+            ui.label(hold.sentence).classes("sw-text sw-sentence")
+            for reason in hold.reasons:
+                if reason not in hold.sentence:
+                    ui.label(reason).classes("sw-text")
+            with ui.element("dl").classes("sw-facts"):
+                self._facts(hold, told)
+            if hold.state == "held":
+                self._buttons(hold, told)
+            else:
+                self._outcome(hold, record, told)
+
+    def _facts(self, hold: Hold, told: Told) -> None:
+        fact("Asked by", _who(hold.principal, told.names))
+        fact("From wallet", _who(f"wallet:{hold.wallet_id}", told.names))
+        for line in hold.lines:
+            amount = units_text(line["asset"], int(line["units"]), told.tokens, line)
+            receiver = line.get("account")
+            to = "" if receiver is None else f"\nto {receiver}"
+            owner = line.get("owner")
+            if owner is not None and owner != receiver:
+                to += f"\nwhich belongs to {owner}"
+            fact(f"Leaves by {line['operation']}", f"{amount}{to}", "sw-mono sw-pre")
+        if not hold.lines:
+            fact("Leaves", "nothing but fee and rent")
+        for mint, units in hold.arrives.items():
+            fact("Arrives at least", units_text(mint, units, told.tokens), "sw-mono")
+        fact("Fee and rent at most", f"{plain(hold.costs_sol.normalize())} SOL", "sw-mono")
+        if hold.state == "held":
+            with ui.element("div"):
+                with ui.element("dt"):
+                    ui.label("May be approved until")
+                with ui.element("dd"):
+                    self._untils.append((ui.label(_until(hold)), hold))
+            if hold.repeats:
+                fact("Approved", "it is carried out when who asks repeats it before then")
+        if hold.decided_by is not None and hold.decided_at is not None:
+            by = _who(hold.decided_by, told.names)
+            fact("Decided by", f"{by}, {day(hold.decided_at)}")
+        if hold.note is not None:
+            fact("Note", hold.note)
+
+    def _outcome(self, hold: Hold, record: Transaction | None, told: Told) -> None:
+        ends = {
+            "approved": "Approved; it is not carried out yet.",
+            "executed": "Approved and carried out.",
+            "refused": "Approved, and refused when it was judged again.",
+            "denied": "Denied. Nothing was sent.",
+            "expired": "Nobody decided in time. Nothing was sent.",
+        }
+        good = hold.state in ("executed", "approved")
+        with ui.element("div").classes(
+            f"sw-outcome {'sw-outcome-good' if good else 'sw-outcome-bad'}"
+        ):
+            ui.label(ends[hold.state]).props(f'data-testid="end-{hold.id}"')
+            if record is None:
+                return
+            if hold.state == "executed":
+                ui.label(f"The transaction is {record.status}.")
+            if hold.state in ("executed", "refused") and record.error is not None:
+                ui.label(record.error).classes("sw-text")
+            if hold.state in ("executed", "refused"):
+                button = ui.button("Show the transaction", color=None)
+                button.props("flat no-caps padding=8px").classes("sw-start")
+                button.on_click(lambda: self._record(record, told))
+
+    async def _record(self, record: Transaction, told: Told) -> None:
+        with self._dialogs:
+            await self._open_record(record, told)
+
+    def _buttons(self, hold: Hold, told: Told) -> None:
+        with ui.element("div").classes("sw-decide"):
+            deny = ui.button("Deny", color=None, on_click=lambda: self._decide(hold, told, "Deny"))
+            deny.props(f'outline no-caps data-testid="deny-{hold.id}"')
+            approve = ui.button("Approve", on_click=lambda: self._decide(hold, told, "Approve"))
+            approve.props(f'unelevated no-caps data-testid="approve-{hold.id}"')
+
+    async def _decide(self, hold: Hold, told: Told, verb: str) -> None:
+        # A second click asks no second time, whatever the browser sends.
+        if hold.id in self._deciding:
+            return
+        self._deciding.add(hold.id)
+        try:
+            with self._dialogs:
+                note = await _confirmed(hold, told, verb)
+            if note is None:
+                return
+            call = api().holds.approve if verb == "Approve" else api().holds.deny
+            try:
+                ended = await call(hold.id, note or None)
+            except SolwardError as error:
+                ui.notify(str(error), type="negative", multi_line=True)
+            else:
+                ui.notify(f"It is {ended.state}.", type="positive")
+        finally:
+            self._deciding.discard(hold.id)
+        await self._refresh()
+
+
+async def _confirmed(hold: Hold, told: Told, verb: str) -> str | None:
+    """The note, empty or not, where the person confirms; else None."""
+    with ui.dialog() as dialog, ui.card().classes("sw-dialog"):
+        dialog.props["aria-label"] = f"{verb} it?"
+        ui.label(f"{verb} this?").classes("sw-card-title")
+        ui.label(hold.sentence).classes("sw-text sw-sentence").props('data-testid="asked"')
+        for line in hold.lines:
+            ui.label(units_text(line["asset"], int(line["units"]), told.tokens, line)).classes(
+                "sw-strong"
+            )
+            ui.label(str(line.get("account", ""))).classes("sw-mono")
+        note = (
+            ui.input("Note (optional)").classes("sw-field").props(f"outlined maxlength={_MAX_NOTE}")
+        )
+        with ui.element("div").classes("sw-decide"):
+            back = ui.button("Cancel", color=None, on_click=lambda: dialog.submit(None))
+            back.props("outline no-caps")
+            button = ui.button(verb, on_click=lambda: dialog.submit(note.value or ""))
+            button.props('no-caps unelevated data-testid="confirm"')
+    result = await result_of(dialog)
+    return None if result is None else str(result).strip()
+
+
+def units_text(
+    asset: str, units: int, tokens: TokenList, line: Mapping[str, Any] | None = None
+) -> str:
+    """An amount in whole units with the asset; the mint is whole where nothing names it."""
+    if asset == "SOL":
+        return f"{format_sol(units)} SOL"
+    decimals = (line or {}).get("decimals", known_decimals(asset))
+    name = tokens.symbol_of(asset) or f"of the token {asset}"
+    if decimals is None:
+        return f"{units:,} smallest units {name}"
+    return f"{plain(Decimal(units).scaleb(-int(decimals)))} {name}"
+
+
+def _version(hold: Hold, record: Transaction | None) -> tuple[Any, ...]:
+    return hold.raw, None if record is None else (record.status, record.error)
+
+
+def _until(hold: Hold) -> str:
+    rest = left(hold.expires_at, datetime.now(UTC))
+    return f"{day(hold.expires_at)} ({rest})"
+
+
+def _who(principal: str, names: Mapping[str, str]) -> str:
+    """Its name and its id, which tells two of one name apart."""
+    kind, _, own_id = principal.partition(":")
+    name = names.get(principal)
+    if not own_id:
+        return principal
+    return f"{kind} {own_id}" if name is None else f"{kind} {name} ({own_id})"
