@@ -18,6 +18,7 @@ from solward.telemetry import metrics
 from solward.vault.store import attempts, holds, pockets, processes
 from solward.vault.store.attempts import AttemptState
 from solward.vault.store.database import Database
+from solward.vault.transactions.grant_ends import GrantEnds
 
 _KINDS = ("api", "worker")
 _JOB_STATES = ("todo", "doing", "stalled")
@@ -37,15 +38,17 @@ def filling_gauges(service: Solward, kind: str) -> Iterator[None]:
         if health["healthy"]:
             metrics.LEDGER_SLOT.set(health["slot"])
 
+    ends = GrantEnds()
+
     async def database() -> None:
-        await fill(service.database)
+        await fill(service.database, ends)
 
     metrics.describe_process(__version__, service.network, kind)
     with metrics.at_scrape(ledger), metrics.at_scrape(database):
         yield
 
 
-async def fill(database: Database) -> None:
+async def fill(database: Database, ends: GrantEnds) -> None:
     """Set the gauges that count rows of the database."""
     async with database.read() as connection:
         counts = await agents.count_by_status(connection)
@@ -53,8 +56,9 @@ async def fill(database: Database) -> None:
         queued = await jobs.count(connection) if database.shared else {}
         kinds = await processes.count_by_kind(connection)
         untold = await webhook.count_waiting(connection)
-        open_holds = await holds.count_by_state(connection)
         open_pockets = await pockets.count_open(connection)
+        waiting, oldest_ms = await holds.backlog(connection, await database.moment(connection))
+        used_up, ending = await ends.count(database, connection)
     for status in AgentStatus:
         metrics.AGENTS.labels(status.value).set(counts.get(status.value, 0))
     for state in (AttemptState.SIGNED, AttemptState.SENT, AttemptState.UNKNOWN):
@@ -63,7 +67,10 @@ async def fill(database: Database) -> None:
     metrics.POCKETS_OPEN.set(open_pockets)
     for hold_state in HoldState:
         if hold_state.is_open:
-            metrics.HOLDS_OPEN.labels(hold_state.value).set(open_holds.get(hold_state.value, 0))
+            metrics.HOLDS_OPEN.labels(hold_state.value).set(waiting.get(hold_state.value, 0))
+    metrics.HOLD_OLDEST.set(oldest_ms / 1_000)
+    metrics.GRANTS_NEAR_END.labels("used").set(used_up)
+    metrics.GRANTS_NEAR_END.labels("until").set(ending)
     metrics.ATTEMPTS_UNKNOWN.set(states.get(AttemptState.UNKNOWN.value, 0))
     if database.shared:
         for state_name in _JOB_STATES:

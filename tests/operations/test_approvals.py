@@ -18,11 +18,13 @@ from solders.signature import Signature
 from solders.system_program import TransferParams
 from solders.system_program import transfer as system_transfer
 from solders.transaction import VersionedTransaction
-from sqlalchemy import delete, insert
+from sqlalchemy import delete, insert, select
 from tests.support.agent_rows import fields
 from tests.support.approval_desk import ASKS, KEY, Desk, asks, open_desk
 
+from solward import jsontext
 from solward.agents.act import resumed
+from solward.audit.tables import audit
 from solward.clock import HOUR_MS
 from solward.errors import (
     GuardrailBlocked,
@@ -42,7 +44,7 @@ from solward.solana.programs import MEMO_PROGRAM
 from solward.store.cycles import recall
 from solward.store.tables import agents
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.store import spending
+from solward.vault.store import holds, spending
 from solward.vault.store.holds import MOST_OPEN
 from solward.vault.store.window_clock import LEAD_MS
 from solward.vault.transactions.request import ADMIN, Actor, AgentRun, IdempotencyKey
@@ -216,9 +218,26 @@ async def test_an_approval_ends_with_its_time(desk: Desk) -> None:
     assert await desk.paid() == 0
 
 
+async def full(desk: Desk) -> list[Any]:
+    """The data of each alert that a principal has as many open holds as it may."""
+    query = select(audit.c.data).where(audit.c.event == "alert:raised")
+    async with desk.bench.database.read() as connection:
+        found = [jsontext.loads(text) for text in (await connection.execute(query)).scalars()]
+    return [each for each in found if each["alert"] == "holds_full"]
+
+
 async def test_twenty_are_open_and_no_more(desk: Desk) -> None:
     for number in range(MOST_OPEN):
+        assert await full(desk) == []
         await desk.held(1, action_key=f"a:{number}")
+    [told] = await full(desk)
+    assert (told["principal"], told["transactionId"]) == ("key:k1", None)
+    assert f"{MOST_OPEN} transactions of key:k1 wait" in told["detail"]
+    async with desk.bench.database.read() as connection:
+        now = await desk.bench.database.moment(connection)
+        waiting, oldest_ms = await holds.backlog(connection, now)
+    created = min(each.created_ms for each in await desk.all())
+    assert (waiting, oldest_ms) == ({"held": MOST_OPEN}, now.window_ms - created)
     with pytest.raises(GuardrailBlocked, match=f"grants: {MOST_OPEN} transactions of key:k1 wait"):
         await desk.ask(2)
     assert len(await desk.all()) == MOST_OPEN

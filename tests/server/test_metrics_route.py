@@ -70,6 +70,11 @@ async def test_gauges_say_what_the_database_and_the_ledger_hold(api: Api) -> Non
     assert samples["solward_ledger_healthy", frozenset()] == 1
     assert samples["solward_ledger_slot", frozenset()] > 0
     assert samples["solward_processes", frozenset({("kind", "api")})] == 1
+    for state in ("held", "approved"):
+        assert samples["solward_holds_open", frozenset({("state", state)})] == 0
+    assert samples["solward_hold_oldest_seconds", frozenset()] == 0
+    for reason in ("used", "until"):
+        assert samples["solward_grants_near_end", frozenset({("reason", reason)})] == 0
 
 
 async def test_skills_and_rate_limits_are_counted(api: Api) -> None:

@@ -121,6 +121,10 @@ DATABASE_TRANSACTION = _histogram(
 AUDIT_EVENTS = _counter("audit_events", "Events written to the audit log, by kind.", "event")
 ALERTS = _counter("alerts", "Alerts raised.", "alert")
 
+HOLD_OLDEST = _gauge(
+    "hold_oldest_seconds", "How long the oldest waits that nobody decided; 0 where none does."
+)
+GRANTS_NEAR_END = _gauge("grants_near_end", "Grants in force that are near their end.", "reason")
 WEBHOOK_DELIVERIES = _counter(
     "webhook_deliveries", "Tries to tell the approvals' webhook, by outcome.", "outcome"
 )

@@ -24,6 +24,7 @@ from solward.vault.store import (
 )
 from solward.vault.store.attempts import Attempt, AttemptState, Settlement
 from solward.vault.store.database import Database
+from solward.vault.store.window_clock import Moment
 
 JUDGED = judged.to_row(judged.Judged("t1", "transfer", Case("w", (), (), 1, (1, 1)), "allowed", 0))
 OF_OPEN = (
@@ -53,7 +54,7 @@ async def everything_held(connection: AsyncConnection) -> None:
     await holds.add(connection, row)
     for wanted in (holds.get, holds.by_action_key, holds.by_digest, holds.count_open):
         await wanted(connection, row.hold.id)
-    await holds.count_by_state(connection)
+    await holds.backlog(connection, Moment(1, 1))
     await holds.open_of(connection, ["key:k1"])
     await holds.due(connection, 1)
     await holds.abandoned(connection, "me")

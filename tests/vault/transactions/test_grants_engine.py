@@ -13,6 +13,8 @@ from tests.support.engine_harness import Bench
 from tests.support.grants import grant, limit
 from tests.support.tokens import TokenBench
 
+from solward import jsontext
+from solward.audit.tables import audit
 from solward.clock import DAY_MS, HOUR_MS
 from solward.errors import GuardrailBlocked, TransactionFailed
 from solward.guardrail import Operation
@@ -21,6 +23,7 @@ from solward.vault.guardrails import ScopeLimits
 from solward.vault.guardrails.grants.model import ANY_ASSET, COSTS, Grant, NewRecipient
 from solward.vault.store import grants as store
 from solward.vault.store.tables import judged_effects, reservations
+from solward.vault.transactions.grant_ends import GrantEnds
 from solward.vault.transactions.policy import replace_policy, replace_set
 from solward.vault.transactions.request import ADMIN, Actor
 
@@ -312,3 +315,51 @@ async def test_a_dry_run_is_judged_by_grants_and_counts_nothing(tokens: TokenBen
     assert trial.allowed
     assert trial.verdict.applied[-1] == "grants"
     assert await counted(bench, made, "SOL") == 0
+
+
+async def alerts(bench: Bench) -> list[Any]:
+    """The data of each alert in the audit log, oldest first."""
+    query = select(audit.c.data).where(audit.c.event == "alert:raised").order_by(audit.c.seq)
+    async with bench.database.read() as connection:
+        return [jsontext.loads(text) for text in (await connection.execute(query)).scalars()]
+
+
+async def ends(bench: Bench) -> tuple[int, int]:
+    counting = GrantEnds()
+    async with bench.database.read() as connection:
+        return await counting.count(bench.database, connection)
+
+
+async def test_a_grant_near_its_end_is_told_once_and_counted(tokens: TokenBench) -> None:
+    bench, mint = tokens.bench, await tokens.mint(units=50 * UNITS)
+    made = grant(AGENT, **{mint: limit(mint, 10 * UNITS)})
+    await under(bench, made)
+    await send(tokens, mint, 8)
+    assert await alerts(bench) == []
+    assert await ends(bench) == (0, 0)
+    ninth = await send(tokens, mint, 1)
+    [told] = await alerts(bench)
+    assert (told["alert"], told["transactionId"]) == ("grant_near_end", ninth.id)
+    assert told["detail"].startswith(f"Grant 1 of {AGENT}: 1 of 10 ")
+    assert await ends(bench) == (1, 0)
+    await send(tokens, mint, 1)
+    await refused(send(tokens, mint, 1), "0 of 10")
+    assert len(await alerts(bench)) == 1
+
+
+async def test_a_grant_that_ends_within_a_day_is_told_when_it_is_used(tokens: TokenBench) -> None:
+    bench, mint = tokens.bench, await tokens.mint(units=50 * UNITS)
+    async with bench.database.read() as connection:
+        now = (await bench.database.moment(connection)).window_ms
+    far = grant(AGENT, until_ms=now + 2 * DAY_MS, **{mint: limit(mint, 100 * UNITS)})
+    await under(bench, far)
+    await send(tokens, mint, 1)
+    assert (await alerts(bench), await ends(bench)) == ([], (0, 0))
+    soon = grant(AGENT, until_ms=now + DAY_MS - HOUR_MS, **{mint: limit(mint, 100 * UNITS)})
+    await under(bench, soon, grant("key:other", until_ms=now - HOUR_MS))
+    assert await ends(bench) == (0, 1)
+    for _ in range(2):
+        await send(tokens, mint, 1)
+    [told] = await alerts(bench)
+    assert told["alert"] == "grant_near_end"
+    assert f"Grant 1 of {AGENT} ends at " in told["detail"]

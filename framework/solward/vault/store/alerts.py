@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.audit import outbox
 from solward.clock import MINUTE_MS
 from solward.events import EventKind
+from solward.hold import Hold
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.store.tables import transactions
 
@@ -39,6 +40,10 @@ class Alert(StrEnum):
     """A transaction's fate cannot be found; its money stays reserved until a person decides."""
     COSTS_NEAR_CEILING = "costs_near_ceiling"
     """Fees and rent of a wallet, agent or key reach `NEAR_CEILING_PERCENT` of its ceiling."""
+    GRANT_NEAR_END = "grant_near_end"
+    """A grant that lets something through is nearly used up, or ends within a day."""
+    HOLDS_FULL = "holds_full"
+    """A principal has as many open holds as it may: what else would wait is refused."""
     REPEATED_BLOCKS = "repeated_blocks"
     """Guardrails refused `BLOCKS` transactions of a wallet within `BLOCKS_WITHIN_MS`."""
     WEBHOOK_GIVEN_UP = "webhook_given_up"
@@ -92,6 +97,26 @@ def costs_near_ceiling(
         "of its ceiling; at the ceiling its transactions are refused"
     )
     _raise(connection, Alert.COSTS_NEAR_CEILING, record, detail, trace)
+
+
+def grant_near_end(
+    connection: AsyncConnection, record: TransactionRecord, detail: str, trace: str | None
+) -> None:
+    """Raise the alert in the database transaction that reserves what the grant lets through."""
+    _raise(connection, Alert.GRANT_NEAR_END, record, detail, trace)
+
+
+def holds_full(connection: AsyncConnection, hold: Hold, most: int, trace: str | None) -> None:
+    """Raise the alert in the database transaction that stores the last hold there is room for."""
+    data = {
+        "alert": Alert.HOLDS_FULL.value,
+        "walletId": hold.wallet_id,
+        "transactionId": None,
+        "principal": hold.principal,
+        "detail": f"{most} transactions of {hold.principal} wait for a person; until one is"
+        " decided or expires, what else would have to wait is refused",
+    }
+    outbox.record(connection, EventKind.ALERT_RAISED, data, trace)
 
 
 def webhook_given_up(

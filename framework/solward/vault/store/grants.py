@@ -251,6 +251,14 @@ async def room_at(
     return None
 
 
+_SCOPES = select(grant_totals.c.scope).distinct()
+
+
+async def scopes_that_count(connection: AsyncConnection) -> frozenset[str]:
+    """The scopes of grants in which anything counts."""
+    return frozenset((await connection.execute(_SCOPES)).scalars())
+
+
 def _units(high: Any, low: Any) -> int:
     return int(high) * _HALF + int(low)
 

@@ -74,6 +74,15 @@ _BY_ID = _SELECT.where(holds.c.id == bindparam("b_id"))
 _BY_ACTION = _SELECT.where(holds.c.action_key == bindparam("b_key"))
 _BY_DIGEST = _SELECT.where(OPEN, holds.c.digest == bindparam("b_digest"))
 _COUNT_OPEN = select(func.count()).where(OPEN, holds.c.principal == bindparam("b_principal"))
+_BACKLOG = (
+    select(
+        holds.c.state,
+        func.count().label("number"),
+        func.min(holds.c.created_ms).label("oldest"),
+    )
+    .where(OPEN, holds.c.expires_ms > bindparam("b_now"))
+    .group_by(holds.c.state)
+)
 _DUE = _SELECT.where(OPEN, holds.c.expires_ms <= bindparam("b_now"))
 _OPEN_OF = _SELECT.where(OPEN, holds.c.principal.in_(bindparam("b_principals", expanding=True)))
 _INSERT = insert(holds)
@@ -157,10 +166,13 @@ async def count_open(connection: AsyncConnection, principal: str) -> int:
     return int((await connection.execute(_COUNT_OPEN, {"b_principal": principal})).scalar_one())
 
 
-async def count_by_state(connection: AsyncConnection) -> dict[str, int]:
-    """How many are open, by state; states without any left out."""
-    statement = select(holds.c.state, func.count()).where(OPEN).group_by(holds.c.state)
-    return {state: int(count) for state, count in await connection.execute(statement)}
+async def backlog(connection: AsyncConnection, now: Moment) -> tuple[dict[str, int], int]:
+    """How many holds that have not expired are in each open state, and for how many ms the oldest
+    waits that nobody decided; 0 where none does."""
+    rows = (await connection.execute(_BACKLOG, {"b_now": now.window_ms})).all()
+    counts = {row.state: int(row.number) for row in rows}
+    oldest = [int(row.oldest) for row in rows if row.state == HoldState.HELD.value]
+    return counts, max(0, now.window_ms - oldest[0]) if oldest else 0
 
 
 async def open_of(

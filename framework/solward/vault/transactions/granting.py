@@ -19,6 +19,7 @@ from solward.vault.guardrails.grants.model import (
     Case,
     Decision,
     Finding,
+    Grant,
     Why,
 )
 from solward.vault.guardrails.grants.sentences import finding_sentence
@@ -32,6 +33,7 @@ from solward.vault.transactions.grant_case import (
     outgoing,
     recipients,
 )
+from solward.vault.transactions.grant_ends import NearEnd, near_ends
 from solward.vault.transactions.grant_sets import GrantSet, GrantSets
 from solward.vault.transactions.prices import Prices
 from solward.vault.transactions.request import Actor, PocketUse
@@ -90,6 +92,7 @@ class Granted:
         used: the sums it was judged by.
         version: of the grants.
         is_asked: they were asked; otherwise `decision` says nothing.
+        charged: the grants that it is charged to: principal, number in its list, grant.
     """
 
     case: Case
@@ -99,6 +102,22 @@ class Granted:
     used: Mapping[Need, int] = field(default_factory=dict)
     reason: str | None = None
     is_asked: bool = True
+    charged: tuple[tuple[str, int, Grant], ...] = ()
+
+    def near_ends(self, tokens: TokenList) -> Iterator[NearEnd]:
+        """How the grants that it is charged to are near their end after it."""
+        if not self.charged:
+            return
+        counted = dict(self.used)
+        grown = {(each.scope, each.asset) for each in self.decision.charges}
+        for charge in self.decision.charges:
+            for need in self.used:
+                if need[:2] == (charge.scope, charge.asset):
+                    counted[need] += charge.units
+        counted = {need: units for need, units in counted.items() if need[:2] in grown}
+        names = StoredNames(tokens, {})
+        for who, number, grant in self.charged:
+            yield from near_ends(who, number, grant, counted, max(self.case.now_ms), names)
 
     def applied_to(self, verdict: Verdict) -> Verdict:
         """The verdict of the rules before, with what grants add to it."""
@@ -155,6 +174,10 @@ class Granting:
         self._prices = Prices(()) if prices is None else prices
         self._tokens = _NO_TOKENS if tokens is None else tokens
         self._listed = listed
+
+    def near_ends(self, granted: Granted | None) -> Iterator[NearEnd]:
+        """How the grants that a transaction is charged to are near their end after it."""
+        return iter(()) if granted is None else granted.near_ends(self._tokens)
 
     async def names(self, connection: AsyncConnection, principals: Sequence[str]) -> StoredNames:
         """What principals are called in sentences."""
@@ -222,7 +245,14 @@ class Granting:
         needs = needed(compiled, case)
         used = await _used(connection, needs, now.window_ms)
         decision = decide(compiled, case, used)
-        granted = Granted(case, decision, version, {asset: timely[asset] for asset in wanted}, used)
+        granted = Granted(
+            case,
+            decision,
+            version,
+            {asset: timely[asset] for asset in wanted},
+            used,
+            charged=_charged(decision, under),
+        )
         return await self._with_reason(connection, granted, under)
 
     async def _by_default(self, connection: AsyncConnection, case: Case, version: int) -> Granted:
@@ -268,6 +298,20 @@ class Granting:
         names = await stored_names(connection, self._tokens, findings)
         reason = " ".join(finding_sentence(each, names) for each in findings)
         return replace(granted, reason=reason)
+
+
+def _charged(
+    decision: Decision, under: Mapping[str, GrantSet]
+) -> tuple[tuple[str, int, Grant], ...]:
+    scopes = {each.scope for each in decision.charges}
+    if not scopes:
+        return ()
+    return tuple(
+        (who, number, grant)
+        for who, each in under.items()
+        for number, grant in enumerate(each.grants, 1)
+        if grant.scope in scopes
+    )
 
 
 def _counted_in_dollars(of: GrantSet, lines: Sequence[Line]) -> set[str]:

@@ -375,12 +375,20 @@ class Reserver:
                 near = self._near_ceiling(costs, scopes, judged.usages, now.database_ms)
                 for scope in near:
                     alerts.costs_near_ceiling(connection, stored, scope, actor.trace)
+                for each in self._granting.near_ends(judged.granted):
+                    if self._is_news(each.key, now.database_ms):
+                        near += (each.key,)
+                        alerts.grant_near_end(connection, stored, each.detail, actor.trace)
             if judged.is_allowed or judged.held is not None:
                 await self._database.keep_ledger_time(connection)
             await _note(connection, judged)
         if judged.held is not None:
             raise Held(judged.held)
-        self._alerted_ms |= dict.fromkeys(near, now.database_ms)
+        if near:
+            recent = {
+                key: at for key, at in self._alerted_ms.items() if now.database_ms - at < DAY_MS
+            }
+            self._alerted_ms = recent | dict.fromkeys(near, now.database_ms)
         approved = judged.approval is not None
         return Reservation(stored, scopes, debit, units, approved, effects.outflow)
 
@@ -592,6 +600,8 @@ class Reserver:
         applied = judged.record.guardrails_applied
         row = HoldRow(hold, digest, actor.action_key, actor.recipe, applied, actor.trace)
         await holds.add(connection, row)
+        if most + 1 == MOST_OPEN:
+            alerts.holds_full(connection, hold, MOST_OPEN, actor.trace)
         return replace(judged, held=hold)
 
     async def _hold(
@@ -668,8 +678,12 @@ class Reserver:
             for scope, limits in scopes
             if costs
             and alerts.is_near(usages[scope].costs_last_day + costs, limits.daily_costs_lamports)
-            and now_ms - self._alerted_ms.get(scope, -DAY_MS) >= DAY_MS
+            and self._is_news(scope, now_ms)
         )
+
+    def _is_news(self, key: str, now_ms: int) -> bool:
+        """Whether this process raised no such alert in the last day."""
+        return now_ms - self._alerted_ms.get(key, -DAY_MS) >= DAY_MS
 
     async def _verdict(
         self,
