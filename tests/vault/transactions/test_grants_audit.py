@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
+from solders.keypair import Keypair
+from tests.support.engine_harness import Bench
 from tests.support.grants import grant, limit
 from tests.support.swap import (
     BONK_MAKER,
@@ -16,11 +20,14 @@ from tests.support.swap import (
     pay,
     pay_sol,
 )
-from tests.vault.transactions.test_grants_engine import AGENT, UNITS, actor, counted, under
+from tests.vault.transactions.test_grants_engine import AGENT, KEY, UNITS, actor, counted, under
+from tests.vault.transactions.test_pocket_run import paying, row_of, use
 
 from solward.errors import GuardrailBlocked
 from solward.guardrail import Operation
 from solward.vault.guardrails.grants.model import COSTS
+from solward.vault.transactions.policy import replace_set
+from solward.vault.transactions.request import ADMIN
 
 KEPT = 5_000_000
 
@@ -54,3 +61,24 @@ async def test_what_a_venue_keeps_of_a_swaps_loan_stays_counted_as_costs(swaps: 
     assert await counted(bench, anew, COSTS) >= KEPT
     with pytest.raises(GuardrailBlocked, match="fees and rent left in 24 hours"):
         await swaps.swap("USDC", "BONK", Decimal(1), actor=actor())
+
+
+async def test_a_position_is_of_who_opened_it(bench: Bench) -> None:
+    put, small = 2_000_000_000, 1_000_000
+    named: dict[str, Any] = {"program": str(Keypair().pubkey()), "position": "p", "stays": True}
+    thief = Keypair().pubkey()
+    await use(bench, paying(Keypair().pubkey(), 1_000_000), actor(AGENT), lamports=put, **named)
+    address = (await row_of(bench)).address
+    await replace_set(bench.database, KEY, [grant(KEY, SOL=limit("SOL", small))])
+    for other in (actor(KEY), actor("agent:other"), replace(actor(KEY), via=("skill:x",))):
+        with pytest.raises(GuardrailBlocked, match="position"):
+            await use(bench, paying(thief, put // 2), other, lamports=small, **named)
+    assert await bench.lamports(str(thief)) == 0
+    assert await bench.lamports(address) > put // 2
+    # Who opened it goes on, and so does the operator; it stays whose it is.
+    await use(bench, paying(Keypair().pubkey(), 1_000_000), actor(AGENT), lamports=10_000, **named)
+    await use(bench, paying(Keypair().pubkey(), 1_000_000), ADMIN, lamports=10_000, **named)
+    await bench.engine.sweep_pocket(bench.wallet.id, ADMIN, address)
+    with pytest.raises(GuardrailBlocked, match="position"):
+        await use(bench, paying(thief, 1_000), actor(KEY), lamports=small, **named)
+    await use(bench, paying(Keypair().pubkey(), 1_000_000), actor(AGENT), lamports=put, **named)

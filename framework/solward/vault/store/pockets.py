@@ -34,6 +34,7 @@ class PocketRow:
 
     Attributes:
         at_risk: asset ("SOL" or a mint) -> units put in and not taken home.
+        opened_by: principal whose position it is; None where it is not known.
     """
 
     wallet_id: str
@@ -47,6 +48,7 @@ class PocketRow:
     state: PocketState
     created_ms: int
     at_risk: Mapping[str, int] = field(default_factory=dict)
+    opened_by: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As the API shows it; amounts as text in smallest units, absent fields omitted."""
@@ -98,6 +100,7 @@ async def add(connection: AsyncConnection, row: PocketRow) -> None:
             "state": row.state.value,
             "at_risk": dict(row.at_risk),
             "created_ms": row.created_ms,
+            "opened_by": row.opened_by,
         },
     )
 
@@ -236,4 +239,5 @@ def _row(row: Any) -> PocketRow:
         PocketState(row.state),
         int(row.created_ms),
         dict(row.at_risk),
+        row.opened_by,
     )

@@ -232,6 +232,7 @@ pockets = Table(
     Column("state", Text, nullable=False),  # single, open, empty
     Column("at_risk", JSON, nullable=False),  # asset -> units put in and not taken home
     Column("created_ms", BigInteger, nullable=False),
+    Column("opened_by", Text),  # a principal; nobody else but the operator uses its position
     Index(None, "transaction_id"),
     Index(
         "ix_pockets_open",

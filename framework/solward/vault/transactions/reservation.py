@@ -172,9 +172,25 @@ async def _with_pocket(
         output_mint=mint,
         state=PocketState.FUNDING if use.leaves else PocketState.SINGLE,
         created_ms=record.created_ms,
+        opened_by=record.principal,
     )
     await pockets.add(connection, row)
     return record
+
+
+async def _of_position(connection: AsyncConnection, judged: _Judged, use: PocketUse) -> _Judged:
+    """Blocked where another opened the position: a call risks all that is in it, which was granted
+    to who put it there."""
+    if use.program is None or use.position is None:
+        return judged
+    wallet_id = use.pocket.wallet_id
+    known = await pockets.at_position(connection, wallet_id, use.program, use.position)
+    if known is None or known.opened_by == judged.record.principal:
+        return judged
+    return judged.blocked(
+        f"position {use.position} is {known.opened_by or 'the operator'}'s; who opened a position"
+        " and the operator use it"
+    )
 
 
 async def _with_known(
@@ -344,6 +360,8 @@ class Reserver:
             judged = await self._judge(
                 connection, record, question, scopes, effects, prices, before, asked
             )
+            if judged.is_allowed and pocket is not None and not actor.is_admins:
+                judged = await _of_position(connection, judged, pocket)
             judged = await self._weigh(connection, judged, actor, intent, effects, pocket)
             if judged.is_allowed and pocket is not None:
                 with_pocket = await _with_pocket(connection, judged.record, pocket)

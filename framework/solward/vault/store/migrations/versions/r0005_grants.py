@@ -30,6 +30,7 @@ def upgrade() -> None:
     _key_ends()
     _key_traffic()
     _wallet_creators()
+    _position_owners()
 
 
 def _grants() -> None:
@@ -264,6 +265,15 @@ def _wallet_creators() -> None:
     op.add_column("wallets", sa.Column("created_by", sa.Text(), nullable=True))
     op.create_index(op.f("ix_wallets_created_by"), "wallets", ["created_by"])
     op.create_index(op.f("ix_wallets_created_ms_id"), "wallets", ["created_ms", "id"])
+
+
+def _position_owners() -> None:
+    """Who opened a position, as far as it is known: whose last transaction it was."""
+    op.add_column("pockets", sa.Column("opened_by", sa.Text(), nullable=True))
+    op.execute(
+        "UPDATE pockets SET opened_by = (SELECT transactions.principal FROM transactions"
+        " WHERE transactions.id = pockets.transaction_id) WHERE position IS NOT NULL"
+    )
 
 
 def downgrade() -> None:
