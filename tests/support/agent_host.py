@@ -25,6 +25,7 @@ from solward.provider import (
 from solward.registry.parameters import Parameters
 from solward.skill import Effects
 from solward.solana.balances import Balances
+from solward.solana.token_list import TokenList
 from solward.vault.store.database import Database
 from solward.vault.store.tables import wallets
 from solward.vault.transactions.request import Actor
@@ -75,6 +76,7 @@ class Host:
             price=self._price,
             validate_options=Parameters(OPTIONS).validate,
         )
+        self.tokens = TokenList(())
         self.registry = SimpleNamespace(
             providers={"scripted": provider},
             skills={"pay": SimpleNamespace(spec=SimpleNamespace(effects=Effects.SPEND))},
