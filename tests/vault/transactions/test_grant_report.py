@@ -62,6 +62,17 @@ def test_grants_add_up_over_principals_and_the_wallets_own_bound_them_all() -> N
     assert leaving(callers, agent, empty=(KEY,)).bounds[MINT] == 20
 
 
+def test_what_swaps_of_tokens_lend_may_leave_as_costs_beyond_the_ceiling_of_fees() -> None:
+    """A ceiling counts it as SOL, so that a venue that keeps it takes up to the costs granted."""
+    half = ScopeLimits(daily_lamports=SOL // 2, daily_costs_lamports=SOL // 100)
+    more = {"costs": SOL // 4, MINT: limit(MINT, 20)}
+    swaps = leaving({AGENT: half}, grant(AGENT, [Operation.SWAP], **more)).bounds
+    assert (swaps[COSTS], swaps["SOL"]) == (SOL // 4, 0)
+    assert leaving({KEY: half}, grant(WALLET, [Operation.SWAP], **more)).bounds[COSTS] == SOL // 4
+    sends = leaving({AGENT: half}, grant(AGENT, [Operation.TRANSFER], **more)).bounds
+    assert sends[COSTS] == SOL // 100
+
+
 @pytest.mark.parametrize(
     ("windows", "most"),
     [

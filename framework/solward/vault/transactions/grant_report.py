@@ -259,9 +259,10 @@ def can_leave(
     decimals[ANY_ASSET] = USD_DECIMALS
     bounds: dict[str, int | None] = {}
     dollars: dict[str, int] = {}
+    lends = any(_lends(sets.get(who, ())) for who in (wallet, *(each for each, _ in asking)))
     for asset in decimals:
         parts = [_of_caller(who, limits, asset, wallet_id, sets, now) for who, limits in asking]
-        whole = _least(_added(parts), _of_ceilings(ceilings, asset))
+        whole = _least(_added(parts), _of_ceilings(ceilings, asset, lends=lends))
         if wallet in sets:
             whole = _least(whole, _of_grants(sets[wallet], asset, wallet_id, now))
         bounds[asset] = whole.units
@@ -281,17 +282,31 @@ def _of_caller(
     if who.startswith("key:") and limits.daily_lamports == 0:
         # It signs nothing.
         return _Bound(0)
-    ceiling = _of_ceilings(limits, asset)
+    # The wallet's grants and the caller's each may count a loan where the other does not.
+    lends = any(_lends(sets.get(each, ())) for each in (who, f"wallet:{wallet_id}"))
+    ceiling = _of_ceilings(limits, asset, lends=lends)
     if who in sets:
         return _least(_of_grants(sets[who], asset, wallet_id, now), ceiling)
     return ceiling
 
 
-def _of_ceilings(limits: ScopeLimits, asset: str) -> _Bound:
+def _lends(grants: Sequence[Grant]) -> bool:
+    """Whether swaps of tokens are granted, whose pockets are lent SOL for fee and rent: a grant
+    counts it as costs, and ceilings as SOL."""
+    return any(
+        Operation.SWAP in grant.may and any(asset != SOL for asset in grant.assets)
+        for grant in grants
+    )
+
+
+def _of_ceilings(limits: ScopeLimits, asset: str, *, lends: bool = False) -> _Bound:
     if asset == SOL:
         return _Bound(limits.daily_lamports)
     if asset == COSTS:
-        return _Bound(limits.daily_costs_lamports)
+        costs, sol = limits.daily_costs_lamports, limits.daily_lamports
+        if lends and costs is not None:
+            return _Bound(None if sol is None else costs + sol)
+        return _Bound(costs)
     return _Bound(limits.daily_tokens.get(asset))
 
 
