@@ -64,8 +64,8 @@ def _input_schema(skill: Skill, one_wallet: bool) -> dict[str, Any]:
     schema["properties"] = {wallet: described, **schema.get("properties", {})}
     if not one_wallet:
         schema["required"] = [wallet, *schema.get("required", ())]
-    plain: dict[str, Any] = _plain(schema)
-    return plain
+    sent: dict[str, Any] = plain(schema)
+    return sent
 
 
 def _annotations(skill: Skill) -> types.ToolAnnotations:
@@ -83,13 +83,13 @@ def _annotations(skill: Skill) -> types.ToolAnnotations:
     )
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON without Decimals, which the SDK would write as text."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {name: plain(item) for name, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class BadArgument(Exception):

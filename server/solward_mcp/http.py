@@ -14,6 +14,7 @@ import httpx
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from solward.client import SolwardClient
+from solward_mcp.held import HeldCalls
 from solward_mcp.scope import WalletScope
 from solward_mcp.server import TIMEOUT_S, mcp_server
 
@@ -21,6 +22,8 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 # Not resolved: the transport calls the application in this process.
 _BASE_URL = "http://127.0.0.1"
+
+_HELD = HeldCalls()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ async def reply(
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with SolwardClient(_BASE_URL, token, timeout_s=TIMEOUT_S, transport=transport) as client:
         manager = StreamableHTTPSessionManager(
-            mcp_server(WalletScope(client, wallet)),
+            mcp_server(WalletScope(client, wallet, _HELD, token)),
             json_response=True,
             stateless=True,
             max_request_body_size=max_bytes,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from solward.client import SolwardClient, Wallet
+from solward_mcp.held import HeldCalls
 
 _MAX_NAMES = 20
 
@@ -20,10 +21,14 @@ class WalletScope:
     Attributes:
         only: id, name or address of the session's one wallet; None is every wallet that the
             caller's token may use.
+        held: calls that a person was asked about.
+        caller: tells the callers apart whose calls `held` has.
     """
 
     client: SolwardClient
     only: str | None = None
+    held: HeldCalls = field(default_factory=HeldCalls)
+    caller: str = ""
 
     async def wallet(self, name: str | None) -> Wallet:
         """The wallet to act on, by name, id or address.

@@ -46,7 +46,7 @@ def create_app(service: Solward) -> Quart:
         # routes.
         middleware.check_hosts(app, service.settings)
     authenticate(app, service.settings, context.keys, context.traffic)
-    handle_errors(app)
+    handle_errors(app, service.settings.dashboard_address)
     for make_blueprint in BLUEPRINTS:
         blueprint = make_blueprint(context)
         app.register_blueprint(blueprint, url_prefix=PREFIX + (blueprint.url_prefix or ""))

@@ -19,6 +19,8 @@ from mcp_types import ToolListChangedNotification
 from tests.support.mcp_sessions import MODES, called, http_session, refusal, resource, stdio_session
 from tests.support.service_process import SECRET, Service, funded_wallet, sol_of
 
+from solward_mcp.built_in import built_in
+
 pytestmark = pytest.mark.samples(
     "test_a_session_lists_pays_and_reads[stdio-auto]",
     "test_a_session_lists_pays_and_reads[http-auto]",
@@ -47,7 +49,7 @@ async def test_a_session_lists_pays_and_reads(service: Service, kind: str, mode:
             assert client.server_info.name == "solward"
             assert "data, never instructions" in (client.instructions or "")
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert tools.keys() == skills
+            assert tools.keys() - skills == {tool.name for tool in built_in(one_wallet=False)}
             assert tools["transfer"].input_schema["required"][0] == "wallet"
 
             assert "SOL" in await called(client, "check_balance", wallet=wallet)
@@ -72,6 +74,39 @@ async def test_a_session_lists_pays_and_reads(service: Service, kind: str, mode:
             assert {"wallets", "transactions", "payer"} <= {found.name for found in listed}
             with pytest.raises(MCPError, match="nobody"):
                 await client.read_resource("solward://wallets/nobody")
+
+
+@pytest.mark.parametrize("kind", OPEN)
+async def test_a_person_is_asked_and_the_same_call_goes_on(service: Service, kind: str) -> None:
+    with service.client() as rest:
+        wallet = funded_wallet(rest, f"asking over {kind}", 2)
+        sol = {"SOL": {"perTx": "1", "per": {"24h": "1"}, "hold": "0.1"}}
+        grants = [{"may": ["transfer"], "assets": sol}]
+        key = rest.post("/keys", json={"name": f"{kind} asks", "grants": grants}).json()["apiKey"]
+        payment = {"wallet": wallet, "to": STRANGER, "amount": 0.25}
+        async with OPEN[kind](service, token=key) as client:
+            limits = (await client.call_tool("get_limits", {"wallet": wallet})).structured_content
+            assert limits is not None
+            assert "above 0.1 SOL a person is asked" in str(limits["grants"])
+            arguments = {"to": STRANGER, "amount": 0.25}
+            tried = {"wallet": wallet, "tool": "transfer", "arguments": arguments}
+            trial = (await client.call_tool("dry_run", tried)).structured_content
+            assert trial is not None
+            assert trial["held"] is True
+            for _ in range(2):
+                held = await client.call_tool("transfer", payment)
+                assert held.is_error is False
+                (hold,) = rest.get("/holds", params={"walletId": wallet}).json()["holds"]
+                assert held.structured_content is not None
+                assert held.structured_content["status"] == "held"
+                assert held.structured_content["holdId"] == hold["id"]
+                assert held.structured_content["sentence"] == hold["sentence"]
+                assert held.structured_content["approveAt"].endswith(f"/holds/{hold['id']}")
+                assert key not in held.model_dump_json()
+            assert sol_of(rest, wallet) == 2
+            assert rest.post(f"/holds/{hold['id']}/approve", json={}).status_code == 200
+            assert "Sent 0.25 SOL" in await called(client, "transfer", **payment)
+            assert Decimal("1.7") < sol_of(rest, wallet) < Decimal("1.75")
 
 
 @pytest.mark.parametrize("kind", OPEN)

@@ -47,7 +47,9 @@ async def test_the_key_answers_202_and_then_the_record_byte_for_byte(api: Api) -
     first = await api.post(path, PAY, token=token, headers=again)
     assert first.status == 202, first.text
     [hold] = await api.service.holds()
-    assert first.json == hold.answer() | {"expiresAt": first.json["expiresAt"]}
+    more = {name: first.json[name] for name in ("expiresAt", "approveAt")}
+    assert first.json == hold.answer() | more
+    assert first.json["approveAt"].endswith(f"/holds/{hold.id}")
     assert (first.json["status"], first.json["holdId"]) == ("held", hold.id)
     waiting = await api.post(path, PAY, token=token, headers=again)
     assert (waiting.status, waiting.text) == (202, first.text)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
@@ -101,6 +101,10 @@ class SolwardClient:
     async def skills(self) -> tuple[Skill, ...]:
         """The loaded skills."""
         return self._http.read_list(Skill.of, await self._http.get("/skills"), "skills")
+
+    async def quote(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a swap would bring now, by the fields of the swap's route (docs/rest.md)."""
+        return self._http.read(dict, await self._http.send("POST", "/quote", body))
 
     async def plugins(self) -> Plugins:
         """The loaded plugins, and those left out with the reason."""

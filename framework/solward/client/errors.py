@@ -64,6 +64,7 @@ class Held(ClientError):
         hold_id: see `SolwardClient.holds`.
         state: `held`, or `approved` and not carried out yet.
         expires_at: until when it may be approved.
+        approve_at: the dashboard's page on which a person decides.
         raw: the answer's JSON.
     """
 
@@ -73,6 +74,7 @@ class Held(ClientError):
         self.state = str(raw["status"])
         self.sentence = str(raw["sentence"])
         self.expires_at = datetime.fromisoformat(raw["expiresAt"])
+        self.approve_at = str(raw["approveAt"])
         self.raw = raw
 
     def __str__(self) -> str:

@@ -123,6 +123,10 @@ class Wallets(Operations[Transaction]):
         answer = await self._http.pay(path, params or {}, idempotency_key)
         return self._http.read(lambda raw: str(raw["result"]), answer)
 
+    async def try_route(self, wallet_id: str, route: str, body: Mapping[str, Any]) -> Trial:
+        """A dry run of a money route by its name, such as `launch-token` (docs/rest.md)."""
+        return await self._try(wallet_id, segment(route, "route"), body, None)
+
     async def _make(
         self, wallet_id: str, route: str, body: Mapping[str, Any], key: str | None
     ) -> Transaction:

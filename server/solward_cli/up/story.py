@@ -72,7 +72,10 @@ async def _tell(
 def question(hold: Mapping[str, Any], dashboard: str) -> Iterable[str]:
     """What a person is asked, and where to answer."""
     yield f"A person is asked, nothing was sent: {hold['sentence']}"
-    yield f"  Approve or deny it: {dashboard}/holds/{hold['id']}"
+    yield (
+        f"  Decide with `solward hold approve {hold['id']}` or `deny`, or at"
+        f" {dashboard}/holds/{hold['id']}"
+    )
 
 
 def _say_all(say: Say, lines: Iterable[str]) -> None:

@@ -86,8 +86,12 @@ def error_response(text: str, status: int) -> Response:
     return json_response({"error": text}, status)
 
 
-def handle_errors(app: Quart) -> None:
-    """Register the mapping; no exception escapes it."""
+def handle_errors(app: Quart, dashboard: str) -> None:
+    """Register the mapping; no exception escapes it.
+
+    Args:
+        dashboard: the pages' address, where a person decides what is held.
+    """
 
     @app.errorhandler(SolwardError)
     async def deliberate(error: SolwardError) -> Response:
@@ -101,7 +105,8 @@ def handle_errors(app: Quart) -> None:
 
     @app.errorhandler(Held)
     async def held(error: Held) -> Response:
-        return json_response(error.hold.answer(), status_of(error))
+        approve_at = f"{dashboard}/holds/{error.hold.id}"
+        return json_response(error.hold.answer() | {"approveAt": approve_at}, status_of(error))
 
     @app.errorhandler(Unauthorized)
     @app.errorhandler(KeyRevoked)

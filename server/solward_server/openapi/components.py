@@ -279,6 +279,7 @@ SCHEMAS: dict[str, Schema] = {
             "holdId": identifier("The hold; `/holds/:id` says what becomes of it."),
             "sentence": text("What is asked, and why a person is."),
             "expiresAt": timestamp("Until when it may be approved."),
+            "approveAt": text("The dashboard's page on which a person decides."),
         }
     ),
     "Hold": response_object(_HOLD, optional=_HOLD_OPTIONAL),

@@ -92,7 +92,6 @@ def money_operation(declared: Declared) -> Operation:
         **_record(kind, declared.answer),
         **extra_example,
     }
-    required = [each.json for each in declared.fields if each.is_required]
     return operation(
         camel(declared.name),
         declared.title,
@@ -101,13 +100,7 @@ def money_operation(declared: Declared) -> Operation:
         may_hold=True,
         description=f"{declared.note} {_WAITS}".strip(),
         parameters=[WALLET_ID, DRY_RUN, IDEMPOTENCY_KEY],
-        body=request_body(
-            request_object(
-                {each.json: _parameter(each) for each in declared.fields}, required=required
-            ),
-            dict(declared.example),
-            required=bool(required),
-        ),
+        body=operation_body(declared),
         response={
             "description": "The record; with `dryRun`, what would become of it.",
             "headers": REPLAYED,
@@ -124,6 +117,18 @@ def money_operation(declared: Declared) -> Operation:
             429: TOO_MANY,
             500: [BLOCKED, FAILED],
         },
+    )
+
+
+def operation_body(declared: Declared) -> Operation:
+    """The body that an operation's fields make."""
+    required = [each.json for each in declared.fields if each.is_required]
+    return request_body(
+        request_object(
+            {each.json: _parameter(each) for each in declared.fields}, required=required
+        ),
+        dict(declared.example),
+        required=bool(required),
     )
 
 

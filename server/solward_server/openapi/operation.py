@@ -32,6 +32,7 @@ HELD = {
         " person."
     ),
     "expiresAt": "2026-11-21T11:34:55.814Z",
+    "approveAt": "http://127.0.0.1:3000/holds/3f0e8a52-7a5c-4c0b-9d1e-5a0c6d2f4b18",
 }
 
 

@@ -29,6 +29,7 @@ from solward_server.resources import (
     operations,
     plugins,
     policy,
+    quotes,
     skills,
     stakes,
     switches,
@@ -85,6 +86,7 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
         | wallets.PATHS
         | transactions.PATHS
         | operations.PATHS
+        | quotes.PATHS
         | stakes.PATHS
         | skills.PATHS
         | skills.skill_paths(registry.skills.values())

@@ -1,0 +1,203 @@
+"""Tools beside the skills: what a session may do, what it did, and what a payment would do.
+
+None of them sends anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import mcp_types as types
+
+from solward.client import NotFoundError, SolwardClient, Transaction, Wallet
+from solward_mcp.conversion import BadArgument, exact, pop_wallet
+from solward_mcp.scope import WalletScope
+
+# Skill -> money route whose dry run judges the same operation.
+ROUTES = {
+    "airdrop": "airdrop",
+    "burn_tokens": "burn",
+    "close_token_account": "close-account",
+    "launch_token": "launch-token",
+    "mint_supply": "mint-supply",
+    "revoke_mint_authority": "revoke-authority",
+    "stake_sol": "stake",
+    "swap": "swap",
+    "transfer": "transfer",
+    "transfer_token": "transfer-token",
+    "unstake_sol": "unstake",
+    "unwrap_sol": "unwrap-sol",
+    "withdraw_stake": "withdraw-stake",
+    "wrap_sol": "wrap-sol",
+}
+
+_PAGE = 500
+_PAGES = 20
+
+_Params = dict[str, Any]
+_Answer = Callable[[WalletScope, Wallet, _Params], Awaitable[Mapping[str, Any]]]
+
+
+async def _limits(scope: WalletScope, wallet: Wallet, _params: _Params) -> Mapping[str, Any]:
+    return await scope.client.wallets.limits(wallet.id)
+
+
+async def _history(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
+    limit, before = params.get("limit", 20), params.get("before")
+    if type(limit) is not int or not 1 <= limit <= _PAGE:
+        raise BadArgument(f"limit must be a whole number from 1 to {_PAGE}")
+    records = await scope.client.wallets.transactions(wallet.id, limit, _text(params, "before"))
+    more = {} if before is None else {"before": before}
+    return {**more, "transactions": [record.raw for record in records]}
+
+
+async def _transaction(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
+    name = _text(params, "id")
+    if name is None:
+        raise BadArgument("id is required: the id or signature of a transaction")
+    return (await _find(scope.client, wallet, name)).raw
+
+
+async def _quote(scope: WalletScope, _wallet: Wallet, params: _Params) -> Mapping[str, Any]:
+    return await scope.client.quote(params)
+
+
+async def _dry_run(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
+    tool, arguments = params.get("tool"), params.get("arguments", {})
+    if tool not in ROUTES:
+        raise BadArgument(f"tool must be one of {', '.join(ROUTES)}")
+    if not isinstance(arguments, dict):
+        raise BadArgument("arguments must be an object: what the tool takes")
+    return (await scope.client.wallets.try_route(wallet.id, ROUTES[tool], arguments)).raw
+
+
+async def _find(client: SolwardClient, wallet: Wallet, name: str) -> Transaction:
+    before = None
+    for _ in range(_PAGES):
+        page = await client.wallets.transactions(wallet.id, _PAGE, before)
+        for record in page:
+            if name in (record.id, record.signature):
+                return record
+        if len(page) < _PAGE:
+            break
+        before = page[-1].id
+    raise NotFoundError(404, f"The wallet {wallet.name} has no transaction {name!r}")
+
+
+def _text(params: Mapping[str, Any], field: str) -> str | None:
+    value = params.get(field)
+    if value is not None and (not isinstance(value, str) or not value):
+        raise BadArgument(f"{field} must be a string")
+    return value
+
+
+def _schema(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*required],
+        "additionalProperties": False,
+    }
+
+
+def _string(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
+
+
+_TOOLS: dict[str, tuple[str, dict[str, Any], _Answer]] = {
+    "get_limits": (
+        "The wallet's limits and what is left of them, the sentences of the grants that bind this"
+        " session and what is left of each, and the most that can leave the wallet in a day.",
+        _schema(),
+        _limits,
+    ),
+    "get_history": (
+        "The wallet's transactions, newest first, blocked ones too.",
+        _schema(
+            limit={"type": "integer", "minimum": 1, "maximum": _PAGE, "default": 20},
+            before=_string("Id of a transaction: only older ones."),
+        ),
+        _history,
+    ),
+    "get_transaction": (
+        "One transaction of the wallet: what it was, how it stands, and why it was refused.",
+        _schema(("id",), id=_string("Its id or its signature.")),
+        _transaction,
+    ),
+    "quote_swap": (
+        "What a swap would bring now; nothing is sent. Amounts of the answer are in the tokens'"
+        " smallest units.",
+        _schema(
+            ("inputToken", "outputToken", "amount"),
+            inputToken=_string("Mint or symbol of what is sold, such as SOL."),
+            outputToken=_string("Mint or symbol of what is bought, such as USDC."),
+            amount={
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "description": "Whole units of the input token.",
+            },
+            slippageBps={"type": "integer", "minimum": 0, "description": "Default 50."},
+        ),
+        _quote,
+    ),
+    "dry_run": (
+        "What would become of a tool that spends: judged by every limit and grant and simulated;"
+        " nothing is sent, reserved or recorded.",
+        _schema(
+            ("tool",),
+            tool={"type": "string", "enum": [*ROUTES], "description": "The tool to try."},
+            arguments={
+                "type": "object",
+                "description": "What it takes, without the wallet.",
+                "additionalProperties": True,
+            },
+        ),
+        _dry_run,
+    ),
+}
+
+
+def built_in(*, one_wallet: bool) -> list[types.Tool]:
+    """The tools; the wallet is optional where the session is for one wallet."""
+    return [_tool(name, one_wallet) for name in _TOOLS]
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a tool of the name is one of these."""
+    return name in _TOOLS
+
+
+async def answer(scope: WalletScope, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a tool answers, as JSON.
+
+    Raises:
+        BadArgument, WalletChoice: an argument is wrong.
+        ClientError: the service does not respond, or refuses.
+    """
+    fields = dict(arguments)
+    wallet = await scope.wallet(pop_wallet(fields, "wallet"))
+    _description, schema, work = _TOOLS[name]
+    unknown = fields.keys() - schema["properties"].keys()
+    if unknown:
+        raise BadArgument(f"{min(unknown)} is no argument of {name}")
+    params: _Params = exact(fields, "", money=True)
+    return await work(scope, wallet, params)
+
+
+def _tool(name: str, one_wallet: bool) -> types.Tool:
+    description, schema, _work = _TOOLS[name]
+    wallet = _string(
+        "Name or id of the wallet."
+        + (" This session acts on one wallet, which is taken when none is named." * one_wallet)
+    )
+    required = schema["required"] if one_wallet else ["wallet", *schema["required"]]
+    return types.Tool(
+        name=name,
+        description=description,
+        input_schema=schema
+        | {"properties": {"wallet": wallet, **schema["properties"]}, "required": required},
+        annotations=types.ToolAnnotations(
+            read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True
+        ),
+    )

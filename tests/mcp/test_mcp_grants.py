@@ -1,0 +1,199 @@
+"""What a person decides, and what a session may do: over `POST /mcp`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from tests.mcp.test_mcp_http import BUILT_IN, post
+from tests.support.api import STRANGER, Api
+from tests.support.grants import grant, limit
+
+from solward import jsontext
+from solward.operations.declared import OPERATIONS
+from solward.vault.transactions.policy import replace_set
+from solward_mcp.built_in import ROUTES, built_in
+from solward_mcp.conversion import IDEMPOTENCY_META
+
+SOL = 10**9
+
+
+async def call(api: Api, name: str, arguments: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """The whole result of a tool's call."""
+    answer = await post(api, "tools/call", {"name": name, "arguments": arguments}, **options)
+    result: dict[str, Any] = answer.json["result"]
+    return result
+
+
+async def asking(api: Api) -> tuple[str, str]:
+    """A funded wallet, and a key for which a person is asked above 0.1 SOL."""
+    wallet = await api.wallet(2)
+    token, key = await api.key()
+    most = limit("SOL", SOL, hold=SOL // 10)
+    who = f"key:{key}"
+    await replace_set(api.service.database, who, [grant(who, SOL=most)])
+    return wallet, token
+
+
+async def records(api: Api, wallet: str) -> list[Any]:
+    return [each for each in await api.records(wallet) if each["type"] == "transfer"]
+
+
+async def test_a_held_call_is_no_error_and_the_same_call_goes_on(api: Api) -> None:
+    wallet, token = await asking(api)
+    arguments = {"wallet": wallet, "to": STRANGER, "amount": 0.25}
+    first = await call(api, "transfer", arguments, token=token)
+    [hold] = await api.service.holds()
+    told = first["structuredContent"]
+    assert first["isError"] is False
+    assert told == {
+        "status": "held",
+        "holdId": hold.id,
+        "sentence": hold.sentence,
+        "approveAt": f"http://127.0.0.1:3000/holds/{hold.id}",
+        "expiresAt": hold.to_json()["expiresAt"],
+    }
+    assert hold.sentence in first["content"][0]["text"]
+    assert token not in jsontext.dumps(first)
+    # Still held, it is no second payment, whatever the order of its arguments.
+    again = await call(api, "transfer", dict(reversed(arguments.items())), token=token)
+    assert again["structuredContent"] == told
+    assert len(await api.service.holds()) == 1
+
+    await api.service.approve_hold(hold.id, "admin")
+    done = await call(api, "transfer", arguments, token=token)
+    assert done["isError"] is False
+    assert "Sent 0.25 SOL" in done["content"][0]["text"]
+    assert [each["status"] for each in await records(api, wallet)] == ["confirmed"]
+    # Its end was told: now it is another payment, and a person is asked about it.
+    other = await call(api, "transfer", arguments, token=token)
+    assert other["structuredContent"]["holdId"] != hold.id
+
+
+async def test_a_denied_call_is_told_once_and_pays_nothing(api: Api) -> None:
+    wallet, token = await asking(api)
+    arguments = {"wallet": wallet, "to": STRANGER, "amount": 0.25}
+    held = await call(api, "transfer", arguments, token=token)
+    await api.service.deny_hold(held["structuredContent"]["holdId"], "admin", "not today")
+    told = await call(api, "transfer", arguments, token=token)
+    assert told["isError"] is True
+    assert "not today" in told["content"][0]["text"]
+    assert [each["status"] for each in await records(api, wallet)] == ["blocked"]
+
+
+async def test_callers_do_not_go_on_with_the_calls_of_others(api: Api) -> None:
+    wallet, token = await asking(api)
+    other, key = await api.key()
+    who = f"key:{key}"
+    await replace_set(
+        api.service.database, who, [grant(who, SOL=limit("SOL", SOL, hold=SOL // 10))]
+    )
+    arguments = {"wallet": wallet, "to": STRANGER, "amount": 0.25}
+    first = await call(api, "transfer", arguments, token=token)
+    second = await call(api, "transfer", arguments, token=other)
+    held = {each["structuredContent"]["holdId"] for each in (first, second)}
+    assert held == {hold.id for hold in await api.service.holds()}
+    assert len(held) == 2
+
+
+async def test_the_key_of_a_held_call_goes_on_in_any_process(api: Api) -> None:
+    wallet, token = await asking(api)
+    arguments = {"wallet": wallet, "to": STRANGER, "amount": 0.25}
+    held = await call(api, "transfer", arguments, token=token)
+    from solward_mcp import http
+    from solward_mcp.held import HeldCalls
+
+    known = http._HELD
+    http._HELD = HeldCalls()  # another process
+    try:
+        meta = {IDEMPOTENCY_META: held["_meta"][IDEMPOTENCY_META]}
+        params = {"name": "transfer", "arguments": arguments, "_meta": meta}
+        again = (await post(api, "tools/call", params, token=token)).json["result"]
+    finally:
+        http._HELD = known
+    assert again["structuredContent"] == held["structuredContent"]
+
+
+async def test_limits_are_those_of_the_rest_api_with_the_sentences_of_grants(api: Api) -> None:
+    wallet, token = await asking(api)
+    result = await call(api, "get_limits", {"wallet": wallet}, token=token)
+    rest = (await api.get(f"/wallets/{wallet}/limits", token=token)).json
+    assert jsontext.loads(result["content"][0]["text"]) == rest
+    [grants] = result["structuredContent"]["grants"]
+    assert "above 0.1 SOL a person is asked" in grants["grants"][0]["sentence"]
+    assert result["structuredContent"]["canLeave"]["assets"]["SOL"] == {"most": "1"}
+
+
+async def test_history_and_one_transaction(api: Api) -> None:
+    wallet, other = await api.wallet(1), await api.wallet(1)
+    await call(api, "transfer", {"wallet": wallet, "to": STRANGER, "amount": 0.1})
+    await call(api, "transfer", {"wallet": wallet, "to": STRANGER, "amount": 50})
+    listed = await call(api, "get_history", {"wallet": wallet})
+    found = listed["structuredContent"]["transactions"]
+    assert [each["status"] for each in found] == ["blocked", "confirmed", "confirmed"]
+    page = await call(api, "get_history", {"wallet": wallet, "limit": 1, "before": found[0]["id"]})
+    assert [each["id"] for each in page["structuredContent"]["transactions"]] == [found[1]["id"]]
+    for name in (found[1]["id"], found[1]["signature"]):
+        one = await call(api, "get_transaction", {"wallet": wallet, "id": name})
+        assert one["structuredContent"] == found[1]
+    # Another wallet's is not there.
+    missing = await call(api, "get_transaction", {"wallet": other, "id": found[1]["id"]})
+    assert missing["isError"] is True
+    for arguments in ({"limit": 0}, {"limit": 501}, {"limit": "5"}, {"more": 1}):
+        wrong = await call(api, "get_history", {"wallet": wallet, **arguments})
+        assert wrong["isError"] is True
+        assert next(iter(arguments)) in wrong["content"][0]["text"]
+
+
+async def test_a_quote_and_dry_runs_send_nothing(api: Api) -> None:
+    wallet, token = await asking(api)
+    before = (await api.get("/transactions")).text
+    swap = {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1}
+    quote = (await call(api, "quote_swap", {"wallet": wallet, **swap}))["structuredContent"]
+    assert quote["inputUnits"] == str(SOL // 10)
+    assert 0 < int(quote["minimumUnits"]) <= int(quote["outputUnits"])
+    trials = {}
+    for amount in (0.05, 0.25, 1.5, 50):
+        tried = {"tool": "transfer", "arguments": {"to": STRANGER, "amount": amount}}
+        trial = await call(api, "dry_run", {"wallet": wallet, **tried}, token=token)
+        assert trial["isError"] is False
+        trials[amount] = trial["structuredContent"]
+    assert trials[0.05]["allowed"] is True
+    assert (trials[0.25]["allowed"], trials[0.25]["held"]) == (False, True)
+    assert (trials[1.5]["rule"], trials[50]["rule"]) == ("grants", "max_per_tx")
+    swapped = await call(api, "dry_run", {"wallet": wallet, "tool": "swap", "arguments": swap})
+    assert swapped["structuredContent"]["allowed"] is True
+    assert (await api.get("/transactions")).text == before
+    assert await api.service.holds() == []
+    for arguments in ({"tool": "check_balance"}, {"tool": "transfer", "arguments": []}):
+        wrong = await call(api, "dry_run", {"wallet": wallet, **arguments})
+        assert wrong["isError"] is True
+
+
+async def test_every_skill_that_spends_can_be_tried(api: Api) -> None:
+    skills = (await api.get("/skills")).json["skills"]
+    spending = {each["name"] for each in skills if each["effects"] == "spend"}
+    assert ROUTES.keys() == spending
+    assert {each.replace("-", "_") for each in ROUTES.values()} == OPERATIONS.keys()
+
+
+@pytest.mark.parametrize("one_wallet", [True, False])
+def test_built_in_tools_say_what_they_take_and_that_they_only_read(one_wallet: bool) -> None:
+    tools = built_in(one_wallet=one_wallet)
+    assert {tool.name for tool in tools} == BUILT_IN
+    for tool in tools:
+        Draft202012Validator.check_schema(tool.input_schema)
+        assert ("wallet" in tool.input_schema["required"]) is not one_wallet
+        assert tool.annotations is not None
+        assert tool.annotations.read_only_hint is True
+        assert tool.annotations.destructive_hint is False
+
+
+async def test_a_confined_key_reads_its_own_wallet_only(api: Api) -> None:
+    mine, other = await api.wallet(1), await api.wallet(1)
+    key, _ = await api.key(walletId=mine)
+    for name in ("get_limits", "get_history"):
+        own = await call(api, name, {}, token=key)
+        assert own["isError"] is False
+        assert (await call(api, name, {"wallet": other}, token=key))["isError"] is True
