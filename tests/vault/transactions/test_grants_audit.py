@@ -23,9 +23,9 @@ from tests.support.swap import (
 from tests.vault.transactions.test_grants_engine import AGENT, KEY, UNITS, actor, counted, under
 from tests.vault.transactions.test_pocket_run import paying, row_of, use
 
-from solward.errors import GuardrailBlocked
+from solward.errors import GuardrailBlocked, Held
 from solward.guardrail import Operation
-from solward.vault.guardrails.grants.model import COSTS
+from solward.vault.guardrails.grants.model import COSTS, NewRecipient
 from solward.vault.transactions.policy import replace_set
 from solward.vault.transactions.request import ADMIN
 
@@ -82,3 +82,13 @@ async def test_a_position_is_of_who_opened_it(bench: Bench) -> None:
     with pytest.raises(GuardrailBlocked, match="position"):
         await use(bench, paying(thief, 1_000), actor(KEY), lamports=small, **named)
     await use(bench, paying(Keypair().pubkey(), 1_000_000), actor(AGENT), lamports=put, **named)
+
+
+async def test_a_positions_pocket_is_somebody_new_each_time(bench: Bench) -> None:
+    """Whom a call pays nobody knows before: that its pocket was filled once says nothing."""
+    named: dict[str, Any] = {"program": str(Keypair().pubkey()), "position": "p", "stays": True}
+    build = paying(Keypair().pubkey(), 1_000_000)
+    await use(bench, build, actor(AGENT), **named)
+    await under(bench, grant(AGENT, SOL=limit("SOL", 10**9), new=NewRecipient.HOLD))
+    with pytest.raises(Held):
+        await use(bench, build, actor(AGENT), **named)

@@ -33,6 +33,7 @@ from solward.vault.store.tables import (
     holds,
     judged_effects,
     paid_recipients,
+    pockets,
     reservations,
     transactions,
     wallets,
@@ -465,6 +466,10 @@ async def note_paid(
         await connection.execute(_NOTE_PAID[connection.dialect.name], rows)
 
 
+# Whom a pocket's calls pay is not known: that it was filled before says nothing, so it stays new.
+_NO_POCKET = ~(
+    select(pockets.c.counter).where(pockets.c.address == paid_recipients.c.address).exists()
+)
 # The first and last characters are what people compare.
 _SHOWN = 4
 _PAID = (
@@ -475,6 +480,7 @@ _PAID = (
         paid_recipients.c.address >= bindparam("b_first"),
         paid_recipients.c.address < bindparam("b_last"),
         transactions.c.status == _CONFIRMED,
+        _NO_POCKET,
     )
     .order_by(paid_recipients.c.address)
 )
@@ -512,6 +518,10 @@ async def own(connection: AsyncConnection, addresses: Collection[str]) -> frozen
     return frozenset(rows.scalars())
 
 
+# Whom a pocket's calls pay is not known: that it was filled before says nothing, so it stays new.
+_NO_POCKET = (
+    ~select(pockets.c.counter).where(pockets.c.address == paid_recipients.c.address).exists()
+)
 _WALLETS_MADE = select(wallets.c.public_key, wallets.c.created_ms).where(
     wallets.c.public_key.in_(bindparam("addresses", expanding=True))
 )
@@ -527,6 +537,7 @@ _FIRST_PAID = (
         paid_recipients.c.wallet_id.in_(bindparam("wallets", expanding=True)),
         paid_recipients.c.address.in_(bindparam("addresses", expanding=True)),
         transactions.c.status == _CONFIRMED,
+        _NO_POCKET,
     )
 )
 
