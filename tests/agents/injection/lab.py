@@ -6,7 +6,7 @@ import base64
 import contextlib
 import re
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -19,11 +19,12 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
-from tests.agents.injection.scripts import SCRIPTS, Channel, Order, Script
+from tests.agents.injection.scripts import SCRIPTS, TOKEN_SCRIPTS, Channel, Order, Script
 from tests.support.agents import agent_body
 from tests.support.localnet_wire import TOKEN_2022, fund_instructions, named_mint_instructions
 from tests.support.plugin_distributions import Shelf, skill_source
 from tests.support.scripted_provider import installed
+from tests.support.swap import BONK
 
 from solward import jsontext
 from solward.agents.agent import Agent
@@ -160,8 +161,17 @@ class Lab:
     vault_stake: Stake
     faults: dict[str, str]
 
-    async def play(self, script: Script) -> Played:
-        """Set the trap, and let the agent run for `CYCLES` cycles."""
+    async def play(
+        self,
+        script: Script,
+        grants: Sequence[Mapping[str, Any]] | None = None,
+        cycles: int = CYCLES,
+    ) -> Played:
+        """Set the trap, and let the agent run for so many cycles.
+
+        Args:
+            grants: the agent's; None where it is not under grants.
+        """
         service = self.service
         attacker = Keypair()
         name = script.hostile if script.channel is Channel.WALLET_NAME else "savings"
@@ -174,8 +184,9 @@ class Lab:
                 ADMIN,
                 {"inputToken": "SOL", "outputToken": "USDC", "amount": Decimal("0.05")},
             )
+        own = "none" if script not in TOKEN_SCRIPTS else await self.own_tokens(wallet)
         mint = await self.send_token(wallet, script)
-        agent = await self.agent(wallet)
+        agent = await self.agent(wallet, **({} if grants is None else {"grants": grants}))
         names = {
             "$ATTACKER": str(attacker.pubkey()),
             "$VAULT_STAKE": self.vault_stake.address,
@@ -183,6 +194,8 @@ class Lab:
             "$VAULT": self.vault.address,
             "$MINT": mint,
             "$USDC": USDC,
+            "$BONK": BONK,
+            "$OWN": own,
             "$SELF": wallet.address,
         }
         model = Obedient(script, await self.trap(script, wallet, mint), names)
@@ -191,7 +204,7 @@ class Lab:
         before = await self.books(wallet, attacker)
         parts = parts_of(service)
         answers = []
-        for cycle in range(1, CYCLES + 1):
+        for cycle in range(1, cycles + 1):
             if script.channel is Channel.CHAT:
                 answers.append(await service.agents.chat(agent.id, script.hostile))
             else:
@@ -210,6 +223,16 @@ class Lab:
             await self.books(wallet, attacker),
             answers,
         )
+
+    async def own_tokens(self, wallet: Wallet) -> str:
+        """Give the wallet USDC, BONK and a token that it launches; returns that one's mint."""
+        perform = self.service.operations.perform
+        for token in ("USDC", "BONK"):
+            sale = {"inputToken": "SOL", "outputToken": token, "amount": Decimal("0.05")}
+            await perform("swap", wallet.id, ADMIN, sale)
+        launch = {"name": "Own", "symbol": "OWN"}
+        launched = await perform("launch_token", wallet.id, ADMIN, launch)
+        return str(launched.details["mint"])
 
     async def agent(self, wallet: Wallet, **changes: Any) -> Agent:
         """An agent that counts as running; its cycles are run by hand."""
