@@ -17,6 +17,7 @@ PAGES = (
     ("/wallets", "Wallets", "account_balance_wallet"),
     ("/transactions", "Transactions", "receipt_long"),
     ("/holds", "Approvals", "how_to_reg"),
+    ("/policy", "Policy", "policy"),
     ("/api-keys", "API keys", "key"),
     ("/plugins", "Plugins", "extension"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from solward_dashboard.pages import api_keys, holds, plugins
+from solward_dashboard.pages import api_keys, holds, plugins, policy
 from solward_dashboard.pages.agents import detail as agent
 from solward_dashboard.pages.agents import page as agents
 from solward_dashboard.pages.overview import page as overview
@@ -23,5 +23,6 @@ def register() -> None:
     ui.page("/transactions")(transactions.page)
     ui.page("/holds")(holds.page)
     ui.page("/holds/{hold_id}")(holds.one)
+    ui.page("/policy")(policy.page)
     ui.page("/api-keys")(api_keys.page)
     ui.page("/plugins")(plugins.page)

@@ -9,9 +9,10 @@ from typing import Any
 
 from nicegui import ui
 
-from solward.client import Agent, Decision, NotFoundError
+from solward.client import Agent, Decision, Hold, NotFoundError
 from solward_dashboard.api import api
 from solward_dashboard.frame import frame
+from solward_dashboard.grants import GrantsLeft, OpenHolds
 from solward_dashboard.pages.agents.actions import AgentButtons, Bars, StatusBadge, Strategy
 from solward_dashboard.pages.agents.chat import Chat
 from solward_dashboard.pages.agents.data import bars, interval_text
@@ -31,6 +32,7 @@ class OneAgent:
     wallet: str
     limits: Mapping[str, Any]
     newest: tuple[Decision, ...]
+    waiting: tuple[Hold, ...]
 
 
 async def fetch(agent_id: str) -> OneAgent | None:
@@ -41,10 +43,14 @@ async def fetch(agent_id: str) -> OneAgent | None:
             api().agents.limits(agent_id),
             api().agents.decisions(agent_id, limit=NEWEST),
         )
-        wallet = await api().wallets.get(agent.wallet_id)
+        wallet, waiting = await asyncio.gather(
+            api().wallets.get(agent.wallet_id),
+            api().holds.list(wallet_id=agent.wallet_id, is_open=True),
+        )
     except NotFoundError:
         return None
-    return OneAgent(agent, wallet.name, limits, newest)
+    own = tuple(each for each in waiting if each.agent_id == agent_id)
+    return OneAgent(agent, wallet.name, limits, newest, own)
 
 
 def page(agent_id: str) -> None:
@@ -71,6 +77,8 @@ def page(agent_id: str) -> None:
                     used = Bars()
                     rails = ui.label().classes("sw-dim sw-text")
                     model = ui.label().classes("sw-dim sw-text")
+            waiting = OpenHolds()
+            grants = GrantsLeft()
             timeline = Timeline(agent_id)
         content.set_visibility(False)
 
@@ -82,6 +90,8 @@ def page(agent_id: str) -> None:
             head.show(latest)
             strategy.show(latest.agent.strategy)
             used.show(bars(latest.limits))
+            waiting.show(latest.waiting)
+            grants.show(latest.limits["grants"])
             rails.set_text(_guardrails_text(latest))
             model.set_text(_usage_text(latest))
             timeline.show(latest.newest)

@@ -13,6 +13,7 @@ from nicegui import ui
 from solward.client import (
     Balance,
     Decision,
+    Hold,
     NotFoundError,
     Skill,
     Stake,
@@ -21,6 +22,7 @@ from solward.client import (
 )
 from solward_dashboard.api import api
 from solward_dashboard.frame import frame
+from solward_dashboard.grants import CanLeave, GrantsLeft, OpenHolds
 from solward_dashboard.pages.wallets import history
 from solward_dashboard.pages.wallets.actions import (
     AIRDROP,
@@ -60,6 +62,7 @@ class OneWallet:
     records: tuple[Transaction, ...]
     decisions: tuple[Decision, ...]
     skills: tuple[Skill, ...]
+    waiting: tuple[Hold, ...]
 
 
 async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
@@ -81,6 +84,7 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
         api().wallets.transactions(wallet_id, limit=_RECORDS),
         api().agents.list(),
     )
+    waiting = await api().holds.list(wallet_id=wallet_id, is_open=True)
     agent_ids = [each.id for each in agents if each.wallet_id == wallet_id][:_AGENTS]
     by_agent = await asyncio.gather(
         *(api().agents.decisions(each, limit=decisions) for each in agent_ids)
@@ -88,7 +92,7 @@ async def fetch(wallet_id: str, decisions: int) -> OneWallet | None:
     newest = tuple(each for found in by_agent for each in found)
     history.POLLED.add(wallet_id, history.Point(datetime.now(UTC), balance.sol))
     return OneWallet(
-        wallet, health.network, balance, limits, pockets, stakes, records, newest, skills
+        wallet, health.network, balance, limits, pockets, stakes, records, newest, skills, waiting
     )
 
 
@@ -112,8 +116,11 @@ def page(wallet_id: str) -> None:
             head = Head(wallet, refresh)
             with ui.element("div").classes("sw-wide"):
                 with ui.element("div").classes("sw-stack"):
+                    waiting = OpenHolds()
                     holdings = Holdings()
+                    leaving = CanLeave()
                     limits = Limits()
+                    grants = GrantsLeft()
                     pockets = Pockets()
                 with ui.element("section").classes("sw-card"):
                     ui.label("Do something").classes("sw-card-title")
@@ -137,6 +144,9 @@ def page(wallet_id: str) -> None:
             head.show(latest.wallet, frozen=bool(latest.limits.get("frozen")))
             holdings.show(latest.balance)
             limits.show(latest.limits)
+            leaving.show(latest.limits["canLeave"])
+            grants.show(latest.limits["grants"])
+            waiting.show(latest.waiting)
             pockets.show(latest.pockets)
             stakes.show(latest.stakes)
             recent.show(latest.records)

@@ -1,0 +1,168 @@
+"""The policy's page, and what a wallet's and an agent's page say of grants, in a real browser."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pytest
+from tests.support.browser import DESKTOP, PHONE, Browser
+from tests.support.service_process import Service, funded_wallet
+
+pytestmark = pytest.mark.samples()
+
+GRANT_JSON = (
+    '{"who": "%s", "may": ["transfer"],'
+    ' "assets": {"SOL": {"perTx": "1", "per": {"24h": "2"}}}, "to": ["any"]}'
+)
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of the test's own."""
+
+    id: str
+    name: str
+    token: str
+
+    @property
+    def who(self) -> str:
+        return f"key:{self.id}"
+
+
+@pytest.fixture
+def key(api: httpx.Client, browser: Browser) -> Iterator[Key]:
+    made = api.post("/keys", json={"name": f"till{next(_numbers)}"}).json()
+    yield Key(made["id"], made["name"], made["apiKey"])
+    api.delete(f"/keys/{made['id']}")
+    browser.size(*DESKTOP)
+
+
+def grants_of(api: httpx.Client, key: Key) -> list[dict[str, Any]] | None:
+    """None where it is not under grants."""
+    policy = api.get("/policy").json()["policy"]
+    if key.who in policy["readOnly"]:
+        return []
+    return [each for each in policy["grants"] if each["who"] == key.who] or None
+
+
+def sentences(api: httpx.Client) -> list[str]:
+    return list(api.get("/policy").json()["sentences"])
+
+
+def add(browser: Browser, text: str) -> None:
+    browser.click("Add a grant")
+    browser.fill("Grant", text)
+    browser.press("check")
+
+
+def test_a_grant_is_written_as_a_sentence_read_back_and_removed(
+    browser: Browser, api: httpx.Client, key: Key
+) -> None:
+    browser.size(*PHONE)
+    browser.open("/policy")
+    add(browser, "Key nobody may do as it likes")
+    browser.until(lambda: browser.one("[role=alert].sw-error").text, "what is wrong")
+    assert not browser.all('[data-testid="confirm"]')
+    api.put(f"/policy/{key.who}", json={"grants": []})
+    browser.fill("Grant", GRANT_JSON % key.who)
+    browser.press("check")
+    said = browser.marked("said").text
+    assert said == f"Key {key.name} may transfer up to 1 SOL at once and 2 a day, to anybody."
+    assert browser.script("return document.documentElement.scrollWidth") <= PHONE[0]
+    assert grants_of(api, key) == []
+    browser.press("confirm")
+    # Somebody changed the policy since the page read it.
+    browser.wait_for("The policy was changed meanwhile")
+    assert grants_of(api, key) == []
+    add(browser, said)
+    browser.until(lambda: browser.marked("said").text == said, "the sentence read back")
+    browser.press("confirm")
+    browser.wait_for("The grant is in force")
+    assert sentences(api) == [said]
+    # Its last grant gone it may only read: never more than before.
+    browser.click("Remove grant 1")
+    browser.wait_for("It is its last one: it may only read then.")
+    browser.press("confirm")
+    browser.wait_for("The grant is removed")
+    assert grants_of(api, key) == []
+    assert browser.errors() == []
+
+
+def test_a_principal_is_let_only_read_and_addresses_are_whole(
+    browser: Browser, api: httpx.Client, key: Key
+) -> None:
+    address = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+    grant = {"who": key.who, "may": ["transfer"], "assets": {"SOL": {"per": {"24h": "1"}}}}
+    book = {"bakery": [{"address": address, "note": "bread"}]}
+    document = {"grants": [{**grant, "to": ["@bakery"]}], "book": book}
+    stored = api.put("/policy", json=document)
+    assert stored.status_code == 200, stored.text
+    browser.open("/policy")
+    browser.wait_for(stored.json()["sentences"][0])
+    assert address in browser.marked("book").text
+    browser.click(f"Let {key.who} only read")
+    browser.press("confirm")
+    browser.wait_for("It may only read")
+    assert grants_of(api, key) == []
+    assert api.get("/policy").json()["policy"]["book"]["bakery"][0]["note"] == "bread"
+
+
+def test_a_wallet_says_what_can_leave_it_and_what_is_left_of_grants(
+    browser: Browser, api: httpx.Client, service: Service, key: Key
+) -> None:
+    wallet = funded_wallet(api, "left", 2)
+    limit = {"per": {"24h": "1"}, "hold": "0.5"}
+    grant = {"may": ["transfer"], "assets": {"SOL": limit}}
+    assert api.put(f"/policy/{key.who}", json={"grants": [grant]}).status_code == 200
+    with service.client(key.token) as asker:
+        to = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+        for amount, status in ((0.25, 200), (0.6, 202)):
+            sent = asker.post(f"/wallets/{wallet}/transfer", json={"to": to, "amount": amount})
+            assert sent.status_code == status, sent.text
+    limits = api.get(f"/wallets/{wallet}/limits").json()
+    browser.open(f"/wallets/{wallet}")
+    leaving = browser.until(lambda: browser.marked("can-leave").text, "what can leave")
+    for asset, each in limits["canLeave"]["assets"].items():
+        if each["most"] is None:
+            assert f"not bounded: {each['reason']}" in leaving
+        else:
+            assert f"at most {each['most']}" in leaving, asset
+    (report,) = (each for each in limits["grants"] if each["who"] == key.who)
+    (said,) = report["grants"]
+    shown = browser.marked("grants").text
+    assert said["sentence"] in shown
+    (of_sol,) = (each for each in said["limits"] if each["asset"] == "SOL")
+    assert (Decimal(of_sol["used"]), of_sol["sentence"] in shown) == (Decimal("0.25"), True)
+    assert f"Key {key.name} asks to transfer 0.6 SOL to {to}" in browser.marked("open-holds").text
+    browser.click("Decide")
+    browser.wait_for("May be approved until")
+    (hold,) = api.get("/holds?open=true").json()["holds"]
+    api.post(f"/holds/{hold['id']}/deny", json={})
+
+
+def test_an_agent_says_its_grants_and_what_waits(browser: Browser, api: httpx.Client) -> None:
+    wallet = funded_wallet(api, "agents", 0)
+    grant = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "1"}}}}
+    made = api.post(
+        "/agents",
+        json={
+            "name": "scout",
+            "strategy": "Hold.",
+            "walletId": wallet,
+            "llmProvider": "openai",
+            "llmModel": "gpt-4o",
+            "grants": [grant],
+        },
+    )
+    assert made.status_code == 200, made.text
+    browser.open(f"/agents/{made.json()['id']}")
+    limits = api.get(f"/agents/{made.json()['id']}/limits").json()["grants"]
+    said = limits[0]["grants"][0]["sentence"]
+    browser.until(lambda: said in browser.marked("grants").text, said)
+    assert not browser.all('[data-testid="open-holds"]')
