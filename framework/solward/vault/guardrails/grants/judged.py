@@ -138,5 +138,9 @@ def _read_line(stored: Mapping[str, Any]) -> Line:
     return Line(**{**stored, "operation": Operation(stored["operation"])})
 
 
+# Made once: `json.dumps` makes one a call for what is not its default.
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
