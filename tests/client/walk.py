@@ -129,6 +129,8 @@ async def _service(client: SolwardClient, wallet: Wallet) -> None:
     await client.keys.revoke(key.id)
     assert await client.keys.list() == ()
     assert "transfer" in {skill.name for skill in await client.skills()}
+    quote = await client.quote({"inputToken": "SOL", "outputToken": "USDC", "amount": 1})
+    assert int(quote["minimumUnits"]) > 0
     report = await client.plugins()
     (rules,) = (each for each in report.plugins if each.name == "rules")
     assert (rules.kind, rules.is_llm, rules.secret_env, rules.configured) == (
