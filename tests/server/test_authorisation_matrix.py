@@ -68,6 +68,7 @@ KEY = {
     "GET /holds/<id>",
     "POST /holds/<id>/approve",
     "POST /holds/<id>/deny",
+    "POST /quote",
     "GET /skills",
     "GET /plugins",
     "GET /agents",
