@@ -244,7 +244,14 @@ def test_another_socket_presses_no_button_of_a_page(browser: Browser, till: Till
         stranger.emit("event", event[1])
         # It is answered after what came before.
         stranger.asked("handshake", page)
-    assert not browser.all('[data-testid="confirm"]')
-    browser.script("window.socket.emit(...arguments[0])", event)
+    # Had the button been pressed, its dialog would be open and this would open none.
+    browser.script("document.querySelector(arguments[0]).click()", f'[data-testid="deny-{hold}"]')
     browser.marked("confirm")
+    assert "Deny this?" in browser.text()
+    assert "Approve this?" not in browser.text()
+    browser.click("Cancel", within=".q-dialog")
+    browser.until(lambda: not browser.all(".q-dialog .sw-dialog"), "the dialog to go")
+    # From the page's own socket the same event is the button.
+    browser.script("window.socket.emit(...arguments[0])", event)
+    browser.wait_for("Approve this?")
     assert till.hold(hold)["state"] == "held"
