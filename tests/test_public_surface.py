@@ -16,7 +16,8 @@ from solward import errors
 SURFACE = """
     ASSOCIATED_TOKEN_PROGRAM Account Balances Charged Completion CompletionRequest Effects
     GuardrailBlocked Hold Intent InvalidRequest
-    LAMPORTS_PER_SOL LedgerError LedgerUnavailable Line Message Mint Outflow ProviderContext
+    LAMPORTS_PER_SOL LedgerError LedgerUnavailable Line Message Mint ModelPrice Outflow
+    ProviderContext
     ProviderError ProviderSpec Quote QuoteRequest ReadLedger Request
     SkillContext SkillError SkillSpec
     SolwardError Stake StakeState SwapInstructions SwapTransaction TokenBalance TokenHolding

@@ -137,7 +137,11 @@ _TOOLS: dict[str, tuple[str, dict[str, Any], _Answer]] = {
                 "exclusiveMinimum": 0,
                 "description": "Whole units of the input token.",
             },
-            slippageBps={"type": "integer", "minimum": 0, "description": "Default 50."},
+            slippageBps={
+                "type": "integer",
+                "minimum": 0,
+                "description": "As the skill swap has it.",
+            },
         ),
         _quote,
     ),

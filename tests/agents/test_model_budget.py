@@ -230,7 +230,7 @@ async def test_what_is_settled_leaves_no_rest_in_any_hour(
     host: Host, service: AgentService
 ) -> None:
     agent = await running(service, host, maxTokensPerDay=100_000)
-    budget = ModelBudget(host.database, host.registry)  # type: ignore[arg-type]
+    budget = ModelBudget(host.database, lambda: host.registry)  # type: ignore[arg-type]
     request = await service._chat_request(agent.id, "hello")
     assert request[2] is not None
     await budget.settle(request[2], Usage(0, 0, 0))

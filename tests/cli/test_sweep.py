@@ -162,7 +162,11 @@ async def test_what_pockets_hold_comes_home_first_and_leaves_with_the_rest(tmp_p
 async def test_what_a_pocket_holds_is_named_where_a_key_may_not_empty_it(tmp_path: Path) -> None:
     async with standing(tmp_path) as stand:
         pocket = await with_pocket(stand, 500_000_000)
-        key, _ = await stand.api.key(spendingLimitSol=100)
+        key, key_id = await stand.api.key(spendingLimitSol=100)
+        limits = {asset: {"per": {"24h": "1000"}} for asset in ("SOL", "USDC")}
+        grant = {"may": ["transfer", "fund"], "assets": limits, "costs": "0.05"}
+        put = await stand.api.call("PUT", f"/policy/key:{key_id}", {"grants": [grant]})
+        assert put.status == 200, put.text
         transport = Carrier(stand.api.app)
         async with SolwardClient("http://test", key, transport=transport) as client:
             swept = await Stand(stand.api, client, stand.wallet, stand.to).sweep()

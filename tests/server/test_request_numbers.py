@@ -56,6 +56,7 @@ NUMBERS = (
     Number("mint-supply", "mint_supply", "amount", {"mint": MINT}, AMOUNT),
     Number("mint-supply", "mint_supply", "decimals", {"mint": MINT, "amount": 1},
            (*WHOLE, "0", "7", "256")),
+    Number("token-transfer", "transfer_token", "amount", {"mint": MINT, "to": STRANGER}, AMOUNT),
     Number("burn", "burn_tokens", "amount", {"mint": MINT}, AMOUNT),
     Number("stake", "stake_sol", "amount", {}, AMOUNT),
     Number("wrap-sol", "wrap_sol", "amount", {}, AMOUNT),

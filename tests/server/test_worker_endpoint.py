@@ -32,7 +32,11 @@ class Process:
 
     def __init__(self) -> None:
         self.healthy = True
-        self.settings = SimpleNamespace(api_secret=SecretStr(SECRET), requests_per_minute=600)
+        self.settings = SimpleNamespace(
+            api_secret=SecretStr(SECRET),
+            requests_per_minute=600,
+            dashboard_address="http://127.0.0.1:3000",
+        )
         self.audit = None
 
     async def ledger_health(self) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def parts_of(service: ServiceForAgents) -> CycleParts:
         held=Batcher(held),
         tools=lambda: service.registry.tools(),
         provider=lambda agent: completer(service.settings, service.registry, agent),
-        budget=ModelBudget(service.database, service.registry),
+        budget=ModelBudget(service.database, lambda: service.registry),
         run_skill=service.run_skill,
         spends=spends,
         network=service.network,

@@ -7,7 +7,7 @@ stays counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,7 +98,10 @@ class _Asked:
 class ModelBudget:
     """The budgets of all agents' models."""
 
-    def __init__(self, database: Database, registry: Registry) -> None:
+    def __init__(self, database: Database, registry: Callable[[], Registry]) -> None:
+        """Args:
+        registry: gives the plugins as they are loaded now.
+        """
         self._database = database
         self._registry = registry
         self._reserving: Batcher[_Asked, tuple[int, Reserved] | TokenBudgetReached] = Batcher(
@@ -120,14 +123,14 @@ class ModelBudget:
             return request, None
         price = None
         if budget.max_nanousd_per_day is not None:
-            price = await provider_call.price(self._registry, agent)
+            price = await provider_call.price(self._registry(), agent)
             if price is None and budget.usd_by_default:
                 budget = replace(budget, max_nanousd_per_day=None, usd_by_default=False)
         prompt = estimated_tokens(request)
         if budget.max_tokens_per_day is None and budget.max_nanousd_per_day is None:
             most = output_allowance(budget, NOTHING_USED, request.model, prompt, None)
             return replace(request, max_output_tokens=most), None
-        is_llm = provider_call.installed(self._registry, agent).spec.is_llm
+        is_llm = provider_call.installed(self._registry(), agent).spec.is_llm
         asked = _Asked(agent.id, budget, request.model, prompt, price, is_llm)
         answer = await self._reserving(asked)
         if isinstance(answer, TokenBudgetReached):

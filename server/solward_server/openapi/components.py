@@ -5,6 +5,7 @@ from __future__ import annotations
 from solward.agents.agent import AgentStatus
 from solward.events import EventKind
 from solward.hold import HoldState
+from solward.operations.declared.swap import MAX_SLIPPAGE_BPS
 from solward.record import TransactionStatus, TransactionType
 from solward.solana.stakes import StakeState
 from solward.vault.guardrails.grants.model import NewRecipient
@@ -160,7 +161,7 @@ _GRANT: dict[str, Schema] = {
     "until": text("ISO 8601."),
     "swap": response_object(
         {
-            "slippageBps": whole("At most.", 0, 10_000),
+            "slippageBps": whole("At most.", 0, MAX_SLIPPAGE_BPS),
             "impactBps": whole("At most.", 0, 10_000),
             "into": array(text("A symbol or mint."), "What may be bought."),
         },

@@ -63,7 +63,7 @@ PATHS = {
                     "inputUnits": "100000000",
                     "outputUnits": "14954984",
                     "minimumUnits": "14880209",
-                    "slippageBps": 50,
+                    "slippageBps": SWAP.answer["slippageBps"],
                     "priceImpact": SWAP.answer["priceImpact"],
                 },
             ),
