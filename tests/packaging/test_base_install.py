@@ -30,6 +30,8 @@ NEEDING = {
     "agent list": "up",
     "key list": "up",
     "events tail": "up",
+    "hold list": "up",
+    "policy show": "up",
     "freeze": "up",
     "unfreeze": "up",
     "keystore rotate": "up",
