@@ -295,6 +295,7 @@ async def test_keys_in_the_database_outlive_it_as_hashes(tmp_path: Path) -> None
         assert (await second.call("DELETE", f"/keys/{key_id}")).status == 404
 
 
+@pytest.mark.sqlite("where processes share a database, it counts a key's requests for them all")
 async def test_a_use_is_not_a_write_of_its_own(tmp_path: Path) -> None:
     async with serving_api(tmp_path / "home") as api:
         key, _ = await api.key()

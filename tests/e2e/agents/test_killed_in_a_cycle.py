@@ -27,7 +27,8 @@ POINTS: tuple[StrEnum, ...] = (
     Phase.ENTERED,
     Phase.OBSERVED,
     Phase.THOUGHT,
-    *Step,
+    # Nobody is asked about these payments; `test_approval_takeover` has the other two.
+    *(step for step in Step if step not in (Step.HELD, Step.APPROVED)),
     Phase.ACTED,
     Phase.REMEMBERED,
 )
