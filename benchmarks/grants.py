@@ -10,10 +10,9 @@ from pathlib import Path
 from benchmarks.report import Ratio
 from solders.pubkey import Pubkey
 
-from solward.guardrail import Line, Operation
+from solward.guardrail import COSTS, Line, Operation
 from solward.vault.guardrails.grants.decide import CompiledGrants, compile_grants, decide, needed
 from solward.vault.guardrails.grants.model import (
-    COSTS,
     MAX_GRANTS,
     AssetLimit,
     Case,

@@ -143,7 +143,7 @@ class Held(SolwardError):
     it is, why, and until when."""
 
     def __init__(self, hold: Hold) -> None:
-        super().__init__(hold.told())
+        super().__init__(hold.message())
         self.hold = hold
 
 

@@ -97,6 +97,10 @@ class Request:
 
 SOL: Final = "SOL"
 """The asset of SOL and of wrapped SOL, in lamports."""
+COSTS: Final = "COSTS"
+"""The asset under which network fees and rent are counted, in lamports."""
+GRANT_SCOPE: Final = "grant:"
+"""What scopes begin with in which grants count."""
 
 
 class Operation(StrEnum):

@@ -110,8 +110,8 @@ class Hold:
             body["transactionId"] = self.transaction_id
         return body
 
-    def told(self) -> str:
-        """What is told to who asks, a model for one."""
+    def message(self) -> str:
+        """For who requested it, a model for one."""
         until = iso(self.expires_ms)
         if self.state is HoldState.HELD:
             then = "ask for it again then" if self.repeats else "it is carried out then"

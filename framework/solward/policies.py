@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,10 +19,8 @@ from solward.registry.discovery import canonical
 from solward.solana.ledger import ReadLedger
 from solward.solana.token_list import TokenList, known_decimals
 from solward.solana.tokens import read_mint
-from solward.store import agents as agent_store
-from solward.store import api_keys as key_store
 from solward.vault.guardrails.grants.document import (
-    Policy,
+    GrantPolicy,
     grant_json,
     mints_named,
     policy_json,
@@ -36,50 +34,23 @@ from solward.vault.guardrails.grants.sentences import (
     read_only_sentence,
     read_sentence,
 )
-from solward.vault.store import wallets as wallet_store
 from solward.vault.store.database import Database
+from solward.vault.store.names import all_names
 from solward.vault.transactions import policy as store
+from solward.vault.transactions.principal_names import KnownNames
 
 KeyNames = Callable[[], Awaitable[Mapping[str, str]]]
 """id -> name of the API keys that this process knows and the database may not."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceNames:
-    """What words of a document stand for, as of one moment; see `document.Names`.
+class ServiceNames(KnownNames):
+    """Every name of the service; plugins are named as installed, however that is written."""
 
-    Attributes:
-        rows: kind -> id -> name.
-        mints: decimals of mints that no list has.
-        book: names of the address book.
-    """
-
-    tokens: TokenList
-    rows: Mapping[str, Mapping[str, str]]
-    mints: Mapping[str, int]
-    book: frozenset[str]
-
-    def decimals(self, mint: str) -> int | None:
-        """Of a mint that `tokens` does not list."""
-        listed = known_decimals(mint)
-        return self.mints.get(mint) if listed is None else listed
+    __slots__ = ()
 
     def ids(self, kind: str, text: str) -> Sequence[str]:
-        """The one whose id is `text`, else all whose name it is."""
-        found = self.rows.get(kind, {})
-        text = canonical(text) if kind == "plugin" else text
-        if text in found:
-            return [text]
-        return [each for each, name in found.items() if name == text]
-
-    def name(self, kind: str, own_id: str) -> str | None:
-        """What people call it; None where it has no name beside its id."""
-        name = self.rows.get(kind, {}).get(own_id)
-        return None if name == own_id else name
-
-    def in_book(self, name: str) -> bool:
-        """Whether the address book has the name."""
-        return name in self.book
+        """See `KnownNames.ids`."""
+        return KnownNames.ids(self, kind, canonical(text) if kind == "plugin" else text)
 
 
 class Policies:
@@ -103,9 +74,9 @@ class Policies:
         """The policy in force: `policy`, its document, and `sentences`, one for each of its grants
         and then one for each principal that may only read, in their order."""
         stored, names = await self._now()
-        return _shown(Policy(stored.sets, stored.book, stored.version), names)
+        return _shown(stored, names)
 
-    async def read(self, document: object) -> Policy:
+    async def read(self, document: object) -> GrantPolicy:
         """A policy from its document.
 
         Raises:
@@ -193,7 +164,7 @@ class Policies:
             if each in stored.sets
         }
 
-    async def _read(self, document: object) -> tuple[Policy, ServiceNames]:
+    async def _read(self, document: object) -> tuple[GrantPolicy, ServiceNames]:
         grants: object = None
         if isinstance(document, dict):
             grants = document.get("grants", [])
@@ -202,7 +173,7 @@ class Policies:
             document = {**document, "grants": grants}
         return read_policy(document, names), names
 
-    async def _now(self) -> tuple[store.StoredPolicy, ServiceNames]:
+    async def _now(self) -> tuple[GrantPolicy, ServiceNames]:
         async with self._database.read() as connection:
             stored = await store.read_policy(connection)
             rows = await self._rows(connection, stored)
@@ -236,14 +207,14 @@ class Policies:
         return grants, names
 
     async def _rows(
-        self, connection: AsyncConnection, stored: store.StoredPolicy
+        self, connection: AsyncConnection, stored: GrantPolicy
     ) -> dict[str, dict[str, str]]:
         """kind -> id -> name."""
         plugins = {canonical(each.distribution) for each in self._registry.skills.values()}
         rows = {
-            "wallet": await wallet_store.names(connection),
-            "agent": await agent_store.names(connection),
-            "key": dict(await self._key_names()) | await key_store.names(connection),
+            "wallet": await all_names(connection, "wallet"),
+            "agent": await all_names(connection, "agent"),
+            "key": dict(await self._key_names()) | await all_names(connection, "key"),
             "skill": {name: name for name in self._registry.skills},
             "plugin": {name: name for name in plugins},
         }
@@ -269,7 +240,7 @@ def _sentences(who: str, grants: Sequence[Grant], names: ServiceNames) -> list[s
     return [grant_sentence(grant, names) for grant in grants]
 
 
-def _shown(policy: Policy, names: ServiceNames) -> dict[str, Any]:
+def _shown(policy: GrantPolicy, names: ServiceNames) -> dict[str, Any]:
     # Those that may only read last, as the document has them.
     sets = sorted(policy.sets.items(), key=lambda each: not each[1])
     sentences = [said for who, grants in sets for said in _sentences(who, grants, names)]

@@ -44,7 +44,7 @@ from solward.solana.token_list import TokenList, token_list
 from solward.store.event_feed import event_feed
 from solward.store.retention import hourly_retention
 from solward.vault.guardrails import Policy, ScopeLimits
-from solward.vault.guardrails.grants.document import Policy as GrantPolicy
+from solward.vault.guardrails.grants.document import GrantPolicy
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store

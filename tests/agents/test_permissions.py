@@ -16,8 +16,8 @@ from solward.service import Solward
 from solward.settings import Settings
 from solward.vault.guardrails.grants.document import BookEntry, read_grants
 from solward.vault.guardrails.grants.sentences import DEFAULTS_SENTENCE
-from solward.vault.transactions.granting import StoredNames
 from solward.vault.transactions.policy import replace_book, replace_set
+from solward.vault.transactions.principal_names import KnownNames
 
 USDC: dict[str, Any] = {"USDC": {"perTx": "5", "per": {"24h": "20"}, "hold": "2"}}
 
@@ -30,7 +30,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Solward]:
 
 async def put(service: Solward, who: str, *grants: dict[str, Any]) -> None:
     kind, _, own_id = who.partition(":")
-    names = StoredNames(service.tokens, {kind: {own_id: own_id}})
+    names = KnownNames(service.tokens, {kind: {own_id: own_id}}, book=frozenset({"vendors"}))
     read = read_grants([{"who": who, **grant} for grant in grants], "grants", names)
     await replace_set(service.database, who, read)
 

@@ -13,7 +13,7 @@ import pytest
 from tests.support.repository import DOCS, ROOT
 
 from solward import jsontext
-from solward.guardrail import SOL, Line, Operation
+from solward.guardrail import COSTS, SOL, Line, Operation
 from solward.money import to_units
 from solward.settings import Settings
 from solward.solana.programs import LOCALNET_USDC_MINT, TOKEN_PROGRAM
@@ -21,8 +21,12 @@ from solward.solana.token_list import TokenList, token_list
 from solward.solana.tokens import associated_address
 from solward.vault.guardrails import RULES
 from solward.vault.guardrails.grants.decide import compile_grants, decide, needed
-from solward.vault.guardrails.grants.document import FIELDS, Policy, policy_json, read_policy
-from solward.vault.guardrails.grants.model import COSTS, RATE, Case, SwapTerms
+from solward.vault.guardrails.grants.document import FIELDS, GrantPolicy, policy_json, read_policy
+from solward.vault.guardrails.grants.model import (
+    RATE,
+    Case,
+    SwapTerms,
+)
 from solward.vault.guardrails.grants.sentences import (
     finding_sentence,
     grant_sentence,
@@ -92,18 +96,18 @@ class Names:
 NAMES = Names()
 
 
-def read_example(text: str) -> Policy:
+def read_example(text: str) -> GrantPolicy:
     """The policy of an example's text."""
     return read_policy(jsontext.loads(text, unique_keys=True), NAMES)
 
 
-def sentences(policy: Policy) -> list[str]:
+def sentences(policy: GrantPolicy) -> list[str]:
     """Of each grant, in their order, then of who may only read."""
     said = [grant_sentence(each, NAMES) for grants in policy.sets.values() for each in grants]
     return said + [read_only_sentence(who, NAMES) for who, has in policy.sets.items() if not has]
 
 
-def answer(policy: Policy, who: str, text: str) -> str:
+def answer(policy: GrantPolicy, who: str, text: str) -> str:
     """`allowed`, `held: ` or `refused: ` with the sentences, to `who`'s transaction in words."""
     sets = {principal: compile_grants(grants) for principal, grants in policy.sets.items()}
     case, used = _case(policy, who, text)
@@ -116,7 +120,7 @@ def answer(policy: Policy, who: str, text: str) -> str:
     return "allowed"
 
 
-def _case(policy: Policy, who: str, text: str) -> tuple[Case, dict[str, int]]:
+def _case(policy: GrantPolicy, who: str, text: str) -> tuple[Case, dict[str, int]]:
     """The transaction, and what all its grants have counted before."""
     said = TRANSACTION.fullmatch(text)
     assert said, text

@@ -8,8 +8,8 @@ from typing import Any
 
 from solward.clock import DAY_MS
 from solward.guardrail import Operation
-from solward.vault.guardrails.grants.document import grant_id
 from solward.vault.guardrails.grants.model import AssetLimit, Grant, Window
+from solward.vault.guardrails.grants.stored_form import grant_id
 
 ALL = frozenset(Operation) - {Operation.BURN}
 

@@ -108,7 +108,7 @@ def resumed(skill: str, record: TransactionRecord | Hold) -> Act:
     """The action of a cycle that was interrupted after it, from what is stored of it."""
     action = storable(f"{skill}({jsontext.dumps(dict(record.details))})")
     if isinstance(record, Hold):
-        return Act(action, storable(record.told()))
+        return Act(action, storable(record.message()))
     if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
         return Act(action, storable(str(refusal(record))))
     return Act(action, f"The transaction is {record.status.value}: {record.signature or record.id}")

@@ -22,13 +22,13 @@ from solward.agents.budget import (
     estimated_tokens,
     output_allowance,
 )
+from solward.clock import HOUR_MS
 from solward.errors import ProviderError, TokenBudgetReached
 from solward.provider import CompletionRequest, ModelPrice, Usage
 from solward.registry import Registry
 from solward.store import agents as store
 from solward.vault.store.database import Database
 
-_HOUR_MS = 3_600_000
 _NOTHING = Usage(cost_nanousd=0)
 
 
@@ -72,7 +72,7 @@ def usage_row(agent_id: str, ms: int, usage: Usage) -> dict[str, Any]:
     """What a completion at `ms`, of which nothing was reserved, adds to `agent_usage`."""
     cost = usage.cost_nanousd
     unpriced = usage.tokens if cost is None else 0
-    return _row(agent_id, ms // _HOUR_MS, usage.tokens, cost or 0, unpriced)
+    return _row(agent_id, ms // HOUR_MS, usage.tokens, cost or 0, unpriced)
 
 
 def _row(agent_id: str, hour: int, tokens: int, nanousd: int, unpriced: int) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _row(agent_id: str, hour: int, tokens: int, nanousd: int, unpriced: int) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _BudgetRequest:
     agent_id: str
     budget: TokenBudget
     model: str
@@ -104,8 +104,8 @@ class ModelBudget:
         """
         self._database = database
         self._registry = registry
-        self._reserving: Batcher[_Asked, tuple[int, Reserved] | TokenBudgetReached] = Batcher(
-            self._reserve
+        self._reserving: Batcher[_BudgetRequest, tuple[int, Reserved] | TokenBudgetReached] = (
+            Batcher(self._reserve)
         )
         self._settling: Batcher[dict[str, Any], None] = Batcher(self._settle)
 
@@ -131,8 +131,8 @@ class ModelBudget:
             most = output_allowance(budget, NOTHING_USED, request.model, prompt, None)
             return replace(request, max_output_tokens=most), None
         is_llm = provider_call.installed(self._registry(), agent).spec.is_llm
-        asked = _Asked(agent.id, budget, request.model, prompt, price, is_llm)
-        answer = await self._reserving(asked)
+        wanted = _BudgetRequest(agent.id, budget, request.model, prompt, price, is_llm)
+        answer = await self._reserving(wanted)
         if isinstance(answer, TokenBudgetReached):
             raise answer
         most, reserved = answer
@@ -155,18 +155,18 @@ class ModelBudget:
         return [None] * len(rows)
 
     async def _reserve(
-        self, asked: Sequence[_Asked]
+        self, requests: Sequence[_BudgetRequest]
     ) -> list[tuple[int, Reserved] | TokenBudgetReached]:
-        ids = {each.agent_id for each in asked}
+        ids = {each.agent_id for each in requests}
         answers: list[tuple[int, Reserved] | TokenBudgetReached] = []
         async with self._database.write() as connection:
             await store.lock_agents(connection, sorted(ids))
             # A model's budget is money too: a clock that is ahead empties no day.
             moment = await self._database.moment(connection)
-            rows = await store.used(connection, list(ids), moment.window_ms // _HOUR_MS)
+            rows = await store.used(connection, list(ids), moment.window_ms // HOUR_MS)
             used = {agent_id: tokens_used(row) for agent_id, row in rows.items()}
             reserved: list[dict[str, Any]] = []
-            for each in asked:
+            for each in requests:
                 so_far = used.get(each.agent_id, NOTHING_USED)
                 try:
                     most = output_allowance(
@@ -177,7 +177,7 @@ class ModelBudget:
                     continue
                 assert most is not None, "a day is limited"
                 nanousd = 0 if each.price is None else each.price.cost(each.prompt, most)
-                hour = moment.reserved_ms // _HOUR_MS
+                hour = moment.reserved_ms // HOUR_MS
                 one = Reserved(each.agent_id, hour, each.prompt + most, nanousd, each.is_llm)
                 used[each.agent_id] = TokensUsed(
                     so_far.tokens + one.tokens, so_far.nanousd + nanousd, so_far.unpriced

@@ -12,16 +12,16 @@ from solward.agents.batch import Batcher
 from solward.guardrail import SOL, Operation
 from solward.provider import ToolDefinition
 from solward.solana.token_list import TokenList
-from solward.vault.guardrails.grants.document import from_stored
 from solward.vault.guardrails.grants.model import Grant
 from solward.vault.guardrails.grants.sentences import (
     DEFAULTS_SENTENCE,
     grant_sentence,
     read_only_sentence,
 )
+from solward.vault.guardrails.grants.stored_form import from_stored
 from solward.vault.store import grants as store
 from solward.vault.store.database import Database
-from solward.vault.transactions.granting import names_of
+from solward.vault.transactions.principal_names import names_of
 
 # Some kilobytes each; 1,000 agents on one service are the most that were measured.
 _KEPT: Final = 4_096

@@ -17,13 +17,12 @@ from solward.agents.memory_cache import MemoryCache
 from solward.agents.model_budget import tokens_used, usage_row
 from solward.audit import outbox
 from solward.audit.acts import record_act
+from solward.clock import HOUR_MS
 from solward.events import EventKind
 from solward.store import agents as agent_store
 from solward.store import cycles as store
 from solward.telemetry import metrics
 from solward.vault.store.database import Database
-
-_HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ class Journal:
 
 async def tokens_of(database: Database, connection: AsyncConnection, agent_id: str) -> TokensUsed:
     """The last day's tokens of one agent, with what is reserved."""
-    hour = (await database.moment(connection)).window_ms // _HOUR_MS
+    hour = (await database.moment(connection)).window_ms // HOUR_MS
     rows = await agent_store.used(connection, [agent_id], hour)
     return tokens_used(rows[agent_id]) if rows else NOTHING_USED
 

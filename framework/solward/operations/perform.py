@@ -266,7 +266,7 @@ def _recipe(
         name: _shortest(value) if isinstance(value, Decimal) else str(value)
         for name, value in values.items()
     }
-    return {"operation": operation.name, "params": plain(given), "asked": read}
+    return {"operation": operation.name, "params": plain(given), "fields": read}
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,9 +169,3 @@ async def add_usage(connection: AsyncConnection, rows: Sequence[Fields]) -> None
 def _one(result: Any) -> Fields | None:
     row = result.mappings().first()
     return None if row is None else dict(row)
-
-
-async def names(connection: AsyncConnection) -> dict[str, str]:
-    """id -> name of every agent."""
-    rows = await connection.execute(select(agents.c.id, agents.c.name))
-    return {row.id: row.name for row in rows}

@@ -168,9 +168,3 @@ async def delete_requests(connection: AsyncConnection, key_id: str) -> None:
     """Delete a revoked key's counted requests."""
     for table in (key_requests, key_traffic):
         await connection.execute(delete(table).where(table.c.key_id == key_id))
-
-
-async def names(connection: AsyncConnection) -> dict[str, str]:
-    """id -> name of every API key."""
-    rows = await connection.execute(select(api_keys.c.id, api_keys.c.name))
-    return {row.id: row.name for row in rows}

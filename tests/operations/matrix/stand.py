@@ -23,8 +23,8 @@ from solward.provider import Completion, CompletionRequest
 from solward.solana.token_list import known_decimals
 from solward.solana.tokens import Mint, read_mint
 from solward.store import agents as agent_store
-from solward.vault.guardrails.grants.document import grant_id
 from solward.vault.guardrails.grants.model import AssetLimit, Grant, Window
+from solward.vault.guardrails.grants.stored_form import grant_id
 from solward.vault.ledger.transport import InProcessTransport
 from solward.vault.transactions.policy import replace_set
 from solward.vault.transactions.request import ADMIN

@@ -10,10 +10,11 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.query_plans import query_plans
 
-from solward.clock import DAY_MS, MINUTE_MS
-from solward.vault.store import grants, spending
+from solward.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from solward.vault.store import grant_sums, grants, recipients, spending
+from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
-from solward.vault.store.grants import HOUR_MS, Counted
+from solward.vault.store.grant_sums import Counted
 from solward.vault.store.tables import grant_totals, reservations
 
 SCOPE = "grant:agent:a#1"
@@ -44,7 +45,9 @@ async def reserve(connection: AsyncConnection, rows: Iterable[Row], scope: str =
 
 async def sums(database: Database, now_ms: int = NOW) -> dict[int, Counted]:
     async with database.read() as connection:
-        found = await grants.counted(connection, [(SCOPE, MINT, each) for each in LENGTHS], now_ms)
+        found = await grant_sums.counted(
+            connection, [(SCOPE, MINT, each) for each in LENGTHS], now_ms
+        )
     return {length: counted for (_, _, length), counted in found.items()}
 
 
@@ -112,7 +115,7 @@ async def test_many_sums_of_other_grants_do_not_mix(database: Database) -> None:
         for number, scope in enumerate(scopes):
             await reserve(connection, [(NOW - 5 * HOUR_MS, number), (NOW - 1, 1)], scope)
         needs = [(scope, MINT, length) for scope in scopes for length in (HOUR_MS, DAY_MS)]
-        found = await grants.counted(connection, [*needs, (SCOPE, "SOL", DAY_MS)], NOW)
+        found = await grant_sums.counted(connection, [*needs, (SCOPE, "SOL", DAY_MS)], NOW)
     assert found.pop((SCOPE, "SOL", DAY_MS)) == Counted()
     assert found == {
         (scope, MINT, length): Counted(
@@ -135,11 +138,13 @@ async def test_there_is_room_as_soon_as_enough_has_left_and_not_before(
     gone = chance.randrange(1, used.transactions)
     async with database.write() as connection:
         await reserve(connection, rows)
-        at = await grants.room_at(connection, SCOPE, MINT, length, excess, NOW)
-        counted = await grants.room_at(
+        at = await grant_sums.room_at(connection, SCOPE, MINT, length, excess, NOW)
+        counted = await grant_sums.room_at(
             connection, SCOPE, MINT, length, gone, NOW, transactions=True
         )
-        assert await grants.room_at(connection, SCOPE, MINT, length, used.units + 1, NOW) is None
+        assert (
+            await grant_sums.room_at(connection, SCOPE, MINT, length, used.units + 1, NOW) is None
+        )
     assert at is not None
     assert counted is not None
     assert by_hand(rows, at)[length].units <= used.units - excess
@@ -151,12 +156,12 @@ async def test_there_is_room_as_soon_as_enough_has_left_and_not_before(
 @pytest.mark.sqlite("its query plans")
 async def test_a_sum_searches_indexes(database: Database) -> None:
     async def asked(connection: AsyncConnection) -> None:
-        await grants.counted(connection, [(SCOPE, MINT, DAY_MS)], NOW)
-        await grants.room_at(connection, SCOPE, MINT, DAY_MS, 1, NOW)
-        await grants.launched(connection, "w", [MINT])
-        await grants.paid(connection, "w", [MINT])
-        await grants.note_paid(connection, "w", [MINT], "t")
-        await grants.own(connection, [MINT])
+        await grant_sums.counted(connection, [(SCOPE, MINT, DAY_MS)], NOW)
+        await grant_sums.room_at(connection, SCOPE, MINT, DAY_MS, 1, NOW)
+        await transaction_store.launched(connection, "w", [MINT])
+        await recipients.paid(connection, "w", [MINT])
+        await recipients.note_paid(connection, "w", [MINT], "t")
+        await recipients.own(connection, [MINT])
         await grants.sets_of(connection, ["agent:a", "wallet:w"])
 
     steps = [step for _, plan in await query_plans(database, asked) for step in plan]

@@ -13,7 +13,7 @@ from solward.hold import HoldState
 from solward.record import TransactionStatus
 from solward.vault.guardrails.grants.judged import Judged, to_row
 from solward.vault.guardrails.grants.model import Case
-from solward.vault.store import grants
+from solward.vault.store import judged as judged_store
 from solward.vault.store.database import Database
 from solward.vault.store.tables import holds, reservations, transactions, wallets
 from solward.vault.transactions.replay import Kept
@@ -24,7 +24,7 @@ MINT = "So1dTokenNobodyLists11111111111111111111111"
 
 async def judged(connection: AsyncConnection, id_: str, ms: int, verdict: str = "allowed") -> None:
     case = Case("w", ("wallet:w", "agent:a"), (), 5_000, (ms, ms))
-    await grants.note_judged(connection, to_row(Judged(id_, "other", case, verdict, 1)))
+    await judged_store.note_judged(connection, to_row(Judged(id_, "other", case, verdict, 1)))
 
 
 async def ended(
@@ -75,11 +75,11 @@ async def test_pages_follow_the_order_of_judgement_and_not_the_clock(database: D
         for id_, ms in (("d", 100), ("c", 300), ("b", 200), ("a", 300)):
             await judged(connection, id_, ms)
     async with database.read() as connection:
-        first, count = await grants.first_judged(connection, 100)
+        first, count = await judged_store.first_judged(connection, 100)
         assert count == 3
-        pages = [await grants.judged_page(connection, first, 2)]
-        pages.append(await grants.judged_page(connection, pages[0][-1].row["seq"] + 1, 2))
-        assert await grants.first_judged(connection, 300) == (0, 0)
+        pages = [await judged_store.judged_page(connection, first, 2)]
+        pages.append(await judged_store.judged_page(connection, pages[0][-1].row["seq"] + 1, 2))
+        assert await judged_store.first_judged(connection, 300) == (0, 0)
     names = [[past_of(row).judged.transaction_id for row in page] for page in pages]
     assert names == [["c", "b"], ["a"]]
 
@@ -96,7 +96,7 @@ async def test_what_was_given_back_counts_no_more(database: Database) -> None:
         await ended(connection, "one host's word", TransactionStatus.FAILED, spent)
         await ended(connection, "tokens", TransactionStatus.FAILED, {"SOL": 0, MINT: 3})
     async with database.read() as connection:
-        rows = [past_of(row) for row in await grants.judged_page(connection, 0)]
+        rows = [past_of(row) for row in await judged_store.judged_page(connection, 0)]
     assert {row.judged.transaction_id: row.kept for row in rows} == {
         "pending": Kept.ALL,
         "confirmed": Kept.ALL,
@@ -118,7 +118,7 @@ async def test_a_hold_that_was_carried_out_counts_as_what_was_carried_out(
             own["digest"] = state.value
             await connection.execute(insert(holds), [columns | own])
     async with database.read() as connection:
-        rows = [past_of(row) for row in await grants.judged_page(connection, 0)]
+        rows = [past_of(row) for row in await judged_store.judged_page(connection, 0)]
     assert [(row.judged.transaction_id, row.kept) for row in rows] == [
         ("held", Kept.ALL),
         ("denied", Kept.ALL),

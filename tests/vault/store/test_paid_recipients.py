@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import insert, update
 
 from solward.record import TransactionRecord, TransactionStatus
-from solward.vault.store import grants
+from solward.vault.store import recipients
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
 from solward.vault.store.tables import transactions, wallets
@@ -49,7 +49,7 @@ async def pay(
     )
     async with database.write() as connection:
         await transaction_store.insert_record(connection, record, action_key=None)
-        await grants.note_paid(connection, wallet, to, id_)
+        await recipients.note_paid(connection, wallet, to, id_)
     await end(database, id_, status)
 
 
@@ -62,7 +62,7 @@ async def end(database: Database, id_: str, status: TransactionStatus) -> None:
 
 async def known(database: Database, wallet: str = "w") -> tuple[set[str], dict[str, str]]:
     async with database.read() as connection:
-        paid, alike = await grants.paid(connection, wallet, ASKED)
+        paid, alike = await recipients.paid(connection, wallet, ASKED)
     return set(paid), alike
 
 

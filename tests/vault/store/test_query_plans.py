@@ -19,9 +19,11 @@ from solward.vault.store import (
     holds,
     idempotency,
     processes,
+    recipients,
     spending,
     transactions,
 )
+from solward.vault.store import judged as judged_store
 from solward.vault.store.attempts import Attempt, AttemptState, Settlement
 from solward.vault.store.database import Database
 from solward.vault.store.window_clock import Moment
@@ -83,8 +85,8 @@ async def everything(connection: AsyncConnection) -> None:
     await spending.reserved(connection, ["wallet:w"])
     await transactions.insert_record(connection, record(1), action_key="a")
     await spending.reserve(connection, "t1", scopes, {"SOL": 1}, 10)
-    await grants.note_judged(connection, JUDGED)
-    await grants.note_paid(connection, "w", ["someone"], "t1")
+    await judged_store.note_judged(connection, JUDGED)
+    await recipients.note_paid(connection, "w", ["someone"], "t1")
     attempt = Attempt("t1", 1, "s1", b"", "b", 1, 1, 1)
     await attempts.write_ahead(connection, attempt, 10)
     await attempts.mark_sent(connection, ["s1"])

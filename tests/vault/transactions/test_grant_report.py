@@ -10,10 +10,14 @@ from tests.support.engine_harness import Bench
 from tests.support.grants import grant, limit
 
 from solward.clock import DAY_MS, HOUR_MS, MINUTE_MS
-from solward.guardrail import Operation
+from solward.guardrail import COSTS, Operation
 from solward.solana.token_list import token_list
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.guardrails.grants.model import ANY_ASSET, COSTS, Grant, Window
+from solward.vault.guardrails.grants.model import (
+    ANY_ASSET,
+    Grant,
+    Window,
+)
 from solward.vault.store.window_clock import Moment
 from solward.vault.transactions.grant_report import CanLeave, can_leave, wallet_grants
 from solward.vault.transactions.policy import replace_policy

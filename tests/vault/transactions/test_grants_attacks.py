@@ -36,6 +36,7 @@ from solward.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.context.pocket import PocketRequest
 from solward.errors import GuardrailBlocked
 from solward.guardrail import (
+    COSTS,
     Intent,
     Line,
     Operation,
@@ -44,7 +45,11 @@ from solward.guardrail import (
 )
 from solward.record import TransactionRecord, TransactionStatus
 from solward.vault.guardrails import Policy
-from solward.vault.guardrails.grants.model import ANY_ASSET, COSTS, Hours, SwapBounds
+from solward.vault.guardrails.grants.model import (
+    ANY_ASSET,
+    Hours,
+    SwapBounds,
+)
 from solward.vault.store import database as database_module
 from solward.vault.store.database import Database
 from solward.vault.store.tables import wallets

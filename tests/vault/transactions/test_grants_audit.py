@@ -24,8 +24,10 @@ from tests.vault.transactions.test_grants_engine import AGENT, KEY, UNITS, actor
 from tests.vault.transactions.test_pocket_run import paying, row_of, use
 
 from solward.errors import GuardrailBlocked, Held
-from solward.guardrail import Operation
-from solward.vault.guardrails.grants.model import COSTS, NewRecipient
+from solward.guardrail import COSTS, Operation
+from solward.vault.guardrails.grants.model import (
+    NewRecipient,
+)
 from solward.vault.transactions.policy import replace_set
 from solward.vault.transactions.request import ADMIN
 

@@ -17,11 +17,15 @@ from solward import jsontext
 from solward.audit.tables import audit
 from solward.clock import DAY_MS, HOUR_MS
 from solward.errors import GuardrailBlocked, TransactionFailed
-from solward.guardrail import Operation
+from solward.guardrail import COSTS, Operation
 from solward.record import TransactionRecord
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.guardrails.grants.model import ANY_ASSET, COSTS, Grant, NewRecipient
-from solward.vault.store import grants as store
+from solward.vault.guardrails.grants.model import (
+    ANY_ASSET,
+    Grant,
+    NewRecipient,
+)
+from solward.vault.store import grant_sums
 from solward.vault.store.tables import judged_effects, reservations
 from solward.vault.transactions.grant_ends import GrantEnds
 from solward.vault.transactions.policy import replace_policy, replace_set
@@ -54,7 +58,7 @@ async def counted(bench: Bench, of: Grant, asset: str, length_ms: int = DAY_MS) 
     async with bench.database.read() as connection:
         now = (await bench.database.moment(connection)).window_ms
         need = (of.scope, asset, length_ms)
-        return (await store.counted(connection, [need], now))[need].units
+        return (await grant_sums.counted(connection, [need], now))[need].units
 
 
 async def refused(call: Any, *words: str) -> TransactionRecord:

@@ -20,10 +20,9 @@ from solward.vault.guardrails.grants import judged as judged_form
 from solward.vault.guardrails.grants.document import BookEntry
 from solward.vault.guardrails.grants.judged import ALLOWED, Judged
 from solward.vault.guardrails.grants.model import Case
-from solward.vault.store import grants as store
-from solward.vault.store import spending
+from solward.vault.store import grant_sums, spending
 from solward.vault.store.database import Database, lock_shared
-from solward.vault.store.grants import Counted
+from solward.vault.store.grant_sums import Counted
 from solward.vault.store.tables import judged_effects, reservations
 from solward.vault.transactions.policy import (
     read_policy,
@@ -137,7 +136,7 @@ class Past:
     async def counted(self, of: Any, asset: str = MINT, length_ms: int = DAY_MS) -> Counted:
         async with self.database.read() as connection:
             need = (of.scope, asset, length_ms)
-            return (await store.counted(connection, [need], await self.now_ms()))[need]
+            return (await grant_sums.counted(connection, [need], await self.now_ms()))[need]
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from solward.vault.guardrails.grants.model import (
     Window,
 )
 from solward.vault.transactions.replay import (
-    GrantPolicy,
+    CompiledPolicy,
     Kept,
     Past,
     Replay,
@@ -59,17 +59,17 @@ def grant(who: str = AGENT, name: str = "g", **changes: Any) -> Grant:
     return replace(Grant(name, who, SENT, assets={MINT: limit}), **changes)
 
 
-def policy(*grants: Grant, book: Mapping[str, Sequence[str]] | None = None) -> GrantPolicy:
+def policy(*grants: Grant, book: Mapping[str, Sequence[str]] | None = None) -> CompiledPolicy:
     sets = {who: [each for each in grants if each.who == who] for who in {g.who for g in grants}}
     named = (book or {}).items()
-    return GrantPolicy.of(sets, {name: list(map(BookEntry, found)) for name, found in named})
+    return CompiledPolicy.of(sets, {name: list(map(BookEntry, found)) for name, found in named})
 
 
 @dataclass(slots=True)
 class History:
     """A service's grants: judged by sums over rows of reservations, which come and go."""
 
-    now: GrantPolicy
+    now: CompiledPolicy
     version: int = 1
     ms: int = START
     rows: dict[str, list[tuple[Charge, int]]] = field(default_factory=dict)
@@ -128,10 +128,10 @@ class History:
         index = int(name)
         self.past[index] = replace(self.past[index], kept=Kept.NOTHING)
 
-    def edit(self, now: GrantPolicy, version: int | None = None) -> None:
+    def edit(self, now: CompiledPolicy, version: int | None = None) -> None:
         self.now, self.version = now, version or self.version + 1
 
-    def replayed(self, draft: GrantPolicy | None = None, **options: Any) -> Replayed:
+    def replayed(self, draft: CompiledPolicy | None = None, **options: Any) -> Replayed:
         return replay(self.past, self.now, self.version, draft, **options)
 
 
@@ -145,7 +145,7 @@ def test_a_lower_limit_refuses_what_is_beyond_it_and_nothing_else() -> None:
     assert [twenty.judged.transaction_id, five.judged.transaction_id] == ["2", "3"]
     assert (twenty.then, twenty.now) == (ReplayVerdict.ALLOWED, ReplayVerdict.REFUSED)
     (finding,) = twenty.findings
-    assert (finding.why, finding.limit, finding.used, finding.asked) == (Why.WINDOW, 70, 70, 20)
+    assert (finding.why, finding.limit, finding.used, finding.requested) == (Why.WINDOW, 70, 70, 20)
 
 
 def test_a_higher_limit_allows_what_was_refused_and_counts_it() -> None:
@@ -379,7 +379,7 @@ def grants(draw: st.DrawFn) -> Grant:
 
 
 @st.composite
-def policies(draw: st.DrawFn) -> GrantPolicy:
+def policies(draw: st.DrawFn) -> CompiledPolicy:
     listed = {each.scope: each for each in draw(st.lists(grants(), max_size=4))}
     book = {"vendors": sorted(draw(st.sets(st.sampled_from(["shop", "bar"]))))}
     return policy(*listed.values(), book=book)
@@ -431,13 +431,13 @@ def lived(history: History, events: Sequence[Any], *, others: bool = True) -> Hi
     return history
 
 
-def scopes_of(given: GrantPolicy) -> Sequence[Grant]:
+def scopes_of(given: CompiledPolicy) -> Sequence[Grant]:
     return [grant for each in given.sets.values() for grant in each.grants]
 
 
 @settings(max_examples=60)
 @given(policies(), st.lists(st.one_of(steps, steps, steps, edits), max_size=40))
-def test_replay_of_the_live_policy_changes_nothing(start: GrantPolicy, events: Any) -> None:
+def test_replay_of_the_live_policy_changes_nothing(start: CompiledPolicy, events: Any) -> None:
     history = lived(History(start), events)
     found = history.replayed()
     assert (found.changed, found.changes) == (0, ())
@@ -449,7 +449,7 @@ def test_replay_of_the_live_policy_changes_nothing(start: GrantPolicy, events: A
 
 @settings(max_examples=60)
 @given(policies(), st.lists(asks, max_size=40))
-def test_the_replays_own_counters_are_the_services(start: GrantPolicy, events: Any) -> None:
+def test_the_replays_own_counters_are_the_services(start: CompiledPolicy, events: Any) -> None:
     history = lived(History(start), events)
     # As if another version had judged all of it: no stored sum is taken.
     found = replay(history.past, history.now, history.version + 1)
@@ -460,7 +460,7 @@ def test_the_replays_own_counters_are_the_services(start: GrantPolicy, events: A
 @settings(max_examples=60)
 @given(policies(), policies(), st.lists(asks, max_size=40))
 def test_a_draft_says_what_it_would_have_said_in_force(
-    start: GrantPolicy, draft: GrantPolicy, events: Any
+    start: CompiledPolicy, draft: CompiledPolicy, events: Any
 ) -> None:
     """The replay of a draft is the history lived under it."""
     history = lived(History(start), events, others=False)

@@ -25,7 +25,7 @@ from solward.settings import Settings
 from solward.solana.token_list import token_list
 from solward.vault.guardrails import Policy as Rules
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.guardrails.grants.document import BookEntry, Policy, grant_id
+from solward.vault.guardrails.grants.document import BookEntry, GrantPolicy
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
     AssetLimit,
@@ -33,6 +33,7 @@ from solward.vault.guardrails.grants.model import (
     NewRecipient,
     Window,
 )
+from solward.vault.guardrails.grants.stored_form import grant_id
 from solward.vault.store import holds
 from solward.vault.store.database import Database
 from solward.vault.store.tables import judged_effects, transactions, wallets
@@ -140,10 +141,10 @@ class Service:
             statement = update(transactions).where(transactions.c.id == record.id)
             await connection.execute(statement.values(status="confirmed"))
 
-    async def edit(self, policy: Policy) -> None:
+    async def edit(self, policy: GrantPolicy) -> None:
         await replace_policy(self.database, policy.sets, policy.book)
 
-    async def replay(self, draft: Policy | None = None, days: int = 30) -> dict[str, Any]:
+    async def replay(self, draft: GrantPolicy | None = None, days: int = 30) -> dict[str, Any]:
         return await replay_stored(self.database, TOKENS, days, draft)
 
 
@@ -179,11 +180,11 @@ def grant(who: str = AGENT, most: int = 100, **changes: Any) -> Grant:
     return replace(made, id=grant_id(made))
 
 
-def policy(*grants: Grant, book: dict[str, tuple[BookEntry, ...]] | None = None) -> Policy:
+def policy(*grants: Grant, book: dict[str, tuple[BookEntry, ...]] | None = None) -> GrantPolicy:
     sets: dict[str, tuple[Grant, ...]] = {}
     for each in grants:
         sets[each.who] = (*sets.get(each.who, ()), each)
-    return Policy(sets, book or {})
+    return GrantPolicy(sets, book or {})
 
 
 def pays(units: int, to: str = "bar", asset: str = MINT) -> Line:
@@ -191,7 +192,7 @@ def pays(units: int, to: str = "bar", asset: str = MINT) -> Line:
     return Line(Operation.TRANSFER, asset, units, to, decimals=decimals)
 
 
-def random_policy(rng: random.Random) -> Policy:
+def random_policy(rng: random.Random) -> GrantPolicy:
     found: dict[str, Grant] = {}
     for _ in range(rng.randint(0, 5)):
         asset = rng.choice([MINT, MINT, SOL, ANY_ASSET])

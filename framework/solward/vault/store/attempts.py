@@ -12,9 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.errors import TakenOver
+from solward.guardrail import GRANT_SCOPE
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
-from solward.vault.store import alerts, grants, pockets, spending
+from solward.vault.store import alerts, grant_sums, pockets, spending
 from solward.vault.store.tables import attempts, reservations, transactions
 from solward.vault.store.transactions import RECORD, UNFINISHED, record_event, record_of
 
@@ -230,14 +231,14 @@ _LOWER = (
 _COUNTED = reservations.alias("counted")
 _LENT = select(reservations.c.scope, reservations.c.units).where(
     reservations.c.transaction_id == bindparam("b_id"),
-    reservations.c.scope.startswith(grants.SCOPE_PREFIX, autoescape=True),
+    reservations.c.scope.startswith(GRANT_SCOPE, autoescape=True),
     reservations.c.asset == spending.COSTS_ASSET,
     reservations.c.units
     > select(func.max(_COUNTED.c.units))
     .where(
         _COUNTED.c.transaction_id == bindparam("b_id"),
         _COUNTED.c.asset == spending.COSTS_ASSET,
-        ~_COUNTED.c.scope.startswith(grants.SCOPE_PREFIX, autoescape=True),
+        ~_COUNTED.c.scope.startswith(GRANT_SCOPE, autoescape=True),
     )
     .scalar_subquery(),
 )
@@ -360,7 +361,7 @@ async def _lock_totals(connection: AsyncConnection, settlements: Sequence[Settle
     }
     if closed:
         changed |= await spending.openers(connection, closed)
-    await grants.lock_totals(connection, changed)
+    await grant_sums.lock_totals(connection, changed)
 
 
 async def _note_own_accounts(

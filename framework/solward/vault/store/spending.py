@@ -14,10 +14,11 @@ from solward.audit.acts import record_act
 from solward.clock import DAY_MS, MINUTE_MS, now_ms
 from solward.errors import SkillError, TakenOver
 from solward.events import EventKind
-from solward.vault.store import grants
+from solward.guardrail import COSTS, GRANT_SCOPE, SOL
+from solward.vault.store import grant_sums
 from solward.vault.store.api_keys import lock_key
 from solward.vault.store.database import lock_exclusive, lock_shared
-from solward.vault.store.grants import SCOPE_PREFIX, VERSION
+from solward.vault.store.grants import VERSION
 from solward.vault.store.tables import (
     opened_accounts,
     reservations,
@@ -27,9 +28,9 @@ from solward.vault.store.tables import (
 )
 from solward.vault.store.transactions import UNFINISHED
 
-SOL_ASSET = "SOL"
+SOL_ASSET = SOL
 # Network fees and rent, in lamports; they have ceilings of their own.
-COSTS_ASSET = "COSTS"
+COSTS_ASSET = COSTS
 # The switch that freezes everything, and the lock that every reservation shares against it.
 SERVICE_SCOPE = "service"
 # Columns are signed 64-bit, a mint's units unsigned; no limit is as high.
@@ -285,7 +286,7 @@ _ADD_COSTS = (
 
 async def add_costs(connection: AsyncConnection, transaction_id: str, lamports: int) -> None:
     """Count more fees and rent of a transaction than were reserved."""
-    await grants.lock_totals(connection, [transaction_id])
+    await grant_sums.lock_totals(connection, [transaction_id])
     await connection.execute(_ADD_COSTS, {"b_id": transaction_id, "b_lamports": lamports})
 
 
@@ -415,7 +416,7 @@ async def reserved_by(
         )
         .where(
             reservations.c.transaction_id.in_(transaction_ids),
-            ~reservations.c.scope.startswith(SCOPE_PREFIX, autoescape=True),
+            ~reservations.c.scope.startswith(GRANT_SCOPE, autoescape=True),
         )
         .group_by(reservations.c.transaction_id, reservations.c.asset)
     )

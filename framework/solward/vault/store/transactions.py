@@ -5,7 +5,7 @@ Each function works inside the caller's transaction; the engine decides what bel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -218,3 +218,25 @@ def record_of(values: Sequence[Any]) -> TransactionRecord:
         fee_lamports=fee_lamports,
         created_ms=created_ms,
     )
+
+
+_LAUNCHED = select(transactions.c.details).where(
+    transactions.c.wallet_id == bindparam("b_wallet"),
+    # As the index has it.
+    text("transactions.type = 'token_launch'"),
+    transactions.c.status == TransactionStatus.CONFIRMED.value,
+    transactions.c.details.contains(bindparam("b_mint")),
+)
+
+
+async def launched(
+    connection: AsyncConnection, wallet_id: str, mints: Collection[str]
+) -> frozenset[str]:
+    """Those of `mints` that a wallet launched: a confirmed record of it says so."""
+    found: set[str] = set()
+    for mint in mints:
+        rows = await connection.execute(_LAUNCHED, {"b_wallet": wallet_id, "b_mint": mint})
+        # The text may have it elsewhere, such as in the name.
+        if any(jsontext.loads(details).get("mint") == mint for details in rows.scalars()):
+            found.add(mint)
+    return frozenset(found)

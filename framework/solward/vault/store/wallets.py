@@ -165,9 +165,3 @@ async def leave_version(connection: AsyncConnection, old: int, new: int, kdf: Fi
     """End a rotation: delete version `old`, and its KEK from the `kdf` of `new`."""
     await connection.execute(delete(keystore).where(keystore.c.kek_version == old))
     await connection.execute(update(keystore).where(keystore.c.kek_version == new).values(kdf=kdf))
-
-
-async def names(connection: AsyncConnection) -> dict[str, str]:
-    """id -> name of every wallet."""
-    rows = await connection.execute(select(wallets.c.id, wallets.c.name))
-    return {row.id: row.name for row in rows}

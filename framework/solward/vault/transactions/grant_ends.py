@@ -9,11 +9,18 @@ from typing import Final
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import DAY_MS, iso
+from solward.guardrail import COSTS
 from solward.money import SOL_DECIMALS
 from solward.vault.guardrails.grants.decide import Need
-from solward.vault.guardrails.grants.document import Names, from_stored
-from solward.vault.guardrails.grants.model import COSTS, COSTS_WINDOW_MS, Grant, Window
+from solward.vault.guardrails.grants.model import (
+    COSTS_WINDOW_MS,
+    Grant,
+    Window,
+)
 from solward.vault.guardrails.grants.sentences import left_sentence
+from solward.vault.guardrails.grants.spelling import Names
+from solward.vault.guardrails.grants.stored_form import from_stored
+from solward.vault.store import grant_sums
 from solward.vault.store import grants as store
 from solward.vault.store.database import Database
 
@@ -97,14 +104,14 @@ class GrantEnds:
 
     @staticmethod
     async def _used_up(connection: AsyncConnection, grants: Iterable[Grant], now_ms: int) -> int:
-        moved = await store.scopes_that_count(connection)
+        moved = await grant_sums.scopes_that_count(connection)
         windows = {
             need: window
             for grant in grants
             if grant.scope in moved
             for need, _, window in _windows(grant)
         }
-        counted = await store.counted(connection, windows, now_ms)
+        counted = await grant_sums.counted(connection, windows, now_ms)
         return len(
             {n[0] for n, window in windows.items() if is_near(counted[n].units, window.most)}
         )

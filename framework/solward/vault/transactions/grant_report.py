@@ -9,20 +9,12 @@ from typing import Any, Final
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import DAY_MS, iso
-from solward.guardrail import SOL, Operation
+from solward.guardrail import COSTS, SOL, Operation
 from solward.money import SOL_DECIMALS
 from solward.solana.token_list import TokenList, known_decimals
 from solward.vault.guardrails import ScopeLimits
-from solward.vault.guardrails.grants.document import (
-    Names,
-    amount_text,
-    from_stored,
-    unit_name,
-    window_text,
-)
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
-    COSTS,
     COSTS_WINDOW_MS,
     RATE,
     USD_DECIMALS,
@@ -36,11 +28,14 @@ from solward.vault.guardrails.grants.sentences import (
     grant_sentence,
     left_sentence,
 )
+from solward.vault.guardrails.grants.spelling import Names, amount_text, unit_name, window_text
+from solward.vault.guardrails.grants.stored_form import from_stored
+from solward.vault.store import grant_sums
 from solward.vault.store import grants as store
 from solward.vault.store.database import Database
-from solward.vault.store.grants import Counted
+from solward.vault.store.grant_sums import Counted
 from solward.vault.store.window_clock import Moment
-from solward.vault.transactions.granting import names_of
+from solward.vault.transactions.principal_names import names_of
 
 # When more is left is said of a window that is this full, in percent.
 _NEARLY_FULL: Final = 80
@@ -125,7 +120,7 @@ async def grants_report(
     """
     limits = {grant.scope: tuple(_limits(grant, names)) for each in sets.values() for grant in each}
     needs = {limit.need for each in limits.values() for limit in each}
-    counted = await store.counted(connection, needs, now.window_ms)
+    counted = await grant_sums.counted(connection, needs, now.window_ms)
     report = []
     for who, grants in sets.items():
         shown = []
@@ -164,7 +159,7 @@ async def _limit_json(
     room_ms = None
     if used and used * 100 >= most * _NEARLY_FULL:
         scope, asset, length = limit.need
-        room_ms = await store.room_at(
+        room_ms = await grant_sums.room_at(
             connection, scope, asset, length, 1, now_ms, transactions=is_rate
         )
     body = {

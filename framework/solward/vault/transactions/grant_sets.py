@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.vault.guardrails.grants.decide import CompiledGrants, compile_grants
-from solward.vault.guardrails.grants.document import from_stored
 from solward.vault.guardrails.grants.model import ANY_ASSET, Grant, NewRecipient
+from solward.vault.guardrails.grants.stored_form import from_stored
 from solward.vault.store import grants as store
 
 # Principals remembered; a service has as many as agents, keys and wallets together.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -20,11 +20,13 @@ from solward.vault.guardrails.grants.model import (
     Decision,
     Finding,
     Grant,
-    Why,
 )
 from solward.vault.guardrails.grants.sentences import finding_sentence
 from solward.vault.guardrails.rules import Verdict
-from solward.vault.store import grants as store
+from solward.vault.store import grant_sums
+from solward.vault.store import judged as judged_store
+from solward.vault.store import recipients as recipient_store
+from solward.vault.store import transactions as transaction_store
 from solward.vault.store.window_clock import Moment
 from solward.vault.transactions.grant_case import (
     Outgoing,
@@ -36,10 +38,10 @@ from solward.vault.transactions.grant_case import (
 from solward.vault.transactions.grant_ends import NearEnd, near_ends
 from solward.vault.transactions.grant_sets import GrantSet, GrantSets
 from solward.vault.transactions.prices import Prices
+from solward.vault.transactions.principal_names import KnownNames, names_in, names_of
 from solward.vault.transactions.request import Actor, PocketUse
 
 _NO_TOKENS: Final = TokenList(())
-_NAMED_KINDS: Final = ("agent", "key", "wallet")
 
 
 class PricesMissing(Exception):
@@ -115,7 +117,7 @@ class Granted:
                 if need[:2] == (charge.scope, charge.asset):
                     counted[need] += charge.units
         counted = {need: units for need, units in counted.items() if need[:2] in grown}
-        names = StoredNames(tokens, {})
+        names = KnownNames(tokens, {})
         for who, number, grant in self.charged:
             yield from near_ends(who, number, grant, counted, max(self.case.now_ms), names)
 
@@ -146,10 +148,10 @@ class Granted:
             self.used,
             judged_form.said(self.decision) if self.is_asked else None,
         )
-        await store.note_judged(connection, judged_form.to_row(judged))
+        await judged_store.note_judged(connection, judged_form.to_row(judged))
         if outcome == ALLOWED:
             paid = recipients(self.case.lines)
-            await store.note_paid(connection, self.case.wallet_id, paid, own_id)
+            await recipient_store.note_paid(connection, self.case.wallet_id, paid, own_id)
 
 
 class Granting:
@@ -179,7 +181,7 @@ class Granting:
         """How the grants that a transaction is charged to are near their end after it."""
         return iter(()) if granted is None else granted.near_ends(self._tokens)
 
-    async def names(self, connection: AsyncConnection, principals: Sequence[str]) -> StoredNames:
+    async def names(self, connection: AsyncConnection, principals: Sequence[str]) -> KnownNames:
         """What principals are called in sentences."""
         return await names_of(connection, self._tokens, principals)
 
@@ -258,7 +260,7 @@ class Granting:
     async def _by_default(self, connection: AsyncConnection, case: Case, version: int) -> Granted:
         burned = [line.asset for line in case.lines if line.operation == Operation.BURN]
         if burned and not case.is_admins:
-            launched = await store.launched(connection, case.wallet_id, burned)
+            launched = await transaction_store.launched(connection, case.wallet_id, burned)
             case = replace(case, launched=launched)
         granted = Granted(case, decide({}, case, {}), version)
         return await self._with_reason(connection, granted, {})
@@ -271,17 +273,17 @@ class Granting:
         version: int,
     ) -> Case:
         """The case with what its grants look at."""
-        own = await store.own(connection, addresses(case.lines))
+        own = await recipient_store.own(connection, addresses(case.lines))
         case = replace(case, own=own, lines=funded(case.lines, own))
         if any(each.uses_book for each in under.values()):
             case = replace(case, book=await self.sets.book(connection, version))
         if any(each.asks_new for each in under.values()):
             paid = recipients(case.lines)
-            known, alike = await store.paid(connection, case.wallet_id, paid)
+            known, alike = await recipient_store.paid(connection, case.wallet_id, paid)
             case = replace(case, paid=known, lookalikes=alike)
         burned = [line.asset for line in case.lines if line.operation == Operation.BURN]
         if burned and len(under) < len(case.chain):
-            launched = await store.launched(connection, case.wallet_id, burned)
+            launched = await transaction_store.launched(connection, case.wallet_id, burned)
             case = replace(case, launched=launched)
         return case
 
@@ -295,7 +297,7 @@ class Granting:
         findings = granted.decision.held if refused is None else (refused,)
         if not findings:
             return granted
-        names = await stored_names(connection, self._tokens, findings)
+        names = await names_in(connection, self._tokens, findings)
         reason = " ".join(finding_sentence(each, names) for each in findings)
         return replace(granted, reason=reason)
 
@@ -327,7 +329,7 @@ async def _used(
         for need in needs
         for scope, asset, length in (need,)
     }
-    found = await store.counted(connection, frozenset(stored.values()), now_ms)
+    found = await grant_sums.counted(connection, frozenset(stored.values()), now_ms)
     return {
         need: found[key].transactions if need[1] == RATE else found[key].units
         for need, key in stored.items()
@@ -338,7 +340,7 @@ async def _with_room(
     connection: AsyncConnection, finding: Finding, under: Mapping[str, GrantSet], now_ms: int
 ) -> Finding:
     """With the time at which what was refused would fit, where a window is full."""
-    limit, used, asked = finding.limit, finding.used, finding.asked
+    limit, used, asked = finding.limit, finding.used, finding.requested
     grants = under.get(finding.who)
     if grants is None or None in (limit, used, asked, finding.window_ms, finding.number):
         return finding
@@ -349,7 +351,7 @@ async def _with_room(
     scope = grants.grants[finding.number - 1].scope
     is_rate = finding.counted_as == RATE
     asset = SOL if is_rate else finding.counted_as or SOL
-    at = await store.room_at(
+    at = await grant_sums.room_at(
         connection,
         scope,
         asset,
@@ -359,66 +361,3 @@ async def _with_room(
         transactions=is_rate,
     )
     return replace(finding, room_ms=at)
-
-
-# Names of principals for sentences.
-
-
-@dataclass(frozen=True, slots=True)
-class StoredNames:
-    """Names that were read for some sentences; see `solward...document.Names`.
-
-    Attributes:
-        rows: kind -> those that are called the same as one who is meant: id -> name.
-    """
-
-    tokens: TokenList
-    rows: Mapping[str, Mapping[str, str]]
-
-    def decimals(self, mint: str) -> int | None:
-        """Not known here: findings say what they count in."""
-        return None
-
-    def ids(self, kind: str, text: str) -> Sequence[str]:
-        """The one whose id is `text`, else all whose name it is."""
-        found = self.rows.get(kind, {})
-        if text in found:
-            return [text]
-        return [each for each, name in found.items() if name == text]
-
-    def name(self, kind: str, own_id: str) -> str | None:
-        """What people call it."""
-        return self.rows.get(kind, {}).get(own_id)
-
-    def in_book(self, name: str) -> bool:
-        """Sentences do not ask."""
-        return True
-
-
-async def names_of(
-    connection: AsyncConnection, tokens: TokenList, principals: Iterable[str]
-) -> StoredNames:
-    """The names of these agents, keys and wallets; others have none."""
-    wanted: dict[str, set[str]] = {}
-    for each in principals:
-        kind, _, own_id = each.partition(":")
-        if kind in _NAMED_KINDS:
-            wanted.setdefault(kind, set()).add(own_id)
-    rows = {
-        kind: await store.called_the_same(connection, kind, ids) for kind, ids in wanted.items()
-    }
-    return StoredNames(tokens, rows)
-
-
-async def stored_names(
-    connection: AsyncConnection, tokens: TokenList, findings: Sequence[Finding]
-) -> StoredNames:
-    """The names that sentences of these findings say."""
-    return await names_of(connection, tokens, _said(findings))
-
-
-def _said(findings: Sequence[Finding]) -> Iterator[str]:
-    for finding in findings:
-        yield finding.who
-        if finding.why == Why.WALLET and finding.detail is not None:
-            yield f"wallet:{finding.detail}"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from solward import jsontext
-from solward.guardrail import Intent, Line, Operation
+from solward.guardrail import SOL, Intent, Line, Operation
 from solward.hold import Hold
 from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
 from solward.vault.transactions.grant_case import is_pockets
@@ -86,7 +86,7 @@ def digest_of(
         key = [actor.action_key]
     asked = _asked(intent, pocket)
     if actor.recipe is not None:
-        asked = actor.recipe.get("asked", actor.recipe)
+        asked = actor.recipe.get("fields", actor.recipe)
     lefts = _sums(lines, actor.recipe is None)
     left = sorted([*each, str(units)] for each, units in lefts.items())
     whole = ["hold", wallet_id, list(chain), intent.type, key, asked, left]
@@ -183,11 +183,11 @@ def _pockets(line: Line) -> Line:
 
 
 def _decimals(asset: str, decimals: Mapping[str, int]) -> int | None:
-    return SOL_DECIMALS if asset == "SOL" else decimals.get(asset)
+    return SOL_DECIMALS if asset == SOL else decimals.get(asset)
 
 
 def _amount(asset: str, units: int, decimals: int | None) -> str:
-    if asset == "SOL":
+    if asset == SOL:
         return f"{format_sol(units)} SOL"
     if decimals is None:
         return f"{units} units of {asset}"

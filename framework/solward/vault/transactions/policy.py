@@ -8,7 +8,7 @@ have covered, so that writing a grant anew gives back nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,54 +16,43 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward.audit.acts import record_act
 from solward.errors import PolicyChanged
 from solward.events import EventKind
-from solward.guardrail import SOL
+from solward.guardrail import COSTS, SOL
 from solward.vault.guardrails.grants import judged as judged_form
 from solward.vault.guardrails.grants.decide import covers, is_in_time
-from solward.vault.guardrails.grants.document import BookEntry, from_stored, stored_form
+from solward.vault.guardrails.grants.document import BookEntry, GrantPolicy
 from solward.vault.guardrails.grants.dollars import line_dollars
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
-    COSTS,
     COSTS_WINDOW_MS,
     USD,
     Case,
     Grant,
 )
+from solward.vault.guardrails.grants.stored_form import from_stored, stored_form
+from solward.vault.store import grant_sums, recipients
 from solward.vault.store import grants as store
+from solward.vault.store import judged as judged_store
 from solward.vault.store.database import Database, lock_exclusive
-from solward.vault.store.grants import BookRow, Counting
+from solward.vault.store.grants import BookRow
+from solward.vault.store.judged import Counting
 from solward.vault.store.spending import SERVICE_SCOPE
 from solward.vault.transactions.grant_case import addresses, funded
 
 Entries = Mapping[str, Sequence[BookEntry]]
-# Its `changed_ms`, and the marker of a principal that is not under grants.
+# Columns are signed 64-bit.
 _MOST_UNITS: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPolicy:
-    """Every grant and the address book, as of one version.
-
-    Attributes:
-        sets: principal -> its grants in written order; empty for one that may do nothing.
-        book: name -> addresses.
-    """
-
-    version: int
-    sets: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
-    book: Mapping[str, tuple[BookEntry, ...]] = field(default_factory=dict)
-
-
-async def read_policy(connection: AsyncConnection) -> StoredPolicy:
+async def read_policy(connection: AsyncConnection) -> GrantPolicy:
     """The policy in force."""
     sets = await store.all_sets(connection)
     book: dict[str, tuple[BookEntry, ...]] = {}
     for row in await store.book(connection):
         book[row.name] = (*book.get(row.name, ()), BookEntry(row.address, row.note))
-    return StoredPolicy(
-        await store.version(connection),
+    return GrantPolicy(
         {who: tuple(map(from_stored, grants)) for who, grants in sets.items()},
         book,
+        await store.version(connection),
     )
 
 
@@ -219,10 +208,10 @@ async def _seed(
 ) -> None:
     """Let each grant have counted what its principal moved that it would have covered."""
     longest = max(map(longest_ms, grants))
-    moved = await store.counting(connection, who, now_ms - longest)
+    moved = await judged_store.counting(connection, who, now_ms - longest)
     cases = [judged_form.from_row(each.row) for each in moved]
     named = [address for each in cases for address in addresses(each.case.lines)]
-    own = await store.own(connection, tuple(dict.fromkeys(named)))
+    own = await recipients.own(connection, tuple(dict.fromkeys(named)))
     book: dict[str, set[str]] = {}
     for row in await store.book(connection):
         book.setdefault(row.name, set()).add(row.address)
@@ -253,7 +242,7 @@ async def _seed(
                         "units": min(units, _MOST_UNITS),
                     }
                 )
-        await store.replace_counted(connection, grant.scope, rows)
+        await grant_sums.replace_counted(connection, grant.scope, rows)
 
 
 def longest_ms(grant: Grant) -> int:

@@ -22,14 +22,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from solward.guardrail import Operation
+from solward.guardrail import COSTS, Operation
 from solward.vault.guardrails.grants import judged as judged_form
 from solward.vault.guardrails.grants.decide import Need, decide, needed
 from solward.vault.guardrails.grants.document import BookEntry
 from solward.vault.guardrails.grants.dollars import NOT_ASKED, line_dollars
 from solward.vault.guardrails.grants.judged import ALLOWED, Judged
 from solward.vault.guardrails.grants.model import (
-    COSTS,
     RATE,
     Case,
     Charge,
@@ -63,7 +62,7 @@ class ReplayVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class GrantPolicy:
+class CompiledPolicy:
     """Every principal's grants, and the address book: name -> addresses."""
 
     sets: Mapping[str, GrantSet]
@@ -72,7 +71,7 @@ class GrantPolicy:
     @classmethod
     def of(
         cls, sets: Mapping[str, Sequence[Grant]], book: Mapping[str, Sequence[BookEntry]]
-    ) -> GrantPolicy:
+    ) -> CompiledPolicy:
         """A policy as it is read: principal -> its grants in written order, name -> entries."""
         return cls(
             {who: GrantSet.of(grants) for who, grants in sets.items()},
@@ -158,9 +157,9 @@ class Replay:
 
     def __init__(
         self,
-        in_force: GrantPolicy,
+        in_force: CompiledPolicy,
         version: int,
-        draft: GrantPolicy,
+        draft: CompiledPolicy,
         *,
         report_from_ms: int = 0,
         most: int = 1_000,
@@ -222,9 +221,9 @@ class Replay:
 
 def replay(
     stored: Iterable[Past],
-    in_force: GrantPolicy,
+    in_force: CompiledPolicy,
     version: int,
-    draft: GrantPolicy | None = None,
+    draft: CompiledPolicy | None = None,
     *,
     report_from_ms: int = 0,
 ) -> Replayed:
@@ -234,7 +233,7 @@ def replay(
     return run.result()
 
 
-def _facts(policy: GrantPolicy, stored: Case, known: Case) -> Case:
+def _facts(policy: CompiledPolicy, stored: Case, known: Case) -> Case:
     """A case with what is known by now, where the policy did not look at it then: what it looked at
     is exact, such as whom the wallet had paid by then."""
     under = policy.of_chain(stored)
@@ -252,7 +251,7 @@ def _facts(policy: GrantPolicy, stored: Case, known: Case) -> Case:
 class _Track:
     """One policy, and what it has charged."""
 
-    def __init__(self, policy: GrantPolicy) -> None:
+    def __init__(self, policy: CompiledPolicy) -> None:
         self.policy = policy
         self._compiled = {who: each.compiled for who, each in policy.sets.items()}
         self._counters: dict[tuple[str, str], _Counter] = {}

@@ -11,19 +11,24 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import DAY_MS, iso
 from solward.errors import InvalidRequest
-from solward.guardrail import Operation
+from solward.guardrail import COSTS, Operation
 from solward.solana.token_list import TokenList
-from solward.vault.guardrails.grants.document import Policy
+from solward.vault.guardrails.grants.document import GrantPolicy
 from solward.vault.guardrails.grants.judged import from_row
-from solward.vault.guardrails.grants.model import COSTS, Case
+from solward.vault.guardrails.grants.model import (
+    Case,
+)
 from solward.vault.guardrails.grants.sentences import finding_sentence
-from solward.vault.store import grants as store
+from solward.vault.store import grants
+from solward.vault.store import judged as judged_store
+from solward.vault.store import recipients as recipient_store
+from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
-from solward.vault.store.grants import JudgedRow
+from solward.vault.store.judged import JudgedRow
 from solward.vault.transactions.grant_case import addresses, funded, recipients
-from solward.vault.transactions.granting import stored_names
 from solward.vault.transactions.policy import read_policy
-from solward.vault.transactions.replay import Change, GrantPolicy, Kept, Past, Replay, Replayed
+from solward.vault.transactions.principal_names import names_in
+from solward.vault.transactions.replay import Change, CompiledPolicy, Kept, Past, Replay, Replayed
 
 MAX_DAYS: Final = 366
 MOST_REPLAYED: Final = 200_000
@@ -33,7 +38,7 @@ MOST_CHANGES: Final = 500
 
 
 async def replay_stored(
-    database: Database, tokens: TokenList, days: int, draft: Policy | None = None
+    database: Database, tokens: TokenList, days: int, draft: GrantPolicy | None = None
 ) -> dict[str, Any]:
     """What a draft would have changed in the last days, as JSON; without one, the policy in force.
 
@@ -45,27 +50,28 @@ async def replay_stored(
         raise InvalidRequest(f"days must be a whole number from 1 to {MAX_DAYS}")
     async with database.read() as connection:
         policy = await read_policy(connection)
-        in_force = GrantPolicy.of(policy.sets, policy.book)
-        drafted = in_force if draft is None else GrantPolicy.of(draft.sets, draft.book)
+        version = await grants.version(connection)
+        in_force = CompiledPolicy.of(policy.sets, policy.book)
+        drafted = in_force if draft is None else CompiledPolicy.of(draft.sets, draft.book)
         from_ms = (await database.moment(connection)).database_ms - days * DAY_MS
         longest_ms = max(in_force.longest_ms, drafted.longest_ms)
-        seq, count = await store.first_judged(connection, from_ms - longest_ms)
+        seq, count = await judged_store.first_judged(connection, from_ms - longest_ms)
     if count > MOST_REPLAYED:
         raise InvalidRequest(
             f"days must be fewer: {count} transactions were judged in them and in the longest"
             f" window before, and at most {MOST_REPLAYED} are replayed"
         )
-    run = Replay(in_force, policy.version, drafted, report_from_ms=from_ms, most=MOST_CHANGES)
+    run = Replay(in_force, version, drafted, report_from_ms=from_ms, most=MOST_CHANGES)
     while seq:
         async with database.read() as connection:
-            rows = await store.judged_page(connection, seq)
+            rows = await judged_store.judged_page(connection, seq)
             past = await _with_facts(connection, [past_of(row) for row in rows])
         await asyncio.to_thread(run.add, past)
         seq = int(rows[-1].row["seq"]) + 1 if rows else 0
     found = run.result()
     async with database.read() as connection:
         sentences = [await _sentence(connection, tokens, each) for each in found.changes]
-    return _json(days, policy.version, found, sentences)
+    return _json(days, version, found, sentences)
 
 
 def past_of(row: JudgedRow) -> Past:
@@ -117,12 +123,12 @@ async def _with_facts(connection: AsyncConnection, past: Sequence[Past]) -> list
     named = dict.fromkeys(address for case in cases for address in addresses(case.lines))
     burned = {(case.wallet_id, mint) for case in cases for mint in _burned(case)}
     facts = _Facts(
-        await store.wallets_made(connection, named),
-        await store.first_paid(connection, {case.wallet_id for case in cases}, named),
+        await recipient_store.wallets_made(connection, named),
+        await recipient_store.first_paid(connection, {case.wallet_id for case in cases}, named),
         {
             (wallet_id, mint)
             for wallet_id, mint in burned
-            if await store.launched(connection, wallet_id, [mint])
+            if await transaction_store.launched(connection, wallet_id, [mint])
         },
     )
     return [replace(each, facts=facts.of(each)) for each in past]
@@ -133,7 +139,7 @@ def _burned(case: Case) -> set[str]:
 
 
 async def _sentence(connection: AsyncConnection, tokens: TokenList, change: Change) -> str:
-    names = await stored_names(connection, tokens, change.findings)
+    names = await names_in(connection, tokens, change.findings)
     return " ".join(finding_sentence(each, names) for each in change.findings)
 
 

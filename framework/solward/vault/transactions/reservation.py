@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.audit.acts import SERVICE
 from solward.clock import DAY_MS, HOUR_MS
 from solward.errors import Held, StoreError, TakenOver
-from solward.guardrail import Charged, Intent, Line, Outflow, Request, TransactionEffects
-from solward.hold import Hold, HoldState
+from solward.guardrail import (
+    GRANT_SCOPE,
+    Charged,
+    Intent,
+    Outflow,
+    Request,
+    TransactionEffects,
+)
 from solward.record import TransactionRecord, TransactionStatus
 from solward.telemetry import metrics
 from solward.vault.guardrails import (
@@ -31,21 +35,26 @@ from solward.vault.guardrails import (
 from solward.vault.guardrails.grants.dollars import AssetPrice
 from solward.vault.guardrails.grants.judged import ALLOWED, HELD
 from solward.vault.guardrails.grants.model import Charge
-from solward.vault.guardrails.grants.sentences import hold_sentence
-from solward.vault.store import alerts, holds, idempotency, pockets, spending
+from solward.vault.store import alerts, idempotency, spending
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import grants as grants_store
 from solward.vault.store import transactions as store
 from solward.vault.store.attempts import Settlement
 from solward.vault.store.database import Database
-from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
-from solward.vault.store.pockets import PocketRow, PocketState
+from solward.vault.store.holds import GRANTS_RULE
 from solward.vault.store.window_clock import MOST_BEHIND_MS, Moment
-from solward.vault.transactions import holding
 from solward.vault.transactions.grant_case import is_within
 from solward.vault.transactions.granting import Granted, Granting, PricesMissing, Question
+from solward.vault.transactions.hold_reservation import (
+    HoldReserver,
+    Judged,
+    approval_of,
+    claim,
+    use_approval,
+)
 from solward.vault.transactions.plugin_rules import PluginRules, joined
-from solward.vault.transactions.request import Actor, HoldTaken, PocketTaken, PocketUse
+from solward.vault.transactions.pocket_reservation import owned_by_another, with_pocket
+from solward.vault.transactions.request import Actor, PocketUse
 
 # In a record's `guardrailsApplied` where the freeze switch refused it.
 FREEZE_RULE = "freeze"
@@ -75,148 +84,12 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaving:
-    """What a person is shown: lines with their decimals, costs, and what must arrive."""
-
-    lines: tuple[Line, ...]
-    costs: int
-    arrives: Mapping[str, int]
-
-    @classmethod
-    def of(
-        cls,
-        judged: _Judged,
-        intent: Intent,
-        effects: TransactionEffects,
-        pocket: PocketUse | None,
-    ) -> _Leaving:
-        """By the bytes, as grants count it."""
-        arrives = holding.arrives_of(intent, pocket)
-        if judged.granted is None:
-            return cls((), effects.fee_lamports, arrives)
-        case = judged.granted.case
-        lines = holding.with_decimals(holding.lines_of(case.lines, pocket), effects.decimals)
-        return cls(lines, case.costs_lamports, arrives)
-
-
-@dataclass(frozen=True, slots=True)
 class _Found:
     """What built-in rules and grants say, and what each scope had used."""
 
     verdict: Verdict
     usages: Mapping[str, ScopeUsage]
     granted: Granted | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """A record with its verdict, under the locks of its scopes.
-
-    Attributes:
-        hold: why it waits for a person.
-        now: when it was judged.
-        usages: what each scope had used by then where the rules need it.
-        approval: the hold whose approval it takes.
-        held: the hold that stands in its place.
-        granted: what grants say of it; None where its bytes say nothing.
-    """
-
-    record: TransactionRecord
-    hold: str | None
-    now: Moment
-    usages: Mapping[str, ScopeUsage]
-    granted: Granted | None = None
-    approval: HoldRow | None = None
-    held: Hold | None = None
-
-    @property
-    def is_allowed(self) -> bool:
-        """Whether it is to be reserved."""
-        return self.held is None and self.record.status is TransactionStatus.PENDING
-
-    def blocked(self, reason: str) -> _Judged:
-        """Refused by the rule of grants, which stands last then."""
-        applied = (*(r for r in self.record.guardrails_applied if r != GRANTS_RULE), GRANTS_RULE)
-        record = replace(
-            self.record,
-            status=TransactionStatus.BLOCKED,
-            guardrails_applied=applied,
-            error=reason,
-        )
-        return replace(self, record=record)
-
-
-async def _with_pocket(
-    connection: AsyncConnection, record: TransactionRecord, use: PocketUse
-) -> TransactionRecord:
-    """Store the pocket with the reservation; under the wallet's lock, so that both checks hold."""
-    pocket = use.pocket
-    if use.program is not None and use.position is not None:
-        known = await pockets.at_position(connection, pocket.wallet_id, use.program, use.position)
-        if known is not None:
-            return await _with_known(connection, record, use, known)
-    if await pockets.is_used(connection, pocket.wallet_id, pocket.counter):
-        raise PocketTaken
-    mint = use.output_mint
-    if mint and await pockets.purchase_in_flight(connection, pocket.wallet_id, mint):
-        error = f"Another swap into {mint} has not ended yet; nothing was sent"
-        return replace(record, status=TransactionStatus.FAILED, error=error)
-    row = pockets.PocketRow(
-        wallet_id=pocket.wallet_id,
-        counter=pocket.counter,
-        address=pocket.address,
-        transaction_id=record.id,
-        program=use.program,
-        position=use.position,
-        mints=use.mints,
-        output_mint=mint,
-        state=PocketState.FUNDING if use.leaves else PocketState.SINGLE,
-        created_ms=record.created_ms,
-        opened_by=record.principal,
-    )
-    await pockets.add(connection, row)
-    return record
-
-
-async def _of_position(connection: AsyncConnection, judged: _Judged, use: PocketUse) -> _Judged:
-    """Blocked where another opened the position: a call risks all that is in it, which was granted
-    to who put it there."""
-    if use.program is None or use.position is None:
-        return judged
-    wallet_id = use.pocket.wallet_id
-    known = await pockets.at_position(connection, wallet_id, use.program, use.position)
-    if known is None or known.opened_by == judged.record.principal:
-        return judged
-    return judged.blocked(
-        f"position {use.position} is {known.opened_by or 'the operator'}'s; who opened a position"
-        " and the operator use it"
-    )
-
-
-async def _with_known(
-    connection: AsyncConnection, record: TransactionRecord, use: PocketUse, known: PocketRow
-) -> TransactionRecord:
-    """Use the pocket of a position again: one transaction at a time."""
-    if known.address != use.pocket.address:
-        raise PocketTaken
-    last = None
-    if known.transaction_id is not None:
-        last = await store.get(connection, known.transaction_id)
-    if last is not None and last.status is TransactionStatus.PENDING:
-        error = f"The pocket of position {use.position} is in use; nothing was sent"
-        return replace(record, status=TransactionStatus.FAILED, error=error)
-    await pockets.use_again(connection, known, record.id, use.mints)
-    return record
-
-
-def _approved(judged: _Judged, approval: HoldRow, intent: Intent, leaving: _Leaving) -> _Judged:
-    judged = replace(judged, approval=approval)
-    if not judged.is_allowed:
-        return judged
-    changed = holding.change(approval.hold, intent, leaving.lines, leaving.costs, leaving.arrives)
-    if changed is None:
-        return judged
-    return judged.blocked(f"it is not what was approved: {changed}")
 
 
 def _alone(
@@ -233,7 +106,7 @@ def _alone(
     return [(scope, asset, counted[scope, asset]) for scope, asset in sorted(counted)]
 
 
-async def _note(connection: AsyncConnection, judged: _Judged) -> None:
+async def _note(connection: AsyncConnection, judged: Judged) -> None:
     """Store what was judged: of the record, or of the hold in its place."""
     if judged.granted is None:
         return
@@ -269,7 +142,7 @@ def _request(wallet_id: str, actor: Actor, granted: Granted | None) -> Request:
 
 
 def _charged(charge: Charge) -> Charged:
-    who, _, grant = charge.scope.removeprefix("grant:").rpartition("#")
+    who, _, grant = charge.scope.removeprefix(GRANT_SCOPE).rpartition("#")
     return Charged(who, grant, charge.asset, charge.units)
 
 
@@ -291,8 +164,8 @@ class Reserver:
         hold_ms: how long a held transaction waits for a person.
         """
         self._database = database
-        self._hold_ms = hold_ms
         self._granting = Granting() if granting is None else granting
+        self._holds = HoldReserver(self._granting, hold_ms)
         self._owner = owner
         self._policy = policy
         self._wallet_limits = wallet_limits
@@ -318,17 +191,21 @@ class Reserver:
                 agent's cycle has the fencing token, the agent was stopped, the API key was
                 revoked, the skill's call is over.
             PocketTaken: another process used the pocket first.
-            Held: a person is asked; the hold is stored in place of a record.
+            Held: a person decides; the hold is stored in place of a record.
             HoldTaken: the approval was used, or has ended.
         """
-        before, asked = None, None
+        before, plugin_hold = None, None
         if self._plugin_rules.names:
             # Before the write transaction: a plugin must hold no lock of the database.
-            before, asked = await self._trial(record.wallet_id, actor, intent, effects, pocket)
+            before, plugin_hold = await self._trial(
+                record.wallet_id, actor, intent, effects, pocket
+            )
         question = Question.of(record.wallet_id, actor, intent, effects, pocket)
 
         async def reserve(prices: Prices) -> Reservation:
-            return await self._reserve(record, question, effects, pocket, prices, before, asked)
+            return await self._reserve(
+                record, question, effects, pocket, prices, before, plugin_hold
+            )
 
         return await self._priced(question, reserve)
 
@@ -352,28 +229,29 @@ class Reserver:
         pocket: PocketUse | None,
         prices: Prices,
         before: Verdict | None,
-        asked: str | None,
+        plugin_hold: str | None,
     ) -> Reservation:
         actor, intent = question.actor, question.intent
         scopes = self._scopes(record.wallet_id, actor)
         async with self._database.write() as connection:
             judged = await self._judge(
-                connection, record, question, scopes, effects, prices, before, asked
+                connection, record, question, scopes, effects, prices, before, plugin_hold
             )
             if judged.is_allowed and pocket is not None and not actor.is_admins:
-                judged = await _of_position(connection, judged, pocket)
-            judged = await self._weigh(connection, judged, actor, intent, effects, pocket)
+                refusal = await owned_by_another(connection, judged.record, pocket)
+                judged = judged if refusal is None else judged.blocked(refusal)
+            judged = await self._holds.weigh(connection, judged, actor, intent, effects, pocket)
             if judged.is_allowed and pocket is not None:
-                with_pocket = await _with_pocket(connection, judged.record, pocket)
-                judged = replace(judged, record=with_pocket)
+                stored_with = await with_pocket(connection, judged.record, pocket)
+                judged = replace(judged, record=stored_with)
             if judged.held is None:
-                await self._use_approval(connection, judged.record, judged.approval)
+                await use_approval(connection, judged.record, judged.approval)
             stored, now = judged.record, judged.now
             debit = max_debit(intent, effects) if judged.is_allowed else 0
             if judged.held is None:
                 await self._insert(connection, stored, actor, debit)
             elif actor.idempotency is not None:
-                await self._claim(connection, actor, judged.held.action, now)
+                await claim(connection, actor, judged.held.action, now)
             units: dict[str, int] = {}
             near: tuple[str, ...] = ()
             if judged.is_allowed:
@@ -428,8 +306,8 @@ class Reserver:
             if stored.status is TransactionStatus.PENDING:
                 stored = replace(stored, status=TransactionStatus.FAILED, error=error)
             if actor.approval is not None:
-                approval = await self._approval(connection, actor.approval, judged.now)
-                await self._use_approval(connection, stored, approval)
+                approval = await approval_of(connection, actor.approval, judged.now)
+                await use_approval(connection, stored, approval)
             await self._insert(connection, stored, actor)
         return stored
 
@@ -442,7 +320,7 @@ class Reserver:
         pocket: PocketUse | None = None,
     ) -> Verdict:
         """Judge as `reserve` would now, and change nothing."""
-        verdict, _asked = await self._trial(wallet_id, actor, intent, effects, pocket)
+        verdict, _plugin_hold = await self._trial(wallet_id, actor, intent, effects, pocket)
         return verdict
 
     async def _trial(
@@ -470,8 +348,8 @@ class Reserver:
         if effects is not None:
             effects = replace(effects, request=_request(wallet_id, actor, found.granted))
         judged = await self._plugin_rules.judge(replace(verdict, hold=None), intent, effects)
-        asked = None if actor.is_admins else judged.hold
-        return replace(judged, hold=joined(verdict.hold, asked)), asked
+        plugin_hold = None if actor.is_admins else judged.hold
+        return replace(judged, hold=joined(verdict.hold, plugin_hold)), plugin_hold
 
     async def release(self, record: TransactionRecord, error: str) -> TransactionRecord:
         """Release a reservation without signed bytes.
@@ -519,14 +397,14 @@ class Reserver:
         effects: TransactionEffects | None,
         prices: Prices,
         before: Verdict | None = None,
-        asked: str | None = None,
-    ) -> _Judged:
+        plugin_hold: str | None = None,
+    ) -> Judged:
         """The record with its verdict, under the locks of its scopes.
 
         Args:
             before: the verdict of a moment ago, the plugins' included. A refusal stands; where it
                 allows, the built-in rules judge again, because the usage may have changed.
-            asked: why plugins' rules wanted a person to decide.
+            plugin_hold: why plugins' rules wanted a person to decide.
 
         Raises:
             PricesMissing: ask for them, and judge again.
@@ -560,7 +438,7 @@ class Reserver:
             verdict = replace(
                 verdict,
                 applied=verdict.applied + self._plugin_rules.names,
-                hold=joined(verdict.hold, asked),
+                hold=joined(verdict.hold, plugin_hold),
             )
         judged = replace(
             record,
@@ -570,7 +448,7 @@ class Reserver:
             error=verdict.reason,
         )
         hold = verdict.hold if verdict.allowed else None
-        return _Judged(judged, hold, now, found.usages, found.granted)
+        return Judged(judged, hold, now, found.usages, found.granted)
 
     async def _shared_scopes(self, connection: AsyncConnection, actor: Actor) -> list[str]:
         """What has windows over several wallets: the key, and a skill or plugin under grants."""
@@ -581,106 +459,6 @@ class Reserver:
             version = await grants_store.version(connection)
             scopes += await self._granting.sets.of(connection, version, actor.via)
         return scopes
-
-    async def _weigh(
-        self,
-        connection: AsyncConnection,
-        judged: _Judged,
-        actor: Actor,
-        intent: Intent,
-        effects: TransactionEffects,
-        pocket: PocketUse | None,
-    ) -> _Judged:
-        """What becomes of it where a person decides: carried out with an approval, refused because
-        it is not what was shown, or held in place of a record."""
-        if actor.approval is None and (judged.hold is None or not judged.is_allowed):
-            return judged
-        leaving = _Leaving.of(judged, intent, effects, pocket)
-        if actor.approval is not None:
-            approval = await self._approval(connection, actor.approval, judged.now)
-            return _approved(judged, approval, intent, leaving)
-        chain = actor.chain(judged.record.wallet_id)
-        digest = holding.digest_of(
-            judged.record.wallet_id, chain, actor, intent, leaving.lines, pocket
-        )
-        known = await holds.by_digest(connection, digest)
-        if known is not None and not await holds.expire(connection, known, judged.now):
-            if known.hold.state is HoldState.APPROVED and known.hold.repeats:
-                return _approved(judged, known, intent, leaving)
-            return replace(judged, held=known.hold)
-        most = await holds.count_open(connection, actor.principal)
-        if most >= MOST_OPEN:
-            return judged.blocked(
-                f"{most} transactions of {actor.principal} wait for a person already, and this one"
-                f" would have to wait too: {judged.hold}"
-            )
-        hold = await self._hold(connection, judged, actor, leaving)
-        applied = judged.record.guardrails_applied
-        row = HoldRow(hold, digest, actor.action_key, actor.recipe, applied, actor.trace)
-        await holds.add(connection, row)
-        if most + 1 == MOST_OPEN:
-            alerts.holds_full(connection, hold, MOST_OPEN, actor.trace)
-        return replace(judged, held=hold)
-
-    async def _hold(
-        self, connection: AsyncConnection, judged: _Judged, actor: Actor, leaving: _Leaving
-    ) -> Hold:
-        record, reason = judged.record, judged.hold or ""
-        chain = actor.chain(record.wallet_id)
-        names = await self._granting.names(connection, chain)
-        asked = hold_sentence(actor.principal, record.wallet_id, leaving.lines, (), names)
-        return Hold(
-            id=str(uuid.uuid4()),
-            wallet_id=record.wallet_id,
-            agent_id=actor.agent_id,
-            principal=actor.principal,
-            chain=chain,
-            type=record.type,
-            state=HoldState.HELD,
-            sentence=f"{asked} {reason}",
-            reasons=(reason,),
-            lines=holding.shown_lines(leaving.lines),
-            costs_lamports=leaving.costs,
-            arrives=leaving.arrives,
-            details=record.details,
-            repeats=actor.recipe is None,
-            created_ms=judged.now.window_ms,
-            expires_ms=judged.now.window_ms + self._hold_ms,
-        )
-
-    @staticmethod
-    async def _approval(connection: AsyncConnection, hold_id: str, now: Moment) -> HoldRow:
-        row = await holds.get(connection, hold_id)
-        if row is None or row.hold.state is not HoldState.APPROVED:
-            raise HoldTaken
-        if row.hold.expires_ms <= now.window_ms:
-            raise HoldTaken
-        return row
-
-    @staticmethod
-    async def _use_approval(
-        connection: AsyncConnection, record: TransactionRecord, approval: HoldRow | None
-    ) -> None:
-        """Use an approval up in the transaction that stores what comes of it: single use."""
-        if approval is None:
-            return
-        pending = record.status is TransactionStatus.PENDING
-        state = HoldState.EXECUTED if pending else HoldState.REFUSED
-        moved = await holds.move(
-            connection, approval.hold.id, (HoldState.APPROVED,), state,
-            by=SERVICE, transaction_id=record.id, owner=None,
-        )  # fmt: skip
-        if moved is None:
-            raise HoldTaken
-
-    async def _claim(
-        self, connection: AsyncConnection, actor: Actor, name: str, now: Moment
-    ) -> None:
-        """Let the caller's Idempotency-Key answer what becomes of a hold."""
-        key = actor.idempotency
-        assert key is not None
-        if await idempotency.lookup(connection, key.scope) is None:
-            await idempotency.claim(connection, key.scope, key.fingerprint, name, now.database_ms)
 
     def _near_ceiling(
         self,

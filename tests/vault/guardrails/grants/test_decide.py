@@ -34,7 +34,7 @@ from tests.vault.guardrails.grants.cases import (
     said,
 )
 
-from solward.guardrail import SOL, Line, Operation
+from solward.guardrail import COSTS, SOL, Line, Operation
 from solward.solana.programs import (
     TOKEN_2022_PROGRAM,
     TOKEN_2022_WRAPPED_SOL_MINT,
@@ -52,7 +52,6 @@ from solward.vault.guardrails.grants.decide import (
 from solward.vault.guardrails.grants.dollars import Price, line_dollars
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
-    COSTS,
     RATE,
     USD,
     Charge,
@@ -194,7 +193,7 @@ def test_all_that_would_be_asked_is_asked_at_once() -> None:
     assert [(each.who, each.why) for each in verdict.held] == [
         (WALLET, Why.ABOVE_HOLD), (AGENT, Why.NEW_RECIPIENT), (AGENT, Why.ABOVE_HOLD),
     ]  # fmt: skip
-    assert (verdict.held[0].limit, verdict.held[0].asked) == (3, 5)
+    assert (verdict.held[0].limit, verdict.held[0].requested) == (3, 5)
 
 
 # Amounts.
@@ -221,7 +220,9 @@ def test_lines_of_one_transaction_add_up_in_a_grant() -> None:
     policy = Policy(grant("a", limit(USDC, (DAY, 8), per_tx=5, hold=3)))
     assert said(policy.judge(paid(3), paid(3, to=STRANGER))) == "per_tx"
     verdict = policy.judge(paid(3), paid(1, to=STRANGER))
-    assert [(each.why, each.limit, each.asked) for each in verdict.held] == [(Why.ABOVE_HOLD, 3, 4)]
+    assert [(each.why, each.limit, each.requested) for each in verdict.held] == [
+        (Why.ABOVE_HOLD, 3, 4)
+    ]
     assert Charge(f"grant:{AGENT}#a", USDC, 4) in verdict.charges
     assert said(policy.judge(paid(2), paid(1, to=STRANGER))) == "allowed"
     policy.reserve([Charge(f"grant:{AGENT}#a", USDC, 5)])
@@ -313,7 +314,7 @@ def test_inflow_restores_nothing() -> None:
 def test_an_asset_of_other_decimals_than_the_grants_is_refused(decimals: int | None) -> None:
     verdict = Policy(grant("a", limit(USDC))).judge(paid(1, decimals=decimals))
     line = paid(1, decimals=decimals)
-    assert verdict.refused == Finding(Why.DECIMALS, AGENT, line, 1, limit=6, asked=decimals)
+    assert verdict.refused == Finding(Why.DECIMALS, AGENT, line, 1, limit=6, requested=decimals)
 
 
 # Waiting for a person.
@@ -513,7 +514,7 @@ def test_dollars_have_their_own_most_at_once_and_amount_to_ask_for() -> None:
     assert said(policy.judge(paid(1), dollars=(4,))) == "held"
     verdict = policy.judge(paid(1), dollars=(6,))
     assert verdict.refused == Finding(
-        Why.PER_TX, AGENT, paid(1), 1, limit=5, asked=6, decimals=6, counted_as=USD
+        Why.PER_TX, AGENT, paid(1), 1, limit=5, requested=6, decimals=6, counted_as=USD
     )
 
 
@@ -560,9 +561,9 @@ def test_a_swap_keeps_the_grants_bounds(
 def test_a_refused_swap_says_the_bound_and_what_was_asked() -> None:
     bounds = SwapBounds(slippage_bps=100, impact_bps=200, into=frozenset({SOL}))
     policy = Policy(grant("a", limit(USDC), may="swap", swap=bounds))
-    found = Finding(Why.SLIPPAGE, AGENT, SWAPPED, 1, limit=100, asked=300)
+    found = Finding(Why.SLIPPAGE, AGENT, SWAPPED, 1, limit=100, requested=300)
     assert policy.judge(SWAPPED, swap=SwapTerms(300, 0, SOL)).refused == found
-    found = Finding(Why.IMPACT, AGENT, SWAPPED, 1, limit=200, asked=None)
+    found = Finding(Why.IMPACT, AGENT, SWAPPED, 1, limit=200, requested=None)
     assert policy.judge(SWAPPED, swap=SwapTerms(0, None, SOL)).refused == found
     found = Finding(Why.INTO, AGENT, SWAPPED, 1, detail=BONK)
     assert policy.judge(SWAPPED, swap=SwapTerms(0, 0, BONK)).refused == found
@@ -701,7 +702,7 @@ def test_a_refusal_names_the_grant_that_came_nearest_and_of_equals_the_first() -
     smaller = grant("d", limit(USDC, per_tx=1))
     verdict = Policy(elsewhere, others, small, smaller).judge(paid(3))
     assert verdict.refused == Finding(
-        Why.PER_TX, AGENT, paid(3), 3, limit=2, asked=3, decimals=6, counted_as=USDC
+        Why.PER_TX, AGENT, paid(3), 3, limit=2, requested=3, decimals=6, counted_as=USDC
     )
     refused = Policy(elsewhere, others).judge(paid(3)).refused
     assert refused is not None

@@ -39,11 +39,10 @@ from tests.vault.guardrails.grants.cases import (
 )
 from tests.vault.guardrails.grants.oracle import Ledger, charges, rule
 
-from solward.guardrail import SOL
+from solward.guardrail import COSTS, SOL
 from solward.vault.guardrails.grants.decide import compile_grants, decide
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
-    COSTS,
     USD,
     AssetLimit,
     Case,

@@ -29,19 +29,15 @@ from solward.guardrail import Operation
 from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
 from solward.vault.guardrails.grants.document import (
     BookEntry,
-    Policy,
+    GrantPolicy,
     book_json,
-    from_stored,
-    grant_id,
     grant_json,
     mints_named,
     policy_json,
-    quoted,
     read_book,
     read_grant,
     read_grants,
     read_policy,
-    stored_form,
 )
 from solward.vault.guardrails.grants.model import (
     AssetLimit,
@@ -51,6 +47,8 @@ from solward.vault.guardrails.grants.model import (
     SwapBounds,
     Window,
 )
+from solward.vault.guardrails.grants.spelling import quoted
+from solward.vault.guardrails.grants.stored_form import from_stored, grant_id, stored_form
 
 KNOWN = Known()
 HOUR, DAY = 3_600_000, 86_400_000
@@ -624,7 +622,7 @@ def test_a_policy_is_read_and_written_whole() -> None:
     ]
     assert (policy.version, policy.book) == (7, {"friends": (BookEntry(VENDOR),)})
     assert read_policy(policy_json(policy, KNOWN), KNOWN) == policy
-    assert read_policy({}, KNOWN) == Policy({}, {})
+    assert read_policy({}, KNOWN) == GrantPolicy({}, {})
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,10 @@ from tests.vault.guardrails.grants.names import (
 )
 
 from solward.errors import InvalidRequest
-from solward.guardrail import SOL, Line, Operation
-from solward.vault.guardrails.grants.document import Names, read_grant
+from solward.guardrail import COSTS, SOL, Line, Operation
+from solward.vault.guardrails.grants.document import read_grant
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
-    COSTS,
     RATE,
     USD,
     Finding,
@@ -42,6 +41,7 @@ from solward.vault.guardrails.grants.sentences import (
     read_only_sentence,
     read_sentence,
 )
+from solward.vault.guardrails.grants.spelling import Names
 
 KNOWN = Known()
 HOUR, DAY = 3_600_000, 86_400_000
@@ -231,12 +231,12 @@ FINDINGS: dict[str, Finding] = {
         Why.ENDED, SCOUT, PAY_USDC, 3, detail="2026-12-31T00:00:00Z"
     ),
     "6 USDC is more than the 5 USDC at once that grant 3 gives agent scout.": Finding(
-        Why.PER_TX, SCOUT, PAY_USDC, 3, limit=5_000_000, asked=6_000_000, decimals=6
+        Why.PER_TX, SCOUT, PAY_USDC, 3, limit=5_000_000, requested=6_000_000, decimals=6
     ),
     "$1.2 of BONK is more than the $1 at once that grant 3 gives agent scout.": Finding(
         *(Why.PER_TX, SCOUT, BURN_BONK, 3),
         limit=1_000_000,
-        asked=1_200_000,
+        requested=1_200_000,
         decimals=6,
         counted_as=USD,
     ),
@@ -275,7 +275,7 @@ FINDINGS: dict[str, Finding] = {
         Why.COSTS, SCOUT, None, 3, 0, 0, 5_000, 9, counted_as=COSTS
     ),
     "2.5% slippage is more than the 1% that grant 3 gives agent scout.": Finding(
-        Why.SLIPPAGE, SCOUT, None, 3, limit=100, asked=250
+        Why.SLIPPAGE, SCOUT, None, 3, limit=100, requested=250
     ),
     "The price impact is not known; grant 3 of agent scout allows at most 1%.": Finding(
         Why.IMPACT, SCOUT, None, 3, limit=100
@@ -285,13 +285,13 @@ FINDINGS: dict[str, Finding] = {
     ),
     "Agent scout has no grant to swap into BONK.": Finding(Why.INTO, SCOUT, None, detail=BONK),
     "The transaction says 9 for the decimals of USDC; grant 3 of agent scout was written for "
-    "6.": Finding(Why.DECIMALS, SCOUT, PAY_USDC, 3, limit=6, asked=9),
+    "6.": Finding(Why.DECIMALS, SCOUT, PAY_USDC, 3, limit=6, requested=9),
     "The transaction does not say the decimals of USDC; grant 3 of agent scout was written for "
     "6.": Finding(Why.DECIMALS, SCOUT, PAY_USDC, 3, limit=6),
     "What BONK is worth is not known, and grant 3 of agent scout counts in dollars: no source "
     "\\n has it.": Finding(Why.PRICE, SCOUT, BURN_BONK, 3, detail="no source \n has it"),
     "3 USDC is more than the 2 USDC above which grant 3 of agent scout asks a person.": Finding(
-        Why.ABOVE_HOLD, SCOUT, PAY_USDC, 3, limit=2_000_000, asked=3_000_000, decimals=6
+        Why.ABOVE_HOLD, SCOUT, PAY_USDC, 3, limit=2_000_000, requested=3_000_000, decimals=6
     ),
 }
 
@@ -321,7 +321,7 @@ def test_a_finding_of_which_little_is_known_has_a_sentence_too(why: Why) -> None
 
 def test_what_waits_for_a_person_says_who_asks_what_to_whom_and_why() -> None:
     above = Finding(
-        Why.ABOVE_HOLD, SCOUT, PAY_USDC, 3, limit=2_000_000, asked=3_000_000, decimals=6
+        Why.ABOVE_HOLD, SCOUT, PAY_USDC, 3, limit=2_000_000, requested=3_000_000, decimals=6
     )
     unknown = Line(Operation.TRANSFER, PEPE, 12, STRANGER)
     assert hold_sentence(SCOUT, POCKET, (PAY_USDC, BURN_BONK, unknown), (above,), KNOWN) == (

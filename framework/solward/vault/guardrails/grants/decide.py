@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
-from solward.guardrail import SOL, Line, Operation
+from solward.clock import MINUTE_MS
+from solward.guardrail import COSTS, SOL, Line, Operation
 from solward.money import SOL_DECIMALS
 from solward.solana.programs import (
     TOKEN_2022_PROGRAM,
@@ -26,7 +27,6 @@ from solward.vault.guardrails.grants.dollars import NOT_ASKED
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
     ANYBODY,
-    COSTS,
     COSTS_WINDOW_MS,
     OWN,
     RATE,
@@ -74,7 +74,6 @@ _NEARNESS: Final = {
 # Grants tried for the lines of one transaction once the first way is closed: the search for another
 # has no better bound than all ways. Past it the transaction is refused.
 _MOST_TRIES: Final = 1_000
-_MINUTE_MS: Final = 60_000
 _MINUTES_A_DAY: Final = 1_440
 # Whose recipient a grant names; burned and launched go to nobody, staked and wrapped stay here.
 _RECEIVED: Final = frozenset({Operation.TRANSFER, Operation.FUND, Operation.SWAP})
@@ -621,7 +620,7 @@ def _is_in_hours(grant: Grant, now_ms: tuple[int, ...]) -> bool:
 
 
 def _is_within(hours: Hours, now_ms: int) -> bool:
-    minute = now_ms // _MINUTE_MS % _MINUTES_A_DAY
+    minute = now_ms // MINUTE_MS % _MINUTES_A_DAY
     if hours.start < hours.end:
         return hours.start <= minute < hours.end
     return minute >= hours.start or minute < hours.end
@@ -697,7 +696,7 @@ def _finding(
     found = Finding(why, who, None if why in _OF_THE_WHOLE else line, each.number)
     if why in (Why.SLIPPAGE, Why.IMPACT):
         most, asks = _bps(why, grant.swap), _bps(why, case.swap)
-        return replace(found, limit=most, asked=asks)
+        return replace(found, limit=most, requested=asks)
     if why == Why.RATE:
         window = _full_window(grant.rates, each.scope, RATE, 1, used)
         return _counted(found, each.scope, RATE, window, 1, 0, used)
@@ -712,9 +711,11 @@ def _finding(
     if limit is not None and why in (Why.PER_TX, Why.ABOVE_HOLD):
         most = limit.per_tx if why == Why.PER_TX else limit.hold
         counted = limit.counted_as
-        return replace(found, counted_as=counted, limit=most, asked=asked, decimals=limit.decimals)
+        return replace(
+            found, counted_as=counted, limit=most, requested=asked, decimals=limit.decimals
+        )
     if limit is not None and line is not None and why == Why.DECIMALS:
-        return replace(found, limit=limit.decimals, asked=line.decimals)
+        return replace(found, limit=limit.decimals, requested=line.decimals)
     return replace(found, detail=_detail(why, grant, line, at, case))
 
 
@@ -734,13 +735,13 @@ def _counted(
     used: Mapping[Need, int],
 ) -> Finding:
     if window is None:
-        return replace(found, counted_as=asset, limit=0, used=0, asked=asked, decimals=decimals)
+        return replace(found, counted_as=asset, limit=0, used=0, requested=asked, decimals=decimals)
     return replace(
         found,
         counted_as=asset,
         limit=window.most,
         used=used[scope, asset, window.length_ms],
-        asked=asked,
+        requested=asked,
         decimals=decimals,
         window_ms=window.length_ms,
     )

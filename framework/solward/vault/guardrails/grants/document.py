@@ -7,23 +7,21 @@ was expected there.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from solders.pubkey import Pubkey
 
 from solward import jsontext
+from solward.clock import MINUTE_MS
 from solward.errors import InvalidRequest
 from solward.guardrail import SOL, Operation
-from solward.money import SOL_DECIMALS, format_amount, from_units
+from solward.money import SOL_DECIMALS
 from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
-from solward.solana.token_list import TokenList
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
     ANYBODY,
@@ -39,9 +37,21 @@ from solward.vault.guardrails.grants.model import (
     SwapBounds,
     Window,
 )
+from solward.vault.guardrails.grants.spelling import (
+    APPROVE,
+    Names,
+    amount_text,
+    may_words,
+    minutes_text,
+    quoted,
+    sorted_assets,
+    time_text,
+    unit_name,
+    window_ms,
+    window_text,
+)
+from solward.vault.guardrails.grants.stored_form import grant_id
 
-APPROVE: Final = "approve"
-"""Beside the operations in `may`: a key decides what is held for others."""
 MAX_NAMED: Final = 100
 """Most assets, recipients or bought mints that one grant names."""
 MAX_WINDOWS: Final = 4
@@ -50,10 +60,6 @@ MAX_RATE: Final = 1_000_000
 MAX_ADDRESSES: Final = 1_000
 """Most addresses of one name, and most names, of the address book."""
 MAX_NOTE: Final = 200
-MINUTE_MS: Final = 60_000
-HOUR_MS: Final = 60 * MINUTE_MS
-DAY_MS: Final = 24 * HOUR_MS
-LONGEST_MS: Final = 30 * DAY_MS
 MAX_BPS: Final = 10_000
 
 _KINDS = ("wallet", "agent", "key", "plugin", "skill", "site")
@@ -68,8 +74,6 @@ FIELDS: Final = (
 
 # `[0-9]`, never `\d`: that is every script's digits.
 _AMOUNT = re.compile(r"(0|[1-9][0-9]{0,39})(?:\.([0-9]{1,40}))?")
-_WINDOW = re.compile(r"([1-9][0-9]{0,4})([mhd])")
-_WINDOW_UNITS = {"m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
 _HOURS = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9]) UTC")
 _UNTIL = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,3}))?"
@@ -77,30 +81,6 @@ _UNTIL = re.compile(
 )
 _BOOK_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Names(Protocol):
-    """What the words of grants stand for, as the service knows it."""
-
-    @property
-    def tokens(self) -> TokenList:
-        """The symbols of the network; no other symbol is one."""
-
-    def decimals(self, mint: str) -> int | None:
-        """Of a mint that `tokens` does not list; None where it is no mint that is known."""
-
-    def ids(self, kind: str, text: str) -> Sequence[str]:
-        """The one whose id is `text`, else all whose name it is.
-
-        `kind` is `wallet`, `agent`, `key`, `plugin` or `skill`. A distribution's and a skill's id
-        is its name, as installed, or as grants name it already.
-        """
-
-    def name(self, kind: str, own_id: str) -> str | None:
-        """What people call it; None where it has no name beside its id."""
-
-    def in_book(self, name: str) -> bool:
-        """Whether the address book has the name, written without `@`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +92,7 @@ class BookEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class GrantPolicy:
     """All that is granted.
 
     Attributes:
@@ -127,20 +107,7 @@ class Policy:
     version: int | None = None
 
 
-def quoted(text: str) -> str:
-    """Text by others between double quotes, on one line, so that it ends where the quote does.
-
-    Quotes, backslashes and what does not print (line ends, control, direction and zero-width
-    characters) are escaped as in JSON.
-    """
-    shown = (
-        f"\\{each}" if each in '"\\' else each if each.isprintable() else json.dumps(each)[1:-1]
-        for each in text
-    )
-    return f'"{"".join(shown)}"'
-
-
-def read_policy(value: object, names: Names) -> Policy:
+def read_policy(value: object, names: Names) -> GrantPolicy:
     """A whole policy: `{"version": 7, "book": {...}, "grants": [...], "readOnly": [...]}`.
 
     Grants may name what its own `book` has, and nothing else of an address book.
@@ -164,10 +131,10 @@ def read_policy(value: object, names: Names) -> Policy:
             again = "has grants" if sets[who] else "stands twice"
             raise InvalidRequest(f"{at}: {again}")
         sets[who] = ()
-    return Policy(sets, book, version)
+    return GrantPolicy(sets, book, version)
 
 
-def policy_json(policy: Policy, names: Names) -> dict[str, Any]:
+def policy_json(policy: GrantPolicy, names: Names) -> dict[str, Any]:
     """The document that reads as this policy."""
     document: dict[str, Any] = {} if policy.version is None else {"version": policy.version}
     return document | {
@@ -302,50 +269,6 @@ def grant_json(grant: Grant, names: Names) -> dict[str, Any]:
     return document
 
 
-def stored_form(grant: Grant) -> dict[str, Any]:
-    """The grant as it is stored: mints, ids, integers; equal for equal grants, defaults written."""
-    return {"id": grant.id} | _content(grant)
-
-
-def from_stored(stored: Mapping[str, Any]) -> Grant:
-    """The grant of which `stored` is the stored form; raises KeyError or ValueError if of none."""
-    hours, swap = stored["hours"], stored["swap"]
-    return Grant(
-        id=stored["id"],
-        who=stored["who"],
-        may=frozenset(Operation(each) for each in stored["may"]),
-        approves=stored["approves"],
-        wallet=stored["wallet"],
-        assets={
-            each["asset"]: AssetLimit(
-                asset=each["asset"],
-                decimals=each["decimals"],
-                windows=_stored_windows(each["per"]),
-                per_tx=each["perTx"],
-                hold=each["hold"],
-            )
-            for each in stored["assets"]
-        },
-        to=tuple(stored["to"]),
-        new=NewRecipient(stored["new"]),
-        costs_lamports=stored["costs"],
-        rates=_stored_windows(stored["rate"]),
-        hours=None if hours is None else Hours(*hours),
-        until_ms=stored["until"],
-        swap=(
-            None
-            if swap is None
-            else SwapBounds(swap["slippageBps"], swap["impactBps"], frozenset(swap["into"]))
-        ),
-    )
-
-
-def grant_id(grant: Grant) -> str:
-    """16 hex digits of its content: of all a grant says but its own id."""
-    content = jsontext.dumps(_content(grant), canonical=True)
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
-
-
 def read_book(value: object, path: str) -> dict[str, tuple[BookEntry, ...]]:
     """The address book of a document; raises `InvalidRequest` naming the path."""
     names = _object(value, path, None)
@@ -365,66 +288,6 @@ def book_json(book: Mapping[str, Sequence[BookEntry]]) -> dict[str, Any]:
     }
 
 
-def may_words(grant: Grant) -> list[str]:
-    """The words of `may`, in the order of `Operation`."""
-    words = [operation.value for operation in Operation if operation in grant.may]
-    return [*words, APPROVE] if grant.approves else words
-
-
-def sorted_assets(assets: Sequence[str] | frozenset[str] | Mapping[str, Any]) -> list[str]:
-    """SOL first, then mints, then `ANY_ASSET`."""
-    return sorted(assets, key=lambda asset: (asset == ANY_ASSET, asset != SOL, asset))
-
-
-def unit_name(asset: str, names: Names) -> str:
-    """The symbol of a listed mint, the whole address of any other; `SOL`."""
-    if asset == SOL:
-        return SOL
-    symbol = names.tokens.symbol_of(asset)
-    if symbol is not None and symbol.isascii() and symbol.isalnum():
-        try:
-            if names.tokens.resolve(symbol, "") == asset:
-                return symbol
-        except InvalidRequest:  # pragma: no cover - a list that does not know its own symbol
-            pass
-    return asset
-
-
-def amount_text(units: int, decimals: int) -> str:
-    """Smallest units as the text of whole units, exact."""
-    return format_amount(from_units(units, decimals))
-
-
-def window_text(length_ms: int) -> str:
-    """`5m`, `24h`, `7d`: the largest unit that fits more than once."""
-    for letter, unit in (("d", DAY_MS), ("h", HOUR_MS)):
-        if length_ms % unit == 0 and (unit < DAY_MS or length_ms > unit):
-            return f"{length_ms // unit}{letter}"
-    return f"{length_ms // MINUTE_MS}m"
-
-
-def window_ms(text: str) -> int | None:
-    """The length of a window such as `24h`; None where it is not of `1m` to `30d`."""
-    match = _WINDOW.fullmatch(text)
-    if match is None:
-        return None
-    length = int(match[1]) * _WINDOW_UNITS[match[2]]
-    return length if length <= LONGEST_MS else None
-
-
-def minutes_text(minutes: int) -> str:
-    """A time of day such as `07:00`."""
-    return f"{minutes // 60:02d}:{minutes % 60:02d}"
-
-
-def time_text(ms: int) -> str:
-    """ISO 8601 in UTC, with milliseconds only where it has some: `2026-12-31T00:00:00Z`."""
-    moment = _EPOCH + timedelta(milliseconds=ms)
-    # `%Y` has no leading zeros on every machine.
-    text = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
-    return f"{text.removesuffix('.000')}Z"
-
-
 class _WithBook:
     """`Names`, with another address book."""
 
@@ -434,49 +297,6 @@ class _WithBook:
         self.ids = names.ids
         self.name = names.name
         self.in_book = book.__contains__
-
-
-def _content(grant: Grant) -> dict[str, Any]:
-    hours, swap = grant.hours, grant.swap
-    return {
-        "who": grant.who,
-        "may": [operation.value for operation in Operation if operation in grant.may],
-        "approves": grant.approves,
-        "wallet": grant.wallet,
-        "assets": [
-            {
-                "asset": asset,
-                "decimals": grant.assets[asset].decimals,
-                "per": _windows_content(grant.assets[asset].windows),
-                "perTx": grant.assets[asset].per_tx,
-                "hold": grant.assets[asset].hold,
-            }
-            for asset in sorted_assets(grant.assets)
-        ],
-        "to": list(grant.to),
-        "new": grant.new.value,
-        "costs": grant.costs_lamports,
-        "rate": _windows_content(grant.rates),
-        "hours": None if hours is None else [hours.start, hours.end],
-        "until": grant.until_ms,
-        "swap": (
-            None
-            if swap is None
-            else {
-                "slippageBps": swap.slippage_bps,
-                "impactBps": swap.impact_bps,
-                "into": sorted_assets(swap.into),
-            }
-        ),
-    }
-
-
-def _windows_content(windows: tuple[Window, ...]) -> list[list[int]]:
-    return [[window.length_ms, window.most] for window in windows]
-
-
-def _stored_windows(stored: Sequence[Sequence[int]]) -> tuple[Window, ...]:
-    return tuple(Window(length, most) for length, most in stored)
 
 
 def _limit_json(limit: AssetLimit) -> dict[str, Any]:

@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from solward.guardrail import Line, Operation
+from solward.guardrail import GRANT_SCOPE, Line, Operation
 
 ANY_ASSET: Final = "*"
 """Every asset that a grant does not name, in dollars."""
 USD: Final = "USD"
 """The asset under which dollars are counted."""
-COSTS: Final = "COSTS"
-"""The asset under which network fees and rent are counted, in lamports."""
 RATE: Final = "RATE"
 """The asset under which transactions are summed, one each."""
 USD_DECIMALS: Final = 6
@@ -132,7 +130,7 @@ class Grant:
     @property
     def scope(self) -> str:
         """Under which its charges are reserved."""
-        return f"grant:{self.who}#{self.id}"
+        return f"{GRANT_SCOPE}{self.who}#{self.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +226,7 @@ class Finding:
         number: of the grant in its principal's list, from 1; None where none comes near.
         limit: the limit that binds, in smallest units.
         used: of it in the window, without this transaction.
-        asked: what this transaction would add to it.
+        requested: what this transaction would add to it.
         decimals: of these three.
         window_ms: length of the window.
         room_ms: when the window has room again; None where that is not known.
@@ -244,7 +242,7 @@ class Finding:
     number: int | None = None
     limit: int | None = None
     used: int | None = None
-    asked: int | None = None
+    requested: int | None = None
     decimals: int | None = None
     window_ms: int | None = None
     room_ms: int | None = None

@@ -13,28 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from solward.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.errors import InvalidRequest
-from solward.guardrail import SOL, Line, Operation
+from solward.guardrail import COSTS, SOL, Line, Operation
 from solward.money import SOL_DECIMALS
-from solward.vault.guardrails.grants.document import (
-    APPROVE,
-    DAY_MS,
-    HOUR_MS,
-    MINUTE_MS,
-    Names,
-    amount_text,
-    may_words,
-    minutes_text,
-    quoted,
-    sorted_assets,
-    time_text,
-    unit_name,
-    window_text,
-)
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
     ANYBODY,
-    COSTS,
     DEFAULT_COSTS_LAMPORTS,
     OWN,
     RATE,
@@ -46,6 +31,18 @@ from solward.vault.guardrails.grants.model import (
     NewRecipient,
     Why,
     Window,
+)
+from solward.vault.guardrails.grants.spelling import (
+    APPROVE,
+    Names,
+    amount_text,
+    may_words,
+    minutes_text,
+    quoted,
+    sorted_assets,
+    time_text,
+    unit_name,
+    window_text,
 )
 
 _EACH: Final = {
@@ -470,11 +467,11 @@ def _above_hold(finding: Finding, names: Names) -> str:
 
 
 def _window(finding: Finding, names: Names) -> str:
-    if (finding.asked or 0) > (finding.limit or 0):
+    if (finding.requested or 0) > (finding.limit or 0):
         return _never_fits(finding, names)
     asset, decimals = _counted(finding)
     left = _left(asset, decimals, finding.limit or 0, finding.used or 0, names)
-    asked = amount_text(finding.asked or 0, decimals)
+    asked = amount_text(finding.requested or 0, decimals)
     is_one = asset == USD or asked == "1"
     wanted = f"{_asked(finding, names) if asset == USD else asked} {'is' if is_one else 'are'}"
     grant = _capital(_grant(finding, names))
@@ -498,10 +495,10 @@ def _costs(finding: Finding, names: Names) -> str:
     grant = _capital(_grant(finding, names))
     if not finding.limit:
         return f"{grant} pays no network fee and no rent."
-    if (finding.asked or 0) > finding.limit:
+    if (finding.requested or 0) > finding.limit:
         return _never_fits(finding, names)
     left = _left(COSTS, SOL_DECIMALS, finding.limit, finding.used or 0, names)
-    asked = amount_text(finding.asked or 0, SOL_DECIMALS)
+    asked = amount_text(finding.requested or 0, SOL_DECIMALS)
     return f"{grant} has {left}{_within(finding)}; {asked} is asked" + _room(finding)
 
 
@@ -515,9 +512,9 @@ def _impact(finding: Finding, names: Names) -> str:
 
 def _bound(what: str, finding: Finding, names: Names) -> str:
     most = _percent(finding.limit or 0)
-    if finding.asked is None:
+    if finding.requested is None:
         return f"The {what} is not known; {_grant(finding, names)} allows at most {most}."
-    asked = _percent(finding.asked)
+    asked = _percent(finding.requested)
     return f"{asked} {what} is more than the {most} that {_gives(finding, names)}."
 
 
@@ -530,7 +527,7 @@ def _into(finding: Finding, names: Names) -> str:
 
 def _decimals(finding: Finding, names: Names) -> str:
     asset = "the asset" if finding.line is None else _unit(finding.line.asset, names)
-    said = "does not say" if finding.asked is None else f"says {finding.asked} for"
+    said = "does not say" if finding.requested is None else f"says {finding.requested} for"
     known = "what it had" if finding.limit is None else finding.limit
     written = f"{_grant(finding, names)} was written for {known}"
     return f"The transaction {said} the decimals of {asset}; {written}."
@@ -594,7 +591,7 @@ def _counted(finding: Finding) -> tuple[str, int]:
 
 def _asked(finding: Finding, names: Names) -> str:
     asset, decimals = _counted(finding)
-    amount = _amount(finding.asked or 0, decimals, asset, names)
+    amount = _amount(finding.requested or 0, decimals, asset, names)
     if asset == USD and finding.line is not None:
         return f"{amount} of {_unit(finding.line.asset, names)}"
     return amount

@@ -1,0 +1,197 @@
+"""What grants have counted: sums of their windows, by rows and hourly totals."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    bindparam,
+    delete,
+    insert,
+    select,
+    text,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward import jsontext
+from solward.clock import HOUR_MS
+from solward.vault.store.tables import (
+    grant_totals,
+    reservations,
+)
+
+# Ids of one query.
+_PAGE = 500
+_HALF = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A sum over one window: units of the asset, and transactions."""
+
+    units: int = 0
+    transactions: int = 0
+
+
+# The rows of the hour in which the window begins, and the totals of those after it. What is stamped
+# later than now, by a clock that was ahead, is in every window.
+_SUM = (
+    " SELECT i, sum(high) AS high, sum(low) AS low, sum(count) AS count FROM ("
+    "SELECT needs.i AS i, rows.units >> 32 AS high, rows.units & 4294967295 AS low, 1 AS count"
+    " FROM needs CROSS JOIN reservations AS rows WHERE rows.scope = needs.scope"
+    " AND rows.asset = needs.asset AND rows.created_ms > needs.after"
+    " AND rows.created_ms < (needs.after / 3600000 + 1) * 3600000"
+    " UNION ALL SELECT needs.i, totals.high, totals.low, totals.count"
+    " FROM needs CROSS JOIN grant_totals AS totals WHERE totals.scope = needs.scope"
+    " AND totals.asset = needs.asset AND totals.hour > needs.after / 3600000"
+    ") AS parts GROUP BY i"
+)
+_NEEDS_SQLITE = (
+    "WITH needs AS MATERIALIZED (SELECT key AS i, json_extract(value, '$[0]') AS scope,"
+    " json_extract(value, '$[1]') AS asset, json_extract(value, '$[2]') AS after"
+    " FROM json_each(:needs))"
+)
+_NEEDS_POSTGRES = (
+    "WITH needs AS MATERIALIZED (SELECT i - 1 AS i, scope, asset, after FROM unnest("
+    "CAST(:scopes AS text[]), CAST(:assets AS text[]), CAST(:afters AS bigint[]))"
+    " WITH ORDINALITY AS each(scope, asset, after, i))"
+)
+_SUM_SQLITE = text(_NEEDS_SQLITE + _SUM)
+_SUM_POSTGRES = text(_NEEDS_POSTGRES + _SUM)
+
+
+async def counted(
+    connection: AsyncConnection, needs: Collection[tuple[str, str, int]], now_ms: int
+) -> dict[tuple[str, str, int], Counted]:
+    """What each scope has counted of an asset in (now - length, now], in one query.
+
+    Args:
+        needs: scope of a grant, asset, and length of the window in ms.
+        now_ms: where the windows end.
+    """
+    wanted = list(needs)
+    if not wanted:
+        return {}
+    afters = [now_ms - length for _, _, length in wanted]
+    if connection.dialect.name == "sqlite":
+        rows = [
+            [scope, asset, after] for (scope, asset, _), after in zip(wanted, afters, strict=True)
+        ]
+        found = await connection.execute(_SUM_SQLITE, {"needs": jsontext.dumps(rows)})
+    else:
+        parameters = {
+            "scopes": [scope for scope, _, _ in wanted],
+            "assets": [asset for _, asset, _ in wanted],
+            "afters": afters,
+        }
+        found = await connection.execute(_SUM_POSTGRES, parameters)
+    sums = {int(i): Counted(_units(high, low), int(count)) for i, high, low, count in found}
+    return {need: sums.get(i, Counted()) for i, need in enumerate(wanted)}
+
+
+_HOURS = (
+    select(grant_totals.c.hour, grant_totals.c.high, grant_totals.c.low, grant_totals.c.count)
+    .where(
+        grant_totals.c.scope == bindparam("scope"),
+        grant_totals.c.asset == bindparam("asset"),
+        grant_totals.c.hour > bindparam("hour"),
+    )
+    .order_by(grant_totals.c.hour)
+)
+_ROWS = (
+    select(reservations.c.created_ms, reservations.c.units)
+    .where(
+        reservations.c.scope == bindparam("scope"),
+        reservations.c.asset == bindparam("asset"),
+        reservations.c.created_ms > bindparam("after"),
+        reservations.c.created_ms < bindparam("before"),
+    )
+    .order_by(reservations.c.created_ms)
+)
+
+
+async def room_at(
+    connection: AsyncConnection,
+    scope: str,
+    asset: str,
+    length_ms: int,
+    excess: int,
+    now_ms: int,
+    *,
+    transactions: bool = False,
+) -> int | None:
+    """When enough has left the window for what does not fit now; None where it never does.
+
+    Args:
+        excess: by how many units, or transactions, it is too much now; more than 0.
+        transactions: count these, not units.
+    """
+    after = now_ms - length_ms
+    hours = await connection.execute(
+        _HOURS, {"scope": scope, "asset": asset, "hour": after // HOUR_MS}
+    )
+    parts = [(after // HOUR_MS, None), *((int(row.hour), row) for row in hours)]
+    left = excess
+    for hour, total in parts:
+        if total is not None:
+            inside = int(total[3]) if transactions else _units(total[1], total[2])
+            if inside < left:
+                left -= inside
+                continue
+        parameters = {
+            "scope": scope,
+            "asset": asset,
+            "after": max(after, hour * HOUR_MS - 1),
+            "before": (hour + 1) * HOUR_MS,
+        }
+        for row in await connection.execute(_ROWS, parameters):
+            left -= 1 if transactions else int(row.units)
+            if left <= 0:
+                return int(row.created_ms) + length_ms
+    return None
+
+
+_SCOPES = select(grant_totals.c.scope).distinct()
+
+
+async def scopes_that_count(connection: AsyncConnection) -> frozenset[str]:
+    """The scopes of grants in which anything counts."""
+    return frozenset((await connection.execute(_SCOPES)).scalars())
+
+
+def _units(high: Any, low: Any) -> int:
+    return int(high) * _HALF + int(low)
+
+
+_LOCK_TOTALS = text(
+    "SELECT 1 FROM grant_totals AS totals WHERE (totals.scope, totals.asset, totals.hour) IN ("
+    "SELECT rows.scope, rows.asset, rows.created_ms / 3600000 FROM reservations AS rows"
+    " WHERE rows.transaction_id = ANY(CAST(:ids AS text[]))"
+    " AND substr(rows.scope, 1, 6) = 'grant:')"
+    " ORDER BY totals.scope, totals.asset, totals.hour FOR UPDATE OF totals"
+)
+
+
+async def lock_totals(connection: AsyncConnection, transaction_ids: Collection[str]) -> None:
+    """Lock the totals that a change of these transactions' reservations changes.
+
+    In one order, as reservations add to them, so that none deadlocks; nothing on SQLite, which has
+    one writer.
+    """
+    if connection.dialect.name != "sqlite" and transaction_ids:
+        await connection.execute(_LOCK_TOTALS, {"ids": list(transaction_ids)})
+
+
+_SEED_ROWS = insert(reservations)
+_FORGET = delete(reservations).where(reservations.c.scope == bindparam("b_scope"))
+
+
+async def replace_counted(
+    connection: AsyncConnection, scope: str, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Let a grant have counted exactly these rows of `reservations`."""
+    await connection.execute(_FORGET, {"b_scope": scope})
+    if rows:
+        await connection.execute(_SEED_ROWS, list(rows))

@@ -1,0 +1,137 @@
+"""Whom wallets have paid, and which recipients are wallets of this service."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from sqlalchemy import (
+    bindparam,
+    select,
+    text,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.record import TransactionStatus
+from solward.vault.store.tables import (
+    paid_recipients,
+    pockets,
+    transactions,
+    wallets,
+)
+
+_CONFIRMED = TransactionStatus.CONFIRMED.value
+
+
+_NOT_YET = text(
+    "NOT EXISTS (SELECT 1 FROM transactions WHERE transactions.id = paid_recipients.transaction_id"
+    " AND transactions.status = :confirmed)"
+).bindparams(confirmed=_CONFIRMED)
+
+
+def _note_paid(dialect: str) -> Any:
+    statement = (sqlite if dialect == "sqlite" else postgresql).insert(paid_recipients)
+    return statement.on_conflict_do_update(
+        index_elements=["wallet_id", "address"],
+        set_={"transaction_id": statement.excluded.transaction_id},
+        where=_NOT_YET,
+    )
+
+
+_NOTE_PAID = {name: _note_paid(name) for name in ("sqlite", "postgresql")}
+
+
+async def note_paid(
+    connection: AsyncConnection, wallet_id: str, addresses: Iterable[str], transaction_id: str
+) -> None:
+    """Remember whom a transaction pays, unless a confirmed one paid them before."""
+    rows = [
+        {"wallet_id": wallet_id, "address": address, "transaction_id": transaction_id}
+        for address in sorted(set(addresses))
+    ]
+    if rows:
+        await connection.execute(_NOTE_PAID[connection.dialect.name], rows)
+
+
+# Whom a pocket's calls pay is not known: that it was filled before says nothing, so it stays new.
+_NO_POCKET = ~(
+    select(pockets.c.counter).where(pockets.c.address == paid_recipients.c.address).exists()
+)
+# The first and last characters are what people compare.
+_SHOWN = 4
+_PAID = (
+    select(paid_recipients.c.address)
+    .join(transactions, transactions.c.id == paid_recipients.c.transaction_id)
+    .where(
+        paid_recipients.c.wallet_id == bindparam("b_wallet"),
+        paid_recipients.c.address >= bindparam("b_first"),
+        paid_recipients.c.address < bindparam("b_last"),
+        transactions.c.status == _CONFIRMED,
+        _NO_POCKET,
+    )
+    .order_by(paid_recipients.c.address)
+)
+
+
+async def paid(
+    connection: AsyncConnection, wallet_id: str, addresses: Collection[str]
+) -> tuple[frozenset[str], dict[str, str]]:
+    """Which of `addresses` a wallet has paid, and of the others those that look like one it has:
+    address -> the one paid, with the same first and last characters."""
+    known: set[str] = set()
+    alike: dict[str, str] = {}
+    for address in addresses:
+        start = address[:_SHOWN]
+        # "~" follows every character of an address.
+        parameters = {"b_wallet": wallet_id, "b_first": start, "b_last": f"{start}~"}
+        for found in (await connection.execute(_PAID, parameters)).scalars():
+            if found == address:
+                known.add(address)
+            elif found[-_SHOWN:] == address[-_SHOWN:]:
+                alike.setdefault(address, found)
+    return frozenset(known), {each: other for each, other in alike.items() if each not in known}
+
+
+_WALLETS_MADE = select(wallets.c.public_key, wallets.c.created_ms).where(
+    wallets.c.public_key.in_(bindparam("addresses", expanding=True))
+)
+_FIRST_PAID = (
+    select(
+        paid_recipients.c.wallet_id,
+        paid_recipients.c.address,
+        transactions.c.created_ms,
+        transactions.c.id,
+    )
+    .join(transactions, transactions.c.id == paid_recipients.c.transaction_id)
+    .where(
+        paid_recipients.c.wallet_id.in_(bindparam("wallets", expanding=True)),
+        paid_recipients.c.address.in_(bindparam("addresses", expanding=True)),
+        transactions.c.status == _CONFIRMED,
+        _NO_POCKET,
+    )
+)
+
+
+async def wallets_made(connection: AsyncConnection, addresses: Collection[str]) -> dict[str, int]:
+    """Those of `addresses` that are wallets of this service -> when they were made."""
+    if not addresses:
+        return {}
+    rows = await connection.execute(_WALLETS_MADE, {"addresses": list(addresses)})
+    return {row.public_key: int(row.created_ms) for row in rows}
+
+
+async def first_paid(
+    connection: AsyncConnection, wallet_ids: Collection[str], addresses: Collection[str]
+) -> dict[tuple[str, str], tuple[int, str]]:
+    """Wallet and address -> when a confirmed transaction first paid it, and its id."""
+    if not addresses:
+        return {}
+    parameters = {"wallets": list(wallet_ids), "addresses": list(addresses)}
+    rows = await connection.execute(_FIRST_PAID, parameters)
+    return {(row.wallet_id, row.address): (int(row.created_ms), row.id) for row in rows}
+
+
+async def own(connection: AsyncConnection, addresses: Collection[str]) -> frozenset[str]:
+    """Those of `addresses` that are wallets of this service."""
+    return frozenset(await wallets_made(connection, addresses))

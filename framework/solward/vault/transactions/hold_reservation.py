@@ -1,0 +1,218 @@
+"""What becomes of a judged transaction where a person decides: held, carried out, refused."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.audit.acts import SERVICE
+from solward.guardrail import (
+    Intent,
+    Line,
+    TransactionEffects,
+)
+from solward.hold import Hold, HoldState
+from solward.record import TransactionRecord, TransactionStatus
+from solward.vault.guardrails import (
+    ScopeUsage,
+)
+from solward.vault.guardrails.grants.sentences import hold_sentence
+from solward.vault.store import alerts, holds, idempotency
+from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
+from solward.vault.store.window_clock import Moment
+from solward.vault.transactions import holding
+from solward.vault.transactions.granting import Granted, Granting
+from solward.vault.transactions.request import Actor, HoldTaken, PocketUse
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A record with its verdict, under the locks of its scopes.
+
+    Attributes:
+        hold: why it waits for a person.
+        now: when it was judged.
+        usages: what each scope had used by then where the rules need it.
+        approval: the hold whose approval it takes.
+        held: the hold that stands in its place.
+        granted: what grants say of it; None where its bytes say nothing.
+    """
+
+    record: TransactionRecord
+    hold: str | None
+    now: Moment
+    usages: Mapping[str, ScopeUsage]
+    granted: Granted | None = None
+    approval: HoldRow | None = None
+    held: Hold | None = None
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether it is to be reserved."""
+        return self.held is None and self.record.status is TransactionStatus.PENDING
+
+    def blocked(self, reason: str) -> Judged:
+        """Refused by the rule of grants, which stands last then."""
+        applied = (*(r for r in self.record.guardrails_applied if r != GRANTS_RULE), GRANTS_RULE)
+        record = replace(
+            self.record,
+            status=TransactionStatus.BLOCKED,
+            guardrails_applied=applied,
+            error=reason,
+        )
+        return replace(self, record=record)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaving:
+    """What a person is shown: lines with their decimals, costs, and what must arrive."""
+
+    lines: tuple[Line, ...]
+    costs: int
+    arrives: Mapping[str, int]
+
+    @classmethod
+    def of(
+        cls,
+        judged: Judged,
+        intent: Intent,
+        effects: TransactionEffects,
+        pocket: PocketUse | None,
+    ) -> _Leaving:
+        """By the bytes, as grants count it."""
+        arrives = holding.arrives_of(intent, pocket)
+        if judged.granted is None:
+            return cls((), effects.fee_lamports, arrives)
+        case = judged.granted.case
+        lines = holding.with_decimals(holding.lines_of(case.lines, pocket), effects.decimals)
+        return cls(lines, case.costs_lamports, arrives)
+
+
+class HoldReserver:
+    """Holds transactions, and lets through what was approved; in the reserving database
+    transaction."""
+
+    def __init__(self, granting: Granting, hold_ms: int) -> None:
+        """Args:
+        granting: knows what principals are called.
+        hold_ms: how long a held transaction waits for a person.
+        """
+        self._granting = granting
+        self._hold_ms = hold_ms
+
+    async def weigh(
+        self,
+        connection: AsyncConnection,
+        judged: Judged,
+        actor: Actor,
+        intent: Intent,
+        effects: TransactionEffects,
+        pocket: PocketUse | None,
+    ) -> Judged:
+        """What becomes of it where a person decides: carried out with an approval, refused because
+        it is not what was shown, or held in place of a record."""
+        if actor.approval is None and (judged.hold is None or not judged.is_allowed):
+            return judged
+        leaving = _Leaving.of(judged, intent, effects, pocket)
+        if actor.approval is not None:
+            approval = await approval_of(connection, actor.approval, judged.now)
+            return _approved(judged, approval, intent, leaving)
+        chain = actor.chain(judged.record.wallet_id)
+        digest = holding.digest_of(
+            judged.record.wallet_id, chain, actor, intent, leaving.lines, pocket
+        )
+        known = await holds.by_digest(connection, digest)
+        if known is not None and not await holds.expire(connection, known, judged.now):
+            if known.hold.state is HoldState.APPROVED and known.hold.repeats:
+                return _approved(judged, known, intent, leaving)
+            return replace(judged, held=known.hold)
+        most = await holds.count_open(connection, actor.principal)
+        if most >= MOST_OPEN:
+            return judged.blocked(
+                f"{most} transactions of {actor.principal} wait for a person already, and this one"
+                f" would have to wait too: {judged.hold}"
+            )
+        hold = await self._hold(connection, judged, actor, leaving)
+        applied = judged.record.guardrails_applied
+        row = HoldRow(hold, digest, actor.action_key, actor.recipe, applied, actor.trace)
+        await holds.add(connection, row)
+        if most + 1 == MOST_OPEN:
+            alerts.holds_full(connection, hold, MOST_OPEN, actor.trace)
+        return replace(judged, held=hold)
+
+    async def _hold(
+        self, connection: AsyncConnection, judged: Judged, actor: Actor, leaving: _Leaving
+    ) -> Hold:
+        record, reason = judged.record, judged.hold or ""
+        chain = actor.chain(record.wallet_id)
+        names = await self._granting.names(connection, chain)
+        wanted = hold_sentence(actor.principal, record.wallet_id, leaving.lines, (), names)
+        return Hold(
+            id=str(uuid.uuid4()),
+            wallet_id=record.wallet_id,
+            agent_id=actor.agent_id,
+            principal=actor.principal,
+            chain=chain,
+            type=record.type,
+            state=HoldState.HELD,
+            sentence=f"{wanted} {reason}",
+            reasons=(reason,),
+            lines=holding.shown_lines(leaving.lines),
+            costs_lamports=leaving.costs,
+            arrives=leaving.arrives,
+            details=record.details,
+            repeats=actor.recipe is None,
+            created_ms=judged.now.window_ms,
+            expires_ms=judged.now.window_ms + self._hold_ms,
+        )
+
+
+def _approved(judged: Judged, approval: HoldRow, intent: Intent, leaving: _Leaving) -> Judged:
+    judged = replace(judged, approval=approval)
+    if not judged.is_allowed:
+        return judged
+    changed = holding.change(approval.hold, intent, leaving.lines, leaving.costs, leaving.arrives)
+    if changed is None:
+        return judged
+    return judged.blocked(f"it is not what was approved: {changed}")
+
+
+async def approval_of(connection: AsyncConnection, hold_id: str, now: Moment) -> HoldRow:
+    """The hold of an approval that is not used; raises `HoldTaken` where it was, or has ended."""
+    row = await holds.get(connection, hold_id)
+    if row is None or row.hold.state is not HoldState.APPROVED:
+        raise HoldTaken
+    if row.hold.expires_ms <= now.window_ms:
+        raise HoldTaken
+    return row
+
+
+async def use_approval(
+    connection: AsyncConnection, record: TransactionRecord, approval: HoldRow | None
+) -> None:
+    """Use an approval up in the transaction that stores what comes of it: single use.
+
+    Raises:
+        HoldTaken: another process used it.
+    """
+    if approval is None:
+        return
+    pending = record.status is TransactionStatus.PENDING
+    state = HoldState.EXECUTED if pending else HoldState.REFUSED
+    moved = await holds.move(
+        connection, approval.hold.id, (HoldState.APPROVED,), state,
+        by=SERVICE, transaction_id=record.id, owner=None,
+    )  # fmt: skip
+    if moved is None:
+        raise HoldTaken
+
+
+async def claim(connection: AsyncConnection, actor: Actor, name: str, now: Moment) -> None:
+    """Let the caller's Idempotency-Key answer what becomes of a hold."""
+    key = actor.idempotency
+    assert key is not None
+    if await idempotency.lookup(connection, key.scope) is None:
+        await idempotency.claim(connection, key.scope, key.fingerprint, name, now.database_ms)
