@@ -25,7 +25,8 @@ from tests.support.service_process import free_port
 from solward.audit import outbox
 from solward.audit.log import AuditLog
 from solward.client import Delivery, verify_delivery
-from solward.clock import DAY_MS, now_ms
+from solward.clock import now_ms
+from solward.durations import DAY_MS
 from solward.errors import StoreError
 from solward.store import webhook as store
 from solward.store.tables import webhook_deliveries

@@ -5,10 +5,6 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 
-MINUTE_MS = 60_000
-HOUR_MS = 3_600_000
-DAY_MS = 86_400_000
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

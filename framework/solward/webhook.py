@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from solward import jsontext
 from solward.audit import outbox
 from solward.audit.acts import act_as, record_act
-from solward.clock import DAY_MS
+from solward.durations import DAY_MS
 from solward.errors import DecisionRefused, InvalidRequest, StoreError
 from solward.events import Event, EventKind
 from solward.hold import Hold

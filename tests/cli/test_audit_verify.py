@@ -18,7 +18,8 @@ from sqlalchemy import text as sql
 
 from solward import jsontext
 from solward.audit.log import AuditLog
-from solward.clock import DAY_MS, now_ms
+from solward.clock import now_ms
+from solward.durations import DAY_MS
 from solward.settings import Settings
 from solward.settings.home import Home
 from solward.store.retention import retain

@@ -7,7 +7,7 @@ import re
 import yaml
 from tests.support.repository import ROOT
 
-from solward.clock import MINUTE_MS
+from solward.durations import MINUTE_MS
 from solward.telemetry import metrics
 from solward.vault.store.alerts import BLOCKS, BLOCKS_WITHIN_MS, Alert
 

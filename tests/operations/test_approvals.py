@@ -25,7 +25,7 @@ from tests.support.approval_desk import ASKS, KEY, Desk, asks, open_desk
 from solward import jsontext
 from solward.agents.act import resumed
 from solward.audit.tables import audit
-from solward.clock import HOUR_MS
+from solward.durations import HOUR_MS
 from solward.errors import (
     GuardrailBlocked,
     Held,

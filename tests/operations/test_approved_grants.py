@@ -11,7 +11,7 @@ import pytest
 from tests.support.approval_desk import KEY, Desk, open_desk
 from tests.support.grants import grant, limit
 
-from solward.clock import DAY_MS
+from solward.durations import DAY_MS
 from solward.errors import GuardrailBlocked
 from solward.hold import HoldState
 from solward.money import LAMPORTS_PER_SOL as SOL

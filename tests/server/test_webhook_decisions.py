@@ -17,7 +17,8 @@ from tests.support.api import Answer, Api, serving_api
 from solward.audit.acts import principal
 from solward.audit.log import AuditLog
 from solward.client import sign_decision
-from solward.clock import DAY_MS, now_ms
+from solward.clock import now_ms
+from solward.durations import DAY_MS
 from solward.errors import DecisionRefused, InvalidRequest
 from solward.store.tables import webhook_nonces
 from solward.vault.store.database import Database

@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 from solward.audit import outbox
 from solward.audit.log import AuditLog, Log
 from solward.audit.tables import audit as entries_table
-from solward.clock import DAY_MS, iso, now_ms
+from solward.clock import iso, now_ms
+from solward.durations import DAY_MS
 from solward.errors import AuditBroken, ConfigError, StoreError
 from solward.service import Solward
 from solward.settings import Settings

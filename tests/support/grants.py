@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from solward.clock import DAY_MS
+from solward.durations import DAY_MS
 from solward.guardrail import Operation
 from solward.vault.guardrails.grants.model import AssetLimit, Grant, Window
 from solward.vault.guardrails.grants.stored_form import grant_id

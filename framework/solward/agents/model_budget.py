@@ -22,7 +22,7 @@ from solward.agents.budget import (
     estimated_tokens,
     output_allowance,
 )
-from solward.clock import HOUR_MS
+from solward.durations import HOUR_MS
 from solward.errors import ProviderError, TokenBudgetReached
 from solward.provider import CompletionRequest, ModelPrice, Usage
 from solward.registry import Registry

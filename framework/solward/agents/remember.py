@@ -17,7 +17,7 @@ from solward.agents.memory_cache import MemoryCache
 from solward.agents.model_budget import tokens_used, usage_row
 from solward.audit import outbox
 from solward.audit.acts import record_act
-from solward.clock import HOUR_MS
+from solward.durations import HOUR_MS
 from solward.events import EventKind
 from solward.store import agents as agent_store
 from solward.store import cycles as store

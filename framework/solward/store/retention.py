@@ -17,7 +17,8 @@ from solward.audit import outbox
 from solward.audit.heads import Head
 from solward.audit.outbox import SERVICE_CHAIN
 from solward.audit.tables import audit, audit_heads
-from solward.clock import DAY_MS, iso
+from solward.clock import iso
+from solward.durations import DAY_MS
 from solward.errors import StoreError
 from solward.events import EventKind
 from solward.settings import Settings

@@ -14,7 +14,7 @@ from sqlalchemy import BindParameter, bindparam, case, delete, exists, func, ins
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.clock import DAY_MS
+from solward.durations import DAY_MS
 from solward.store.tables import webhook_deliveries, webhook_nonces
 from solward.vault.store.database import clock
 

@@ -12,7 +12,8 @@ from sqlalchemy import select
 from tests.operations.conservation.ledger import Landed
 from tests.support.engine_harness import Bench
 
-from solward.clock import MINUTE_MS, now_ms
+from solward.clock import now_ms
+from solward.durations import MINUTE_MS
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT

@@ -15,7 +15,7 @@ from tests.support.api import Answer, Api
 from solward.agents.cycle import run_cycle
 from solward.agents.cycle_parts import parts_of
 from solward.agents.decisions import Decision
-from solward.clock import DAY_MS
+from solward.durations import DAY_MS
 from solward.errors import LedgerUnavailable
 from solward.guardrail import Operation
 from solward.operations.perform import Operations

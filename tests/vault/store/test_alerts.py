@@ -13,7 +13,7 @@ from tests.support.engine_harness import LIMITS, UNLIMITED, Bench, open_bench
 
 from solward import jsontext
 from solward.audit.tables import audit
-from solward.clock import DAY_MS
+from solward.durations import DAY_MS
 from solward.errors import GuardrailBlocked
 from solward.record import TransactionStatus
 from solward.telemetry import metrics

@@ -10,7 +10,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.query_plans import query_plans
 
-from solward.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from solward.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.vault.store import grant_sums, grants, recipients, spending
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from solward.clock import DAY_MS, MINUTE_MS
+from solward.durations import DAY_MS, MINUTE_MS
 from solward.vault.store.window_clock import LEAD_MS, Moment, WindowClock
 
 NOON = 1_780_000_000_000

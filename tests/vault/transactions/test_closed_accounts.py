@@ -34,7 +34,8 @@ from tests.support.tokens import (
     tokens,
 )
 
-from solward.clock import DAY_MS, now_ms
+from solward.clock import now_ms
+from solward.durations import DAY_MS
 from solward.errors import GuardrailBlocked, TransactionFailed
 from solward.guardrail import Intent
 from solward.record import TransactionRecord, TransactionStatus

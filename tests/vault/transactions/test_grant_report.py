@@ -9,7 +9,7 @@ import pytest
 from tests.support.engine_harness import Bench
 from tests.support.grants import grant, limit
 
-from solward.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from solward.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.guardrail import COSTS, Operation
 from solward.solana.token_list import token_list
 from solward.vault.guardrails import ScopeLimits

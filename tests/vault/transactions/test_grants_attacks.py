@@ -32,8 +32,8 @@ from tests.vault.transactions.test_grants_engine import (
 )
 from tests.vault.transactions.test_wrong_clocks import TimeOfDay, time_of_day
 
-from solward.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.context.pocket import PocketRequest
+from solward.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.errors import GuardrailBlocked
 from solward.guardrail import (
     COSTS,

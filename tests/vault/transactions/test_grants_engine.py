@@ -15,7 +15,7 @@ from tests.support.tokens import TokenBench
 
 from solward import jsontext
 from solward.audit.tables import audit
-from solward.clock import DAY_MS, HOUR_MS
+from solward.durations import DAY_MS, HOUR_MS
 from solward.errors import GuardrailBlocked, TransactionFailed
 from solward.guardrail import COSTS, Operation
 from solward.record import TransactionRecord

@@ -13,7 +13,7 @@ from tests.support.grants import grant, limit
 
 from solward import jsontext
 from solward.audit.tables import audit
-from solward.clock import DAY_MS, MINUTE_MS
+from solward.durations import DAY_MS, MINUTE_MS
 from solward.errors import PolicyChanged
 from solward.guardrail import Line, Operation
 from solward.vault.guardrails.grants import judged as judged_form

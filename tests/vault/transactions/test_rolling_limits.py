@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.engine_harness import LIMITS, Bench, open_bench
 
-from solward.clock import DAY_MS, MINUTE_MS
+from solward.durations import DAY_MS, MINUTE_MS
 from solward.errors import GuardrailBlocked
 from solward.vault.store import spending
 from solward.vault.store.database import Database

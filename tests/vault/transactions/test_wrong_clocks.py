@@ -17,7 +17,8 @@ from tests.support.engine_harness import LIMITS, Bench, open_bench
 
 from solward.agents.model_budget import usage_row
 from solward.agents.remember import tokens_of
-from solward.clock import DAY_MS, now_ms
+from solward.clock import now_ms
+from solward.durations import DAY_MS
 from solward.errors import GuardrailBlocked, LedgerUnavailable, TransactionFailed
 from solward.provider import Usage
 from solward.record import TransactionStatus

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit import outbox
-from solward.clock import MINUTE_MS
+from solward.durations import MINUTE_MS
 from solward.events import EventKind
 from solward.hold import Hold
 from solward.record import TransactionRecord, TransactionStatus

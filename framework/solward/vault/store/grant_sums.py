@@ -16,7 +16,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
-from solward.clock import HOUR_MS
+from solward.durations import HOUR_MS
 from solward.vault.store.tables import (
     grant_totals,
     reservations,

@@ -19,7 +19,7 @@ from sqlalchemy import exists as sql_exists
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.clock import DAY_MS
+from solward.durations import DAY_MS
 from solward.vault.store.database import clock
 from solward.vault.store.tables import processes, transactions
 from solward.vault.store.transactions import UNFINISHED

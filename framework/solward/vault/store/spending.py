@@ -11,7 +11,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.audit.acts import record_act
-from solward.clock import DAY_MS, MINUTE_MS, now_ms
+from solward.clock import now_ms
+from solward.durations import DAY_MS, MINUTE_MS
 from solward.errors import SkillError, TakenOver
 from solward.events import EventKind
 from solward.guardrail import COSTS, GRANT_SCOPE, SOL

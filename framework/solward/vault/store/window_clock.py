@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from solward.clock import DAY_MS, MINUTE_MS
+from solward.durations import DAY_MS, MINUTE_MS
 from solward.telemetry import metrics
 
 # Validators' votes set the ledger's time, some seconds from the time of day.

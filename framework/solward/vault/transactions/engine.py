@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import structlog
 from sqlalchemy.exc import IntegrityError
 
-from solward.clock import HOUR_MS, now_ms
+from solward.clock import now_ms
+from solward.durations import HOUR_MS
 from solward.errors import (
     Held,
     HoldDecided,

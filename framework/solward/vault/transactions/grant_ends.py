@@ -8,7 +8,8 @@ from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.clock import DAY_MS, iso
+from solward.clock import iso
+from solward.durations import DAY_MS
 from solward.guardrail import COSTS
 from solward.money import SOL_DECIMALS
 from solward.vault.guardrails.grants.decide import Need

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.clock import DAY_MS, iso
+from solward.clock import iso
+from solward.durations import DAY_MS
 from solward.guardrail import COSTS, SOL, Operation
 from solward.money import SOL_DECIMALS
 from solward.solana.token_list import TokenList, known_decimals

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.clock import DAY_MS, iso
+from solward.clock import iso
+from solward.durations import DAY_MS
 from solward.errors import InvalidRequest
 from solward.guardrail import COSTS, Operation
 from solward.solana.token_list import TokenList

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.clock import DAY_MS, HOUR_MS
+from solward.durations import DAY_MS, HOUR_MS
 from solward.errors import Held, StoreError, TakenOver
 from solward.guardrail import (
     GRANT_SCOPE,

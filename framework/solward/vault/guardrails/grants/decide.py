@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
-from solward.clock import MINUTE_MS
+from solward.durations import MINUTE_MS
 from solward.guardrail import COSTS, SOL, Line, Operation
 from solward.money import SOL_DECIMALS
 from solward.solana.programs import (

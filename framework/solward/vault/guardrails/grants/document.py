@@ -17,7 +17,7 @@ from typing import Any, Final
 from solders.pubkey import Pubkey
 
 from solward import jsontext
-from solward.clock import MINUTE_MS
+from solward.durations import MINUTE_MS
 from solward.errors import InvalidRequest
 from solward.guardrail import SOL, Operation
 from solward.money import SOL_DECIMALS

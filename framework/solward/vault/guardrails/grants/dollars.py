@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
+from solward.durations import MINUTE_MS
 from solward.guardrail import SOL, Line
 from solward.money import SOL_DECIMALS
 from solward.solana.token_list import known_decimals
 
 MICRO_DOLLARS: Final = 10**6
 """Of a dollar."""
-MAX_AGE_MS: Final = 60_000
+MAX_AGE_MS: Final = MINUTE_MS
 """An older price does not count."""
 
 # Dollars of a whole token that somebody may have meant.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from solward.durations import DAY_MS
 from solward.guardrail import GRANT_SCOPE, Line, Operation
 
 ANY_ASSET: Final = "*"
@@ -23,7 +24,7 @@ MAX_GRANTS: Final = 100
 """Most grants of one principal: a decision looks at each that matches."""
 DEFAULT_COSTS_LAMPORTS: Final = 10_000_000
 """Fees and rent in 24 hours of a grant that says nothing of them."""
-COSTS_WINDOW_MS: Final = 86_400_000
+COSTS_WINDOW_MS: Final = DAY_MS
 """The window of every grant's costs."""
 MAX_UNITS: Final = 2**62
 """Most units that a grant's number may mean; sums of columns stay below 2**63."""

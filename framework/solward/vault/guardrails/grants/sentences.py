@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from solward.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from solward.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.errors import InvalidRequest
 from solward.guardrail import COSTS, SOL, Line, Operation
 from solward.money import SOL_DECIMALS

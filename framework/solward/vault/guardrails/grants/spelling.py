@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
-from solward.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from solward.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.errors import InvalidRequest
 from solward.guardrail import SOL, Operation
 from solward.money import format_amount, from_units
