@@ -11,7 +11,7 @@ from tests.support.repository import DOCS
 
 from solward import CompletionRequest, Message, ProviderContext, ProviderError, hookspecs
 from solward.registry import ProblemCode, load_registry
-from solward.registry.checks import HOOKS, OPTIONAL
+from solward.registry.hooks import HOOKS, OPTIONAL
 
 PAGE = (DOCS / "hooks.md").read_text()
 PLUGINS = (DOCS / "plugins.md").read_text()

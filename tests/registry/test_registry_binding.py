@@ -13,7 +13,7 @@ from solward.guardrail import TransactionEffects as SimulatedEffects
 from solward.provider import CompletionRequest
 from solward.registry import load_registry
 from solward.registry.containment import PluginCrash
-from solward.registry.load import Manager, SealedError
+from solward.registry.hooks import Manager, SealedError
 
 
 def plugin(name: str) -> ModuleType:
@@ -241,15 +241,15 @@ def guardrail_check(intent):
 )
 
 
-def test_a_guardrail_is_a_named_rule_for_the_judge(shelf: Shelf) -> None:
+async def test_a_guardrail_is_a_named_rule_for_the_judge(shelf: Shelf) -> None:
     shelf.install("dist-g", {"sundays": GUARDRAIL}, "solward.guardrails")
     (guardrail,) = load_registry(entry_points=shelf.entry_points()).guardrails
     assert guardrail.name == "sundays"
     seen = SimulatedEffects(lamports_out=0, fee_lamports=5_000)
-    assert guardrail.check(Intent(type="swap", wallet="w"), seen) == "not on Sundays"
-    assert guardrail.check(Intent(type="transfer", wallet="w"), seen) is None
-    with pytest.raises(PluginCrash):
-        guardrail.check(Intent(type="swap", wallet="exit"), seen)
+    assert await guardrail.check(Intent(type="swap", wallet="w"), seen) == "not on Sundays"
+    assert await guardrail.check(Intent(type="transfer", wallet="w"), seen) is None
+    exits = await guardrail.check(Intent(type="swap", wallet="exit"), seen)
+    assert exits == "the rule failed: PluginCrash"
 
 
 def test_a_guardrail_cannot_take_a_built_in_rules_name(shelf: Shelf) -> None:

@@ -18,6 +18,7 @@ from solward.operations.approvals import Approvals
 from solward.operations.perform import Operations
 from solward.record import TransactionRecord
 from solward.registry.loaded import LoadedGuardrail
+from solward.registry.threaded import ThreadedRule
 from solward.vault.guardrails import PluginGuardrail
 from solward.vault.store import holds as store
 from solward.vault.transactions.request import Actor
@@ -32,7 +33,7 @@ def asks(_intent: Intent, effects: TransactionEffects) -> Ask | None:
 
 
 def guardrails(*checks: Callable[..., Any]) -> tuple[PluginGuardrail, ...]:
-    return tuple(LoadedGuardrail(check.__name__, check) for check in checks)
+    return tuple(LoadedGuardrail(check.__name__, ThreadedRule(check)) for check in checks)
 
 
 @dataclass(slots=True)

@@ -37,7 +37,8 @@ from solward import service
 from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.operations.perform import Operations
 from solward.record import TransactionRecord
-from solward.registry.loaded import LoadedGuardrail, LoadedVenue
+from solward.registry.loaded import LoadedGuardrail
+from solward.registry.threaded import LoadedVenue, ThreadedRule
 from solward.service import Solward
 from solward.vault.store import spending
 from solward.vault.transactions.reservation import Reservation, Reserver
@@ -125,7 +126,7 @@ def ask_always() -> None:
         return Hold("it leaves") if effects.outflow and effects.outflow.lines else None
 
     def asking(*given: Any) -> Any:
-        rules = (LoadedGuardrail("asks", asks),)
+        rules = (LoadedGuardrail("asks", ThreadedRule(asks)),)
         return dataclasses.replace(made(*given), plugin_guardrails=rules)
 
     service._engine_options = asking

@@ -8,14 +8,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, distributions
 
+from solward.registry.hooks import GROUPS, GUARDRAILS
 from solward.registry.problems import Problem, ProblemCode, described
 from solward.vault.guardrails import RULES
-
-SKILLS = "solward.skills"
-PROVIDERS = "solward.providers"
-VENUES = "solward.venues"
-GUARDRAILS = "solward.guardrails"
-GROUPS = (SKILLS, PROVIDERS, VENUES, GUARDRAILS)
 
 BUILT_IN = "solward"
 _BUILT_IN_MODULES = "solward_plugins."

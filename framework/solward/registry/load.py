@@ -1,29 +1,34 @@
-"""Loading: discover, import, register all, check each, and bind the hooks last."""
+"""Loading: discover, import here or in plugin hosts, check each, and bind the hooks last."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import EntryPoint
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol, cast
 
-import pluggy
-
-from solward import hookspecs
 from solward.errors import PluginError
-from solward.guardrail import Hold
 from solward.provider import ProviderSpec
-from solward.registry.checks import (
-    check_examples,
-    check_hooks,
-    check_provider,
-    check_skill,
-    declared,
-)
+from solward.registry.checks import check_examples, check_provider, check_skill
 from solward.registry.containment import contained_call
-from solward.registry.discovery import GUARDRAILS, PROVIDERS, SKILLS, Candidate, discover
+from solward.registry.discovery import Candidate, discover
+from solward.registry.hooks import (
+    DECLARED,
+    GUARDRAILS,
+    HOOKS,
+    OPTIONAL,
+    PROVIDERS,
+    SKILLS,
+    VENUES,
+    Manager,
+    broken,
+    declared,
+    register,
+)
 from solward.registry.loaded import (
+    HookCall,
     LoadedGuardrail,
     LoadedProvider,
     LoadedSkill,
@@ -31,10 +36,34 @@ from solward.registry.loaded import (
     Registry,
 )
 from solward.registry.parameters import Parameters
-from solward.registry.problems import Problem, ProblemCode, Rejected, described
+from solward.registry.problems import Problem, Rejected
 from solward.registry.schema import checked_schema
+from solward.registry.threaded import ThreadedRule
 from solward.skill import SkillSpec
 from solward.venue import VenueSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A plugin whose hooks were checked where it was imported.
+
+    Attributes:
+        spec: its declaration, None for a guardrail.
+        calls: each of its other hooks' name -> what calls it. A guardrail's is async.
+    """
+
+    spec: SkillSpec | ProviderSpec | VenueSpec | None
+    calls: Mapping[str, HookCall]
+
+
+Found = Declared | Rejected
+
+
+class PluginSource(Protocol):
+    """Imports plugins elsewhere than in this process."""
+
+    async def declared(self, candidates: Sequence[Candidate]) -> Sequence[Found]:
+        """What each candidate is, in their order."""
 
 
 def load_registry(
@@ -43,7 +72,10 @@ def load_registry(
     demo: bool = False,
     entry_points: Iterable[EntryPoint] | None = None,
 ) -> Registry:
-    """Find and load every allowed plugin.
+    """Find and load every allowed plugin, all in this process.
+
+    The service runs third parties in plugin hosts (`open_registry`); this is for the built-in
+    plugins alone and for debugging one's own.
 
     Args:
         allow: distribution names whose plugins may be imported beside the built-ins; `*` allows
@@ -58,33 +90,104 @@ def load_registry(
         PluginError: a built-in plugin fails.
     """
     candidates, problems = discover(allow, entry_points)
+    return _registry(candidates, in_process(candidates), problems, demo)
+
+
+async def open_registry(
+    allow: Collection[str] = ("*",),
+    *,
+    hosts: PluginSource | None,
+    demo: bool = False,
+    entry_points: Iterable[EntryPoint] | None = None,
+) -> Registry:
+    """As `load_registry`, with every plugin but the built-in ones in plugin hosts.
+
+    Args:
+        hosts: runs third parties' plugins; None imports them into this process.
+    """
+    if hosts is None:
+        return load_registry(allow, demo=demo, entry_points=entry_points)
+    candidates, problems = discover(allow, entry_points)
+    built_in = [candidate for candidate in candidates if candidate.built_in]
+    others = [candidate for candidate in candidates if not candidate.built_in]
+    found = in_process(built_in)
+    found += await hosts.declared(others) if others else []
+    return _registry([*built_in, *others], found, problems, demo)
+
+
+def in_process(candidates: Sequence[Candidate]) -> list[Found]:
+    """Import plugins into this process; one result a candidate, in their order."""
     manager = Manager()
-    registered: list[tuple[Candidate, Any]] = []
-    for candidate in candidates:
-        try:
-            registered.append((candidate, _register(manager, candidate)))
-        except Rejected as rejected:
-            problems.append(_problem(candidate, rejected))
+    registered = [
+        _attempt(partial(register, manager, each.group, each.name, each.entry_point.load))
+        for each in candidates
+    ]
     manager.seal()
+    return [
+        plugin
+        if isinstance(plugin, Rejected)
+        else _attempt(partial(_bound, manager, candidate, plugin))
+        for candidate, plugin in zip(candidates, registered, strict=True)
+    ]
+
+
+def _attempt(work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except Rejected as rejected:
+        return rejected
+
+
+def _bound(manager: Manager, candidate: Candidate, plugin: Any) -> Declared:
+    group = candidate.group
+    if group == GUARDRAILS:
+        call = contained_call(manager.bind("guardrail_check", plugin))
+        return Declared(None, {"guardrail_check": ThreadedRule(partial(_named, call))})
+    hook, *others = HOOKS[group]
+    spec = declared(hook, manager.bind(hook, plugin), DECLARED[group], candidate.name)
+    calls = {name: manager.bind(name, plugin) for name in others}
+    for name in OPTIONAL.get(group, ()):
+        optional = manager.bind_optional(name, plugin)
+        if optional is not None:
+            calls[name] = optional
+    return Declared(spec, calls)
+
+
+def _named(call: HookCall, intent: Any, effects: Any) -> Any:
+    return call(intent=intent, effects=effects)
+
+
+def _registry(
+    candidates: Sequence[Candidate],
+    found: Sequence[Found],
+    problems: list[Problem],
+    demo: bool,
+) -> Registry:
+    """The registry of what was found; declarations are checked here, whoever imported them."""
     skills: dict[str, LoadedSkill] = {}
     providers: dict[str, LoadedProvider] = {}
     venues: dict[str, LoadedVenue] = {}
     guardrails: list[LoadedGuardrail] = []
-    for candidate, plugin in registered:
+    for candidate, each in zip(candidates, found, strict=True):
         name = candidate.name
         try:
+            if isinstance(each, Rejected):
+                raise each
             if candidate.group == SKILLS:
-                skills[name] = _skill(manager, candidate, plugin)
+                skills[name] = _skill(candidate, each)
             elif candidate.group == PROVIDERS:
-                provider = _provider(manager, candidate, plugin)
+                provider = _provider(candidate, each)
                 if demo or not provider.spec.demo:
                     providers[name] = provider
-            elif candidate.group == GUARDRAILS:
-                guardrails.append(LoadedGuardrail(name, _guardrail(manager, plugin)))
+            elif candidate.group == VENUES:
+                venues[name] = _venue(candidate, each)
             else:
-                venues[name] = _venue(manager, candidate, plugin)
+                guardrails.append(_guardrail(candidate, each))
         except Rejected as rejected:
-            problems.append(_problem(candidate, rejected))
+            problem = candidate.problem(rejected.code, rejected.detail)
+            if candidate.built_in:
+                raise PluginError(problem) from rejected
+            problems.append(problem)
     return Registry(
         MappingProxyType(skills),
         MappingProxyType(providers),
@@ -94,47 +197,8 @@ def load_registry(
     )
 
 
-def _problem(candidate: Candidate, rejected: Rejected) -> Problem:
-    problem = candidate.problem(rejected.code, rejected.detail)
-    if candidate.built_in:
-        raise PluginError(problem) from rejected
-    return problem
-
-
-def _register(manager: Manager, candidate: Candidate) -> Any:
-    try:
-        plugin = candidate.entry_point.load()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise Rejected(ProblemCode.IMPORT_FAILED, described(error)) from error
-    key = f"{candidate.group}:{candidate.name}"
-    try:
-        manager.register(plugin, name=key)
-    except pluggy.PluginValidationError as error:
-        raise Rejected(ProblemCode.BAD_HOOK, described(error)) from error
-    except ValueError as error:
-        detail = "another entry point is this very module; one module is one plugin"
-        raise Rejected(ProblemCode.BAD_HOOK, detail) from error
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise Rejected(ProblemCode.BAD_CONTRACT, described(error)) from error
-    try:
-        hash(plugin)
-        check_hooks(candidate.group, plugin, manager.get_hookcallers(plugin) or [])
-    except Rejected:
-        manager.unregister(name=key)
-        raise
-    except Exception as error:
-        manager.unregister(name=key)
-        raise Rejected(ProblemCode.BAD_CONTRACT, described(error)) from error
-    return plugin
-
-
-def _skill(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedSkill:
-    call = manager.bind("skill_spec", plugin)
-    spec = declared("skill_spec", call, SkillSpec, candidate.name)
+def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
+    spec = cast(SkillSpec, found.spec)
     check_skill(spec)
     schema = checked_schema(spec.parameters)
     parameters = Parameters(schema)
@@ -144,13 +208,12 @@ def _skill(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedSkill:
         candidate.distribution,
         candidate.version,
         parameters,
-        manager.bind("skill_execute", plugin),
+        found.calls["skill_execute"],
     )
 
 
-def _provider(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedProvider:
-    call = manager.bind("provider_spec", plugin)
-    spec = declared("provider_spec", call, ProviderSpec, candidate.name)
+def _provider(candidate: Candidate, found: Declared) -> LoadedProvider:
+    spec = cast(ProviderSpec, found.spec)
     check_provider(spec)
     schema = checked_schema(spec.options)
     return LoadedProvider(
@@ -158,69 +221,25 @@ def _provider(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedProv
         candidate.distribution,
         candidate.version,
         Parameters(schema),
-        manager.bind("provider_complete", plugin),
-        manager.bind_optional("provider_stream", plugin),
-        manager.bind_optional("provider_price", plugin),
+        found.calls["provider_complete"],
+        found.calls.get("provider_stream"),
+        found.calls.get("provider_price"),
     )
 
 
-def _venue(manager: Manager, candidate: Candidate, plugin: Any) -> LoadedVenue:
-    call = manager.bind("venue_spec", plugin)
-    spec = declared("venue_spec", call, VenueSpec, candidate.name)
+def _venue(candidate: Candidate, found: Declared) -> LoadedVenue:
+    instructions, swap = (found.calls.get(name) for name in OPTIONAL[VENUES])
+    if instructions is None and swap is None:
+        raise broken(f"{' or '.join(OPTIONAL[VENUES])} must be there: one of them, or both")
     return LoadedVenue(
-        spec,
+        cast(VenueSpec, found.spec),
         candidate.distribution,
         candidate.version,
-        manager.bind("venue_quote", plugin),
-        manager.bind_optional("venue_instructions", plugin),
-        manager.bind_optional("venue_swap", plugin),
+        found.calls["venue_quote"],
+        instructions,
+        swap,
     )
 
 
-def _guardrail(manager: Manager, plugin: Any) -> Callable[[Any, Any], str | Hold | None]:
-    call = contained_call(manager.bind("guardrail_check", plugin))
-
-    def check(intent: Any, effects: Any) -> str | Hold | None:
-        answer: str | Hold | None = call(intent=intent, effects=effects)
-        return answer
-
-    return check
-
-
-class SealedError(RuntimeError):
-    """A plugin was registered after sealing, or a caller bound before it."""
-
-
-class Manager(pluggy.PluginManager):
-    """Registers plugins until it is sealed, and only then binds callers.
-
-    A bound caller of pluggy calls every plugin but those it excludes, so a plugin registered later
-    would run too; hence the seal.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(hookspecs.PROJECT)
-        self.add_hookspecs(hookspecs)
-        self._sealed = False
-
-    def register(self, plugin: Any, name: str | None = None) -> str | None:
-        """Register a plugin; raises `SealedError` when sealed, else what pluggy raises."""
-        if self._sealed:
-            raise SealedError("plugins are registered before the first caller is bound")
-        return super().register(plugin, name)
-
-    def seal(self) -> None:
-        """Refuse every later registration."""
-        self.check_pending()
-        self._sealed = True
-
-    def bind(self, hook: str, plugin: Any) -> Callable[..., Any]:
-        """A caller of `hook` that runs `plugin` alone."""
-        if not self._sealed:
-            raise SealedError("callers are bound after the last registration")
-        others = [other for other in self.get_plugins() if other is not plugin]
-        return self.subset_hook_caller(hook, others)
-
-    def bind_optional(self, hook: str, plugin: Any) -> Callable[..., Any] | None:
-        """As `bind`, or None where `plugin` does not implement the hook."""
-        return self.bind(hook, plugin) if hasattr(plugin, hook) else None
+def _guardrail(candidate: Candidate, found: Declared) -> LoadedGuardrail:
+    return LoadedGuardrail(candidate.name, found.calls["guardrail_check"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -185,10 +185,10 @@ class LoadedVenue:
 
 @dataclass(frozen=True, slots=True)
 class LoadedGuardrail:
-    """A guardrail with its hook bound: the reason to refuse, or to ask a person, or None."""
+    """A guardrail with its hook bound: gives the reason to refuse, or to ask a person, or None."""
 
     name: str
-    check: Callable[[Intent, TransactionEffects], str | Hold | None]
+    check: Callable[[Intent, TransactionEffects], Coroutine[Any, Any, str | Hold | None]]
 
 
 @dataclass(frozen=True, slots=True)

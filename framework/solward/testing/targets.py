@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from solward.errors import InvalidRequest, PluginError
-from solward.registry.checks import HOOKS
-from solward.registry.discovery import BUILT_IN, GROUPS, canonical, discover
+from solward.registry.discovery import BUILT_IN, canonical, discover
+from solward.registry.hooks import GROUPS, HOOKS
 from solward.registry.load import load_registry
 from solward.registry.loaded import LoadedProvider, LoadedSkill, LoadedVenue, Registry
 from solward.registry.problems import Problem, ProblemCode
+from solward.registry.threaded import ThreadedRule
 
 KINDS = {group: group.removeprefix("solward.").removesuffix("s") for group in GROUPS}
 
@@ -194,7 +195,7 @@ def _load(entry_point: EntryPoint) -> tuple[Problem | None, Registry | None]:
 
 def _loaded(registry: Registry, kind: str, name: str) -> Loaded:
     if kind == "guardrail":
-        return registry.guardrails[0].check
+        return cast(ThreadedRule, registry.guardrails[0].check).function
     found: dict[str, Any] = {
         "skill": registry.skills,
         "provider": registry.providers,

@@ -16,6 +16,7 @@ from solward.errors import GuardrailBlocked
 from solward.guardrail import Hold, Intent, Request, TransactionEffects
 from solward.money import LAMPORTS_PER_SOL
 from solward.registry.loaded import LoadedGuardrail
+from solward.registry.threaded import ThreadedRule
 from solward.vault.guardrails import RULES, Verdict
 from solward.vault.store import spending
 from solward.vault.transactions import plugin_rules
@@ -31,7 +32,7 @@ PATIENCE_S = 20
 
 
 def rules(*checks: Callable[..., Any]) -> tuple[LoadedGuardrail, ...]:
-    return tuple(LoadedGuardrail(check.__name__, check) for check in checks)
+    return tuple(LoadedGuardrail(check.__name__, ThreadedRule(check)) for check in checks)
 
 
 def fine(_intent: Intent, _effects: TransactionEffects) -> str | None:

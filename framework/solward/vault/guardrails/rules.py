@@ -45,8 +45,11 @@ class PluginGuardrail(Protocol):
     def name(self) -> str:
         """As stored in a record's `guardrailsApplied`."""
 
-    def check(self, intent: Intent, effects: TransactionEffects, /) -> str | Hold | None:
-        """Pure: the reason to refuse, `Hold` with the reason to ask a person, or None."""
+    async def check(self, intent: Intent, effects: TransactionEffects, /) -> str | Hold | None:
+        """The reason to refuse, `Hold` with the reason to ask a person, or None.
+
+        What it does to its arguments must not reach the caller: it gives the plugin copies.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,8 @@
-"""Guardrails of plugins: asked outside the database, each with copies and for a limited time."""
+"""Guardrails of plugins: asked outside the database, each for a limited time."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import copy
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,16 +21,10 @@ _log = structlog.get_logger(__name__)
 
 
 class PluginRules:
-    """The plugins' guardrails in order; they can only refuse, or let a person decide.
-
-    Each check has a thread of its own, so that one that never returns holds up neither the event
-    loop nor a database transaction.
-    """
+    """The plugins' guardrails in order; they can only refuse, or let a person decide."""
 
     def __init__(self, guardrails: Sequence[PluginGuardrail]) -> None:
         self._guardrails = tuple(guardrails)
-        # Not asked again until they answer, so that they take no further thread.
-        self._hanging: set[str] = set()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -53,7 +44,7 @@ class PluginRules:
             return verdict
         for guardrail in self._guardrails:
             verdict = replace(verdict, applied=(*verdict.applied, guardrail.name))
-            answer = await self._answer(guardrail, intent, effects)
+            answer = await _answer(guardrail, intent, effects)
             if isinstance(answer, Hold):
                 held = f"{guardrail.name}: {answer.reason}"
                 verdict = replace(verdict, hold=joined(verdict.hold, held))
@@ -61,35 +52,19 @@ class PluginRules:
                 return replace(verdict, rule=guardrail.name, reason=answer)
         return verdict
 
-    async def _answer(
-        self, guardrail: PluginGuardrail, intent: Intent, effects: TransactionEffects
-    ) -> str | Hold | None:
-        name = guardrail.name
-        if name in self._hanging:
-            return "the rule has not answered an earlier transaction yet"
-        loop = asyncio.get_running_loop()
-        answered: asyncio.Future[str | Hold | None] = loop.create_future()
-        # Copied for each rule: what one changes is neither counted nor seen by the next.
-        given = copy.deepcopy((intent, effects))
 
-        def answer(reason: str | Hold | None) -> None:
-            self._hanging.discard(name)
-            if not answered.done():
-                answered.set_result(reason)
-
-        def check() -> None:
-            reason = _reason(guardrail, *given)
-            # The loop is closed where the process ended without this answer.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(answer, reason)
-
-        threading.Thread(target=check, name=f"guardrail {name}", daemon=True).start()
-        try:
-            return await asyncio.wait_for(answered, TIME_LIMIT_S)
-        except TimeoutError:
-            self._hanging.add(name)
-            _log.error("guardrail_hangs", guardrail=name)
+async def _answer(
+    guardrail: PluginGuardrail, intent: Intent, effects: TransactionEffects
+) -> str | Hold | None:
+    deadline = asyncio.timeout(TIME_LIMIT_S)
+    try:
+        async with deadline:
+            return exact_answer(await guardrail.check(intent, effects))
+    except Exception as error:
+        if deadline.expired():
+            _log.error("guardrail_hangs", guardrail=guardrail.name)
             return f"the rule did not answer within {TIME_LIMIT_S:g} s"
+        return failed(error)
 
 
 def joined(*reasons: str | None) -> str | None:
@@ -100,17 +75,17 @@ def joined(*reasons: str | None) -> str | None:
     return text or None
 
 
-def _reason(
-    guardrail: PluginGuardrail, intent: Intent, effects: TransactionEffects
-) -> str | Hold | None:
-    try:
-        answer: object = guardrail.check(intent, effects)
-    except BaseException as error:
-        return f"the rule failed: {type(error).__name__}"
+def failed(error: BaseException) -> str:
+    """The refusal by a rule that raised; its text may hold what nobody should read."""
+    return f"the rule failed: {type(error).__name__}"
+
+
+def exact_answer(answer: object) -> str | Hold | None:
+    """A rule's answer in exact types, so that the rule cannot change it afterwards; anything but
+    None and `Hold` refuses."""
     if answer is None:
         return None
     if type(answer) is Hold and isinstance(answer.reason, str):
-        # A copy in exact types: the rule keeps what it answered.
         return Hold(_one_line(str.__str__(answer.reason)[:_MAX_REASON]))
     return str.__str__(answer) if isinstance(answer, str) else "the rule refused"
 
