@@ -1,0 +1,1 @@
+"""Processes that run plugins' code, and hold nothing of the service's."""

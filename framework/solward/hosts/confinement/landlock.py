@@ -1,0 +1,95 @@
+"""The files that a process may reach, by Landlock: none but those named, for good.
+
+Sources: Linux `include/uapi/linux/landlock.h`, `Documentation/userspace-api/landlock.rst`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Iterable
+
+# ABI 3 is Linux 6.2: before it a file that may only be read could be truncated.
+MINIMUM_ABI = 3
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # on every architecture
+_VERSION, _PATH_BENEATH = 1, 1
+
+_WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (
+    1 << 1,
+    1 << 2,
+    1 << 3,
+    1 << 4,
+    1 << 5,
+)
+_MAKE_DIR, _MAKE_REG, _TRUNCATE = 1 << 7, 1 << 8, 1 << 14
+_READ = _READ_FILE | _READ_DIR
+# Without devices, sockets, fifos and symbolic links, which mislead whoever reads a scratch folder.
+_WRITE = _READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _TRUNCATE
+_OF_FILES = _READ_FILE | _WRITE_FILE | _TRUNCATE
+# Rights on files that each ABI knows: 2 adds moving between folders, 3 truncation, 5 device ioctls.
+_HANDLED = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
+_NETWORK = 3  # from ABI 4: bind and connect of TCP
+_SCOPES = 3  # from ABI 6: abstract sockets and signals of processes outside
+
+
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    return libc
+
+
+def _call(number: int, *arguments: int | bytes | None) -> int:
+    typed = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    answer: int = _libc().syscall(ctypes.c_long(number), *typed)
+    if answer < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return answer
+
+
+def abi() -> int:
+    """The kernel's Landlock version; 0 where it was built without, -1 where it is switched off."""
+    try:
+        return _call(_CREATE_RULESET, None, 0, _VERSION)
+    except OSError as error:
+        return -1 if error.errno == errno.EOPNOTSUPP else 0
+
+
+def restrict_files(read: Iterable[str], write: Iterable[str], *, abi: int) -> None:
+    """Leave this thread, and those it makes, the files beneath these paths; no TCP either.
+
+    Args:
+        read: files and folders; one that does not exist, or that this user may not reach, is left
+            out.
+        write: the same; there files and folders may be made, changed and removed as well.
+        abi: the version to use, at most `abi()`.
+
+    Raises:
+        OSError: the kernel refused it; `no_new_privs` must be set.
+    """
+    handled = _HANDLED[max(known for known in _HANDLED if known <= abi)]
+    attributes = struct.pack("=QQQ", handled, _NETWORK, _SCOPES)
+    size = 8 if abi < 4 else 16 if abi < 6 else 24  # bytes that the version knows
+    ruleset = _call(_CREATE_RULESET, attributes, size, 0)
+    try:
+        for paths, rights in ((read, _READ), (write, _WRITE)):
+            for path in paths:
+                _allow(ruleset, path, rights)
+        _call(_RESTRICT_SELF, ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except (FileNotFoundError, PermissionError):
+        return
+    try:
+        folder = os.path.isdir(path)
+        rule = struct.pack("=Qi", rights if folder else rights & _OF_FILES, beneath)
+        _call(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0)
+    finally:
+        os.close(beneath)
