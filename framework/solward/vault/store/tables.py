@@ -173,6 +173,7 @@ grant_totals = Table(
     Column("high", BigInteger, nullable=False),
     Column("low", BigInteger, nullable=False),
     Column("count", BigInteger, nullable=False),
+    sqlite_with_rowid=False,  # one tree, so that the hours of a window lie side by side
 )
 
 # What grants judged of each transaction whose bytes were known, in that order: others may judge it

@@ -90,6 +90,7 @@ def _grant_totals() -> None:
         sa.Column("low", sa.BigInteger(), nullable=False),
         sa.Column("count", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("scope", "asset", "hour", name=op.f("pk_grant_totals")),
+        sqlite_with_rowid=False,
     )
     postgres = op.get_bind().dialect.name == "postgresql"
     for name, event, body, row in _TRIGGERS:
