@@ -64,6 +64,21 @@ MUTATIONS = [
         "Words of authors and Solana: light",
     ),
     (
+        "framework/solward/hosts/wire/channel.py",
+        "import solward.vault.store.database",
+        "Hosts' wire: light words, Solana and messages",
+    ),
+    (
+        "framework/solward/hosts/wire/values.py",
+        "import simplejson",
+        "Hosts' wire: light words, Solana and messages",
+    ),
+    (
+        "framework/solward/hosts/wire/methods.py",
+        "import solward.registry",
+        "Hosts' wire: light words, Solana and messages",
+    ),
+    (
         "framework/solward_localnet/node.py",
         "import solward.errors",
         "Embedded ledger: of Solward it knows Solana alone",

@@ -24,6 +24,7 @@ HEAVY = (
     "cryptography",
     "litellm",
     "mcp",
+    "msgspec",
     "nicegui",
     "opentelemetry",
     "prometheus_client",

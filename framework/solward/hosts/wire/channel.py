@@ -1,0 +1,914 @@
+"""One end of the socket between the service and a plugin host; both ends call each other.
+
+Nothing that the other end sends is believed: a frame that is none, or that nobody asked for, ends
+the channel with `HostileFrame`. What is held for it is bounded, read or not: requests by `Limits`,
+pieces by credit, one large answer at a time, and output by `_HIGH`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+)
+from contextlib import aclosing, contextmanager
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from solward.errors import SkillError
+from solward.hosts.wire import failures
+from solward.hosts.wire.frames import (
+    CREDIT,
+    FROM_HOST,
+    MAX_FIELDS,
+    MAX_TEXT,
+    PIECE,
+    PIECE_FRAME,
+    TO_HOST,
+    AnyFrame,
+    Call,
+    Cancel,
+    ChannelClosed,
+    Credit,
+    End,
+    Failed,
+    HostileFrame,
+    Limits,
+    Log,
+    Piece,
+    Result,
+    read,
+    write,
+)
+from solward.hosts.wire.methods import METHODS, PING, AnyMethod, Method, StreamMethod
+from solward.hosts.wire.values import Empty, Unreadable, Wire
+
+Req = TypeVar("Req", bound=Wire)
+Res = TypeVar("Res", bound=Wire)
+U = TypeVar("U", bound=Wire)
+
+# Output above which nobody adds to it, and below which they go on.
+_HIGH: Final = 256 << 10
+_LOW: Final = 64 << 10
+# Answers and credits are added whatever waits. So much of them means that nobody reads.
+_UNREAD: Final = 4 << 20
+_RECV: Final = 128 << 10
+# Frames read before others of this loop have their turn.
+_FRAMES_AT_ONCE: Final = 32
+_CREDIT_STEP: Final = CREDIT // 2
+# A frame's own fields beside its body.
+_FRAME_HEAD: Final = 256
+_CLOSING_S: Final = 2.0
+_DEADLINE_S: Final = 0.25
+# What a call costs beside another frame, and how many bytes cost as much as a frame.
+_CALL_FRAMES: Final = 4
+_BYTES_A_FRAME: Final = 4096
+
+_CHUNKS: Final = msgspec.msgpack.Decoder(bytes)
+_CHUNK_ENCODER: Final = msgspec.msgpack.Encoder()
+_NOTHING: Final = msgspec.Raw(msgspec.msgpack.encode(b""))
+
+
+class Incoming:
+    """A call as its handler sees it.
+
+    Attributes:
+        method: its name.
+        request: decoded, of the method's request type.
+        cap: the capability it names, unchecked.
+        channel: the end it came in at.
+    """
+
+    __slots__ = ("_serving", "cap", "channel", "method", "request")
+
+    def __init__(self, channel: Channel, serving: _Serving, request: Any, cap: bytes | None):
+        self.channel = channel
+        self.method = serving.method.name
+        self.request = request
+        self.cap = cap
+        self._serving = serving
+
+    async def uploads(self) -> AsyncIterator[Any]:
+        """The pieces that the caller sends after the request, as they come; read once."""
+        serving = self._serving
+        while True:
+            piece = await serving.inbox.take()
+            if piece is None:
+                return
+            yield piece
+            if not serving.answered:
+                self.channel._took(-serving.id, serving.inbox)
+
+
+Handler = Callable[[Incoming], Coroutine[Any, Any, Wire] | AsyncGenerator[Wire, None]]
+
+
+class _Inbox:
+    """Pieces that came and wait to be taken, and what the sender may still send."""
+
+    __slots__ = ("_items", "_loop", "_waiter", "credit", "ended", "error", "taken")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._items: deque[Any] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self.credit = CREDIT
+        self.taken = 0
+        self.ended = False
+        self.error: BaseException | None = None
+
+    def put(self, piece: Any) -> None:
+        self._items.append(piece)
+        self._wake()
+
+    def end(self, error: BaseException | None = None) -> None:
+        if not self.ended:
+            self.ended, self.error = True, error
+            self._wake()
+
+    async def take(self) -> Any:
+        """The next piece; None after the last, or the error that ended them."""
+        while not self._items:
+            if self.error is not None:
+                raise self.error
+            if self.ended:
+                return None
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        return self._items.popleft()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class _Outbox:
+    """What may still be sent of a stream."""
+
+    __slots__ = ("_loop", "_waiter", "closed", "credit")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, credit: int = CREDIT) -> None:
+        self._loop = loop
+        self._waiter: asyncio.Future[None] | None = None
+        self.credit = credit
+        self.closed = False
+
+    def add(self, count: int) -> None:
+        if self.credit + count > CREDIT:
+            raise HostileFrame("more credit than pieces")
+        self.credit += count
+        self._wake()
+
+    def close(self) -> None:
+        self.closed = True
+        self._wake()
+
+    async def ready(self) -> bool:
+        """Wait for credit; False where nobody takes pieces any more."""
+        while self.credit == 0 and not self.closed:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        return not self.closed
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class _Opened:
+    """A call of ours that is not answered yet."""
+
+    __slots__ = (
+        "abandoned_at",
+        "body",
+        "cap",
+        "deadline_ms",
+        "future",
+        "id",
+        "inbox",
+        "method",
+        "outbox",
+        "size",
+    )
+
+    def __init__(
+        self, method: AnyMethod, body: bytes, cap: bytes | None, deadline_ms: int | None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.method = method
+        self.body = body
+        self.size = len(body)
+        self.cap = cap
+        self.deadline_ms = deadline_ms
+        self.id = 0
+        self.abandoned_at: float | None = None
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.inbox: _Inbox | None = None
+        self.outbox: _Outbox | None = None
+        if isinstance(method, StreamMethod):
+            self.inbox = _Inbox(loop)
+            if method.uploads is not None:
+                # Until the call itself is sent, which may have to wait.
+                self.outbox = _Outbox(loop, credit=0)
+
+    def end(self, result: Any, error: BaseException | None = None) -> None:
+        if self.inbox is not None:
+            self.inbox.end(error)
+        elif not self.future.done():
+            if error is None:
+                self.future.set_result(result)
+            else:
+                self.future.set_exception(error)
+        if self.outbox is not None:
+            self.outbox.close()
+
+
+class _Serving:
+    """A call of theirs that we have not answered yet."""
+
+    __slots__ = (
+        "answered",
+        "cancelled",
+        "deadline",
+        "id",
+        "inbox",
+        "method",
+        "outbox",
+        "size",
+        "task",
+    )
+
+    def __init__(self, call: Call, method: AnyMethod, loop: asyncio.AbstractEventLoop) -> None:
+        self.id = call.id
+        self.method = method
+        self.size = len(call.body)
+        self.inbox = _Inbox(loop)
+        self.outbox = _Outbox(loop)
+        self.task: asyncio.Task[None] | None = None
+        self.deadline: asyncio.TimerHandle | None = None
+        self.cancelled = False
+        self.answered = False
+
+
+class Channel:
+    """One end; it belongs to the running event loop.
+
+    Args:
+        sock: a connected stream socket, which becomes the channel's.
+        handlers: method name -> async function, or async generator for a stream, of an `Incoming`.
+        receive_limit: what the other end may send: `FROM_HOST` in the service, `TO_HOST` in a host.
+        send_limit: what this end may send; the other of the two where it is not given.
+        on_log: called with each `Log`.
+        on_bug: called with method and error where a handler raises what is no `SolwardError`.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        handlers: Mapping[str, Handler],
+        *,
+        receive_limit: Limits,
+        send_limit: Limits | None = None,
+        on_log: Callable[[Log], object] | None = None,
+        on_bug: Callable[[str, BaseException], object] | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self._handlers = {PING.name: _pong, **handlers}
+        self._receive = receive_limit
+        self._limit = send_limit or (TO_HOST if receive_limit is FROM_HOST else FROM_HOST)
+        self._on_log = on_log
+        self._on_bug = on_bug
+        self._ended = False
+        self._cause: BaseException | None = None
+        self._closed: asyncio.Future[BaseException | None] = self._loop.create_future()
+        # Ours.
+        self._next = 1
+        self._opened: dict[int, _Opened] = {}
+        self._open_bytes = 0
+        self._queue: deque[_Opened] = deque()
+        self._joining: tuple[int, bytearray] | None = None
+        # Theirs.
+        self._last = 0
+        self._serving: dict[int, _Serving] = {}
+        self._serving_bytes = 0
+        self._late = 0
+        self._gates: dict[str, asyncio.Semaphore] = {}
+        self._sending_large = asyncio.Lock()
+        # The socket.
+        self._in = bytearray()
+        self._out = bytearray()
+        self._flushing = False
+        self._writable = False
+        self._room_waiters: deque[asyncio.Future[None]] = deque()
+        self._reading = False
+        self._window = 0.0
+        self._window_frames = 0
+        sock.setblocking(False)
+        self._fd = sock.fileno()
+        self._resume()
+
+    @property
+    def closed(self) -> asyncio.Future[BaseException | None]:
+        """Done once the channel has ended; why: None where `close` was called, or an error."""
+        return self._closed
+
+    @property
+    def unanswered_s(self) -> float:
+        """Seconds for which the oldest call that was cancelled or timed out is unanswered."""
+        since = [each.abandoned_at for each in self._opened.values() if each.abandoned_at]
+        return self._loop.time() - min(since) if since else 0.0
+
+    async def call(
+        self,
+        method: Method[Req, Res],
+        request: Req,
+        *,
+        cap: bytes | None = None,
+        timeout_s: float | None = None,
+    ) -> Res:
+        """Call the other end and wait for its answer; cancelling does not wait for it to notice.
+
+        Raises:
+            SolwardError: as the handler raised it.
+            HostBug: the handler raised anything else.
+            InvalidRequest: the request does not fit the method; nothing was sent.
+            SkillError: `too_large`: request or answer.
+            TimeoutError: no answer within `timeout_s`, of which the handler is cancelled too.
+            ChannelClosed: the channel has ended.
+        """
+        opened = self._open(method, method.requests.write(request), cap, timeout_s)
+        try:
+            if timeout_s is None:
+                answer = await opened.future
+            else:
+                async with asyncio.timeout(timeout_s):
+                    answer = await opened.future
+        finally:
+            self._abandon(opened)
+        found: Res = answer
+        return found
+
+    async def stream(
+        self,
+        method: StreamMethod[Req, Res, U],
+        request: Req,
+        *,
+        cap: bytes | None = None,
+        uploads: AsyncIterator[U] | None = None,
+    ) -> AsyncGenerator[Res, None]:
+        """Call for pieces; the other end is `CREDIT` pieces ahead at most. Closing it cancels.
+
+        Args:
+            uploads: pieces sent after the request, for a method that has them.
+
+        Raises:
+            SolwardError: as `call`; an error of `uploads` passes too.
+        """
+        opened = self._open(method, method.requests.write(request), cap, None)
+        assert opened.inbox is not None
+        uploading = None
+        if opened.outbox is not None:
+            uploading = self._loop.create_task(self._upload(opened, method, uploads))
+        try:
+            while (piece := await opened.inbox.take()) is not None:
+                yield piece
+                self._took(opened.id, opened.inbox)
+        finally:
+            self._abandon(opened)
+            if uploading is not None:
+                uploading.cancel()
+
+    def log(self, level: str, event: str, fields: Mapping[str, str] | None = None) -> None:
+        """Send a line for the other end's log; shortened, and dropped where it does not read."""
+        if self._ended or len(self._out) > _HIGH:
+            return
+        kept = list((fields or {}).items())[:MAX_FIELDS]
+        self._send(
+            Log(_cut(level, 64), _cut(event), {_cut(key, 64): _cut(each) for key, each in kept})
+        )
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Convert what came: a value that cannot be read ends the channel as a hostile frame does.
+
+        Raises:
+            ChannelClosed: it could not be read.
+        """
+        try:
+            yield
+        except Unreadable as error:
+            self._end(HostileFrame(str(error)))
+            raise self._closing_error() from None
+
+    async def close(self) -> None:
+        """End the channel: calls fail, handlers are cancelled and waited for, at most 2 s."""
+        if not self._ended and self._out:
+            self._flush()
+        self._end(None)
+        tasks = [each.task for each in self._serving.values() if each.task is not None]
+        tasks = [task for task in tasks if task is not asyncio.current_task()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CLOSING_S)
+
+    # Calls of ours.
+
+    def _open(
+        self, method: AnyMethod, body: bytes, cap: bytes | None, timeout_s: float | None
+    ) -> _Opened:
+        if len(body) + _FRAME_HEAD > self._limit.frame:
+            raise SkillError(
+                "too_large",
+                f"{method.name}: {len(body)} bytes are more than"
+                f" {self._limit.frame - _FRAME_HEAD}, the most of a request",
+            )
+        if self._ended:
+            raise self._closing_error()
+        # Later than our own, which then says what became of the call.
+        deadline_ms = None if timeout_s is None else round((timeout_s + _DEADLINE_S) * 1000)
+        opened = _Opened(method, body, cap, deadline_ms)
+        self._queue.append(opened)
+        self._admit()
+        return opened
+
+    def _admit(self) -> None:
+        """Send the calls that wait, in order, as far as there is room for them."""
+        while self._queue and not self._ended:
+            opened = self._queue[0]
+            size = self._open_bytes + opened.size
+            fits = not self._opened or (
+                len(self._opened) < self._limit.calls and size <= self._limit.open_bytes
+            )
+            if not fits or len(self._out) > _HIGH:
+                return
+            self._queue.popleft()
+            opened.id = self._next
+            self._next += 1
+            self._opened[opened.id] = opened
+            self._open_bytes = size
+            body, opened.body = msgspec.Raw(opened.body), b""
+            self._send(Call(opened.id, opened.method.name, opened.cap, opened.deadline_ms, body))
+            if opened.outbox is not None:
+                opened.outbox.add(CREDIT)
+
+    def _abandon(self, opened: _Opened) -> None:
+        """Nobody waits for it any more."""
+        if opened.id == 0:
+            if opened in self._queue:
+                self._queue.remove(opened)
+        elif opened.id in self._opened and not self._ended:
+            opened.abandoned_at = self._loop.time()
+            if opened.outbox is not None:
+                opened.outbox.close()
+            self._send(Cancel(opened.id))
+        if opened.future.done() and not opened.future.cancelled():
+            # asyncio logs the error of a future that nobody retrieved.
+            opened.future.exception()
+
+    def _answered(self, number: int) -> _Opened:
+        opened = self._find(number)
+        del self._opened[number]
+        self._open_bytes -= opened.size
+        return opened
+
+    def _find(self, number: int) -> _Opened:
+        opened = self._opened.get(number)
+        if opened is None:
+            raise HostileFrame("an answer to no open call")
+        return opened
+
+    async def _upload(
+        self,
+        opened: _Opened,
+        method: StreamMethod[Any, Any, U],
+        pieces: AsyncIterator[U] | None,
+    ) -> None:
+        assert opened.outbox is not None
+        assert method.uploads is not None
+        try:
+            if not await opened.outbox.ready():
+                return
+            if pieces is not None:
+                async for piece in pieces:
+                    body = _piece(method.name, method.uploads.write(piece))
+                    await self._room()
+                    if not await opened.outbox.ready():
+                        return
+                    opened.outbox.credit -= 1
+                    self._send(Piece(opened.id, body))
+            if not opened.outbox.closed:
+                self._send(End(opened.id))
+        except Exception as error:
+            opened.end(None, error)
+
+    # Calls of theirs.
+
+    def _on_call(self, frame: Call) -> None:
+        method = METHODS.get(frame.method)
+        handler = self._handlers.get(frame.method)
+        if method is None or handler is None:
+            raise HostileFrame("a call of a method that is not served here")
+        if frame.id <= self._last:
+            raise HostileFrame("a call's number came again")
+        self._last = frame.id
+        request = method.requests.read(frame.body)
+        serving = _Serving(frame, method, self._loop)
+        if self._serving and (
+            len(self._serving) >= self._receive.calls
+            or self._serving_bytes + serving.size > self._receive.open_bytes
+        ):
+            raise HostileFrame("more calls than may be open")
+        # What may still come of it when it has ended: its cancellation and the end of its upload;
+        # further pieces are counted as they are sent.
+        self._late += 2
+        if isinstance(method, StreamMethod) and method.uploads is not None:
+            self._late += CREDIT
+        else:
+            serving.inbox.credit = 0
+            serving.inbox.end()
+        self._serving[frame.id] = serving
+        self._serving_bytes += serving.size
+        incoming = Incoming(self, serving, request, frame.cap)
+        serving.task = self._loop.create_task(self._serve(serving, handler, incoming))
+        if frame.deadline_ms is not None:
+            after = min(frame.deadline_ms / 1000, 86_400.0)
+            serving.deadline = self._loop.call_later(after, self._cancel, serving)
+
+    def _cancel(self, serving: _Serving) -> None:
+        if not serving.cancelled and serving.task is not None:
+            serving.cancelled = True
+            serving.outbox.close()
+            serving.task.cancel()
+
+    async def _serve(self, serving: _Serving, handler: Handler, incoming: Incoming) -> None:
+        final: AnyFrame
+        try:
+            final = await self._answer(serving, handler, incoming)
+            if not (isinstance(final, Result) and final.body is _NOTHING):
+                await self._room()
+        except asyncio.CancelledError:
+            final = Failed(serving.id, *failures.to_wire(asyncio.CancelledError()))
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            final = Failed(serving.id, *failures.to_wire(error))
+            if final.code == failures.BUG and self._on_bug is not None:
+                self._on_bug(incoming.method, error)
+        finally:
+            serving.answered = True
+            if serving.deadline is not None:
+                serving.deadline.cancel()
+            del self._serving[serving.id]
+            self._serving_bytes -= serving.size
+        self._send(final)
+
+    async def _answer(
+        self, serving: _Serving, handler: Handler, incoming: Incoming
+    ) -> Result | End:
+        method = serving.method
+        if isinstance(method, StreamMethod):
+            made = handler(incoming)
+            assert isinstance(made, AsyncGenerator)
+            async with aclosing(made) as pieces:
+                async for piece in pieces:
+                    body = _piece(method.name, method.answers.write(piece))
+                    await self._room()
+                    if not await serving.outbox.ready():
+                        break
+                    serving.outbox.credit -= 1
+                    # A credit for it may come when the stream has ended.
+                    self._late += 1
+                    self._send(Piece(-serving.id, body))
+            return End(-serving.id)
+        if method.at_once is None:
+            return await self._one_answer(serving, method, handler, incoming)
+        gate = self._gates.setdefault(method.name, asyncio.Semaphore(method.at_once))
+        async with gate:
+            return await self._one_answer(serving, method, handler, incoming)
+
+    async def _one_answer(
+        self,
+        serving: _Serving,
+        method: Method[Any, Any],
+        handler: Handler,
+        incoming: Incoming,
+    ) -> Result:
+        made = handler(incoming)
+        assert isinstance(made, Coroutine)
+        body = method.answers.write(await made)
+        if len(body) <= PIECE:
+            return Result(serving.id, msgspec.Raw(body))
+        if len(body) > method.largest:
+            raise SkillError(
+                "too_large",
+                f"{method.name}: the answer's {len(body)} bytes are more than {method.largest}",
+            )
+        # One at a time: the receiver holds the pieces of one answer, however many calls are open.
+        async with self._sending_large:
+            for start in range(0, len(body), PIECE):
+                await self._room()
+                chunk = _CHUNK_ENCODER.encode(body[start : start + PIECE])
+                self._send(Piece(-serving.id, msgspec.Raw(chunk)))
+            # Sent without waiting for room, and so before another answer's first piece.
+            return Result(serving.id, _NOTHING)
+
+    # Frames.
+
+    def _on_frame(self, frame: AnyFrame, size: int) -> None:
+        match frame:
+            case Result():
+                self._on_result(frame)
+            case Call():
+                self._on_call(frame)
+            case Failed():
+                self._find(frame.id)
+                self._joined(frame.id)
+                try:
+                    error = failures.from_wire(frame.code, frame.text, frame.data)
+                except Unreadable as problem:
+                    raise HostileFrame(str(problem)) from None
+                self._answered(frame.id).end(None, error)
+                self._admit()
+            case Piece():
+                if size > PIECE_FRAME:
+                    raise HostileFrame("a piece is too large")
+                self._on_piece(frame)
+            case Credit():
+                self._on_credit(frame)
+            case End():
+                self._on_end(frame)
+            case Cancel():
+                serving = self._served(frame.id)
+                if serving is not None:
+                    self._cancel(serving)
+            case Log():
+                if self._on_log is not None:
+                    self._on_log(frame)
+
+    def _on_result(self, frame: Result) -> None:
+        opened = self._find(frame.id)
+        method = opened.method
+        if not isinstance(method, Method):
+            raise HostileFrame("an answer to a stream")
+        parts = self._joined(frame.id)
+        if parts is None and len(frame.body) > PIECE_FRAME:
+            raise HostileFrame("an answer is too large for one frame")
+        answer = None
+        if opened.abandoned_at is None:
+            answer = method.answers.read(frame.body if parts is None else bytes(parts))
+        self._answered(frame.id)
+        opened.end(answer)
+        self._admit()
+
+    def _joined(self, number: int) -> bytearray | None:
+        """The pieces of this call's answer; afterwards there are none."""
+        if self._joining is None or self._joining[0] != number:
+            return None
+        parts, self._joining = self._joining[1], None
+        return parts
+
+    def _on_piece(self, frame: Piece) -> None:
+        if frame.id > 0:
+            serving = self._served(frame.id)
+            if serving is None:
+                return
+            assert isinstance(serving.method, StreamMethod)
+            if serving.inbox.ended or serving.inbox.credit == 0 or serving.method.uploads is None:
+                raise HostileFrame("a piece beyond credit")
+            serving.inbox.credit -= 1
+            serving.inbox.put(serving.method.uploads.read(frame.body))
+            return
+        opened = self._find(-frame.id)
+        if opened.inbox is None:
+            self._join(opened, frame)
+            return
+        if opened.inbox.credit == 0:
+            raise HostileFrame("a piece beyond credit")
+        opened.inbox.credit -= 1
+        if opened.abandoned_at is None:
+            opened.inbox.put(opened.method.answers.read(frame.body))
+
+    def _join(self, opened: _Opened, frame: Piece) -> None:
+        try:
+            chunk = _CHUNKS.decode(frame.body)
+        except (msgspec.MsgspecError, RecursionError):
+            raise HostileFrame("a piece of an answer is not bytes") from None
+        if self._joining is None:
+            self._joining = (opened.id, bytearray())
+        number, parts = self._joining
+        assert isinstance(opened.method, Method)
+        if number != opened.id or not chunk or len(parts) + len(chunk) > opened.method.largest:
+            raise HostileFrame("pieces of an answer that is too large, or of two at once")
+        parts += chunk
+
+    def _on_credit(self, frame: Credit) -> None:
+        if frame.id > 0:
+            serving = self._served(frame.id)
+            if serving is not None:
+                serving.outbox.add(frame.count)
+            return
+        outbox = self._find(-frame.id).outbox
+        if outbox is None:
+            raise HostileFrame("credit for no upload")
+        outbox.add(frame.count)
+
+    def _on_end(self, frame: End) -> None:
+        if frame.id > 0:
+            serving = self._served(frame.id)
+            if serving is not None:
+                if serving.inbox.ended:
+                    raise HostileFrame("an end that came before")
+                serving.inbox.end()
+            return
+        opened = self._find(-frame.id)
+        if opened.inbox is None:
+            raise HostileFrame("an end of no stream")
+        self._answered(opened.id)
+        opened.end(None)
+        self._admit()
+
+    def _served(self, number: int) -> _Serving | None:
+        """Their call; None where it has ended, of which they need not know yet."""
+        serving = self._serving.get(number)
+        if serving is None:
+            self._late -= 1
+            if not 0 < number <= self._last or self._late < 0:
+                raise HostileFrame("a frame of no open call")
+        return serving
+
+    def _took(self, number: int, inbox: _Inbox) -> None:
+        """A piece was taken: another may come."""
+        inbox.taken += 1
+        if inbox.taken == _CREDIT_STEP and not inbox.ended and not self._ended:
+            inbox.credit += inbox.taken
+            self._send(Credit(number, inbox.taken))
+            inbox.taken = 0
+
+    # The socket.
+
+    def _readable(self) -> None:
+        try:
+            data = self._sock.recv(_RECV)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end(error)
+            return
+        if not data:
+            self._end(ConnectionResetError("the other end has closed the channel"))
+            return
+        self._in += data
+        self._parse()
+
+    def _parse(self) -> None:
+        if self._ended:
+            return
+        buffer, at, left, cost = self._in, 0, _FRAMES_AT_ONCE, 0
+        try:
+            while len(buffer) - at >= 4 and left:
+                size = int.from_bytes(buffer[at : at + 4], "big")
+                if size > self._receive.frame:
+                    raise HostileFrame(f"a frame of {size} bytes")
+                if len(buffer) - at - 4 < size:
+                    break
+                with memoryview(buffer) as view:
+                    payload = bytes(view[at + 4 : at + 4 + size])
+                at += 4 + size
+                left -= 1
+                frame = read(payload)
+                cost += 1 + size // _BYTES_A_FRAME + _CALL_FRAMES * isinstance(frame, Call)
+                self._on_frame(frame, size)
+                if self._ended:
+                    return
+        except HostileFrame as error:
+            self._end(error)
+            return
+        del buffer[:at]
+        self._count(cost)
+        if left == 0:
+            # Others of this loop first; what is in the socket waits as well.
+            self._pause()
+            self._later()
+
+    def _count(self, frames: int) -> None:
+        now = self._loop.time()
+        if now - self._window >= 1:
+            self._window, self._window_frames = now, 0
+        self._window_frames += frames
+
+    def _later(self) -> None:
+        if self._window_frames > self._receive.frames_per_s:
+            self._loop.call_at(self._window + 1, self._go_on)
+        else:
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._ended:
+            self._resume()
+            self._parse()
+
+    def _pause(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._fd)
+
+    def _resume(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._loop.add_reader(self._fd, self._readable)
+
+    def _send(self, frame: AnyFrame) -> None:
+        if self._ended:
+            return
+        write(frame, self._out)
+        if len(self._out) > self._limit.frame + _HIGH + _UNREAD:
+            self._end(HostileFrame("the other end does not read"))
+        elif not self._flushing:
+            # At the end of this turn of the loop, so that frames share a system call.
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._ended:
+            return
+        try:
+            with memoryview(self._out) as view:
+                sent = self._sock.send(view)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._end(error)
+            return
+        del self._out[:sent]
+        if self._out and not self._writable:
+            self._writable = True
+            self._loop.add_writer(self._fd, self._flush)
+        elif not self._out and self._writable:
+            self._writable = False
+            self._loop.remove_writer(self._fd)
+        if len(self._out) <= _LOW:
+            self._wake_room()
+            self._admit()
+
+    async def _room(self) -> None:
+        """Wait until there is room for more output."""
+        while not self._ended and len(self._out) > _HIGH:
+            waiter = self._loop.create_future()
+            self._room_waiters.append(waiter)
+            await waiter
+
+    def _wake_room(self) -> None:
+        while self._room_waiters:
+            waiter = self._room_waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _end(self, error: BaseException | None) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._cause = error
+        self._pause()
+        if self._writable:
+            self._loop.remove_writer(self._fd)
+        self._sock.close()
+        self._in, self._out = bytearray(), bytearray()
+        self._joining = None
+        for opened in (*self._opened.values(), *self._queue):
+            opened.end(None, self._closing_error())
+        self._opened.clear()
+        self._queue.clear()
+        for serving in list(self._serving.values()):
+            serving.inbox.end(self._closing_error())
+            self._cancel(serving)
+        self._wake_room()
+        if not self._closed.done():
+            self._closed.set_result(error)
+
+    def _closing_error(self) -> ChannelClosed:
+        error = ChannelClosed("the channel to the other process has ended")
+        error.reason = self._cause
+        return error
+
+
+def _piece(method: str, body: bytes) -> msgspec.Raw:
+    if len(body) + _FRAME_HEAD > PIECE_FRAME:
+        raise SkillError("too_large", f"{method}: a piece of {len(body)} bytes is too large")
+    return msgspec.Raw(body)
+
+
+async def _pong(_incoming: Incoming) -> Empty:
+    return Empty()
+
+
+def _cut(text: str, most: int = MAX_TEXT) -> str:
+    return text[:most].encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,150 @@
+"""Errors by their code: what one end raises, the other raises as the same class of `errors`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from solward import errors
+from solward.errors import SolwardError
+from solward.hosts.wire.values import (
+    HOLD,
+    RECORD,
+    Convert,
+    HeldTransaction,
+    Json,
+    Record,
+    Unreadable,
+    Wire,
+    from_json,
+    to_json,
+)
+
+_MAX_TEXT: Final = 2_000
+
+
+class HostBug(Exception):
+    """A plugin, or its host, raised what is no deliberate error; says its type and nothing else."""
+
+    def __init__(self, type_name: str) -> None:
+        super().__init__(type_name)
+        self.type_name = type_name
+
+
+class ErrorData(Wire):
+    """The attributes of an error beside its text; those of other classes are left out."""
+
+    code: Annotated[str, Meta(max_length=200)] | None = None
+    rule: Annotated[str, Meta(max_length=200)] | None = None
+    reason: Annotated[str, Meta(max_length=_MAX_TEXT)] | None = None
+    record: Record | None = None
+    hold: HeldTransaction | None = None
+    version: int | None = None
+    retryable: bool = False
+    may_cost: bool = False
+    rpc_code: int | None = None
+    rpc_data: Json | None = None
+
+
+# Each class of `errors` that travels, and its attributes: theirs -> ours. One that is left out
+# travels as the nearest class above it.
+_ATTRIBUTES: Final[dict[type[SolwardError], dict[str, str]]] = {
+    errors.SkillError: {"code": "code"},
+    errors.GuardrailBlocked: {"rule": "rule", "reason": "reason"},
+    errors.TransactionError: {"record": "record"},
+    errors.Held: {"hold": "hold"},
+    errors.PolicyChanged: {"version": "version"},
+    errors.ProviderError: {"retryable": "retryable", "may_cost": "may_cost"},
+    errors.LedgerRejected: {"code": "rpc_code", "data": "rpc_data"},
+}
+# It carries an object of the registry.
+_STAYS = {errors.PluginError}
+_BY_CODE: Final[dict[str, type[SolwardError]]] = {
+    name: found
+    for name, found in vars(errors).items()
+    if isinstance(found, type) and issubclass(found, SolwardError) and found not in _STAYS
+}
+BUG: Final = "bug"
+_CHECK: Final = msgspec.msgpack.Decoder(ErrorData | None)
+_MAX_DATA: Final = 160 << 10
+_THERE: Final[dict[str, Convert]] = {
+    "record": RECORD.to_wire,
+    "hold": HOLD.to_wire,
+    "rpc_data": to_json,
+}
+_BACK: Final[dict[str, Convert]] = {
+    "record": RECORD.from_wire,
+    "hold": HOLD.from_wire,
+    "rpc_data": from_json,
+}
+
+
+def to_wire(error: BaseException) -> tuple[str, str, ErrorData | None]:
+    """Code, text and attributes of an error as they travel; of a bug its type's name alone."""
+    if isinstance(error, SolwardError):
+        kind = next(each for each in type(error).__mro__ if _BY_CODE.get(each.__name__) is each)
+        try:
+            text = _text(str(error))
+            given = {
+                there: _sent(there, getattr(error, own))
+                for own, there in _attributes(kind).items()
+                if getattr(error, own) is not None
+            }
+            data = ErrorData(**given) if given else None
+            body = msgspec.msgpack.encode(data)
+            _CHECK.decode(body)
+            if len(body) > _MAX_DATA:
+                return SolwardError.__name__, text, None
+        except Exception:
+            return BUG, _name(type(error).__name__), None
+        return kind.__name__, text, data
+    name = error.type_name if isinstance(error, HostBug) else type(error).__name__
+    return BUG, _name(name), None
+
+
+def from_wire(code: str, text: str, data: ErrorData | None) -> SolwardError | HostBug:
+    """The error, of its class in `errors`, or a `HostBug`.
+
+    Raises:
+        Unreadable: a code that is none, or attributes that are not those of its class.
+    """
+    if code == BUG:
+        return HostBug(_name(text))
+    kind = _BY_CODE.get(code)
+    if kind is None:
+        raise Unreadable("no error has this code")
+    # Their constructors make the text from other values, which it was made from already.
+    error = kind.__new__(kind, text)
+    error.args = (text,)
+    for own, there in _attributes(kind).items():
+        value = getattr(data or ErrorData(), there)
+        if value is None and there != "rpc_data":
+            raise Unreadable(f"{code} without {there}")
+        if value is not None and there in _BACK:
+            value = _BACK[there](value)
+        setattr(error, own, value)
+    return error
+
+
+def _attributes(kind: type[SolwardError]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in kind.__mro__:
+        found |= _ATTRIBUTES.get(each, {})
+    return found
+
+
+def _sent(name: str, value: Any) -> Any:
+    if isinstance(value, str) and name not in _THERE:
+        return _text(value)
+    return _THERE[name](value) if name in _THERE else value
+
+
+def _text(text: str) -> str:
+    """Exact, short, and without what is not UTF-8."""
+    return text[:_MAX_TEXT].encode("utf-8", "replace").decode("utf-8")
+
+
+def _name(text: str) -> str:
+    return text[:100] if text.isidentifier() else "Exception"

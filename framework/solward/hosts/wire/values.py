@@ -1,0 +1,563 @@
+"""What travels, as strict structs, and as Solward's own dataclasses on either side.
+
+A struct has the fields of its dataclass under the same names, so a `Pair` converts by the struct's
+types; what arrives is of exact built-in types. JSON-like values travel as JSON text.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from solward import context, guardrail, hold, jsontext, provider, record, skill, venue
+from solward.errors import InvalidRequest
+from solward.solana import accounts, ledger, token_list
+
+if TYPE_CHECKING:
+    from solders.instruction import Instruction as SoldersInstruction
+
+W = TypeVar("W", bound="Wire")
+D = TypeVar("D")
+
+MAX_TRANSACTION: Final = 1_232
+"""Bytes of a Solana transaction."""
+_MAX_ITEMS: Final = 1_024
+_JSON: Final = "json"
+
+
+class Unreadable(ValueError):
+    """A struct that fits its types, with a value inside that cannot be what it stands for."""
+
+
+class Wire(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Base of every struct that travels."""
+
+
+Name = Annotated[str, Meta(max_length=200)]
+Address = Annotated[str, Meta(max_length=64)]
+Text = Annotated[str, Meta(max_length=128 << 10)]
+LongText = Annotated[str, Meta(max_length=4 << 20)]
+Json = Annotated[str, Meta(max_length=128 << 10, extra={_JSON: True})]
+"""A JSON-like value as JSON text."""
+LongJson = Annotated[str, Meta(max_length=4 << 20, extra={_JSON: True})]
+"""The same, for what the service sends."""
+Bytes = Annotated[bytes, Meta(max_length=MAX_TRANSACTION)]
+Natural = Annotated[int, Meta(ge=0)]
+"""0 to 2**64 - 1."""
+Units = Annotated[dict[Address, int], Meta(max_length=_MAX_ITEMS)]
+Addresses = Annotated[tuple[Address, ...], Meta(max_length=_MAX_ITEMS)]
+AddressSet = Annotated[frozenset[Address], Meta(max_length=_MAX_ITEMS)]
+AddressMap = Annotated[dict[Address, Address], Meta(max_length=_MAX_ITEMS)]
+Names = Annotated[tuple[Name, ...], Meta(max_length=_MAX_ITEMS)]
+
+
+class Empty(Wire):
+    """Nothing."""
+
+
+# Transactions.
+
+
+class Intent(Wire):
+    type: Name
+    wallet: Address
+    lamports_out: int = 0
+    rent_lamports: int = 0
+    tokens_out: Units = msgspec.field(default_factory=dict)
+    tokens_in: Units = msgspec.field(default_factory=dict)
+    destinations: AddressSet = frozenset()
+    may_close: AddressSet = frozenset()
+    may_revoke: AddressSet = frozenset()
+    details: Json = "{}"
+    price_impact_bps: int | None = None
+    slippage_bps: int | None = None
+
+
+class GuardrailHold(Wire):
+    reason: Text
+
+
+class Charged(Wire):
+    who: Name
+    grant: Name
+    asset: Address
+    units: int
+
+
+class Request(Wire):
+    wallet: Name
+    agent: Name | None = None
+    key: Name | None = None
+    skill: Name | None = None
+    plugin: Name | None = None
+    charged: tuple[Charged, ...] = ()
+
+
+class Line(Wire):
+    operation: guardrail.Operation
+    asset: Address
+    units: int
+    account: Name | None = None
+    owner: Address | None = None
+    decimals: int | None = None
+    program: Address | None = None
+
+
+class Outflow(Wire):
+    lamports: int
+    fee_lamports: int
+    rent_lamports: int
+    tokens: Units = msgspec.field(default_factory=dict)
+    lines: Annotated[tuple[Line, ...], Meta(max_length=_MAX_ITEMS)] = ()
+
+
+class AuthorityChange(Wire):
+    kind: Name
+    account: Address
+    to: Address | None
+
+
+class TransactionEffects(Wire):
+    lamports_out: int
+    fee_lamports: int
+    rent_lamports: int = 0
+    accounts_created: int = 0
+    tokens_out: Units = msgspec.field(default_factory=dict)
+    tokens_in: Units = msgspec.field(default_factory=dict)
+    closed: AddressMap = {}
+    authority_changes: tuple[AuthorityChange, ...] = ()
+    programs: AddressSet = frozenset()
+    # Keys inside instruction data are among them: some ten for each hundred bytes.
+    addresses: Annotated[frozenset[Address], Meta(max_length=16 * _MAX_ITEMS)] = frozenset()
+    violations: tuple[tuple[Name, Text], ...] = ()
+    created: AddressMap = {}
+    instruction_data: tuple[bytes, ...] = ()
+    decimals: Units = msgspec.field(default_factory=dict)
+    outflow: Outflow | None = None
+    tied: bool = True
+    request: Request | None = None
+
+
+class Record(Wire):
+    id: Name
+    wallet_id: Name
+    type: Name
+    status: record.TransactionStatus
+    details: Json
+    guardrails_applied: Names
+    created_ms: int
+    principal: Name
+    agent_id: Name | None = None
+    signature: Name | None = None
+    error: Text | None = None
+    fee_lamports: int | None = None
+
+
+class HeldTransaction(Wire):
+    id: Name
+    wallet_id: Name
+    agent_id: Name | None
+    principal: Name
+    chain: Names
+    type: Name
+    state: hold.HoldState
+    sentence: Text
+    reasons: Annotated[tuple[Text, ...], Meta(max_length=_MAX_ITEMS)]
+    lines: Annotated[tuple[Json, ...], Meta(max_length=_MAX_ITEMS)]
+    costs_lamports: int
+    arrives: Units
+    details: Json
+    repeats: bool
+    created_ms: int
+    expires_ms: int
+    decided_by: Name | None = None
+    decided_ms: int | None = None
+    note: Text | None = None
+    transaction_id: Name | None = None
+
+
+class AccountMeta(Wire):
+    address: Address
+    signer: bool
+    writable: bool
+
+
+class Instruction(Wire):
+    program: Address
+    accounts: Annotated[tuple[AccountMeta, ...], Meta(max_length=256)]
+    data: Annotated[bytes, Meta(max_length=10 << 10)]
+
+
+Instructions = Annotated[tuple[Instruction, ...], Meta(max_length=64)]
+
+
+# Declarations.
+
+
+class SkillSpec(Wire, tag="skill"):
+    name: Name
+    description: Text
+    parameters: Json
+    effects: skill.Effects = skill.Effects.READ
+    timeout_s: float = 60.0
+    examples: Annotated[tuple[Json, ...], Meta(max_length=64)] = ()
+
+
+class ProviderSpec(Wire, tag="provider"):
+    name: Name
+    default_model: Name
+    options: Json
+    secret_env: Name | None = None
+    base_url_env: Name | None = None
+    is_llm: bool = True
+    demo: bool = False
+
+
+class VenueSpec(Wire, tag="venue"):
+    name: Name
+
+
+# Language models.
+
+
+class Usage(Wire):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_nanousd: int | None = None
+
+
+class ToolCall(Wire):
+    name: Name
+    arguments: LongJson
+
+
+class Completion(Wire):
+    text: LongText | None
+    tool_calls: Annotated[tuple[ToolCall, ...], Meta(max_length=_MAX_ITEMS)] = ()
+    usage: Usage | None = None
+
+
+class ModelPrice(Wire):
+    input_nanousd: int
+    output_nanousd: int
+    max_output_tokens: int
+
+
+class Message(Wire):
+    role: Name
+    content: LongText
+
+
+class ToolDefinition(Wire):
+    name: Name
+    description: Text
+    parameters: Json
+
+
+class CompletionRequest(Wire):
+    model: Name
+    system: LongText
+    messages: tuple[Message, ...]
+    tools: tuple[ToolDefinition, ...] = ()
+    observation: LongJson = "{}"
+    strategy: LongText = ""
+    max_output_tokens: int | None = None
+
+
+class ProviderContext(Wire):
+    secret: Text | None = None
+    base_url: Text | None = None
+
+
+# Venues.
+
+
+class QuoteRequest(Wire):
+    input_mint: Address
+    output_mint: Address
+    amount: int
+    slippage_bps: int
+
+
+class Quote(Wire):
+    input_mint: Address
+    output_mint: Address
+    in_amount: int
+    out_amount: int
+    minimum_out: int
+    slippage_bps: int
+    price_impact: Decimal
+    raw: Json = "{}"
+
+
+class SwapInstructions(Wire):
+    quote: Quote
+    swap: Instruction
+    accounts: Addresses = ()
+    tables: Annotated[
+        dict[Address, Annotated[tuple[Address, ...], Meta(max_length=256)]], Meta(max_length=64)
+    ] = {}
+    compute_units: int | None = None
+
+
+class SwapTransaction(Wire):
+    wire: Bytes
+    last_valid_block_height: int
+
+
+# The ledger, and what a skill sees of its call.
+
+
+class Account(Wire):
+    lamports: int
+    owner: Address
+    data: bytes
+
+
+class TokenHolding(Wire):
+    account: Address
+    mint: Address
+    program: Address
+    units: int
+    decimals: int
+
+
+class VoteAccount(Wire):
+    address: Address
+    activated_stake: int
+
+
+class KnownToken(Wire):
+    symbol: Name
+    mint: Address
+    decimals: int
+
+
+class WalletView(Wire):
+    id: Name
+    name: Text
+    address: Address
+
+
+class AgentView(Wire):
+    id: Name
+    name: Text
+
+
+# Conversion.
+
+
+def to_json(value: object) -> str:
+    """A JSON-like value as text.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    try:
+        return jsontext.dumps(_plain(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"not JSON: {error}") from None
+
+
+def from_json(text: str) -> Any:
+    """The value of JSON text; fractions are Decimal.
+
+    Raises:
+        Unreadable: it is no JSON.
+    """
+    try:
+        return jsontext.loads(text)
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        raise Unreadable(f"not JSON: {type(error).__name__}") from None
+
+
+def instruction_to_wire(instruction: SoldersInstruction) -> Instruction:
+    """An instruction of solders as it travels."""
+    return Instruction(
+        str(instruction.program_id),
+        tuple(
+            AccountMeta(str(each.pubkey), each.is_signer, each.is_writable)
+            for each in instruction.accounts
+        ),
+        bytes(instruction.data),
+    )
+
+
+def instruction_from_wire(wire: Instruction) -> SoldersInstruction:
+    """The instruction, as solders has it.
+
+    Raises:
+        Unreadable: a text that is no address.
+    """
+    from solders.instruction import AccountMeta as SoldersMeta
+    from solders.instruction import Instruction as SoldersInstruction
+    from solders.pubkey import Pubkey
+
+    try:
+        return SoldersInstruction(
+            Pubkey.from_string(wire.program),
+            wire.data,
+            [
+                SoldersMeta(Pubkey.from_string(each.address), each.signer, each.writable)
+                for each in wire.accounts
+            ],
+        )
+    except ValueError:
+        raise Unreadable("an instruction names what is no address") from None
+
+
+Convert = Callable[[Any], Any]
+
+
+class Pair(Generic[D, W]):
+    """A dataclass and the struct it travels as, with the same fields."""
+
+    def __init__(self, own: type[D], wire: type[W]) -> None:
+        self._own = own
+        self._wire = wire
+        hints = typing.get_type_hints(wire, include_extras=True)
+        self._out: list[tuple[str, Convert | None]] = []
+        self._in: list[tuple[str, Convert | None]] = []
+        for name in wire.__struct_fields__:
+            there, back = _conversion(hints[name])
+            self._out.append((name, there))
+            self._in.append((name, back))
+        _PAIRS[wire] = self
+
+    def to_wire(self, value: D) -> W:
+        """As it travels.
+
+        Raises:
+            InvalidRequest: a value inside that is not JSON-like where it must be.
+        """
+        return self._wire(**_converted(value, self._out))
+
+    def from_wire(self, wire: W) -> D:
+        """As Solward has it, of exact built-in types.
+
+        Raises:
+            Unreadable: JSON text that is no JSON, or a text that is no address.
+        """
+        return self._own(**_converted(wire, self._in))
+
+
+def _converted(value: object, fields: list[tuple[str, Convert | None]]) -> dict[str, Any]:
+    return {
+        name: getattr(value, name) if convert is None else convert(getattr(value, name))
+        for name, convert in fields
+    }
+
+
+_PAIRS: dict[type, Pair[Any, Any]] = {}
+_Both = tuple[Convert | None, Convert | None]
+
+
+def _conversion(hint: Any) -> _Both:
+    """How a field of this type is converted, there and back; None: not at all."""
+    inner: Any = hint
+    marks: tuple[Any, ...] = ()
+    if typing.get_origin(hint) is Annotated:
+        inner, marks = hint.__origin__, hint.__metadata__
+    if any(isinstance(mark, Meta) and (mark.extra or {}).get(_JSON) for mark in marks):
+        return to_json, from_json
+    if inner is Instruction:
+        return instruction_to_wire, instruction_from_wire
+    if inner in _PAIRS:
+        return _PAIRS[inner].to_wire, _PAIRS[inner].from_wire
+    if isinstance(inner, type) and issubclass(inner, Wire):
+        raise TypeError(f"{inner.__name__} needs its Pair before those that hold it")
+    if inner is Decimal:
+        return None, _finite
+    origin, arguments = typing.get_origin(inner), typing.get_args(inner)
+    if origin in (types.UnionType, typing.Union):
+        [some] = [each for each in arguments if each is not types.NoneType]
+        there, back = _conversion(some)
+        return _optional(there), _optional(back)
+    if origin is dict:
+        there, back = _conversion(arguments[1])
+        return _each_value(there), _each_value(back)
+    if origin is frozenset:
+        return frozenset, None
+    if origin is tuple and arguments[-1] is Ellipsis:
+        there, back = _conversion(arguments[0])
+        return _each(there), None if back is None else _each(back)
+    return None, None
+
+
+def _optional(convert: Convert | None) -> Convert | None:
+    if convert is None:
+        return None
+    return lambda value: None if value is None else convert(value)
+
+
+def _each(convert: Convert | None) -> Convert:
+    if convert is None:
+        return tuple
+    return lambda values: tuple(map(convert, values))
+
+
+def _each_value(convert: Convert | None) -> Convert:
+    if convert is None:
+        return dict
+    return lambda values: {key: convert(value) for key, value in values.items()}
+
+
+# More digits or a larger power of ten than any amount or price has, which arithmetic would write
+# out in full.
+_MAX_POWER: Final = 100
+
+
+def _finite(value: Decimal) -> Decimal:
+    if not value.is_finite() or abs(value.adjusted()) > _MAX_POWER:
+        raise Unreadable("a number is not finite, or out of any range")
+    return value
+
+
+def _plain(value: object) -> object:
+    """JSON-like data of exact built-in types; anything else is returned as it is."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise ValueError(f"{value} is no number of JSON")
+    return value
+
+
+INTENT = Pair(guardrail.Intent, Intent)
+CHARGED = Pair(guardrail.Charged, Charged)
+REQUEST = Pair(guardrail.Request, Request)
+LINE = Pair(guardrail.Line, Line)
+OUTFLOW = Pair(guardrail.Outflow, Outflow)
+AUTHORITY_CHANGE = Pair(guardrail.AuthorityChange, AuthorityChange)
+EFFECTS = Pair(guardrail.TransactionEffects, TransactionEffects)
+GUARDRAIL_HOLD = Pair(guardrail.Hold, GuardrailHold)
+RECORD = Pair(record.TransactionRecord, Record)
+HOLD = Pair(hold.Hold, HeldTransaction)
+SKILL_SPEC = Pair(skill.SkillSpec, SkillSpec)
+PROVIDER_SPEC = Pair(provider.ProviderSpec, ProviderSpec)
+VENUE_SPEC = Pair(venue.VenueSpec, VenueSpec)
+USAGE = Pair(provider.Usage, Usage)
+TOOL_CALL = Pair(provider.ToolCall, ToolCall)
+COMPLETION = Pair(provider.Completion, Completion)
+MODEL_PRICE = Pair(provider.ModelPrice, ModelPrice)
+MESSAGE = Pair(provider.Message, Message)
+TOOL_DEFINITION = Pair(provider.ToolDefinition, ToolDefinition)
+COMPLETION_REQUEST = Pair(provider.CompletionRequest, CompletionRequest)
+PROVIDER_CONTEXT = Pair(provider.ProviderContext, ProviderContext)
+ACCOUNT = Pair(accounts.Account, Account)
+TOKEN_HOLDING = Pair(ledger.TokenHolding, TokenHolding)
+VOTE_ACCOUNT = Pair(ledger.VoteAccount, VoteAccount)
+KNOWN_TOKEN = Pair(token_list.KnownToken, KnownToken)
+WALLET_VIEW = Pair(context.WalletView, WalletView)
+AGENT_VIEW = Pair(context.AgentView, AgentView)
+QUOTE_REQUEST = Pair(venue.QuoteRequest, QuoteRequest)
+QUOTE = Pair(venue.Quote, Quote)
+SWAP_INSTRUCTIONS = Pair(venue.SwapInstructions, SwapInstructions)
+SWAP_TRANSACTION = Pair(venue.SwapTransaction, SwapTransaction)
