@@ -1,0 +1,276 @@
+"""What a plugin declares that it needs, and what follows from the declaration.
+
+Pure functions of declared data: the service enforces them where a plugin host asks for an
+operation or for an HTTP request. A plugin's own checks of itself are never relied upon.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from solward.errors import SkillError
+
+TRANSACT = "transact"
+"""The operation under which a manifest names `context.transact`."""
+POCKET = "pocket"
+"""The operation under which a manifest names `context.pocket`."""
+
+MAX_STORAGE_MB = 1_024
+MAX_URL = 8_192
+
+# The last label begins with a letter, so that no spelling of an IPv4 address is a name.
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_NAME = rf"(?:{_LABEL}\.)+[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])"
+_SITE = re.compile(rf"(?P<host>{_NAME})(?::(?P<port>[1-9][0-9]{{0,4}}))?")
+_MAX_NAME = 253
+
+# After the host printable ASCII but `"`, `#`, `<` and `>`, as httpx writes whatever it is given.
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\])"
+    r"(?::(?P<port>[0-9]{1,5}))?(?P<target>(?:[/?][!$-;=?-~]*)?)"
+)
+_PORTS = {"https": 443, "http": 80}
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret that a plugin's requests carry to one site; the plugin never sees its value.
+
+    Attributes:
+        env: environment variable of the service that holds it.
+        site: the one site that may get it; one of the manifest's `sites`.
+        in_query: it may stand in the query of a URL too, not in headers alone.
+    """
+
+    env: str
+    site: str
+    in_query: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a plugin needs, and all that it gets.
+
+    Attributes:
+        sites: host names that it calls by https, in lower-case ASCII (IDNA), `host:port` where
+            the port is not 443. The address that an operator configures for a provider or a venue
+            is allowed beside them.
+        operations: names of operations, `transact` and `pocket`; None for any that its effects
+            and the grants allow.
+        assets: symbols and mints that it may move; None for any that the grants allow.
+        storage_mb: megabytes of files that it keeps, 0 to 1,024.
+        secrets: what its requests carry, and where.
+    """
+
+    sites: tuple[str, ...] = ()
+    operations: tuple[str, ...] | None = None
+    assets: tuple[str, ...] | None = None
+    storage_mb: int = 0
+    secrets: tuple[Secret, ...] = ()
+
+
+class Site(NamedTuple):
+    """Where a request goes, as a URL or a manifest names it: its origin."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """As a manifest names it where it could, else as a URL."""
+        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        return f"{'' if self.scheme == 'https' else 'http://'}{self.host}{port}"
+
+
+class Target(NamedTuple):
+    """An allowed request's destination.
+
+    Attributes:
+        path: path and query as they are sent; at least `/`.
+        configured: the operator configured this site for the plugin; it alone may be http, and an
+            address of a private network.
+    """
+
+    site: Site
+    path: str
+    configured: bool
+
+
+def declared_site(text: object) -> Site | None:
+    """The site that a manifest's entry names; None where it is none."""
+    found = _SITE.fullmatch(text) if isinstance(text, str) else None
+    if found is None or len(found["host"]) > _MAX_NAME:
+        return None
+    port = int(found["port"] or 443)
+    # The port of https has one spelling: none.
+    known = port <= 65_535 and found["port"] != "443"
+    return Site("https", found["host"], port) if known else None
+
+
+def site_of(manifest: Manifest | None, url: str, configured: Iterable[str] = ()) -> Target:
+    """Where a plugin's request goes.
+
+    Args:
+        manifest: the plugin's, None where it has none.
+        url: absolute, as httpx writes it: lower-case host, ASCII, no userinfo, no fragment.
+        configured: addresses that the operator configured for this plugin.
+
+    Raises:
+        SkillError: `no_network`, `bad_http_request`, `https_only` or `site_not_declared`.
+    """
+    if manifest is None:
+        raise SkillError(
+            "no_network", "The plugin has no manifest, so it has no network: declare its sites"
+        )
+    site, path = _split(url)
+    if site in map(_configured_site, configured):
+        return Target(site, path, configured=True)
+    if site.scheme != "https":
+        raise SkillError(
+            "https_only", f"{site} must be called by https, or be configured by the operator"
+        )
+    if str(site) not in manifest.sites:
+        raise SkillError("site_not_declared", f"The plugin's manifest does not name {site}")
+    return Target(site, path, configured=False)
+
+
+def secret_sites(
+    manifest: Manifest | None, env: str, configured: Iterable[str] = ()
+) -> tuple[Site, ...]:
+    """The sites that get a secret: the configured ones where there are any, else the manifest's.
+
+    A configured address receives the key instead of the vendor, because its operator may have
+    another key for it than the vendor's.
+    """
+    if manifest is None:
+        return ()
+    instead = tuple(map(_configured_site, configured))
+    if instead:
+        return instead
+    named = (declared_site(each.site) for each in manifest.secrets if each.env == env)
+    return tuple(site for site in named if site is not None)
+
+
+def may_operate(manifest: Manifest | None, operation: str) -> bool:
+    """Whether a manifest leaves an operation, `transact` or `pocket` to effects and grants."""
+    return manifest is None or manifest.operations is None or operation in manifest.operations
+
+
+def may_move(manifest: Manifest | None, *names: str) -> bool:
+    """Whether a manifest leaves an asset to the grants: by its mint, or by its symbol."""
+    if manifest is None or manifest.assets is None:
+        return True
+    return any(name in manifest.assets for name in names)
+
+
+def wider(old: Manifest | None, new: Manifest | None) -> tuple[str, ...]:
+    """What `new` needs beyond `old`, in words; empty where whoever agreed to `old` need not be
+    asked again."""
+    had, wants = old or Manifest(), new or Manifest()
+    found = [f"network: {site}" for site in wants.sites if site not in had.sites]
+    for kind, before, after in (
+        ("operations", had.operations, wants.operations),
+        ("assets", had.assets, wants.assets),
+    ):
+        if before is None:
+            continue
+        if after is None:
+            found.append(f"{kind}: any, before {', '.join(before) or 'none'}")
+        else:
+            found += [f"{kind}: {each}" for each in after if each not in before]
+    if wants.storage_mb > had.storage_mb:
+        found.append(f"storage: {wants.storage_mb} MB, before {had.storage_mb} MB")
+    # A secret that may stand in a query covers the same one that may not.
+    covered = {*had.secrets, *(Secret(each.env, each.site) for each in had.secrets)}
+    found += [_secret(each) for each in wants.secrets if each not in covered]
+    return tuple(found)
+
+
+def needs(manifest: Manifest | None) -> tuple[str, ...]:
+    """What a manifest declares, in words; empty where it is nothing."""
+    if manifest is None:
+        return ()
+    found = [f"network: {site}" for site in manifest.sites]
+    for kind, names in (("operations", manifest.operations), ("assets", manifest.assets)):
+        if names is not None:
+            found.append(f"{kind}: {', '.join(names) or 'none'}")
+    if manifest.storage_mb:
+        found.append(f"storage: {manifest.storage_mb} MB")
+    found += [_secret(each) for each in manifest.secrets]
+    return tuple(found)
+
+
+def manifest_json(manifest: Manifest | None) -> dict[str, Any] | None:
+    """A manifest as REST and the command line show it; null for none."""
+    if manifest is None:
+        return None
+    return {
+        "sites": list(manifest.sites),
+        "operations": None if manifest.operations is None else list(manifest.operations),
+        "assets": None if manifest.assets is None else list(manifest.assets),
+        "storageMb": manifest.storage_mb,
+        "secrets": [
+            {"env": each.env, "site": each.site, "inQuery": each.in_query}
+            for each in manifest.secrets
+        ],
+    }
+
+
+def read_manifest(raw: Mapping[str, Any] | None) -> Manifest | None:
+    """What `manifest_json` wrote."""
+    if raw is None:
+        return None
+    operations, assets = raw["operations"], raw["assets"]
+    return Manifest(
+        sites=tuple(raw["sites"]),
+        operations=None if operations is None else tuple(operations),
+        assets=None if assets is None else tuple(assets),
+        storage_mb=raw["storageMb"],
+        secrets=tuple(
+            Secret(each["env"], each["site"], each["inQuery"]) for each in raw["secrets"]
+        ),
+    )
+
+
+def _secret(secret: Secret) -> str:
+    where = " in the query too" if secret.in_query else ""
+    return f"secret: {secret.env} to {secret.site}{where}"
+
+
+def _split(url: str) -> tuple[Site, str]:
+    """A URL's site, and its path with query.
+
+    Strict where parsers differ: what is not exactly of this form goes nowhere.
+
+    Raises:
+        SkillError: `bad_http_request`.
+    """
+    found = _URL.fullmatch(url) if len(url) <= MAX_URL else None
+    port = int(found["port"] or _PORTS[found["scheme"]]) if found else 0
+    if found is None or not 0 < port <= 65_535:
+        raise SkillError(
+            "bad_http_request",
+            "The URL must be http(s)://host[:port]/path?query in ASCII, without user or fragment,"
+            f" and of at most {MAX_URL} characters",
+        )
+    path = found["target"]
+    return (
+        Site(found["scheme"], found["host"], port),
+        path if path.startswith("/") else f"/{path}",
+    )
+
+
+def _configured_site(address: str) -> Site:
+    """The site of an address that an operator wrote: by hand, so capitals and a user are taken."""
+    from urllib.parse import urlsplit  # the authors' names stay light without it
+
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    if not host.isascii():
+        host = host.encode("idna").decode()
+    return Site(
+        parts.scheme, f"[{host}]" if ":" in host else host, parts.port or _PORTS[parts.scheme]
+    )
