@@ -16,9 +16,9 @@ from solward import errors
 SURFACE = """
     ASSOCIATED_TOKEN_PROGRAM Account Balances Charged Completion CompletionRequest Effects
     GuardrailBlocked Hold Intent InvalidRequest
-    LAMPORTS_PER_SOL LedgerError LedgerUnavailable Line Message Mint ModelPrice Outflow
+    LAMPORTS_PER_SOL LedgerError LedgerUnavailable Line Manifest Message Mint ModelPrice Outflow
     ProviderContext
-    ProviderError ProviderSpec Quote QuoteRequest ReadLedger Request
+    ProviderError ProviderSpec Quote QuoteRequest ReadLedger Request Secret
     SkillContext SkillError SkillSpec
     SolwardError Stake StakeState SwapInstructions SwapTransaction TokenBalance TokenHolding
     ToolCall ToolDefinition TransactionEffects TransactionError TransactionFailed

@@ -2,7 +2,7 @@
 
 import httpx
 
-from solward import Completion, ProviderError, ProviderSpec, hookimpl
+from solward import Completion, Manifest, ProviderError, ProviderSpec, hookimpl
 
 
 @hookimpl
@@ -13,6 +13,7 @@ def provider_spec() -> ProviderSpec:
         options={"type": "object", "properties": {}, "additionalProperties": False},
         secret_env="MINE_API_KEY",
         base_url_env="MINE_BASE_URL",
+        manifest=Manifest(),  # the address of MINE_BASE_URL gets the key, and nobody else
     )
 
 

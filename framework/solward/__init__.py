@@ -22,6 +22,7 @@ from solward.errors import (
     TransactionFailed,
 )
 from solward.hookspecs import hookimpl
+from solward.manifest import Manifest, Secret
 from solward.money import (
     LAMPORTS_PER_SOL,
     format_amount,
@@ -84,6 +85,7 @@ __all__ = [
     "LedgerError",
     "LedgerUnavailable",
     "Line",
+    "Manifest",
     "Message",
     "Mint",
     "ModelPrice",
@@ -95,6 +97,7 @@ __all__ = [
     "QuoteRequest",
     "ReadLedger",
     "Request",
+    "Secret",
     "SkillContext",
     "SkillError",
     "SkillSpec",

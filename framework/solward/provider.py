@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from solward.manifest import Manifest
+
 
 @dataclass(frozen=True, slots=True)
 class ProviderSpec:
@@ -21,6 +23,8 @@ class ProviderSpec:
             the key.
         is_llm: False for a provider that is not a language model (the rule-based demo).
         demo: loaded only when the service runs with `--demo`.
+        manifest: what it needs; None: no network, no storage, no secrets. With one, the address of
+            `base_url_env` is allowed without being named, and gets the secret of `secret_env`.
     """
 
     name: str
@@ -30,6 +34,7 @@ class ProviderSpec:
     base_url_env: str | None = None
     is_llm: bool = True
     demo: bool = False
+    manifest: Manifest | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from solward.manifest import Manifest
+
 
 class Effects(StrEnum):
     """Whether a skill may request transactions."""
@@ -29,6 +31,7 @@ class SkillSpec:
         timeout_s: seconds before the skill is cancelled; 0 < timeout_s <= 600.
         examples: parameters that work on a new test wallet that holds 10 SOL, each valid by
             `parameters`. The conformance kit runs them; they need no preparation.
+        manifest: what it needs beside its wallet; None: no network, no storage, no secrets.
     """
 
     name: str
@@ -37,3 +40,4 @@ class SkillSpec:
     effects: Effects = Effects.READ
     timeout_s: float = 60.0
     examples: tuple[Mapping[str, Any], ...] = ()
+    manifest: Manifest | None = None

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from solward.manifest import Manifest
+
 if TYPE_CHECKING:
     import httpx
     from solders.instruction import Instruction
@@ -14,9 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VenueSpec:
-    """A venue's declaration; `name` equals the entry point's name."""
+    """A venue's declaration; `name` equals the entry point's name.
+
+    Attributes:
+        manifest: what it needs; None: no network. With one, its configured address is allowed
+            without being named.
+    """
 
     name: str
+    manifest: Manifest | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,27 @@ def test_every_plugin_has_its_kind_version_and_status(shelf: Shelf) -> None:
         "status": "loaded",
         "problem": "",
         "detail": "",
+        "needs": [],
     }
     assert found["rules", "solward"]["status"] == "with --demo"
     assert found["jupiter", "solward"]["kind"] == "venue"
+
+
+def test_what_a_plugin_needs_is_listed(shelf: Shelf) -> None:
+    manifest = "__import__('solward').Manifest(sites=('api.example.com',), operations=())"
+    shelf.install("my-plugin", {"greet": skill_source("greet", manifest=manifest)})
+    shelf.install("bad", {"wave": skill_source("wave", manifest=manifest.replace("api", "*"))})
+    found = rows()
+    assert found["greet", "my-plugin"]["needs"] == ["network: api.example.com", "operations: none"]
+    assert found["openai", "solward"]["needs"] == [
+        "network: api.openai.com",
+        "secret: OPENAI_API_KEY to api.openai.com",
+    ]
+    wave = found["wave", "bad"]
+    assert wave["problem"] == "bad_contract"
+    assert "manifest.sites[0]" in wave["detail"]
+    [line] = [line for line in listed().output.splitlines() if line.startswith("greet ")]
+    assert line.endswith("network: api.example.com; operations: none")
 
 
 def test_what_is_left_out_says_why_and_keeps_its_version(shelf: Shelf) -> None:

@@ -102,6 +102,7 @@ async def test_skills_are_listed_with_their_schemas_and_run(api: Api) -> None:
         "description",
         "distribution",
         "effects",
+        "manifest",
         "name",
         "parameters",
         "version",
@@ -129,6 +130,11 @@ async def test_plugins_are_listed_with_their_distribution(api: Api) -> None:
     named = {(plugin["kind"], plugin["name"]) for plugin in report["plugins"]}
     assert ("skill", "transfer") in named
     assert {plugin["distribution"] for plugin in report["plugins"]} == {"solward"}
+    needed = {plugin["name"]: plugin["manifest"] for plugin in report["plugins"]}
+    assert needed["transfer"] is None
+    assert needed["openai"]["sites"] == ["api.openai.com"]
+    skills = (await api.get("/skills")).json["skills"]
+    assert [skill["manifest"] for skill in skills if skill["manifest"] is not None] == []
 
 
 async def test_providers_tell_what_an_agent_of_theirs_takes(

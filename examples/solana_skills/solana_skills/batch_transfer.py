@@ -10,6 +10,7 @@ from solders.system_program import TransferParams, transfer
 
 from solward import (
     Effects,
+    Manifest,
     SkillContext,
     SkillError,
     SkillSpec,
@@ -77,6 +78,7 @@ def skill_spec() -> SkillSpec:
                 "memo": "invoice 7",
             },
         ),
+        manifest=Manifest(operations=("transact",), assets=("SOL",)),
     )
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from decimal import Decimal, localcontext
 from typing import Any
 
-from solward import SkillContext, SkillSpec, format_amount, from_units, hookimpl, read_mint
+from solward import (
+    Manifest,
+    SkillContext,
+    SkillSpec,
+    format_amount,
+    from_units,
+    hookimpl,
+    read_mint,
+)
 
 _DIGITS = 6
 
@@ -46,6 +54,7 @@ def skill_spec() -> SkillSpec:
             "additionalProperties": False,
         },
         examples=({"token": "SOL"}, {"token": "SOL", "in": "BONK", "amount": 2}),
+        manifest=Manifest(operations=()),
     )
 
 

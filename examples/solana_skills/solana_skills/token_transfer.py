@@ -11,6 +11,7 @@ from spl.token.models import TransferCheckedParams
 
 from solward import (
     Effects,
+    Manifest,
     Mint,
     SkillContext,
     SkillError,
@@ -59,6 +60,7 @@ def skill_spec() -> SkillSpec:
         },
         effects=Effects.SPEND,
         timeout_s=120.0,
+        manifest=Manifest(operations=("transact",)),
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from solward.client.models import Raw, moment
+from solward.manifest import Manifest, read_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +205,13 @@ class CreatedKey:
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A loaded skill; `parameters` is its JSON Schema, `effects` is `read` or `spend`."""
+    """A loaded skill.
+
+    Attributes:
+        parameters: their JSON Schema.
+        effects: `read` or `spend`.
+        manifest: what it needs; None where it declares nothing.
+    """
 
     name: str
     description: str
@@ -212,6 +219,7 @@ class Skill:
     effects: str
     distribution: str
     version: str
+    manifest: Manifest | None
     raw: Raw = field(repr=False)
 
     @classmethod
@@ -224,15 +232,17 @@ class Skill:
             effects=raw["effects"],
             distribution=raw["distribution"],
             version=raw["version"],
+            manifest=read_manifest(raw.get("manifest")),
             raw=raw,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A loaded plugin; the fields after `version` are a provider's.
+    """A loaded plugin; the fields after `manifest` are a provider's.
 
     Attributes:
+        manifest: what it needs; None where it declares nothing.
         options: JSON Schema of an agent's `llm_options`.
         is_llm: False when it is not a language model.
         secret_env: the environment variable of its key; None when it needs none.
@@ -243,6 +253,7 @@ class Plugin:
     name: str
     distribution: str
     version: str
+    manifest: Manifest | None
     default_model: str | None
     options: Mapping[str, Any] | None
     is_llm: bool
@@ -258,6 +269,7 @@ class Plugin:
             name=raw["name"],
             distribution=raw["distribution"],
             version=raw["version"],
+            manifest=read_manifest(raw.get("manifest")),
             default_model=raw.get("defaultModel"),
             options=raw.get("options"),
             is_llm=raw.get("isLlm", True),

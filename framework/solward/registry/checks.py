@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from typing import Any
 
+from solders.pubkey import Pubkey
+
+from solward.context.operations import OperationMethods
 from solward.errors import InvalidRequest
+from solward.manifest import MAX_STORAGE_MB, POCKET, TRANSACT, Manifest, Secret, declared_site
 from solward.provider import ProviderSpec
 from solward.registry.hooks import broken
 from solward.registry.parameters import Parameters
 from solward.settings.settings import allowed_for_providers
 from solward.skill import Effects, SkillSpec
+from solward.venue import VenueSpec
 
 MAX_DESCRIPTION = 1_024
 MAX_TIMEOUT_S = 600.0
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
+# Of each kind in a manifest; people read it before they agree.
+MAX_DECLARED = 64
+# A quote moves nothing.
+_OPERATIONS = {each for each in vars(OperationMethods) if not each.startswith("_")} - {"quote"}
+_OPERATIONS |= {TRANSACT, POCKET}
+_SYMBOL = re.compile(r"[A-Za-z0-9]{1,16}")
 
 
 def check_skill(spec: SkillSpec) -> None:
@@ -49,9 +62,82 @@ def check_provider(spec: ProviderSpec) -> None:
         variable = getattr(spec, field)
         if variable is None:
             continue
-        if not isinstance(variable, str) or not _VARIABLE.fullmatch(variable):
-            raise broken(f"{field} must be an environment variable's name or None")
-        if not allowed_for_providers(variable):
-            raise broken(f"{field} must not be {variable}, which is Solward's own")
+        _check_variable(field, variable, " or None")
     if not isinstance(spec.is_llm, bool) or not isinstance(spec.demo, bool):
         raise broken("is_llm and demo must be True or False")
+
+
+def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
+    """Raises `Rejected`, naming the first field of a declaration's manifest that is wrong."""
+    manifest = spec.manifest
+    if manifest is None:
+        return
+    if not isinstance(manifest, Manifest):
+        raise broken("manifest must be a Manifest or None")
+    for at, site in _entries("sites", manifest.sites):
+        if declared_site(site) is None:
+            raise broken(
+                f"{at} must be a host name in lower-case ASCII (IDNA), without path, such as"
+                f" api.example.com or api.example.com:8443, not {_shown(site)}"
+            )
+    for at, operation in _entries("operations", manifest.operations):
+        if not isinstance(operation, str) or operation not in _OPERATIONS:
+            known = ", ".join(sorted(_OPERATIONS))
+            raise broken(f"{at} must be one of {known}; not {_shown(operation)}")
+    for at, asset in _entries("assets", manifest.assets):
+        if not isinstance(asset, str) or not (_SYMBOL.fullmatch(asset) or _is_address(asset)):
+            raise broken(f"{at} must be a symbol or a mint's base58 address, not {_shown(asset)}")
+    storage = manifest.storage_mb
+    if isinstance(storage, bool) or not isinstance(storage, int):
+        raise broken("manifest.storage_mb must be an integer")
+    if not 0 <= storage <= MAX_STORAGE_MB:
+        raise broken(f"manifest.storage_mb must be from 0 to {MAX_STORAGE_MB}, not {storage}")
+    for at, secret in _entries("secrets", manifest.secrets):
+        if not isinstance(secret, Secret):
+            raise broken(f"{at} must be a Secret")
+        _check_variable(f"{at}.env", secret.env)
+        if not isinstance(secret.site, str) or secret.site not in manifest.sites:
+            raise broken(f"{at}.site must be one of manifest.sites, not {_shown(secret.site)}")
+        if not isinstance(secret.in_query, bool):
+            raise broken(f"{at}.in_query must be True or False")
+    if not isinstance(spec, SkillSpec):
+        for field in ("operations", "assets"):
+            if getattr(manifest, field) is not None:
+                raise broken(f"manifest.{field} must be None: only a skill moves money")
+
+
+def _entries(field: str, values: object) -> Iterator[tuple[str, Any]]:
+    """Each entry of a manifest's tuple under its name; none for a field that is None.
+
+    Raises:
+        Rejected: it is no tuple, too long, or has an entry twice.
+    """
+    if values is None and field in ("operations", "assets"):
+        return
+    if not isinstance(values, tuple) or len(values) > MAX_DECLARED:
+        raise broken(f"manifest.{field} must be a tuple of at most {MAX_DECLARED}")
+    for at, value in enumerate(values):
+        name = f"manifest.{field}[{at}]"
+        yield name, value
+        # Compared after it was checked, because values of other types may compare as they like.
+        if value in values[:at]:
+            raise broken(f"{name} is there twice")
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:80] if type(value) is str else type(value).__name__
+
+
+def _is_address(text: str) -> bool:
+    try:
+        Pubkey.from_string(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_variable(field: str, variable: object, otherwise: str = "") -> None:
+    if not isinstance(variable, str) or not _VARIABLE.fullmatch(variable):
+        raise broken(f"{field} must be an environment variable's name{otherwise}")
+    if not allowed_for_providers(variable):
+        raise broken(f"{field} must not be {variable}, which is Solward's own")

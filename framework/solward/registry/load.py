@@ -11,7 +11,12 @@ from typing import Any, Protocol, cast
 
 from solward.errors import PluginError
 from solward.provider import ProviderSpec
-from solward.registry.checks import check_examples, check_provider, check_skill
+from solward.registry.checks import (
+    check_examples,
+    check_manifest,
+    check_provider,
+    check_skill,
+)
 from solward.registry.containment import contained_call
 from solward.registry.discovery import Candidate, discover
 from solward.registry.hooks import (
@@ -200,6 +205,7 @@ def _registry(
 def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
     spec = cast(SkillSpec, found.spec)
     check_skill(spec)
+    check_manifest(spec)
     schema = checked_schema(spec.parameters)
     parameters = Parameters(schema)
     check_examples(spec, parameters)
@@ -215,6 +221,7 @@ def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
 def _provider(candidate: Candidate, found: Declared) -> LoadedProvider:
     spec = cast(ProviderSpec, found.spec)
     check_provider(spec)
+    check_manifest(spec)
     schema = checked_schema(spec.options)
     return LoadedProvider(
         replace(spec, options=schema),
@@ -231,8 +238,10 @@ def _venue(candidate: Candidate, found: Declared) -> LoadedVenue:
     instructions, swap = (found.calls.get(name) for name in OPTIONAL[VENUES])
     if instructions is None and swap is None:
         raise broken(f"{' or '.join(OPTIONAL[VENUES])} must be there: one of them, or both")
+    spec = cast(VenueSpec, found.spec)
+    check_manifest(spec)
     return LoadedVenue(
-        cast(VenueSpec, found.spec),
+        spec,
         candidate.distribution,
         candidate.version,
         found.calls["venue_quote"],

@@ -3,6 +3,8 @@
 It is no language model and calls nobody, so that agents on it are the same every time. A provider
 of a vendor names its variables in `secret_env` and `base_url_env`, takes a third argument
 `context: ProviderContext` that lends their values, and turns what goes wrong into `ProviderError`.
+Its manifest names the vendor's host and the key that goes there:
+`Manifest(sites=("api.example.com",), secrets=(Secret("EXAMPLE_API_KEY", "api.example.com"),))`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 from solward import (
     Completion,
     CompletionRequest,
+    Manifest,
     ProviderError,
     ProviderSpec,
     ToolCall,
@@ -39,6 +42,7 @@ def provider_spec() -> ProviderSpec:
             "additionalProperties": False,
         },
         is_llm=False,
+        manifest=Manifest(),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from solward import (
     Effects,
+    Manifest,
     SkillContext,
     SkillSpec,
     TransactionStatus,
@@ -38,6 +39,7 @@ def skill_spec() -> SkillSpec:
         },
         effects=Effects.SPEND,
         examples=({"amount": 0.02},),
+        manifest=Manifest(operations=("transfer",), assets=("SOL",)),
     )
 
 

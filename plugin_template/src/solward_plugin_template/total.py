@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from solward import SkillContext, SkillSpec, format_sol, hookimpl
+from solward import Manifest, SkillContext, SkillSpec, format_sol, hookimpl
 
 from solward_plugin_template.tip import JAR
 
@@ -29,6 +29,7 @@ def skill_spec() -> SkillSpec:
             "additionalProperties": False,
         },
         examples=({"decimals": 0}, {"decimals": 9}),
+        manifest=Manifest(operations=()),
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
-from solward import ProviderSpec
+from solward import Manifest, ProviderSpec, Secret
 
 # Enough for reasoning and an answer; without it litellm asks Anthropic for 128,000.
 DEFAULT_MAX_TOKENS = 8_192
@@ -39,6 +40,7 @@ class Vendor:
 
     def spec(self) -> ProviderSpec:
         """The provider's declaration; no option is an address, which is configuration only."""
+        site = str(urlsplit(self.address).hostname)
         return ProviderSpec(
             name=self.name,
             default_model=self.default_model,
@@ -68,4 +70,5 @@ class Vendor:
             },
             secret_env=self.key_env,
             base_url_env=self.base_url_env,
+            manifest=Manifest(sites=(site,), secrets=(Secret(self.key_env, site),)),
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +15,7 @@ from solward_cli.plugins.new import new
 from solward_cli.plugins.skill_run import run
 
 if TYPE_CHECKING:
-    from solward.registry import Registry
+    from solward.registry import LoadedProvider, LoadedSkill, LoadedVenue, Registry
 
 LOADED = "loaded"
 DEMO = "with --demo"
@@ -41,7 +41,12 @@ skills.add_command(run)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One plugin as it is listed; `problem` and `detail` say why it is left out, else empty."""
+    """One plugin as it is listed.
+
+    Attributes:
+        problem: why it is left out, with `detail`; else empty.
+        needs: what its manifest declares, in words.
+    """
 
     name: str
     kind: str
@@ -50,6 +55,7 @@ class Row:
     status: str
     problem: str = ""
     detail: str = ""
+    needs: tuple[str, ...] = ()
 
 
 @plugins.command("list")
@@ -63,7 +69,7 @@ def list_plugins(as_json: bool) -> None:
     elif sys.stdout.isatty():
         _table(rows)
     else:
-        _columns([tuple(asdict(row).values()) for row in rows])
+        _columns([(*astuple(row)[:-1], "; ".join(row.needs)) for row in rows])
 
 
 @skills.command("list")
@@ -79,15 +85,30 @@ def list_skills() -> None:
 
 def rows_of(registry: Registry, allow: Collection[str]) -> Iterator[Row]:
     """Loaded plugins, built-ins first, then those left out."""
+    from solward.manifest import needs
+    from solward.provider import ProviderSpec
     from solward.registry.discovery import discover
 
     left_out = {(each.group, each.plugin, each.distribution) for each in registry.problems}
     for found in discover(allow)[0]:
         if (found.group, found.name, found.distribution) in left_out and not found.built_in:
             continue
-        provider = registry.providers.get(found.name) if _kind(found.group) == "provider" else None
-        status = DEMO if provider is not None and provider.spec.demo else LOADED
-        yield Row(found.name, _kind(found.group), found.distribution, found.version, status)
+        kind = _kind(found.group)
+        by_kind: dict[str, Mapping[str, LoadedSkill | LoadedProvider | LoadedVenue]] = {
+            "skill": registry.skills,
+            "provider": registry.providers,
+            "venue": registry.venues,
+        }
+        loaded = by_kind.get(kind, {})
+        spec = loaded[found.name].spec if found.name in loaded else None
+        yield Row(
+            found.name,
+            kind,
+            found.distribution,
+            found.version,
+            DEMO if isinstance(spec, ProviderSpec) and spec.demo else LOADED,
+            needs=needs(spec.manifest) if spec is not None else (),
+        )
     for problem in registry.problems:
         yield Row(
             problem.plugin,
@@ -127,12 +148,13 @@ def _table(rows: Sequence[Row]) -> None:
 
     from solward_cli.render import visible
 
-    table = Table("Name", "Kind", "Distribution", "Version", "Status", "Problem", box=None)
+    table = Table("Name", "Kind", "Distribution", "Version", "Status", "Problem", "Needs", box=None)
     for row in rows:
         # Names and problems are third parties' text: neither markup nor control characters.
         texts = (row.name, row.kind, row.distribution, row.version)
         status = Text(row.status, _STYLES[row.status])
-        table.add_row(*(Text(visible(text)) for text in texts), status, row.problem)
+        wanted = Text(visible("; ".join(row.needs)))
+        table.add_row(*(Text(visible(text)) for text in texts), status, row.problem, wanted)
     console = Console()
     console.print(table)
     for row in rows:

@@ -11,6 +11,7 @@ from nicegui import ui
 
 from solward import jsontext
 from solward.client import Plugin, Plugins, Skill
+from solward.manifest import needs
 from solward_dashboard.api import api
 from solward_dashboard.frame import frame
 from solward_dashboard.polling import Poll
@@ -100,6 +101,8 @@ def _plugin(plugin: Plugin, skill: Skill | None) -> None:
                 ui.badge("no key set").props("outline").classes("sw-tag")
             ui.space()
             ui.label(f"{plugin.distribution} {plugin.version}").classes("sw-dim")
+        for need in needs(plugin.manifest):
+            ui.label(need).classes("sw-dim sw-text").props("data-testid=need")
         if skill is not None:
             ui.label(skill.description).classes("sw-dim sw-text")
             _schema("Parameters", skill.parameters)

@@ -7,11 +7,13 @@ from typing import Any
 
 from quart import Blueprint
 
+from solward.manifest import manifest_json
 from solward.registry import ProblemCode, Registry
 from solward.registry.loaded import LoadedProvider
 from solward.settings import Settings
 from solward_server.http.auth import Access, keyed
 from solward_server.http.route_context import RouteContext
+from solward_server.openapi.manifest import MANIFEST
 from solward_server.openapi.operation import operation, success
 from solward_server.openapi.schema import (
     Schema,
@@ -49,6 +51,7 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
             "name": name,
             "distribution": plugin.distribution,
             "version": plugin.version,
+            "manifest": manifest_json(plugin.spec.manifest),
         }
         | (_provider(plugin, settings) if kind == "provider" else {})
         for kind, plugins in kinds.items()
@@ -85,6 +88,7 @@ _COMMON: dict[str, Schema] = {
     "name": text("Its entry point's."),
     "distribution": text("Where it comes from."),
     "version": text("The distribution's."),
+    "manifest": MANIFEST,
 }
 _PLUGIN: Schema = {
     "oneOf": [
@@ -133,6 +137,7 @@ PATHS = {
                             "name": "airdrop",
                             "distribution": "solward",
                             "version": "0.1.0",
+                            "manifest": None,
                         }
                     ],
                     "guardrails": [],

@@ -9,6 +9,7 @@ from typing import Any
 from quart import Blueprint, Response
 
 from solward.errors import Held, InvalidRequest, SkillNotFound, SolwardError
+from solward.manifest import manifest_json
 from solward.registry import LoadedSkill
 from solward.skill import Effects
 from solward_server.http.auth import Access, caller, keyed
@@ -18,6 +19,7 @@ from solward_server.http.idempotency import action_key, finish, idempotency_key,
 from solward_server.http.money_response import wants_dry_run
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import BLOCKED, FAILED, IN_FLIGHT, MISMATCH, NO_WALLET, TOO_MANY
+from solward_server.openapi.manifest import MANIFEST
 from solward_server.openapi.money import REPLAYED
 from solward_server.openapi.operation import Operation, operation, request_body, success
 from solward_server.openapi.parameters import IDEMPOTENCY_KEY, WALLET_ID
@@ -41,6 +43,7 @@ def blueprint(context: RouteContext) -> Blueprint:
                     "effects": skill.spec.effects.value,
                     "distribution": skill.distribution,
                     "version": skill.version,
+                    "manifest": manifest_json(skill.spec.manifest),
                 }
                 for skill in skills
             ]
@@ -111,6 +114,7 @@ PATHS = {
                                     "effects": choice("What it can do.", *Effects),
                                     "distribution": text("Where it comes from."),
                                     "version": text("The distribution's."),
+                                    "manifest": MANIFEST,
                                 }
                             )
                         )
@@ -129,6 +133,7 @@ PATHS = {
                             "effects": "read",
                             "distribution": "solward",
                             "version": "0.1.0",
+                            "manifest": None,
                         }
                     ]
                 },

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import Meta
 
-from solward import context, guardrail, hold, jsontext, provider, record, skill, venue
+from solward import context, guardrail, hold, jsontext, manifest, provider, record, skill, venue
 from solward.errors import InvalidRequest
 from solward.solana import accounts, ledger, token_list
 
@@ -200,6 +200,20 @@ Instructions = Annotated[tuple[Instruction, ...], Meta(max_length=64)]
 # Declarations.
 
 
+class Secret(Wire):
+    env: Name
+    site: Name
+    in_query: bool = False
+
+
+class Manifest(Wire):
+    sites: Names = ()
+    operations: Names | None = None
+    assets: Names | None = None
+    storage_mb: int = 0
+    secrets: Annotated[tuple[Secret, ...], Meta(max_length=_MAX_ITEMS)] = ()
+
+
 class SkillSpec(Wire, tag="skill"):
     name: Name
     description: Text
@@ -207,6 +221,7 @@ class SkillSpec(Wire, tag="skill"):
     effects: skill.Effects = skill.Effects.READ
     timeout_s: float = 60.0
     examples: Annotated[tuple[Json, ...], Meta(max_length=64)] = ()
+    manifest: Manifest | None = None
 
 
 class ProviderSpec(Wire, tag="provider"):
@@ -217,10 +232,12 @@ class ProviderSpec(Wire, tag="provider"):
     base_url_env: Name | None = None
     is_llm: bool = True
     demo: bool = False
+    manifest: Manifest | None = None
 
 
 class VenueSpec(Wire, tag="venue"):
     name: Name
+    manifest: Manifest | None = None
 
 
 # Language models.
@@ -540,6 +557,8 @@ EFFECTS = Pair(guardrail.TransactionEffects, TransactionEffects)
 GUARDRAIL_HOLD = Pair(guardrail.Hold, GuardrailHold)
 RECORD = Pair(record.TransactionRecord, Record)
 HOLD = Pair(hold.Hold, HeldTransaction)
+SECRET = Pair(manifest.Secret, Secret)
+MANIFEST = Pair(manifest.Manifest, Manifest)
 SKILL_SPEC = Pair(skill.SkillSpec, SkillSpec)
 PROVIDER_SPEC = Pair(provider.ProviderSpec, ProviderSpec)
 VENUE_SPEC = Pair(venue.VenueSpec, VenueSpec)

@@ -1,0 +1,309 @@
+"""Manifests: what may be declared, what follows from it, and what an upgrade asks again about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from solward import Effects, Manifest, ProviderSpec, Secret, SkillError, SkillSpec, VenueSpec
+from solward.hosts.wire.values import SKILL_SPEC
+from solward.hosts.wire.values import SkillSpec as WireSpec
+from solward.manifest import (
+    Site,
+    declared_site,
+    manifest_json,
+    may_move,
+    may_operate,
+    needs,
+    read_manifest,
+    secret_sites,
+    site_of,
+    wider,
+)
+from solward.operations.declared import OPERATIONS
+from solward.registry.checks import check_manifest
+from solward.registry.problems import ProblemCode, Rejected
+
+MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
+SITE = "api.example.com"
+FULL = Manifest(
+    sites=(SITE, "xn--mnchen-3ya.de:8443"),
+    operations=("transfer", "transact", "pocket"),
+    assets=("SOL", MINT),
+    storage_mb=1024,
+    secrets=(Secret("ACME_KEY", SITE, in_query=True),),
+)
+
+
+def skill(manifest: Any) -> SkillSpec:
+    return SkillSpec("x", "Does x.", {}, Effects.SPEND, manifest=manifest)
+
+
+def test_a_full_manifest_is_taken() -> None:
+    check_manifest(skill(FULL))
+    check_manifest(skill(None))
+    check_manifest(VenueSpec("x", Manifest(sites=(SITE,))))
+
+
+@pytest.mark.parametrize(
+    "site",
+    [
+        "API.example.com",
+        "münchen.de",
+        "*.example.com",
+        "localhost",
+        "127.0.0.1",
+        "2130706433",
+        "0x7f.0.0.0x1",
+        "0177.0.0.01",
+        "1.2.3.4.5",
+        "[::1]",
+        "::1",
+        "api.example.com.",
+        "api..example.com",
+        "-api.example.com",
+        "api.example.com:443",
+        "api.example.com:0",
+        "api.example.com:65536",
+        "api.example.com:08443",
+        "api.example.com/v1",
+        "https://api.example.com",
+        "user@api.example.com",
+        "api.example.com\n",
+        " api.example.com",
+        f"{'a' * 64}.com",
+        f"{'a.' * 130}com",
+        "",
+        7,
+        None,
+    ],
+)
+def test_a_site_is_a_host_name_and_nothing_else(site: Any) -> None:
+    assert declared_site(site) is None
+    with pytest.raises(Rejected, match=r"manifest\.sites\[0\]") as rejected:
+        check_manifest(skill(Manifest(sites=(site,))))
+    assert rejected.value.code is ProblemCode.BAD_CONTRACT
+
+
+@pytest.mark.parametrize(
+    ("manifest", "field"),
+    [
+        ({"sites": ()}, "manifest must"),
+        (Manifest(sites=[SITE]), "manifest.sites must"),  # type: ignore[arg-type]
+        (Manifest(sites=SITE), "manifest.sites must"),  # type: ignore[arg-type]
+        (Manifest(sites=None), "manifest.sites must"),  # type: ignore[arg-type]
+        (Manifest(sites=(SITE, SITE)), "manifest.sites[1] is there twice"),
+        (Manifest(sites=tuple(f"a{n}.example.com" for n in range(65))), "manifest.sites must"),
+        (Manifest(operations=("steal",)), "manifest.operations[0]"),
+        (Manifest(operations=(["transfer"],)), "manifest.operations[0]"),  # type: ignore[arg-type]
+        (Manifest(assets=("SOL", "not a mint")), "manifest.assets[1]"),
+        (Manifest(assets=(MINT + "1",)), "manifest.assets[0]"),
+        (Manifest(storage_mb=-1), "manifest.storage_mb"),
+        (Manifest(storage_mb=1025), "manifest.storage_mb"),
+        (Manifest(storage_mb=True), "manifest.storage_mb"),
+        (Manifest(storage_mb=1.5), "manifest.storage_mb"),  # type: ignore[arg-type]
+        (Manifest((SITE,), secrets=("ACME_KEY",)), "manifest.secrets[0]"),  # type: ignore[arg-type]
+        (Manifest((SITE,), secrets=(Secret("acme", SITE),)), "manifest.secrets[0].env"),
+        (Manifest((SITE,), secrets=(Secret("API_SECRET", SITE),)), "API_SECRET"),
+        (Manifest((SITE,), secrets=(Secret("ACME_KEY", "b.org"),)), "manifest.secrets[0].site"),
+        (Manifest((SITE,), secrets=(Secret("ACME_KEY", SITE, 1),)), "in_query"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_wrong_is_named(manifest: Any, field: str) -> None:
+    with pytest.raises(Rejected) as rejected:
+        check_manifest(skill(manifest))
+    assert rejected.value.code is ProblemCode.BAD_CONTRACT
+    assert field in str(rejected.value)
+
+
+def test_every_operation_may_be_named() -> None:
+    check_manifest(skill(Manifest(operations=(*OPERATIONS, "transact", "pocket"))))
+
+
+def test_what_a_hostile_value_says_of_itself_is_not_asked() -> None:
+    class Hostile:
+        def __repr__(self) -> str:
+            raise SystemExit("out of the checks")
+
+        def __eq__(self, _other: object) -> bool:
+            raise SystemExit("out of the checks")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    for field in ("sites", "operations", "assets", "secrets"):
+        with pytest.raises(Rejected, match=field):
+            check_manifest(skill(Manifest(**{field: (Hostile(), Hostile())})))
+
+
+@pytest.mark.parametrize("field", ["operations", "assets"])
+def test_a_provider_or_a_venue_moves_no_money(field: str) -> None:
+    moving = Manifest(**{field: ()})
+    provider = ProviderSpec("x", "m", {}, manifest=moving)
+    for spec in (provider, VenueSpec("x", moving)):
+        with pytest.raises(Rejected, match=f"manifest.{field} must be None"):
+            check_manifest(spec)
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("http://api.example.com/", "https_only"),
+        ("https://evil.example.com/", "site_not_declared"),
+        ("https://api.example.com.evil.com/", "site_not_declared"),
+        ("https://api.example.com./", "site_not_declared"),
+        ("https://api.example.com:8443/", "site_not_declared"),
+        ("https://127.0.0.1/", "site_not_declared"),
+        ("https://2130706433/", "site_not_declared"),
+        ("https://0x7f000001/", "site_not_declared"),
+        ("https://0177.0.0.1/", "site_not_declared"),
+        ("https://127.1/", "site_not_declared"),
+        ("https://localhost/", "site_not_declared"),
+        ("https://[::1]/", "site_not_declared"),
+        ("https://[::ffff:127.0.0.1]/", "site_not_declared"),
+        ("https://xn--pi-7ba.example.com/", "site_not_declared"),
+        ("https://evil.com@api.example.com/", "bad_http_request"),
+        ("https://api.example.com@evil.com/", "bad_http_request"),
+        ("https://api.example.com:443@evil.com/", "bad_http_request"),
+        ("https://evil.com\\@api.example.com/", "bad_http_request"),
+        ("https://api.example.com\\.evil.com/", "bad_http_request"),
+        ("https://evil.com#@api.example.com/", "bad_http_request"),
+        ("https://API.example.com/", "bad_http_request"),
+        ("https://\uff41pi.example.com/", "bad_http_request"),
+        ("https://api\u3002example.com/", "bad_http_request"),
+        ("https://api.example.com%2eevil.com/", "bad_http_request"),
+        ("https://api.example.com:99999/", "bad_http_request"),
+        ("https://api.example.com:0/", "bad_http_request"),
+        ("https:api.example.com/", "bad_http_request"),
+        ("https:///api.example.com/", "bad_http_request"),
+        ("//api.example.com/", "bad_http_request"),
+        ("file:///etc/passwd", "bad_http_request"),
+        ("ftp://api.example.com/", "bad_http_request"),
+        ("HTTPS://api.example.com/", "bad_http_request"),
+        ("https://api.example.com/ HTTP/1.1\r\nHost: evil.com", "bad_http_request"),
+        ("https://api.example.com/\n", "bad_http_request"),
+        ("https://api.example.com/\x00", "bad_http_request"),
+        ("https://api.example.com\t/", "bad_http_request"),
+        (f"https://api.example.com/{'a' * 8192}", "bad_http_request"),
+        ("", "bad_http_request"),
+    ],
+)
+def test_a_request_goes_to_a_declared_site_or_nowhere(url: str, code: str) -> None:
+    with pytest.raises(SkillError) as refused:
+        site_of(Manifest(sites=(SITE,)), url)
+    assert refused.value.code == code
+
+
+def test_the_site_of_a_request() -> None:
+    manifest = Manifest(sites=(SITE, "api.example.com:8443"))
+    found = site_of(manifest, "https://api.example.com:443/a/../b?c={d}|e")
+    assert found == (Site("https", SITE, 443), "/a/../b?c={d}|e", False)
+    assert site_of(manifest, "https://api.example.com:8443?x=1") == (
+        Site("https", SITE, 8443),
+        "/?x=1",
+        False,
+    )
+
+
+def test_without_a_manifest_there_is_no_network_even_to_what_is_configured() -> None:
+    with pytest.raises(SkillError) as refused:
+        site_of(None, "http://127.0.0.1:8080/v1", ("http://127.0.0.1:8080/v1",))
+    assert refused.value.code == "no_network"
+
+
+@pytest.mark.parametrize(
+    "configured",
+    ["http://127.0.0.1:8080/v1", "HTTP://127.0.0.1:8080", "http://user:secret@127.0.0.1:8080/"],
+)
+def test_what_the_operator_configured_is_allowed_by_its_origin(configured: str) -> None:
+    site = Site("http", "127.0.0.1", 8080)
+    found = site_of(Manifest(), "http://127.0.0.1:8080/v2/models", (configured,))
+    assert found == (site, "/v2/models", True)
+    for other in ("https://127.0.0.1:8080/", "http://127.0.0.1/", "http://127.0.0.2:8080/"):
+        with pytest.raises(SkillError):
+            site_of(Manifest(), other, (configured,))
+
+
+def test_a_secret_goes_to_its_own_site_or_to_the_configured_one_instead() -> None:
+    manifest = Manifest((SITE, "b.org"), secrets=(Secret("A", SITE), Secret("B", "b.org")))
+    assert secret_sites(manifest, "A") == (Site("https", SITE, 443),)
+    assert secret_sites(manifest, "C") == ()
+    assert secret_sites(None, "A") == ()
+    own = ("http://[::1]:9/v1",)
+    assert secret_sites(manifest, "A", own) == (Site("http", "[::1]", 9),)
+
+
+def test_operations_and_assets_are_what_is_named_where_anything_is() -> None:
+    assert may_operate(None, "swap")
+    assert may_operate(Manifest(), "swap")
+    named = Manifest(operations=("transfer",), assets=("SOL",))
+    assert may_operate(named, "transfer")
+    assert not may_operate(named, "transact")
+    assert not may_operate(Manifest(operations=()), "transfer")
+    assert may_move(None, MINT)
+    assert may_move(Manifest(), MINT)
+    assert may_move(named, "So11111111111111111111111111111111111111112", "SOL")
+    assert not may_move(named, MINT, "USDC")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (FULL, FULL, ()),
+        (
+            FULL,
+            None,
+            (
+                "operations: any, before transfer, transact, pocket",
+                f"assets: any, before SOL, {MINT}",
+            ),
+        ),
+        (
+            None,
+            FULL,
+            (
+                "network: api.example.com",
+                "network: xn--mnchen-3ya.de:8443",
+                "storage: 1024 MB, before 0 MB",
+                "secret: ACME_KEY to api.example.com in the query too",
+            ),
+        ),
+        (Manifest(operations=()), Manifest(operations=("swap",)), ("operations: swap",)),
+        (Manifest(operations=("swap",)), Manifest(operations=()), ()),
+        (
+            Manifest((SITE,), secrets=(Secret("A", SITE),)),
+            Manifest((SITE,), secrets=(Secret("A", SITE, True),)),
+            ("secret: A to api.example.com in the query too",),
+        ),
+        (
+            Manifest((SITE,), secrets=(Secret("A", SITE, True),)),
+            Manifest((SITE,), secrets=(Secret("A", SITE),)),
+            (),
+        ),
+    ],
+)
+def test_what_is_wider_is_said_in_words(
+    old: Manifest | None, new: Manifest | None, words: tuple[str, ...]
+) -> None:
+    assert wider(old, new) == words
+
+
+def test_it_is_shown_in_words_and_read_again() -> None:
+    assert needs(FULL) == (
+        "network: api.example.com",
+        "network: xn--mnchen-3ya.de:8443",
+        "operations: transfer, transact, pocket",
+        f"assets: SOL, {MINT}",
+        "storage: 1024 MB",
+        "secret: ACME_KEY to api.example.com in the query too",
+    )
+    assert needs(None) == needs(Manifest()) == ()
+    for manifest in (None, Manifest(), FULL, Manifest(operations=())):
+        assert read_manifest(manifest_json(manifest)) == manifest
+
+
+@pytest.mark.parametrize("manifest", [None, Manifest(), FULL])
+def test_it_comes_over_a_hosts_channel_as_it_was_declared(manifest: Manifest | None) -> None:
+    written = msgspec.msgpack.encode(SKILL_SPEC.to_wire(skill(manifest)))
+    assert SKILL_SPEC.from_wire(msgspec.msgpack.decode(written, type=WireSpec)) == skill(manifest)
