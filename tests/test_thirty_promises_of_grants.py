@@ -1,5 +1,7 @@
 """What grants and approvals promise, in thirty lines, and the tests that show or attack each.
 
+21 to 30 are attacks; each is also mounted against running processes.
+
 | # | promise |
 |---|---|
 | 1 | without a grant everything is refused |
@@ -47,6 +49,8 @@ _PROPERTY = "vault/guardrails/grants/test_decide_property.py"
 _ENGINE = "vault/transactions/test_grants_engine.py"
 _ATTACKS = "vault/transactions/test_grants_attacks.py"
 _APPROVALS = "operations/test_approvals.py"
+# Each attack again, against running processes.
+_PROCESSES = "e2e/money/test_ten_attacks_processes.py"
 
 PROMISES: dict[int, dict[str, tuple[str, ...]]] = {
     1: {
@@ -126,11 +130,13 @@ PROMISES: dict[int, dict[str, tuple[str, ...]]] = {
             "test_fifty_requests_at_once_take_what_is_granted_and_no_more",
             "test_two_processes_take_what_is_granted_over_both_wallets_and_no_more",
         ),
+        _PROCESSES: ("test_21_fifty_requests_at_once_two_processes",),
     },
     22: {
         _ATTACKS: (
             "test_splitting_over_grants_recipients_and_wallets_takes_no_more_than_their_sum",
         ),
+        _PROCESSES: ("test_22_splitting_over_transactions_recipients_grants_wallets_keys",),
     },
     23: {
         "vault/guardrails/grants/test_document.py": (
@@ -139,17 +145,34 @@ PROMISES: dict[int, dict[str, tuple[str, ...]]] = {
             "test_23_a_symbol_that_looks_like_a_listed_one_is_none",
         ),
         _ATTACKS: ("test_decimals_that_a_node_lied_about_are_refused",),
+        _PROCESSES: (
+            "test_23_numbers_and_names_that_look_like_others",
+            "test_23_a_node_that_lies_about_decimals",
+        ),
     },
-    24: {_ATTACKS: ("test_dust_counts_at_least_a_micro_dollar_each",)},
-    25: {_ATTACKS: ("test_a_clock_that_is_set_back_or_a_day_ahead_empties_no_window",)},
-    26: {"server/test_zero_keys.py": ("test_a_key_that_may_nothing_moves_nothing_by_any_way",)},
+    24: {
+        _ATTACKS: ("test_dust_counts_at_least_a_micro_dollar_each",),
+        _PROCESSES: ("test_24_dust_rounding",),
+    },
+    25: {
+        _ATTACKS: ("test_a_clock_that_is_set_back_or_a_day_ahead_empties_no_window",),
+        _PROCESSES: ("test_25_clocks_set_back_and_a_day_ahead",),
+    },
+    26: {
+        "server/test_zero_keys.py": ("test_a_key_that_may_nothing_moves_nothing_by_any_way",),
+        _PROCESSES: ("test_26_a_zero_key_beside_a_rich_agent",),
+    },
     27: {
         _ATTACKS: ("test_rebuilt_bytes_may_not_take_more_than_was_judged",),
         "vault/transactions/test_front_runs.py": (
             "test_an_account_that_changes_hands_before_it_lands_counts_what_it_got",
         ),
+        _PROCESSES: ("test_27_an_account_that_changes_after_the_simulation",),
     },
-    28: {_ATTACKS: ("test_rent_is_farmed_up_to_the_costs_of_the_grant",)},
+    28: {
+        _ATTACKS: ("test_rent_is_farmed_up_to_the_costs_of_the_grant",),
+        _PROCESSES: ("test_28_rent_farming",),
+    },
     29: {
         _APPROVALS: (
             "test_nobody_approves_for_himself",
@@ -157,8 +180,12 @@ PROMISES: dict[int, dict[str, tuple[str, ...]]] = {
             "test_two_processes_that_carry_it_out_pay_once",
         ),
         "server/test_hold_routes.py": ("test_two_approvals_at_once_pay_once",),
+        _PROCESSES: ("test_29_own_approvals_replays_and_double_clicks",),
     },
-    30: {_ATTACKS: ("test_funding_returning_and_wrapping_launder_no_counter",)},
+    30: {
+        _ATTACKS: ("test_funding_returning_and_wrapping_launder_no_counter",),
+        _PROCESSES: ("test_30_funding_returning_wrapping_and_staking_launder_no_counter",),
+    },
 }
 
 

@@ -208,7 +208,7 @@ async def test_an_unrelated_token_cannot_go_into_an_account_that_changes_hands(
     """It is the wallet's own when it is looked at: only that the key is named tells it."""
     async with open_robbery(tmp_path) as robbery:
         swaps = robbery.swaps
-        trap = Trap(swaps.bench, robbery.thief, BONK_POOL.mint)
+        trap = Trap.of(swaps.bench, robbery.thief, BONK_POOL.mint)
         await trap.set()
 
         def steal(_taker: Pubkey) -> Instruction:

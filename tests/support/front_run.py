@@ -24,18 +24,24 @@ from spl.token.models import (
     SetAuthorityParams,
 )
 from tests.support.engine_harness import Bench
+from tests.support.rpc_nodes import Answers
 
 RENT = 2_039_280
 
 
-async def send(bench: Bench, instructions: list[Instruction], *signers: Keypair) -> None:
+async def submit(ledger: Answers, instructions: list[Instruction], *signers: Keypair) -> None:
     """Land a transaction of somebody else; the first signer pays."""
-    blockhash = (await bench.wire.direct("getLatestBlockhash", []))["value"]["blockhash"]
+    blockhash = (await ledger("getLatestBlockhash", []))["value"]["blockhash"]
     message = MessageV0.try_compile(
         signers[0].pubkey(), instructions, [], Hash.from_string(blockhash)
     )
     wire = base64.b64encode(bytes(VersionedTransaction(message, list(signers)))).decode()
-    await bench.wire.direct("sendTransaction", [wire, {"encoding": "base64"}])
+    await ledger("sendTransaction", [wire, {"encoding": "base64"}])
+
+
+async def send(bench: Bench, instructions: list[Instruction], *signers: Keypair) -> None:
+    """The same on a bench's ledger."""
+    await submit(bench.wire.direct, instructions, *signers)
 
 
 @asynccontextmanager
@@ -70,14 +76,19 @@ async def put(bench: Bench, accounts: Mapping[Pubkey, Account]) -> None:
 
 
 class Trap:
-    """A token account that is the wallet's when it is looked at, and the thief's later.
+    """A token account that is `shown`'s when it is looked at, and the thief's later.
 
     The thief keeps the right to close it, and its address' key.
     """
 
-    def __init__(self, bench: Bench, owner: Keypair, mint: Pubkey) -> None:
-        self._bench, self._thief, self._mint = bench, owner, mint
+    def __init__(self, ledger: Answers, shown: Pubkey, thief: Keypair, mint: Pubkey) -> None:
+        self._ledger, self._shown, self._thief, self._mint = ledger, shown, thief, mint
         self._key = Keypair()
+
+    @classmethod
+    def of(cls, bench: Bench, thief: Keypair, mint: Pubkey) -> Trap:
+        """One that is shown as the bench's wallet's."""
+        return cls(bench.wire.direct, Pubkey.from_string(bench.wallet.address), thief, mint)
 
     @property
     def address(self) -> Pubkey:
@@ -114,13 +125,12 @@ class Trap:
         )
 
     async def set(self) -> None:
-        """Make it the wallet's, but for the right to close it."""
-        wallet = Pubkey.from_string(self._bench.wallet.address)
+        """Make it `shown`'s, but for the right to close it."""
         give = [
             self._give(AuthorityType.CLOSE_ACCOUNT, self._thief.pubkey()),
-            self._give(AuthorityType.ACCOUNT_OWNER, wallet),
+            self._give(AuthorityType.ACCOUNT_OWNER, self._shown),
         ]
-        await send(self._bench, [*self._open(), *give], self._thief, self._key)
+        await submit(self._ledger, [*self._open(), *give], self._thief, self._key)
 
     async def spring(self) -> None:
         """Close it and open it again, as the thief's own."""
@@ -130,4 +140,4 @@ class Trap:
                 program_id=TOKEN_PROGRAM, account=self.address, dest=thief, owner=thief
             )
         )
-        await send(self._bench, [closing, *self._open()], self._thief, self._key)
+        await submit(self._ledger, [closing, *self._open()], self._thief, self._key)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from aiohttp import web
+from aiohttp import ClientSession, web
 
 from solward_localnet.errors import RpcError
 from solward_localnet.node import Localnet
@@ -23,11 +23,11 @@ class RpcNode:
     """One node.
 
     `faults` by method (`*` for every one): an HTTP status, a JSON-RPC error code below zero,
-    `garbage`, `no json-rpc`, `hang`, `cut`, or a function in place of the node's own answers.
+    `garbage`, `no json-rpc`, `hang`, `cut`, or a function in place of the node's own `answers`.
     """
 
     def __init__(self, answers: Answers) -> None:
-        self._answers = answers
+        self.answers = answers
         self._runner: web.AppRunner | None = None
         self.faults: dict[str, Any] = {}
         self.calls: Counter[str] = Counter()
@@ -57,7 +57,7 @@ class RpcNode:
         method, params = request["method"], request.get("params", [])
         self.calls[method] += 1
         fault = self.faults.get(method, self.faults.get("*"))
-        answers = self._answers
+        answers = self.answers
         if fault == "hang":
             await asyncio.sleep(60)
         elif fault == "cut":
@@ -110,3 +110,20 @@ async def listening(*answers: Answers) -> AsyncIterator[tuple[RpcNode, ...]]:
         for node in nodes:
             with suppress(RuntimeError):
                 await node.stop()
+
+
+@asynccontextmanager
+async def in_front_of(url: str) -> AsyncIterator[RpcNode]:
+    """A node that asks the one at `url` whatever it is asked, until it is told to do otherwise."""
+    async with ClientSession() as session:
+
+        async def answers(method: str, params: Sequence[Any]) -> Any:
+            call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
+            async with session.post(url, json=call) as response:
+                answer = await response.json()
+            if "error" in answer:
+                raise RpcError(**answer["error"])
+            return answer["result"]
+
+        async with listening(answers) as (node,):
+            yield node

@@ -76,7 +76,7 @@ async def test_an_account_that_changes_hands_before_it_lands_counts_what_it_got(
         await swaps.swap("SOL", "USDC", 7)
         bench = swaps.bench
         robber = await thief(bench)
-        trap = Trap(bench, robber, MINT)
+        trap = Trap.of(bench, robber, MINT)
         await trap.set()
         before = await swaps.units(MINT)
         payment = send_tokens(swaps, trap.address, THOUSAND)
@@ -146,7 +146,7 @@ async def test_what_the_wallet_takes_as_anothers_delegate_is_counted(tmp_path: P
             )
         )
         await send(bench, [approval], other)
-        stranger = Trap(bench, other, MINT)
+        stranger = Trap.of(bench, other, MINT)
         await stranger.set()
         with pytest.raises(GuardrailBlocked) as caught:
             await transact(bench, send_tokens(swaps, stranger.address, 400_000, theirs))
