@@ -52,6 +52,26 @@ MUTATIONS = [
         "import litellm",
         "Vault: no plugin, agent, registry, server or vendor",
     ),
+    (
+        "framework/solward/hosts/inside/main.py",
+        "import solward.vault.wallets.service",
+        "Inside a plugin host: no keys, settings or stores",
+    ),
+    (
+        "framework/solward/hosts/inside/zygote.py",
+        "import solward.settings",
+        "Inside a plugin host: no keys, settings or stores",
+    ),
+    (
+        "framework/solward/hosts/inside/tenants.py",
+        "import solward.telemetry.scrub",
+        "Inside a plugin host: no keys, settings or stores",
+    ),
+    (
+        "framework/solward/hosts/inside/kernel.py",
+        "import solward.store",
+        "Inside a plugin host: no keys, settings or stores",
+    ),
     ("framework/solward/newthing.py", "", "Framework: layers"),
     ("framework/solward/vault/newthing.py", "", "Vault: layers"),
     ("framework/solward_localnet/newthing.py", "", "Embedded ledger: layers"),

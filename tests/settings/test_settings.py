@@ -54,6 +54,7 @@ def test_values_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_p
         "BLOCKED_ADDRESSES": f"{ADDRESS},{MINT}",
         "TOKEN_LIMITS": f"{MINT}=1000000",
         "SOLWARD_PLUGINS": "solward,other",
+        "SOLWARD_PLUGINS_UNCONFINED": "other, another",
         "KEYSTORE_KEY_FILE": "",
     }
     for name, value in given.items():
@@ -67,6 +68,7 @@ def test_values_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert settings.blocked_addresses == {ADDRESS, MINT}
     assert settings.token_limits == {MINT: 1_000_000}
     assert settings.plugins == ("solward", "other")
+    assert settings.solward_plugins_unconfined == ("other", "another")
     assert settings.keystore_key_file is None
 
 
@@ -188,6 +190,15 @@ def test_on_mainnet_ledger_and_venue_are_asked_over_https(name: str, url: str) -
     with pytest.raises(ConfigError, match=f"^{name.upper()} must be https:// on mainnet"):
         Settings(**(MAINNET | {name: url}))
     Settings(**(MAINNET | {"solana_network": "devnet", name: url}))
+
+
+def test_no_plugin_is_unconfined_on_mainnet_or_without_its_name() -> None:
+    named = {"solward_plugins_unconfined": "tip-jar"}
+    with pytest.raises(ConfigError, match="UNCONFINED must not be set on mainnet"):
+        Settings(**(MAINNET | named))
+    assert Settings(**(MAINNET | named | {"solana_network": "devnet"}))
+    with pytest.raises(ConfigError, match="must name distributions"):
+        Settings(solward_plugins_unconfined="*")
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])

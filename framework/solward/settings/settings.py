@@ -118,6 +118,8 @@ class Settings(AccessSettings, VendorSettings):
     event_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
 
     solward_plugins: Annotated[tuple[str, ...] | None, NoDecode] = None
+    # Distributions whose hosts also run where the machine cannot confine them.
+    solward_plugins_unconfined: Annotated[tuple[str, ...], NoDecode] = ()
 
     localnet_slot_ms: int = Field(400, ge=1)
     localnet_slots_per_epoch: int = Field(432, ge=32)
@@ -146,7 +148,13 @@ class Settings(AccessSettings, VendorSettings):
             for url in self.rpc_urls if name == "solana_rpc_url" else (text,):
                 yield from secrets_of_url(url)
 
-    @field_validator("cors_origins", "solward_plugins", "blocked_addresses", mode="before")
+    @field_validator(
+        "cors_origins",
+        "solward_plugins",
+        "solward_plugins_unconfined",
+        "blocked_addresses",
+        mode="before",
+    )
     @classmethod
     def _comma_list(cls, value: object) -> object:
         if isinstance(value, str):
@@ -271,6 +279,13 @@ class Settings(AccessSettings, VendorSettings):
                     f"{name} must be https:// on mainnet, but for a loopback address: what a node"
                     " or a venue says could be changed on its way"
                 )
+        if "*" in self.solward_plugins_unconfined:
+            raise ValueError("SOLWARD_PLUGINS_UNCONFINED must name distributions, each by itself")
+        if self.mainnet and self.solward_plugins_unconfined:
+            raise ValueError(
+                "SOLWARD_PLUGINS_UNCONFINED must not be set on mainnet: a plugin that is not"
+                " confined can read the keys"
+            )
         if self.keystore_passphrase is not None and self.keystore_key_file is not None:
             raise ValueError("set KEYSTORE_PASSPHRASE or KEYSTORE_KEY_FILE, not both")
         if self.shared_database and self.api_key_store == "memory":

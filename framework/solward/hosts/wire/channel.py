@@ -387,6 +387,10 @@ class Channel:
             if uploading is not None:
                 uploading.cancel()
 
+    def serve(self, handlers: Mapping[str, Handler]) -> None:
+        """Handlers beside those that it was made with."""
+        self._handlers.update(handlers)
+
     def log(self, level: str, event: str, fields: Mapping[str, str] | None = None) -> None:
         """Send a line for the other end's log; shortened, and dropped where it does not read."""
         if self._ended or len(self._out) > _HIGH:
@@ -408,6 +412,10 @@ class Channel:
         except Unreadable as error:
             self._end(HostileFrame(str(error)))
             raise self._closing_error() from None
+
+    def end(self, error: BaseException) -> None:
+        """End the channel at once, for this reason; what came and was not read counts no more."""
+        self._end(error)
 
     async def close(self) -> None:
         """End the channel: calls fail, handlers are cancelled and waited for, at most 2 s."""

@@ -267,6 +267,7 @@ class Built(Wire):
     wire: Bytes | None = None
 
 
+START = Method("start", Empty, Empty)
 SPECS = Method("specs", Empty, Specs, largest=_BIG)
 SKILL_EXECUTE = Method("skill.execute", SkillExecute, Outcome, largest=_BIG)
 PROVIDER_COMPLETE = Method("provider.complete", ProviderComplete, Completion, largest=_BIG)

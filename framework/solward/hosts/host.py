@@ -1,0 +1,510 @@
+"""One plugin host as the service sees it: its calls, its end, and that it starts again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from solward.errors import ProviderError, SkillError, SolwardError
+from solward.hosts.forking import Forked, Zygote, ZygoteEnded, end_process
+from solward.hosts.inside.kernel import EXIT_UNCONFINED
+from solward.hosts.wire.channel import Channel, Handler
+from solward.hosts.wire.failures import HostBug
+from solward.hosts.wire.frames import ChannelClosed, HostileFrame, Log
+from solward.hosts.wire.methods import PING, START, Method, StreamMethod
+from solward.hosts.wire.values import Empty, Wire
+from solward.telemetry.scrub import scrub_text
+
+Req = TypeVar("Req", bound=Wire)
+Res = TypeVar("Res", bound=Wire)
+
+ENDED: Final = "plugin_host_ended"
+"""The host ended while the call ran, or could not be started."""
+DISABLED: Final = "plugin_host_disabled"
+"""The host ended too often, and is not started again."""
+UNCONFINED: Final = "confinement_unavailable"
+"""This machine cannot confine the host, and the operator did not name it."""
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_CLOCK: Final = os.sysconf("SC_CLK_TCK")
+# What a host may use of a processor, always.
+_IDLE_SHARE: Final = 0.1
+_STATUS_S: Final = 0.5
+_TICKS: Final = 10
+_MINUTE_S: Final = 60.0
+_MAX_LINE: Final = 2000
+_LEVELS: Final = ("debug", "info", "warning", "error")
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostConfig:
+    """What runs in a host, and what it may have.
+
+    Attributes:
+        name: the distribution's in its canonical spelling, or the tenant's; for people.
+        tenant: a kind of `inside.tenants`, or `module:function`.
+        third_party: whether it is somebody else's code, which does not run unconfined unless the
+            operator names it.
+        folder: the distribution's own folder, which becomes the last of its `sys.path`.
+        modules: names of the tenant's modules, as entry points have them; where they stand outside
+            the folders of installed libraries, they can be imported all the same.
+        read: more files and folders that it may read.
+        scratch: a folder that it may write to.
+        scratch_bytes: of all that is in it.
+        scratch_files: likewise, folders included.
+        memory_bytes: address space, of which much is shared or never used.
+        resident_bytes: memory in use.
+        options: texts for the tenant.
+        nice: how much it stands back from the service where processors are scarce, 0 to 19.
+        start_s: seconds until it must have imported what it serves.
+    """
+
+    name: str
+    tenant: str
+    third_party: bool = True
+    folder: str | None = None
+    modules: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    scratch: str | None = None
+    scratch_bytes: int = 0
+    scratch_files: int = 1000
+    memory_bytes: int = 1 << 30
+    resident_bytes: int = 512 << 20
+    open_files: int = 64
+    file_bytes: int = 16 << 20
+    options: Mapping[str, str] = field(default_factory=dict)
+    nice: int = 5
+    start_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """When a host is ended, in seconds where nothing else is said.
+
+    Attributes:
+        answer_s: without an answer to a ping, while a call runs.
+        grace_s: the same after a call that took too long, and for a host that is asked to end.
+        idle_cpu_s: processor time without a running call, beyond a tenth of one processor.
+        crashes: so many ends within `crash_window_s` disable the tenant.
+        watch_s: between two looks at memory, processor and scratch.
+        lines_a_minute: of its log that are kept.
+        flood_lines: of its log in a minute, at which it is ended.
+    """
+
+    answer_s: float = 5.0
+    grace_s: float = 1.0
+    idle_cpu_s: float = 10.0
+    crashes: int = 3
+    crash_window_s: float = 60.0
+    watch_s: float = 1.0
+    lines_a_minute: int = 50
+    flood_lines: int = 10_000
+
+
+class Life:
+    """One process of a host, from its fork to its end."""
+
+    def __init__(self, zygote: Zygote, forked: Forked, channel: Channel, *, confined: bool) -> None:
+        loop = asyncio.get_running_loop()
+        self.pid = forked.pid
+        self.channel = channel
+        self.confined = confined
+        self.ended: asyncio.Future[str] = loop.create_future()
+        """Why, as soon as that is known; its process may live a moment longer."""
+        self.gone: asyncio.Future[None] = loop.create_future()
+        """Done when the process is."""
+        self.blameless = False
+        """Whether it ended through no fault of its tenant."""
+        self._zygote = zygote
+        self._forked = forked
+        self._calls = 0
+        self._called = False
+        self._ping: asyncio.Task[None] | None = None
+        self._unanswered_s = 0.0
+        self._cpu_s: float | None = None
+        self._idle_cpu_s = 0.0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        loop.add_reader(forked.pidfd, self._on_gone)
+        channel.closed.add_done_callback(self._on_closed)
+
+    @property
+    def usable(self) -> bool:
+        """Whether calls can begin."""
+        return not (self.ended.done() or self.gone.done() or self.channel.closed.done())
+
+    @contextlib.contextmanager
+    def call(self) -> Iterator[None]:
+        """While a call runs."""
+        self._calls += 1
+        self._called = True
+        try:
+            yield
+        finally:
+            self._calls -= 1
+
+    def kill(self, reason: str, *, blameless: bool = False) -> None:
+        """End the process at once; `reason` is for people and models."""
+        self._decide(reason, blameless=blameless)
+        self._kill()
+        self.channel.end(ConnectionAbortedError(reason))
+
+    async def stop(self, grace_s: float) -> None:
+        """End it, with some time for it to do so by itself; it is gone afterwards."""
+        self._decide("it was stopped", blameless=True)
+        await self.channel.close()
+        await asyncio.wait([self.gone], timeout=grace_s)
+        self._kill()
+        await asyncio.shield(self.gone)
+
+    async def reason(self) -> str:
+        """Why it ended; waits until that is known."""
+        return await asyncio.shield(self.ended)
+
+    def check_answer(self, within_s: float) -> None:
+        """End it where it does not answer a ping within so many seconds."""
+        self._keep(asyncio.create_task(self._answers(within_s)))
+
+    def look(self, config: HostConfig, patience: Patience) -> None:
+        """End it where it takes more memory or processor than it may, or answers no ping."""
+        try:
+            with open(f"/proc/{self.pid}/statm") as file:
+                resident = int(file.read().split()[1]) * _PAGE
+            with open(f"/proc/{self.pid}/stat") as file:
+                # The name before the last parenthesis may hold anything.
+                fields = file.read().rpartition(")")[2].split()
+            cpu_s = (int(fields[11]) + int(fields[12])) / _CLOCK
+        except (OSError, IndexError, ValueError):
+            return  # it is gone
+        used_s = 0.0 if self._cpu_s is None or self._called else cpu_s - self._cpu_s
+        self._idle_cpu_s = max(0.0, self._idle_cpu_s + used_s - _IDLE_SHARE * patience.watch_s)
+        self._cpu_s, self._called = cpu_s, self._calls > 0
+        if resident > config.resident_bytes:
+            self.kill(f"it used more than {config.resident_bytes >> 20} MiB of memory")
+        elif self._idle_cpu_s > patience.idle_cpu_s:
+            self.kill("it kept a processor busy while no call ran")
+        elif self.channel.unanswered_s > patience.answer_s:
+            self.kill(f"a call went on for {patience.answer_s:g} s after it was told to stop")
+        elif self._ping is not None and not self._ping.done():
+            # Counted by looks, so that a service that stood still itself accuses nobody.
+            self._unanswered_s += patience.watch_s
+            if self._calls and self._unanswered_s >= patience.answer_s:
+                self.kill(f"it did not answer for {patience.answer_s:g} s")
+        elif self._calls:
+            self._unanswered_s = 0.0
+            self._ping = asyncio.create_task(self._pinged())
+
+    async def _answers(self, within_s: float) -> None:
+        ping = asyncio.create_task(self._pinged())
+        for _ in range(_TICKS):
+            # Many short waits: one long one ends too early where the service itself stood still.
+            done, _ = await asyncio.wait({ping}, timeout=within_s / _TICKS)
+            if done:
+                return
+        ping.cancel()
+        self.kill(f"it did not answer for {within_s:g} s after a call that took too long")
+
+    async def _pinged(self) -> None:
+        # A channel that closed tells itself.
+        with contextlib.suppress(ChannelClosed):
+            await self.channel.call(PING, Empty())
+
+    def _on_closed(self, closed: asyncio.Future[BaseException | None]) -> None:
+        error = closed.result()
+        if isinstance(error, HostileFrame):
+            self._decide(f"it sent what no plugin host sends: {error}")
+        if error is not None:
+            # Without a channel it is of no use, whether it is gone or goes on in secret.
+            self._kill()
+
+    def _decide(self, reason: str, *, blameless: bool = False) -> None:
+        if not self.ended.done():
+            self.blameless = blameless
+            self.ended.set_result(reason)
+
+    def _kill(self) -> None:
+        if not self.gone.done():
+            end_process(self._forked.pidfd)
+
+    def _on_gone(self) -> None:
+        self.gone.set_result(None)
+        asyncio.get_running_loop().remove_reader(self._forked.pidfd)
+        os.close(self._forked.pidfd)
+        self._keep(asyncio.create_task(self._finish()))
+
+    async def _finish(self) -> None:
+        await asyncio.wait([self._forked.status], timeout=_STATUS_S)
+        if self._zygote.ended:
+            self._decide("the zygote ended", blameless=True)
+        self._decide(self._exit())
+        if self._ping is not None:
+            self._ping.cancel()
+        await self.channel.close()
+
+    def _exit(self) -> str:
+        status = self._forked.status.result() if self._forked.status.done() else None
+        if status is None:
+            return "it ended"
+        code = os.waitstatus_to_exitcode(status)
+        if code == EXIT_UNCONFINED:
+            return "it could not be confined"
+        if code == -signal.SIGKILL:
+            return "it closed its channel or was killed"
+        return (
+            f"it ended with status {code}"
+            if code >= 0
+            else f"{signal.Signals(-code).name} ended it"
+        )
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class Host:
+    """A tenant's host: one process at a time, started by the first call that needs it and again by
+    the next one after its end. Made by `Hosts`."""
+
+    def __init__(
+        self,
+        config: HostConfig,
+        handlers: Mapping[str, Handler],
+        *,
+        launch: Callable[[Host], Awaitable[Life]],
+        patience: Patience,
+        on_disabled: Callable[[Host, str], None],
+    ) -> None:
+        self.config = config
+        self.handlers = handlers
+        self.disabled: str | None = None
+        """Why it is not started any more."""
+        self._launch = launch
+        self._patience = patience
+        self._on_disabled = on_disabled
+        self._life: Life | None = None
+        self._starting: asyncio.Task[Life] | None = None
+        self._ends: deque[float] = deque(maxlen=patience.crashes)
+        self._closed = False
+        self._minute = 0.0
+        self._lines = 0
+
+    @property
+    def name(self) -> str:
+        """The configuration's."""
+        return self.config.name
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process; None where none runs."""
+        life = self.life
+        return None if life is None else life.pid
+
+    @property
+    def life(self) -> Life | None:
+        """Its process; None where none runs."""
+        return self._life if self._life is not None and self._life.usable else None
+
+    @property
+    def confined(self) -> bool | None:
+        """Whether its process is; None where none has run."""
+        return None if self._life is None else self._life.confined
+
+    async def start(self) -> None:
+        """Start it where it does not run.
+
+        Raises:
+            SkillError: `plugin_host_ended` where it cannot start, `plugin_host_disabled`, or
+                `confinement_unavailable`.
+        """
+        try:
+            await self._running()
+        except NotRunning as error:
+            raise SkillError(error.code, str(error)) from None
+
+    async def call(
+        self,
+        method: Method[Req, Res],
+        request: Req,
+        *,
+        cap: bytes | None = None,
+        timeout_s: float | None = None,
+    ) -> Res:
+        """Call a method of the tenant.
+
+        Args:
+            cap: the capability that the host's own calls on its behalf carry.
+            timeout_s: of the call; starting the host comes before.
+
+        Raises:
+            TimeoutError: after `timeout_s`; the host is told to stop, and ended where it is stuck.
+            SkillError: as `start`; of a provider's method `ProviderError` instead, retryable where
+                the host may run again. Else what the method itself raises.
+        """
+        life = await self._running_for(method)
+        with life.call():
+            try:
+                return await life.channel.call(method, request, cap=cap, timeout_s=timeout_s)
+            except TimeoutError:
+                life.check_answer(self._patience.grace_s)
+                raise
+            except ChannelClosed:
+                raise await self._ended(life, method) from None
+
+    async def stream(
+        self,
+        method: StreamMethod[Req, Res, Any],
+        request: Req,
+        *,
+        cap: bytes | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncGenerator[Res, None]:
+        """Call a method that answers with pieces; closing the generator cancels it.
+
+        Args:
+            timeout_s: of each piece.
+
+        Raises:
+            As `call`.
+        """
+        life = await self._running_for(method)
+        with life.call():
+            async with contextlib.aclosing(life.channel.stream(method, request, cap=cap)) as pieces:
+                while True:
+                    try:
+                        async with asyncio.timeout(timeout_s):
+                            piece = await anext(pieces, None)
+                    except TimeoutError:
+                        life.check_answer(self._patience.grace_s)
+                        raise
+                    except ChannelClosed:
+                        raise await self._ended(life, method) from None
+                    if piece is None:
+                        return
+                    yield piece
+
+    def enable(self) -> None:
+        """Let a disabled tenant start again."""
+        self.disabled = None
+        self._ends.clear()
+
+    async def close(self) -> None:
+        """End its process, its calls with it; it does not start again."""
+        self._closed = True
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
+        life = self._life
+        if life is not None:
+            await life.stop(self._patience.grace_s)
+
+    def log(self, line: Log) -> None:
+        """Write a line of the host's, scrubbed, shortened and not too many of them."""
+        now = asyncio.get_running_loop().time()
+        if now - self._minute >= _MINUTE_S:
+            self._minute, self._lines = now, 0
+        self._lines += 1
+        most = self._patience.lines_a_minute
+        if self._lines > most:
+            if self._lines == most + 1:
+                _log.warning("lines of a plugin host are left out", host=self.name, most=most)
+            if self._lines == self._patience.flood_lines and self._life is not None:
+                self._life.kill("it flooded the log")
+            return
+        text = " ".join([line.event, *(f"{name}={value}" for name, value in line.fields.items())])
+        write = getattr(_log, line.level if line.level in _LEVELS else "info")
+        write("plugin host says", host=self.name, text=scrub_text(text[:_MAX_LINE]))
+
+    async def _running_for(self, method: Method[Any, Any] | StreamMethod[Any, Any, Any]) -> Life:
+        try:
+            return await self._running()
+        except NotRunning as error:
+            raise _error_of(method, error.code, str(error), may_cost=False) from None
+
+    async def _running(self) -> Life:
+        if self._closed:
+            raise NotRunning(ENDED, f"Plugin host of {self.name} was stopped")
+        if self.disabled is not None:
+            raise NotRunning(DISABLED, f"Plugin host of {self.name} is disabled: {self.disabled}")
+        if self._starting is None:
+            if self._life is not None and self._life.usable:
+                return self._life
+            self._starting = asyncio.create_task(self._start())
+            self._starting.add_done_callback(self._started)
+        try:
+            # One start serves all who wait, also when the first of them leaves.
+            return await asyncio.shield(self._starting)
+        except asyncio.CancelledError:
+            if self._closed:
+                raise NotRunning(ENDED, f"Plugin host of {self.name} was stopped") from None
+            raise
+
+    async def _start(self) -> Life:
+        try:
+            life = self._life = await self._launch(self)
+        except (ZygoteEnded, OSError) as error:
+            text = f"Plugin host of {self.name} could not be started: {error}"
+            raise NotRunning(ENDED, text) from None
+        life.ended.add_done_callback(lambda _: self._on_ended(life))
+        try:
+            with life.call():
+                await life.channel.call(START, Empty(), timeout_s=self.config.start_s)
+        except TimeoutError:
+            life.kill(f"it had not started after {self.config.start_s:g} s")
+        except ChannelClosed:
+            pass
+        except (SolwardError, HostBug) as error:
+            life.kill(f"its tenant could not start: {scrub_text(str(error))[:_MAX_LINE]}")
+        except asyncio.CancelledError:
+            life.kill("it was stopped", blameless=True)
+            raise
+        else:
+            return life
+        text = f"Plugin host of {self.name} could not be started: {await life.reason()}"
+        raise NotRunning(ENDED, text)
+
+    def _started(self, starting: asyncio.Task[Life]) -> None:
+        self._starting = None
+        if not starting.cancelled():
+            starting.exception()  # each caller has been told
+
+    def _on_ended(self, life: Life) -> None:
+        if life.blameless or self._closed:
+            return
+        now, reason = asyncio.get_running_loop().time(), life.ended.result()
+        _log.warning("plugin host ended", host=self.name, reason=reason)
+        self._ends.append(now)
+        most, window_s = self._patience.crashes, self._patience.crash_window_s
+        if self.disabled is None and len(self._ends) == most and now - self._ends[0] < window_s:
+            self.disabled = f"it ended {most} times within {window_s:g} s, at last because {reason}"
+            _log.error("plugin host disabled", host=self.name, reason=self.disabled)
+            self._on_disabled(self, self.disabled)
+
+    async def _ended(
+        self, life: Life, method: Method[Any, Any] | StreamMethod[Any, Any, Any]
+    ) -> SolwardError:
+        text = f"Plugin host of {self.name} ended during the call: {await life.reason()}"
+        return _error_of(method, ENDED, text, may_cost=True)
+
+
+class NotRunning(Exception):
+    """A host cannot be used now; `code` is a `SkillError`'s."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def _error_of(
+    method: Method[Any, Any] | StreamMethod[Any, Any, Any], code: str, text: str, *, may_cost: bool
+) -> SolwardError:
+    if method.name.startswith("provider."):
+        return ProviderError(text, retryable=code == ENDED, may_cost=may_cost)
+    return SkillError(code, text)

@@ -1,0 +1,212 @@
+"""The service's plugin hosts: started from one zygote, watched, ended with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import structlog
+
+from solward.hosts.forking import (
+    Zygote,
+    library_paths,
+    modules_of,
+    package_folders,
+)
+from solward.hosts.host import UNCONFINED, Host, HostConfig, Life, NotRunning, Patience
+from solward.hosts.wire.channel import Channel, Handler
+from solward.hosts.wire.frames import FROM_HOST
+
+_log = structlog.get_logger(__name__)
+
+
+class Hosts:
+    """All plugin hosts of a service. Its methods belong to the event loop that opened it, which
+    must run in a thread that lives as long: the kernel ends the hosts with it."""
+
+    def __init__(
+        self,
+        *,
+        unconfined: Collection[str] = (),
+        on_disabled: Callable[[Host, str], None] = lambda host, reason: None,
+        patience: Patience = Patience(),  # noqa: B008 - frozen
+    ) -> None:
+        """
+        Args:
+            unconfined: names of third parties that run also where confinement is not available.
+            on_disabled: called with a host and the reason when its tenant is disabled.
+        """
+        self._unconfined = frozenset(unconfined)
+        self._on_disabled = on_disabled
+        self._patience = patience
+        self._hosts: list[Host] = []
+        self._zygote: Zygote | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Those that were added and not removed, running or not."""
+        return tuple(self._hosts)
+
+    @property
+    def zygote(self) -> Zygote | None:
+        """The process that the hosts are forked from; None before `open`."""
+        return self._zygote
+
+    async def open(self) -> None:
+        """Start the zygote and do not wait for it.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        self._the_zygote()
+        self._watching = asyncio.create_task(self._watch())
+
+    async def unavailable(self) -> str | None:
+        """Why this machine cannot confine hosts; None where it can.
+
+        Raises:
+            ZygoteEnded: the zygote cannot start.
+        """
+        return await self._the_zygote().unavailable()
+
+    def add(self, config: HostConfig, handlers: Mapping[str, Handler]) -> Host:
+        """A host, started by its first call.
+
+        Args:
+            handlers: what it may call in the service, by method.
+        """
+        host = Host(
+            config,
+            handlers,
+            launch=self._launch,
+            patience=self._patience,
+            on_disabled=self._on_disabled,
+        )
+        self._hosts.append(host)
+        return host
+
+    async def start(self, config: HostConfig, handlers: Mapping[str, Handler]) -> Host:
+        """As `add`, started at once.
+
+        Raises:
+            SkillError: as `Host.start`; the host is not added then.
+        """
+        host = self.add(config, handlers)
+        try:
+            await host.start()
+        except BaseException:
+            await self.remove(host)
+            raise
+        return host
+
+    async def remove(self, host: Host) -> None:
+        """End a host and forget it."""
+        self._hosts.remove(host)
+        await host.close()
+
+    async def close(self) -> None:
+        """End all hosts, their calls with them, and the zygote; none is left when it returns."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+        await asyncio.gather(*(host.close() for host in self._hosts))
+        if self._zygote is not None:
+            await self._zygote.close(self._patience.grace_s)
+
+    def _the_zygote(self) -> Zygote:
+        if self._zygote is None or self._zygote.ended:
+            if self._zygote is not None:
+                _log.error("zygote of plugin hosts ended", pid=self._zygote.pid)
+            self._zygote = Zygote()
+        return self._zygote
+
+    async def _launch(self, host: Host) -> Life:
+        zygote, config = self._the_zygote(), host.config
+        reason = await zygote.unavailable()
+        if reason is not None:
+            if config.third_party and config.name not in self._unconfined:
+                raise NotRunning(
+                    UNCONFINED,
+                    f"{config.name} does not run: plugin hosts cannot be confined here ({reason}),"
+                    " and SOLWARD_PLUGINS_UNCONFINED does not name it",
+                )
+            _log.warning("plugin host runs unconfined", host=config.name, reason=reason)
+        ours, theirs = socket.socketpair()
+        try:
+            forked = await zygote.fork(_description(config, confined=reason is None), theirs)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        channel = Channel(ours, host.handlers, receive_limit=FROM_HOST, on_log=host.log)
+        return Life(zygote, forked, channel, confined=reason is None)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._patience.watch_s)
+            for host in self.hosts:
+                try:
+                    await self._look(host)
+                except Exception:
+                    # No host is left unwatched because of another.
+                    _log.exception("plugin host cannot be watched", host=host.name)
+
+    async def _look(self, host: Host) -> None:
+        life = host.life
+        if life is None:
+            return
+        life.look(host.config, self._patience)
+        if host.config.scratch is None:
+            return
+        # In a thread, because a disk may be slow.
+        if problem := await asyncio.to_thread(_too_much, host.config):
+            life.kill(problem)
+
+
+def _description(config: HostConfig, *, confined: bool) -> dict[str, Any]:
+    modules = modules_of(config.modules)
+    own = [place for each in modules.values() for place in each["folders"] or [each["origin"]]]
+    read = [*library_paths(), *package_folders("solward"), *own, *config.read]
+    if config.folder is not None:
+        read.append(config.folder)
+    return {
+        "name": config.name,
+        "tenant": config.tenant,
+        "folder": config.folder,
+        "modules": modules,
+        "read": read,
+        "scratch": config.scratch,
+        "options": dict(config.options),
+        "confined": confined,
+        "memory_bytes": config.memory_bytes,
+        "open_files": config.open_files,
+        "file_bytes": config.file_bytes,
+        "nice": config.nice,
+    }
+
+
+def _too_much(config: HostConfig) -> str | None:
+    """What is wrong with the scratch folder; reads no more of it than it may hold."""
+    size = count = 0
+    folders = [config.scratch or ""]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    count += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    # Blocks, as a file may have less on the disk than its size, and a folder more.
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if size > config.scratch_bytes:
+                        return f"it stored more than {config.scratch_bytes} bytes"
+                    if count > config.scratch_files:
+                        return f"it stored more than {config.scratch_files} files"
+        except OSError:
+            continue  # it is gone meanwhile
+    return None

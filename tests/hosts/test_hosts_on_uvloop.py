@@ -1,0 +1,28 @@
+"""Hosts on the event loop that the service runs on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import uvloop
+from tests.support.plugin_hosts import QUICK, config, gone, run
+
+from solward.errors import SkillError
+from solward.hosts.supervisor import Hosts
+
+
+def test_they_run_end_and_start_again_on_uvloop() -> None:
+    async def work() -> None:
+        hosts = Hosts(patience=QUICK)
+        await hosts.open()
+        host = await hosts.start(config(), {})
+        with pytest.raises(SkillError, match="ended with status 7"):
+            await run(host, "leave")
+        told = await run(host, "tell", number=1)
+        assert told["asked"] == {"number": 1}
+        await hosts.close()
+        await gone(told["pid"], told["parent"])
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work())

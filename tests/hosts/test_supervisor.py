@@ -1,0 +1,329 @@
+"""What a plugin host may do to its caller and to others: nothing but end its own call."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+from structlog.testing import capture_logs
+from tests.support.plugin_hosts import QUICK, config, gone, run
+
+from solward.errors import ProviderError, SkillError
+from solward.hosts.forking import Zygote
+from solward.hosts.host import DISABLED, ENDED, UNCONFINED, Host
+from solward.hosts.supervisor import Hosts
+from solward.hosts.wire.failures import HostBug
+from solward.hosts.wire.frames import Log, write
+from solward.hosts.wire.methods import PROVIDER_STREAM, ProviderComplete
+from solward.hosts.wire.values import CompletionRequest, ProviderContext
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.samples(
+        "test_an_end_costs_the_call_an_error_and_the_next_one_nothing",
+        "test_a_hung_host_is_ended_after_its_callers_time",
+        "test_three_ends_disable_the_tenant_alone",
+        "test_without_confinement_only_what_the_operator_named_runs",
+    ),
+]
+
+Open = Callable[..., Awaitable[Hosts]]
+
+
+async def ended(host: Host, skill: str, **params: Any) -> str:
+    """Why the host ended, as the caller of this skill is told."""
+    pid = host.pid
+    with pytest.raises(SkillError) as caught:
+        await run(host, skill, **params)
+    assert caught.value.code == ENDED
+    assert pid is None or host.pid != pid
+    text, _, reason = str(caught.value).partition(": ")
+    assert text == f"Plugin host of {host.name} ended during the call"
+    return reason
+
+
+async def until_ended(host: Host) -> str:
+    """Why the host ends that is running now."""
+    assert host.life is not None
+    async with asyncio.timeout(10):
+        return await host.life.reason()
+
+
+@pytest.mark.parametrize(
+    ("skill", "params", "reason"),
+    [
+        ("leave", {"status": 7}, "it ended with status 7"),
+        ("leave", {"status": 0}, "it ended with status 0"),
+        ("fault", {}, "SIGSEGV ended it"),
+        ("spin", {}, "it did not answer for 1 s"),
+        ("close_channel", {}, "it closed its channel or was killed"),
+        ("raw_frames", {"hex": "00000003ffffff"}, "it sent what no plugin host sends: "),
+        ("raw_frames", {"hex": "ffffffff"}, "it sent what no plugin host sends: a frame of"),
+    ],
+)
+async def test_an_end_costs_the_call_an_error_and_the_next_one_nothing(
+    hosts: Hosts, skill: str, params: dict[str, Any], reason: str
+) -> None:
+    host = await hosts.start(config(), {})
+    other = await hosts.start(config("other"), {})
+    beside = asyncio.create_task(run(other, "wait", seconds=0.5))
+    began = time.monotonic()
+    assert (await ended(host, skill, **params)).startswith(reason)
+    # The limit of an unanswered ping, with a look before and after it.
+    assert time.monotonic() - began < QUICK.answer_s + 2
+    assert await run(host, "tell", number=1)
+    assert await beside == "waited"
+
+
+async def test_a_provider_that_ends_may_be_asked_again_and_may_have_cost(hosts: Hosts) -> None:
+    host = await hosts.start(config(), {})
+    request = ProviderComplete(
+        name="ends",
+        request=CompletionRequest(model="m", system="", messages=()),
+        options="{}",
+        context=ProviderContext(),
+    )
+    pieces = []
+    with pytest.raises(ProviderError, match="ended with status 3") as caught:  # noqa: PT012
+        async for piece in host.stream(PROVIDER_STREAM, request):
+            pieces.append(piece.text)
+    assert set(pieces) <= {"0", "1", "2"}
+    assert (caught.value.retryable, caught.value.may_cost) == (True, True)
+    whole = host.stream(PROVIDER_STREAM, structs.replace(request, name="ok"))
+    assert [piece.text async for piece in whole] == ["0", "1", "2"]
+
+
+async def test_a_call_out_of_time_is_told_to_stop_and_the_host_lives(hosts: Hosts) -> None:
+    host = await hosts.start(config(), {})
+    pid = host.pid
+    with pytest.raises(TimeoutError):
+        await run(host, "wait", timeout_s=0.1)
+    waiting = asyncio.create_task(run(host, "wait", timeout_s=None))
+    while len(await run(host, "notes")) < 3:
+        await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    async with asyncio.timeout(5):
+        while await run(host, "notes") != ["started", "cancelled"] * 2:
+            await asyncio.sleep(0)
+    await asyncio.sleep(2 * QUICK.grace_s)
+    assert host.pid == pid
+
+
+async def test_a_hung_host_is_ended_after_its_callers_time(hosts: Hosts) -> None:
+    host = await hosts.start(config(), {})
+    assert host.life is not None
+    life = host.life
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        await run(host, "spin", timeout_s=0.2)
+    assert time.monotonic() - began < 0.2 + 0.5
+    assert await life.reason() == "it did not answer for 0.5 s after a call that took too long"
+    assert await run(host, "tell")
+
+
+async def test_a_call_that_goes_on_when_told_to_stop_ends_its_host(hosts: Hosts) -> None:
+    host = await hosts.start(config(), {})
+    reason = asyncio.create_task(until_ended(host))
+    with pytest.raises(TimeoutError):
+        await run(host, "ignore", timeout_s=0.1)
+    assert await reason == "a call went on for 1 s after it was told to stop"
+
+
+async def test_memory_is_limited_twice(hosts: Hosts) -> None:
+    small = await hosts.start(config(memory_bytes=300 << 20), {})
+    with pytest.raises(HostBug, match="MemoryError"):
+        await run(small, "bomb")
+    large = await hosts.start(config(resident_bytes=100 << 20), {})
+    assert await ended(large, "grow", bytes=200 << 20) == "it used more than 100 MiB of memory"
+
+
+async def test_what_outlives_its_call_may_not_keep_a_processor(hosts: Hosts) -> None:
+    host = await hosts.start(config(), {})
+    reason = asyncio.create_task(until_ended(host))
+    assert await run(host, "burn_on") == "returned"
+    assert await reason == "it kept a processor busy while no call ran"
+
+
+async def test_an_idle_host_stays(hosts: Hosts) -> None:
+    host = await hosts.start(config(), {})
+    pid = host.pid
+    await asyncio.sleep(20 * QUICK.watch_s)
+    assert host.pid == pid
+
+
+@pytest.mark.parametrize(
+    ("files", "size", "reason"),
+    [(3, 100_000, "it stored more than 200000 bytes"), (11, 1, "it stored more than 10 files")],
+)
+async def test_scratch_is_limited(
+    hosts: Hosts, tmp_path: Path, files: int, size: int, reason: str
+) -> None:
+    scratch = {"scratch": str(tmp_path), "scratch_bytes": 200_000, "scratch_files": 10}
+    host = await hosts.start(config(**scratch), {})
+    assert await run(host, "store", files=1, bytes=1000) == "stored"
+    watched = asyncio.create_task(until_ended(host))
+    await run(host, "store", files=files, bytes=size)
+    assert await watched == reason
+
+
+async def test_its_log_is_scrubbed_shortened_and_not_endless(hosts: Hosts) -> None:
+    host = await hosts.start(config(), {})
+    with capture_logs() as lines:
+        await run(host, "talk", lines=1, text=f"Bearer {'k' * 40} {'x' * 5000}")
+        await run(host, "talk", lines=100, text="again")
+        await run(host, "endless_line")
+    said = [line for line in lines if line["event"] == "plugin host says"]
+    assert "kkk" not in str(lines)
+    assert "[redacted]" in said[0]["text"]
+    assert "[redacted]" in said[1]["text"]
+    assert said[1]["log_level"] == "warning"
+    assert max(len(line["text"]) for line in said) <= 2000
+    assert len(said) == QUICK.lines_a_minute
+    assert "lines of a plugin host are left out" in [line["event"] for line in lines]
+    assert "descriptor" not in str(lines)
+
+
+async def test_a_flood_of_lines_ends_it(hosts: Hosts) -> None:
+    host = await hosts.start(config(), {})
+    frames = bytearray()
+    for _ in range(100):
+        write(Log("info", "x", {}), frames)
+    assert await ended(host, "raw_frames", hex=frames.hex(), times=60) == "it flooded the log"
+
+
+async def test_it_cannot_fork(hosts: Hosts) -> None:
+    host = await hosts.start(config(), {})
+    assert await run(host, "fork") == "PermissionError"
+
+
+async def test_three_ends_disable_the_tenant_alone(opened: Open) -> None:
+    problems: list[tuple[str, str]] = []
+    hosts = await opened(on_disabled=lambda host, reason: problems.append((host.name, reason)))
+    host, other = hosts.add(config(), {}), hosts.add(config("other"), {})
+    for _ in range(3):
+        assert not problems
+        await ended(host, "leave")
+    assert problems == [
+        ("tip-jar", "it ended 3 times within 60 s, at last because it ended with status 7")
+    ]
+    with pytest.raises(SkillError, match="is disabled: it ended 3 times") as caught:
+        await run(host, "tell")
+    assert caught.value.code == DISABLED
+    assert host.pid is None
+    assert await run(other, "tell")
+    host.enable()
+    assert await run(host, "tell")
+
+
+async def test_ends_far_from_each_other_disable_nothing(opened: Open) -> None:
+    hosts = await opened(patience=replace(QUICK, crash_window_s=0))
+    host = hosts.add(config(), {})
+    for _ in range(4):
+        await ended(host, "leave")
+    assert await run(host, "tell")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"options": {"start": "fails"}},
+            "its tenant could not start: ValueError: no such thing",
+        ),
+        ({"options": {"start": "hangs"}, "start_s": 0.3}, "it had not started after 0.3 s"),
+        ({"read": ("/nowhere",)}, None),
+    ],
+)
+async def test_a_host_that_cannot_start_says_why(
+    hosts: Hosts, changes: dict[str, Any], expected: str | None
+) -> None:
+    if expected is None:
+        assert await hosts.start(config(**changes), {})
+        return
+    with pytest.raises(SkillError, match=expected) as caught:
+        await hosts.start(config(**changes), {})
+    assert caught.value.code == ENDED
+    assert hosts.hosts == ()
+
+
+async def test_callers_share_one_start_and_none_loses_it_by_leaving(hosts: Hosts) -> None:
+    host = hosts.add(config(), {})
+    calls = [asyncio.create_task(run(host, "tell")) for _ in range(4)]
+    await asyncio.sleep(0)
+    calls[0].cancel()
+    told = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(told[0], asyncio.CancelledError)
+    assert {each["pid"] for each in told[1:] if isinstance(each, dict)} == {host.pid}
+
+
+async def test_without_confinement_only_what_the_operator_named_runs(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none(zygote: Zygote) -> str | None:
+        await real(zygote)
+        return "no Landlock"
+
+    real = Zygote.unavailable
+    monkeypatch.setattr(Zygote, "unavailable", none)
+    hosts = await opened(unconfined={"tip-jar"})
+    assert await hosts.unavailable() == "no Landlock"
+    with pytest.raises(SkillError, match=r"other does not run.*no Landlock") as caught:
+        await hosts.start(config("other"), {})
+    assert caught.value.code == UNCONFINED
+    with capture_logs() as lines:
+        named = await hosts.start(config(), {})
+    assert named.confined is False
+    assert ("warning", "plugin host runs unconfined", "tip-jar") in [
+        (line["log_level"], line["event"], line.get("host")) for line in lines
+    ]
+    told = await run(named, "tell")
+    assert told["session"] == told["pid"]
+    assert len(told["descriptors"]) < 14
+    # Solward's own tenants are not third parties.
+    assert await hosts.start(config("models", third_party=False), {})
+
+
+async def test_a_zygote_that_ends_takes_its_hosts_and_blames_none(opened: Open) -> None:
+    hosts = await opened()
+    host = await hosts.start(config(), {})
+    for _ in range(4):
+        told = await run(host, "tell")
+        waiting = asyncio.create_task(run(host, "wait"))
+        await run(host, "notes")
+        zygote = hosts.zygote
+        assert zygote is not None
+        assert zygote.pid == told["parent"]
+        zygote.kill()
+        with pytest.raises(SkillError, match="the zygote ended"):
+            await waiting
+        await gone(told["pid"], told["parent"])
+    assert await run(host, "tell")
+    assert host.disabled is None
+
+
+async def test_closing_ends_running_calls_and_all_processes(opened: Open) -> None:
+    hosts = await opened()
+    calm, mad = await hosts.start(config(), {}), await hosts.start(config("mad"), {})
+    pids = [(await run(host, "tell"))["pid"] for host in (calm, mad)]
+    zygote = hosts.zygote
+    assert zygote is not None
+    calls = [asyncio.create_task(run(calm, "wait")), asyncio.create_task(run(mad, "spin"))]
+    await asyncio.sleep(0.05)
+    began = time.monotonic()
+    await hosts.close()
+    assert time.monotonic() - began < 3
+    for call in calls:
+        with pytest.raises(SkillError, match="it was stopped") as caught:
+            await call
+        assert caught.value.code == ENDED
+    await gone(*pids, zygote.pid)
+    with pytest.raises(SkillError, match="was stopped"):
+        await run(calm, "tell")
