@@ -7,7 +7,7 @@ Wherever grants are read, one of them may be the sentence that says it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -103,27 +103,49 @@ class Policies:
         )
         return await self.show()
 
-    async def put(
-        self, principal: str, value: object, *, version: int | None = None
-    ) -> dict[str, Any]:
-        """Replace one principal's grants by a JSON array; None takes it out of grants.
+    async def show_one(self, principal: str) -> dict[str, Any]:
+        """One principal: its kind and id as `principal`, `grants` (None where it is not under
+        grants), `sentences`, and the `version` of the policy.
 
         Args:
             principal: as a grant's `who` may say it.
+
+        Raises:
+            NotFound: no such principal.
+        """
+        # One that is gone is known by its grants alone.
+        _, names = await self._now((principal,))
+        return await self._shown_one(_principal(principal, names))
+
+    async def _shown_one(self, who: str) -> dict[str, Any]:
+        stored, names = await self._now((who,))
+        grants = stored.sets.get(who)
+        return {
+            "principal": who,
+            "version": stored.version,
+            "grants": None if grants is None else [grant_json(each, names) for each in grants],
+            "sentences": [] if grants is None else _sentences(who, grants, names),
+        }
+
+    async def put(
+        self, principal: str, value: object, *, version: int | None = None
+    ) -> dict[str, Any]:
+        """Replace one principal's grants by a JSON array; None takes it out of grants. Returns it
+        as `show_one`.
+
+        Args:
             version: of the policy that the change was written for; None for any.
 
         Raises:
             NotFound: no such principal.
             InvalidRequest, LedgerError, PolicyChanged: as `replace`; nothing changed.
         """
-        value, names = await self._spelled(value)
-        try:
-            who = read_principal(principal, "principal", names)
-        except InvalidRequest as unknown:
-            raise NotFound(str(unknown)) from None
+        _, names = await self._now((principal,))
+        who = _principal(principal, names)
+        value, names = await self._spelled(value, (who,))
         grants = None if value is None else read_grants(value, "grants", names, who)
         await store.replace_set(self._database, who, grants, if_version=version)
-        return await self.show()
+        return await self._shown_one(who)
 
     async def grants_of(self, who: str, name: str, value: object) -> tuple[Grant, ...]:
         """A JSON array of grants of one principal, which need not be stored yet.
@@ -136,7 +158,7 @@ class Policies:
             InvalidRequest, LedgerError: as `read`.
         """
         kind, _, own_id = who.partition(":")
-        value, names = await self._spelled(value)
+        value, names = await self._spelled(value, ())
         rows = {**names.rows, kind: {**names.rows[kind], own_id: name}}
         return read_grants(value, "grants", replace(names, rows=rows), who)
 
@@ -154,7 +176,7 @@ class Policies:
     async def said_of(self, who: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Of each of these principals that is under grants: `grants`, their documents, and
         `sentences`, as `show` has them."""
-        stored, names = await self._now()
+        stored, names = await self._now(who)
         return {
             each: {
                 "grants": [grant_json(grant, names) for grant in stored.sets[each]],
@@ -173,30 +195,36 @@ class Policies:
             document = {**document, "grants": grants}
         return read_policy(document, names), names
 
-    async def _now(self) -> tuple[GrantPolicy, ServiceNames]:
+    async def _now(
+        self, principals: Collection[str] | None = None
+    ) -> tuple[GrantPolicy, ServiceNames]:
+        """The policy of these principals, of all where it is None, with every name there is."""
         async with self._database.read() as connection:
-            stored = await store.read_policy(connection)
+            stored = await store.read_policy(connection, principals)
             rows = await self._rows(connection, stored)
         return stored, ServiceNames(self._tokens, rows, {}, frozenset(stored.book))
 
-    async def _spelled(self, grants: object) -> tuple[object, ServiceNames]:
+    async def _spelled(
+        self, grants: object, principals: Collection[str] | None = None
+    ) -> tuple[object, ServiceNames]:
         """Grants as documents where some are sentences; every name there is, and the decimals of
         the mints that they name.
+
+        Args:
+            principals: whose stored grants say decimals already; None for everybody's.
 
         Raises:
             InvalidRequest: a sentence is not understood.
             LedgerError: the ledger did not answer.
         """
-        async with self._database.read() as connection:
-            stored = await store.read_policy(connection)
-            rows = await self._rows(connection, stored)
+        stored, names = await self._now(principals)
         mints = {
             limit.asset: limit.decimals
             for each in stored.sets.values()
             for grant in each
             for limit in grant.assets.values()
         }
-        names = ServiceNames(self._tokens, rows, mints, frozenset(stored.book))
+        names = replace(names, mints=mints)
         if isinstance(grants, list):
             grants = [_document(each, f"grants[{at}]", names) for at, each in enumerate(grants)]
         for mint in mints_named([] if grants is None else grants):
@@ -223,6 +251,13 @@ class Policies:
             kind, _, own_id = who.partition(":")
             rows[kind].setdefault(own_id, own_id)
         return rows
+
+
+def _principal(text: str, names: ServiceNames) -> str:
+    try:
+        return read_principal(text, "principal", names)
+    except InvalidRequest as unknown:
+        raise NotFound(str(unknown)) from None
 
 
 def _document(grant: object, path: str, names: ServiceNames) -> object:

@@ -159,8 +159,11 @@ async def _policy(client: SolwardClient, wallet: Wallet) -> None:
     assert (was.read_only, was.sentences) == ((f"key:{key.id}",), ("Key ci may only read.",))
     checked = await client.policy.check({"grants": [says]})
     assert (checked.sentences, checked.version) == ((says,), None)
-    now = await client.policy.put("key:ci", [says], version=was.version)
-    assert (now.grants, now.sentences) == (checked.grants, (says,))
+    put = await client.policy.put("key:ci", [says], version=was.version)
+    assert (put.grants, put.sentences) == (checked.grants, (says,))
+    assert await client.policy.of("key:ci") == put
+    now = await client.policy.get()
+    assert now.version == put.version
     with pytest.raises(Conflict):
         await client.policy.replace(was.document)
     assert (await client.policy.replace(now.document)).grants == now.grants

@@ -12,6 +12,8 @@ from tests.support.agents import agent_body
 from tests.support.api import NOBODY, STRANGER, Api, serving_api
 
 from solward import jsontext
+from solward.vault.store import grants as grant_store
+from solward.vault.transactions.policy import replace_set
 from solward_server.http.body import MAX_POLICY_BYTES
 
 SPENDS = {"may": ["transfer"], "assets": {"SOL": {"per": {"24h": "1"}}}}
@@ -153,8 +155,36 @@ async def test_one_principal_is_put_under_grants_and_out_of_them(api: Api) -> No
     assert (await send(api, wallet, token)).status == 200
     # Its own alone: the others stay as they were.
     assert (await send(api, wallet, other)).status == 500
-    assert (await put(api, {"grants": None}, path)).json["policy"]["grants"] == []
+    shown = (await api.get(path)).json
+    assert (shown["principal"], shown["grants"]) == (f"key:{key}", [SPENDS | {"who": f"key:{key}"}])
+    assert shown["version"] == (await policy(api))["policy"]["version"]
+    out = (await put(api, {"grants": None}, path)).json
+    assert (out["grants"], out["sentences"]) == (None, [])
+    assert (await api.get(path)).json == out
     assert (await send(api, wallet, token)).status == 200
+
+
+async def test_the_grants_of_who_is_gone_are_shown_and_taken_away(api: Api) -> None:
+    database = api.service.database
+    await replace_set(database, f"key:{NOBODY}", [])
+    path = f"/policy/key:{NOBODY}"
+    assert (await api.get(path)).json["grants"] == []
+    assert (await put(api, {"grants": None}, path)).json["grants"] is None
+    assert (await api.get(path)).status == 404
+
+
+async def test_one_principal_is_read_and_put_without_the_others(api: Api) -> None:
+    await api.key(name="ci")
+    for own_id in range(20):
+        await replace_set(api.service.database, f"key:{own_id}", [])
+    read: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grant_store, "all_sets", lambda _: read.append("all"))
+        assert (await put(api, {"grants": [SPENDS]}, "/policy/key:ci")).status == 200
+        assert (await api.get("/policy/key:ci")).status == 200
+        await api.key(name="other", grants=[SPENDS])
+        assert (await api.get("/keys?details=true")).status == 200
+    assert not read
 
 
 WRONG_OF_ONE: list[tuple[str, Any, int, str]] = [

@@ -52,7 +52,7 @@ from solward.client.models import (
     Wallet,
 )
 from solward.client.operations import Operations
-from solward.client.policy_models import Hold, Policy
+from solward.client.policy_models import Hold, Policy, PrincipalGrants
 from solward.client.webhook import Delivery, SignedDecision, sign_decision, verify_delivery
 
 __all__ = [
@@ -83,6 +83,7 @@ __all__ = [
     "PluginProblem",
     "Plugins",
     "Policy",
+    "PrincipalGrants",
     "RateLimited",
     "Refused",
     "ServerError",

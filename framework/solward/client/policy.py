@@ -7,7 +7,7 @@ from typing import Any
 
 from solward.client.arguments import json_fields, segment
 from solward.client.http import Http
-from solward.client.policy_models import Hold, Policy
+from solward.client.policy_models import Hold, Policy, PrincipalGrants
 
 Grants = Sequence[Mapping[str, Any] | str]
 """Grants as JSON, or the sentences that say them."""
@@ -41,9 +41,13 @@ class Policies:
         """
         return self._http.read(Policy.of, await self._http.send("PUT", "/policy", document))
 
+    async def of(self, principal: str) -> PrincipalGrants:
+        """One principal, such as `agent:scout`; raises `NotFoundError`."""
+        return self._http.read(PrincipalGrants.of, await self._http.get(_path_of(principal)))
+
     async def put(
         self, principal: str, grants: Grants | None, *, version: int | None = None
-    ) -> Policy:
+    ) -> PrincipalGrants:
         """Put one principal, such as `agent:scout`, under exactly these grants.
 
         Args:
@@ -55,9 +59,9 @@ class Policies:
             BadRequest, Conflict: as `replace`.
         """
         body: dict[str, Any] = {"grants": None if grants is None else [*grants]}
-        path = f"/policy/{segment(principal, 'principal')}"
-        answer = await self._http.send("PUT", path, body | json_fields(version=version))
-        return self._http.read(Policy.of, answer)
+        body |= json_fields(version=version)
+        answer = await self._http.send("PUT", _path_of(principal), body)
+        return self._http.read(PrincipalGrants.of, answer)
 
     async def replay(
         self, days: int | None = None, draft: Mapping[str, Any] | None = None
@@ -111,6 +115,10 @@ class Holds:
     async def _decide(self, hold_id: str, way: str, note: str | None) -> Hold:
         answer = await self._http.send("POST", f"{_path(hold_id)}/{way}", json_fields(note=note))
         return self._http.read(Hold.of, answer)
+
+
+def _path_of(principal: str) -> str:
+    return f"/policy/{segment(principal, 'principal')}"
 
 
 def _path(hold_id: str) -> str:

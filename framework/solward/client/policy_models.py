@@ -51,6 +51,36 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class PrincipalGrants:
+    """What one principal may do.
+
+    Attributes:
+        principal: its kind and id, such as `agent:<id>`.
+        version: of the policy.
+        grants: as JSON (docs/grants.md); None where it is not under grants.
+        sentences: what they say, one for each; what it may only read where there are none.
+    """
+
+    principal: str
+    version: int
+    grants: tuple[Mapping[str, Any], ...] | None
+    sentences: tuple[str, ...]
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> PrincipalGrants:
+        """From the answer of `/policy/:principal`."""
+        grants = raw["grants"]
+        return cls(
+            principal=raw["principal"],
+            version=raw["version"],
+            grants=None if grants is None else tuple(grants),
+            sentences=tuple(raw["sentences"]),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """A transaction that waits for a person, or waited.
 

@@ -95,7 +95,8 @@ async def remove(
         show(render_change(now, draft), err=call.as_json)
     if left is None:
         confirmed(f"Let {who} do all that its limits allow?", yes)
-    return render_policy(await call.client.policy.put(principal, left, version=now.version))
+    await call.client.policy.put(principal, left, version=now.version)
+    return render_policy(await call.client.policy.get())
 
 
 @policy.command()

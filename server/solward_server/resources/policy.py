@@ -45,6 +45,10 @@ def blueprint(context: RouteContext) -> Blueprint:
     async def replace() -> dict[str, Any]:
         return await policies.replace(await read_body())
 
+    @routes.get("/policy/<principal>")
+    async def show_one(principal: str) -> dict[str, Any]:
+        return await policies.show_one(principal)
+
     @routes.put("/policy/<principal>")
     async def put(principal: str) -> dict[str, Any]:
         body = await read_body()
@@ -103,6 +107,20 @@ _PRINCIPAL = {
     "description": "Such as `agent:scout` or `key:<id>`: a kind, and an id or a unique name.",
     "schema": {"type": "string", "minLength": 3, "maxLength": 300},
     "example": f"agent:{AGENT}",
+}
+_ONE = response_object(
+    {
+        "principal": text("A principal: its kind and id."),
+        "version": whole("Of the policy.", 0),
+        "grants": nullable(array(POLICY["grants"]["items"], "Null where it is not under grants.")),
+        "sentences": array(text("A sentence."), "What they say, one for each grant."),
+    }
+)
+_ONE_ANSWER = {
+    "principal": f"agent:{AGENT}",
+    "version": 3,
+    "grants": _EXAMPLE["grants"],
+    "sentences": _SENTENCES,
 }
 _POLICY_BODY = request_object(
     POLICY | {"grants": array(SAID_GRANT, "In the order in which they are looked at.")}
@@ -185,6 +203,15 @@ PATHS = {
         ),
     },
     "/policy/{principal}": {
+        "get": operation(
+            "getGrants",
+            "The grants of one principal",
+            tag="policy",
+            access=Access.ADMIN,
+            parameters=[_PRINCIPAL],
+            response=success(_ONE, _ONE_ANSWER),
+            errors=_NO_PRINCIPAL,
+        ),
         "put": operation(
             "replaceGrants",
             "Put one principal under exactly these grants",
@@ -202,9 +229,9 @@ PATHS = {
                 ),
                 {"grants": _EXAMPLE["grants"]},
             ),
-            response=success(ref("Policy"), _ANSWER),
+            response=success(_ONE, _ONE_ANSWER),
             errors=_ERRORS | _NO_PRINCIPAL | _CHANGED,
-        )
+        ),
     },
     "/policy/replay": {
         "post": operation(

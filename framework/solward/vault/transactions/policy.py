@@ -7,7 +7,7 @@ have covered, so that writing a grant anew gives back nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -43,9 +43,17 @@ Entries = Mapping[str, Sequence[BookEntry]]
 _MOST_UNITS: Final = 2**63 - 1
 
 
-async def read_policy(connection: AsyncConnection) -> GrantPolicy:
-    """The policy in force."""
-    sets = await store.all_sets(connection)
+async def read_policy(
+    connection: AsyncConnection, principals: Collection[str] | None = None
+) -> GrantPolicy:
+    """The policy in force.
+
+    Args:
+        principals: whose grants to read; None for everybody's.
+    """
+    sets = await (
+        store.all_sets(connection) if principals is None else store.sets_of(connection, principals)
+    )
     book: dict[str, tuple[BookEntry, ...]] = {}
     for row in await store.book(connection):
         book[row.name] = (*book.get(row.name, ()), BookEntry(row.address, row.note))
