@@ -204,10 +204,6 @@ class Ground:
         gone = before - self.cluster.lamports(address)
         return gone - FEE * len(self.cluster.landed(address))
 
-    def direct(self, method: str, params: Sequence[Any]) -> Any:
-        """A call of the ledger's, as `Answers` are."""
-        return self.node.answers(method, params)
-
     def land(self, instructions: list[Any], *signers: Keypair) -> None:
         """A transaction of the attacker's own."""
         self.portal.call(submit, self.node.answers, instructions, *signers)
@@ -692,7 +688,7 @@ def test_25_clocks_set_back_and_a_day_ahead(ground: Ground) -> None:
 
     The processes are two more, whose own clocks are a day behind and a day ahead. The database's
     clock is what it answers to every process. The node's is what the second process hears of the
-    ledger's. No two are set together: who sets the database's clock and the ledger's moves time.
+    ledger's. No two are set the same way: who sets the database's and the ledger's moves time.
     """
     wallet, _ = ground.cluster.wallet("clocks", 5)
     payee = stranger()
