@@ -73,10 +73,10 @@ def serving_settings(host: str | None, port: int | None) -> Settings:
 
 
 def keystore_settings() -> Settings:
-    """The settings of a command that opens keys: its process writes no core dump."""
-    from solward.vault.wallets.hardening import forbid_core_dumps
+    """The settings of a command that opens keys: its process's memory is protected."""
+    from solward.vault.wallets.hardening import protect_memory
 
-    forbid_core_dumps()
+    protect_memory()
     with refusals():
         return read_settings()
 
@@ -94,10 +94,10 @@ def run(
     """
     from solward import __version__
     from solward.telemetry import logs, tracing
-    from solward.vault.wallets.hardening import forbid_core_dumps
+    from solward.vault.wallets.hardening import protect_memory
 
     logs.configure(log_level)
-    forbid_core_dumps()
+    protect_memory()
     stop_tracing = tracing.start(service, __version__)
     try:
         with refusals(), asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -23,6 +23,7 @@ USERS = ("root", "nobody") if os.geteuid() == 0 else ("own",)
 _PROGRAM = """
 import asyncio, ctypes, json, locale, os, socket, sys, threading, time, uvloop, zoneinfo
 from solward.hosts.confinement import Confinement, ConfinementUnavailable, confine
+{imports}
 if {user!r} == "nobody":
     os.setgroups([]); os.setgid({nobody}); os.setuid({nobody})
 output = os.dup(1)
@@ -50,10 +51,11 @@ def folder_of(user: str) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def answers_of(user: str, code: str) -> dict[str, Any]:
+def answers_of(user: str, code: str, imports: str = "") -> dict[str, Any]:
     """Run code that calls `ask(name, question)`; an error is its class and text."""
+    program = _PROGRAM.format(user=user, nobody=NOBODY, code=code, imports=imports)
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM.format(user=user, nobody=NOBODY, code=code)],
+        [sys.executable, "-c", program],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "framework")},
         capture_output=True,
         timeout=60,

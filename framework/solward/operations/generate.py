@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
+from solward.child_processes import child_environment
 from solward.operations.declared import OPERATIONS, Field, Operation
 from solward.operations.declared.fields import Amount, Whole
 from solward.operations.declared.swap import SWAP
@@ -130,7 +131,12 @@ def _formatted(title: str, head: str, methods: Iterable[str]) -> str:
     text = f'{_HEADER}"""{title}"""\n\n{head}\n' + "\n".join(methods)
     command = [sys.executable, "-m", "ruff", "format", "--isolated", f"--line-length={_WIDTH}", "-"]
     return subprocess.run(  # noqa: S603 - this project's own formatter
-        command, input=text, capture_output=True, text=True, check=True
+        command,
+        input=text,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=child_environment(),
     ).stdout
 
 

@@ -12,7 +12,6 @@ import asyncio
 import atexit
 import contextlib
 import itertools
-import os
 import subprocess
 import sys
 import threading
@@ -29,6 +28,7 @@ from solward import (
     ProviderError,
     Usage,
 )
+from solward.child_processes import NETWORK, child_environment
 from solward_plugins.llm.frames import Frame, Kind, pack, read
 from solward_plugins.llm.library import ENVIRONMENT
 from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor
@@ -137,7 +137,8 @@ class VendorProcess:
             [sys.executable, "-m", "solward_plugins.llm.llm_process_main"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | ENVIRONMENT,
+            # The requests bring the vendors' keys and addresses.
+            env=child_environment(*NETWORK, values=ENVIRONMENT),
         )
         self._numbers = itertools.count(1)
         self._pending: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Frame]]] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 import subprocess
 import sys
@@ -12,6 +11,8 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import structlog
+
+from solward.child_processes import child_environment
 
 if TYPE_CHECKING:
     from solward.settings import Settings
@@ -70,12 +71,13 @@ async def dashboard_process(
 
 def _start(settings: Settings, api_url: str, listening: socket.socket) -> subprocess.Popen[bytes]:
     password = settings.dashboard_password
-    # This process has removed its secrets from the environment; so does the child.
-    environment = os.environ | {
-        "NEXT_PUBLIC_API_URL": api_url,
-        "NEXT_PUBLIC_API_SECRET": settings.api_secret.get_secret_value(),
-        "DASHBOARD_PASSWORD": password.get_secret_value() if password else "",
-    }
+    environment = child_environment(
+        values={
+            "NEXT_PUBLIC_API_URL": api_url,
+            "NEXT_PUBLIC_API_SECRET": settings.api_secret.get_secret_value(),
+            "DASHBOARD_PASSWORD": password.get_secret_value() if password else "",
+        },
+    )
     command = ["dashboard", "--host", settings.dashboard_host, "--fd", str(listening.fileno())]
     return subprocess.Popen(  # noqa: S603 - our own program and arguments
         [sys.executable, "-m", "solward_cli", *command],

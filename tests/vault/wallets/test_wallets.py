@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -245,12 +243,3 @@ async def test_of_more_than_fit_in_memory_the_least_used_is_read_again(
     await wallets.set_tags(made[0].id, ["old"])
     assert len(wallets._cache) == 3
     assert (await wallets.get(made[0].id)).tags == ("old",)
-
-
-def test_core_dumps_are_off_in_a_process_that_asks_for_it() -> None:
-    script = (
-        "import resource; from solward.vault.wallets.hardening import forbid_core_dumps;"
-        "forbid_core_dumps(); print(resource.getrlimit(resource.RLIMIT_CORE))"
-    )
-    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert shown.stdout.strip() == "(0, 0)"

@@ -9,6 +9,7 @@ import ctypes
 import errno
 import os
 import struct
+import sys
 from collections.abc import Iterable
 
 # ABI 3 is Linux 6.2: before it a file that may only be read could be truncated.
@@ -51,6 +52,8 @@ def _call(number: int, *arguments: int | bytes | None) -> int:
 
 def abi() -> int:
     """The kernel's Landlock version; 0 where it was built without, -1 where it is switched off."""
+    if sys.platform != "linux":
+        return 0
     try:
         return _call(_CREATE_RULESET, None, 0, _VERSION)
     except OSError as error:

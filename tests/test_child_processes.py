@@ -1,0 +1,124 @@
+"""The environment of child processes: what reaches them, and that all of them use it."""
+
+from __future__ import annotations
+
+import ast
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from tests.support.repository import ROOT
+
+from solward.child_processes import NETWORK, child_environment
+from solward.settings import Settings
+from solward_cli.up import dashboard_process
+from solward_plugins.llm import llm_process
+
+HOSTILE = {
+    "API_SECRET": "secret",
+    "OPENAI_API_KEY": "secret",
+    "DATABASE_URL": "postgresql://user:secret@host",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "PYTHONPATH": "/tmp/evil",
+    "PYTHONSTARTUP": "/tmp/evil.py",
+    "LD_PRELOAD": "/tmp/evil.so",
+    "LD_LIBRARY_PATH": "/tmp",
+    "HOME": "/root",
+}
+KEPT = {"PATH": "/bin", "LANG": "C.UTF-8", "LC_ALL": "C", "LC_TIME": "de_DE", "TZ": "UTC"}
+STARTERS = {
+    *(("subprocess", name) for name in ("run", "Popen", "call", "check_call", "check_output")),
+    ("asyncio", "create_subprocess_exec"),
+    ("asyncio", "create_subprocess_shell"),
+    ("os", "posix_spawn"),
+    ("os", "system"),
+}
+
+
+def test_a_child_gets_path_language_and_time_zone_and_what_is_named() -> None:
+    parent = HOSTILE | KEPT
+    assert child_environment(parent=parent) == KEPT
+    assert child_environment("HOME", "MISSING", parent=parent) == KEPT | {"HOME": "/root"}
+    given = child_environment("TZ", values={"TZ": "CET", "KEY": "of the child"}, parent=parent)
+    assert given == KEPT | {"TZ": "CET", "KEY": "of the child"}
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
+    """The environments of children, with a parent whose own is full of secrets."""
+    environments: list[dict[str, str]] = []
+    processes = []
+
+    def start(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        environments.append(options["env"])
+        processes.append(popen([sys.executable, "-c", ""], stdin=-1, stdout=-1, env={}))
+        return processes[-1]
+
+    popen = subprocess.Popen
+    for name, value in HOSTILE.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    monkeypatch.setattr(subprocess, "Popen", start)
+    yield environments
+    for process in processes:
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def test_the_models_process_gets_proxies_and_no_secret(started: list[dict[str, str]]) -> None:
+    llm_process.VendorProcess().close()
+    (environment,) = started
+    assert environment["https_proxy"] == "http://proxy:3128"
+    assert not environment.keys() & HOSTILE.keys()
+    assert environment.keys() - NETWORK - child_environment().keys() == {*llm_process.ENVIRONMENT}
+
+
+def test_the_dashboards_process_gets_the_secrets_of_the_dashboard_alone(
+    started: list[dict[str, str]], tmp_path: Path
+) -> None:
+    settings = Settings(solward_home=tmp_path, dashboard_password=SecretStr("of the pages"))
+    with socket.socket() as listening:
+        process = dashboard_process._start(settings, "http://127.0.0.1:1", listening)
+    with process:
+        assert process.stdin
+        process.stdin.close()
+    (environment,) = started
+    assert not environment.keys() & HOSTILE.keys()
+    assert environment.keys() - child_environment().keys() == {
+        "NEXT_PUBLIC_API_URL",
+        "NEXT_PUBLIC_API_SECRET",
+        "DASHBOARD_PASSWORD",
+    }
+
+
+def test_every_child_of_the_product_has_such_an_environment() -> None:
+    calls = [
+        (f"{path.relative_to(ROOT)}:{call.lineno}", call)
+        for folder in ("framework", "plugins", "server")
+        for path in (ROOT / folder).rglob("*.py")
+        for call in starts(path)
+    ]
+    assert len(calls) >= 2
+    assert [place for place, call in calls if not made_from_nothing(call)] == []
+
+
+def made_from_nothing(call: ast.Call) -> bool:
+    return any(
+        each.arg == "env" and "environment" in ast.unparse(each.value) for each in call.keywords
+    )
+
+
+def starts(path: Path) -> Iterator[ast.Call]:
+    """Calls that start a process."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = ast.unparse(node.func.value)
+            if (owner, node.func.attr) in STARTERS:
+                yield node
