@@ -121,7 +121,7 @@ async def test_lines_of_pth_files_do_not_run(hosts: Hosts, tmp_path: Path) -> No
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("which", ["service", "zygote"])
+@pytest.mark.parametrize("which", ["service", "zygote", "service beside a stuck zygote"])
 async def test_killed_in_the_middle_none_is_left(which: str) -> None:
     path = os.pathsep.join([str(ROOT / "framework"), str(ROOT / "plugins"), str(ROOT)])
     service = subprocess.Popen(
@@ -138,13 +138,15 @@ async def test_killed_in_the_middle_none_is_left(which: str) -> None:
         pids = [int(each) for each in line.split()]
         assert len(pids) == 3
         assert all(map(alive, pids))
-        if which == "service":
-            service.kill()
-        else:
+        if which == "service beside a stuck zygote":
+            os.kill(pids[0], signal.SIGSTOP)
+        if which == "zygote":
             os.kill(pids[0], signal.SIGKILL)
+        else:
+            service.kill()
         await gone(*pids)
         error = await asyncio.to_thread(service.stderr.read)
-    assert which == "service" or "the zygote ended" in error
+    assert which != "zygote" or "the zygote ended" in error
 
 
 async def test_twenty_at_once_start_fast_and_share_their_memory(hosts: Hosts) -> None:

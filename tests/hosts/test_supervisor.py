@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -262,6 +263,32 @@ async def test_callers_share_one_start_and_none_loses_it_by_leaving(hosts: Hosts
     told = await asyncio.gather(*calls, return_exceptions=True)
     assert isinstance(told[0], asyncio.CancelledError)
     assert {each["pid"] for each in told[1:] if isinstance(each, dict)} == {host.pid}
+
+
+async def test_a_start_that_nobody_waits_for_leaves_no_process(opened: Open) -> None:
+    hosts = await opened()
+    await hosts.unavailable()
+    assert hosts.zygote is not None
+    children = Path(f"/proc/{hosts.zygote.pid}/task/{hosts.zygote.pid}/children")
+    before = len(os.listdir("/proc/self/fd"))
+    for turns in range(24):
+        # Stopped at each point of its way, of which the fork is in the beginning.
+        start = asyncio.create_task(hosts.start(config(), {}))
+        for _ in range(turns):
+            await asyncio.sleep(0.0005)
+        start.cancel()
+        await asyncio.wait([start])
+        if not start.cancelled():
+            await hosts.remove(start.result())
+    async with asyncio.timeout(5):
+        while children.read_text().split() or len(os.listdir("/proc/self/fd")) > before:
+            await asyncio.sleep(0.01)
+    assert hosts.hosts == ()
+
+
+async def test_a_long_import_is_no_silence(hosts: Hosts) -> None:
+    slow = config(options={"start": "hangs", "seconds": "1.5"})
+    assert await run(await hosts.start(slow, {}), "tell")
 
 
 async def test_without_confinement_only_what_the_operator_named_runs(

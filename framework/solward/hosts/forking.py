@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import importlib.util
 import json
 import os
@@ -85,6 +86,8 @@ class Zygote:
         Raises:
             OSError: it cannot be started.
         """
+        if sys.platform != "linux":
+            raise OSError(errno.ENOSYS, f"plugin hosts need Linux; this is {sys.platform}")
         self._loop = asyncio.get_running_loop()
         self._words = os.memfd_create("solward-zygote")
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -160,13 +163,19 @@ class Zygote:
         answer: asyncio.Future[Forked] = self._loop.create_future()
         self._asked[number] = answer
         try:
-            await self._send(packet, channel)
-            return await answer
-        except asyncio.CancelledError:
-            if answer.done() and not answer.cancelled() and answer.exception() is None:
+            async with asyncio.timeout(_START_S):
+                await self._send(packet, channel)
+                await asyncio.wait([answer])
+                return answer.result()
+        except BaseException as error:
+            # A host that nobody takes ends: now, or when it is there.
+            if not answer.cancel() and answer.exception() is None:
                 end_process(answer.result().pidfd)
                 os.close(answer.result().pidfd)
-            answer.cancel()
+            if isinstance(error, TimeoutError):
+                self.kill()
+                text = f"the zygote did not answer for {_START_S:g} s"
+                raise ZygoteEnded(text) from None
             raise
 
     async def close(self, grace_s: float) -> None:

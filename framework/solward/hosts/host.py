@@ -124,6 +124,8 @@ class Life:
         """Done when the process is."""
         self.blameless = False
         """Whether it ended through no fault of its tenant."""
+        self.started = False
+        """Whether its tenant serves; until then its imports may keep the event loop."""
         self._zygote = zygote
         self._forked = forked
         self._calls = 0
@@ -184,13 +186,16 @@ class Life:
             cpu_s = (int(fields[11]) + int(fields[12])) / _CLOCK
         except (OSError, IndexError, ValueError):
             return  # it is gone
-        used_s = 0.0 if self._cpu_s is None or self._called else cpu_s - self._cpu_s
+        idle = self._cpu_s is not None and not self._called and self.started
+        used_s = cpu_s - (self._cpu_s or 0.0) if idle else 0.0
         self._idle_cpu_s = max(0.0, self._idle_cpu_s + used_s - _IDLE_SHARE * patience.watch_s)
         self._cpu_s, self._called = cpu_s, self._calls > 0
         if resident > config.resident_bytes:
             self.kill(f"it used more than {config.resident_bytes >> 20} MiB of memory")
         elif self._idle_cpu_s > patience.idle_cpu_s:
             self.kill("it kept a processor busy while no call ran")
+        elif not self.started:
+            return
         elif self.channel.unanswered_s > patience.answer_s:
             self.kill(f"a call went on for {patience.answer_s:g} s after it was told to stop")
         elif self._ping is not None and not self._ping.done():
@@ -466,6 +471,7 @@ class Host:
             life.kill("it was stopped", blameless=True)
             raise
         else:
+            life.started = True
             return life
         text = f"Plugin host of {self.name} could not be started: {await life.reason()}"
         raise NotRunning(ENDED, text)

@@ -57,19 +57,19 @@ class Hosts:
         return self._zygote
 
     async def open(self) -> None:
-        """Start the zygote and do not wait for it.
-
-        Raises:
-            OSError: it cannot be started.
-        """
-        self._the_zygote()
+        """Start the zygote and do not wait for it; where it cannot start, calls say so."""
+        try:
+            self._the_zygote()
+        except OSError as error:
+            _log.warning("no plugin host can be started", reason=str(error))
         self._watching = asyncio.create_task(self._watch())
 
     async def unavailable(self) -> str | None:
         """Why this machine cannot confine hosts; None where it can.
 
         Raises:
-            ZygoteEnded: the zygote cannot start.
+            ZygoteEnded: the zygote ended before it could tell.
+            OSError: it cannot be started.
         """
         return await self._the_zygote().unavailable()
 
@@ -149,12 +149,11 @@ class Hosts:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._patience.watch_s)
-            for host in self.hosts:
-                try:
-                    await self._look(host)
-                except Exception:
-                    # No host is left unwatched because of another.
-                    _log.exception("plugin host cannot be watched", host=host.name)
+            looked = await asyncio.gather(*map(self._look, self.hosts), return_exceptions=True)
+            for error in looked:
+                # No host is left unwatched because of another.
+                if isinstance(error, Exception):
+                    _log.error("plugin host cannot be watched", exc_info=error)
 
     async def _look(self, host: Host) -> None:
         life = host.life

@@ -31,7 +31,7 @@ def serve(setup: Setup) -> Mapping[str, Handler]:
     if setup.options.get("start") == "fails":
         raise ValueError("no such thing")
     if setup.options.get("start") == "hangs":
-        time.sleep(60)
+        time.sleep(float(setup.options.get("seconds", "60")))
 
     async def execute(incoming: Incoming) -> Outcome:
         asked: SkillExecute = incoming.request
