@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -17,7 +18,7 @@ class CallClient(httpx.AsyncClient):
     """An `httpx.AsyncClient` of one call, with hooks, cookies and connections of its own."""
 
     def __init__(self, lifetime: Lifetime) -> None:
-        super().__init__(timeout=TIMEOUT_S, verify=_certificates())
+        super().__init__(timeout=TIMEOUT_S, verify=certificates())
         self._lifetime = lifetime
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
@@ -31,6 +32,10 @@ class CallClient(httpx.AsyncClient):
 
 
 @functools.cache
-def _certificates() -> ssl.SSLContext:
+def _read_certificates() -> ssl.SSLContext:
     # Reading the trusted certificates takes some 20 ms, which every call would wait for.
     return httpx.create_ssl_context()
+
+
+certificates: Callable[[], ssl.SSLContext | bool] = _read_certificates
+"""What a client trusts. A plugin host replaces it: there the service checks certificates."""

@@ -97,6 +97,10 @@ PROVIDER_COST = _counter(
 SKILLS = _counter("skill_executions", "Runs of skills, by outcome.", "skill", "outcome")
 SKILL = _histogram("skill_execution_seconds", "How long a skill ran.", _SLOW, "skill")
 
+PLUGIN_REQUESTS = _counter(
+    "plugin_requests", "HTTP requests of plugins, by outcome.", "plugin", "outcome"
+)
+
 RPC_CALLS = _counter("rpc_calls", "Calls of the ledger's RPC, by outcome.", "method", "outcome")
 RPC_CALL = _histogram("rpc_call_seconds", "How long the RPC took to answer.", _SLOW, "method")
 RPC_FAILOVERS = _counter("rpc_failovers", "Calls given to another RPC of the list.")

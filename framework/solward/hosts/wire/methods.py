@@ -364,12 +364,20 @@ Headers = Annotated[tuple[Header, ...], Meta(max_length=128)]
 
 
 class HttpRequest(Wire):
-    """Attributes: timeout_s: for the whole exchange; the service's own limit holds too."""
+    """One request; a redirect is another.
+
+    Attributes:
+        connect_s: seconds until there is a connection, None for the service's own limit.
+        read_s: seconds that the answer may pause.
+        write_s: seconds that the site may leave the request unread.
+    """
 
     method: Annotated[str, Meta(max_length=20)]
     url: Annotated[str, Meta(max_length=16 << 10)]
     headers: Headers = ()
-    timeout_s: float | None = None
+    connect_s: float | None = None
+    read_s: float | None = None
+    write_s: float | None = None
 
 
 class HttpBody(Wire):
