@@ -100,24 +100,36 @@ def test_the_dashboards_process_gets_the_secrets_of_the_dashboard_alone(
 
 def test_every_child_of_the_product_has_such_an_environment() -> None:
     calls = [
-        (f"{path.relative_to(ROOT)}:{call.lineno}", call)
+        (f"{path.relative_to(ROOT)}:{call.lineno}", made_from_nothing(call, tree))
         for folder in ("framework", "plugins", "server")
         for path in (ROOT / folder).rglob("*.py")
-        for call in starts(path)
+        for tree in [ast.parse(path.read_text())]
+        for call in starts(tree)
     ]
-    assert len(calls) >= 2
-    assert [place for place, call in calls if not made_from_nothing(call)] == []
+    assert len(calls) >= 3
+    assert [place for place, good in calls if not good] == []
 
 
-def made_from_nothing(call: ast.Call) -> bool:
-    return any(
-        each.arg == "env" and "environment" in ast.unparse(each.value) for each in call.keywords
+def made_from_nothing(call: ast.Call, module: ast.Module) -> bool:
+    """Whether `env` is `child_environment(...)`, or a dictionary of constants, or a name of one."""
+    given = next((each.value for each in call.keywords if each.arg == "env"), None)
+    values = [given]
+    if isinstance(given, ast.Name):
+        assigned = [each for each in ast.walk(module) if isinstance(each, ast.Assign)]
+        values = [each.value for each in assigned if ast.unparse(each.targets[0]) == given.id]
+    return bool(values) and all(
+        (isinstance(value, ast.Call) and ast.unparse(value.func) == "child_environment")
+        or (
+            isinstance(value, ast.Dict)
+            and all(isinstance(each, ast.Constant) for each in value.values)
+        )
+        for value in values
     )
 
 
-def starts(path: Path) -> Iterator[ast.Call]:
+def starts(module: ast.Module) -> Iterator[ast.Call]:
     """Calls that start a process."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = ast.unparse(node.func.value)
             if (owner, node.func.attr) in STARTERS:
