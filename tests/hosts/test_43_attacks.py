@@ -81,8 +81,9 @@ The last column is what refuses it first; three lines stay open.
 | 72 | calls by 32-bit numbers | all | filter |
 | 73 | mode of a file by a call newer than the table (fchmodat2) | all | filter |
 
-Open: what a scratch folder holds in all and how many threads there are must be watched by whoever
-starts the process; whether a path exists cannot be hidden from code that imports.
+Open: whether a path exists cannot be hidden from code that imports. What a scratch folder holds in
+all and how many threads there are is watched by whoever starts the process
+(`test_supervisor.py::test_scratch_is_limited`, `test_supervisor.py::test_threads_are_limited`).
 """
 
 from __future__ import annotations

@@ -146,6 +146,14 @@ async def test_memory_is_limited_twice(hosts: Hosts) -> None:
     assert await ended(large, "grow", bytes=200 << 20) == "it used more than 100 MiB of memory"
 
 
+async def test_threads_are_limited(hosts: Hosts) -> None:
+    host = await hosts.start(config(threads=20), {})
+    assert await run(host, "multiply", threads=10) == "multiplied"
+    reason = asyncio.create_task(until_ended(host))
+    assert await run(host, "multiply", threads=11) == "multiplied"
+    assert await reason == "it ran more than 20 threads"
+
+
 async def test_what_outlives_its_call_may_not_keep_a_processor(hosts: Hosts) -> None:
     host = await hosts.start(config(), {})
     reason = asyncio.create_task(until_ended(host))

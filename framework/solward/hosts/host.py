@@ -63,6 +63,7 @@ class HostConfig:
         scratch_files: likewise, folders included.
         memory_bytes: address space, of which much is shared or never used.
         resident_bytes: memory in use.
+        threads: at the same time; the kernel's limit would count all processes of the user.
         options: texts for the tenant.
         nice: how much it stands back from the service where processors are scarce, 0 to 19.
         start_s: seconds until it must have imported what it serves.
@@ -79,6 +80,7 @@ class HostConfig:
     scratch_files: int = 1000
     memory_bytes: int = 1 << 30
     resident_bytes: int = 512 << 20
+    threads: int = 128
     open_files: int = 64
     file_bytes: int = 16 << 20
     options: Mapping[str, str] = field(default_factory=dict)
@@ -176,7 +178,8 @@ class Life:
         self._keep(asyncio.create_task(self._answers(within_s)))
 
     def look(self, config: HostConfig, patience: Patience) -> None:
-        """End it where it takes more memory or processor than it may, or answers no ping."""
+        """End it where it takes more memory, threads or processor than it may, or answers no
+        ping."""
         try:
             with open(f"/proc/{self.pid}/statm") as file:
                 resident = int(file.read().split()[1]) * _PAGE
@@ -184,6 +187,7 @@ class Life:
                 # The name before the last parenthesis may hold anything.
                 fields = file.read().rpartition(")")[2].split()
             cpu_s = (int(fields[11]) + int(fields[12])) / _CLOCK
+            threads = int(fields[17])
         except (OSError, IndexError, ValueError):
             return  # it is gone
         idle = self._cpu_s is not None and not self._called and self.started
@@ -192,6 +196,8 @@ class Life:
         self._cpu_s, self._called = cpu_s, self._calls > 0
         if resident > config.resident_bytes:
             self.kill(f"it used more than {config.resident_bytes >> 20} MiB of memory")
+        elif threads > config.threads:
+            self.kill(f"it ran more than {config.threads} threads")
         elif self._idle_cpu_s > patience.idle_cpu_s:
             self.kill("it kept a processor busy while no call ran")
         elif not self.started:

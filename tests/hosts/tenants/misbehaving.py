@@ -200,6 +200,14 @@ def burn_on(params: dict[str, Any], setup: Setup) -> str:
 
 
 @_skill
+def multiply(params: dict[str, Any], setup: Setup) -> str:
+    """Start threads that stay."""
+    for _ in range(params["threads"]):
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    return "multiplied"
+
+
+@_skill
 def store(params: dict[str, Any], setup: Setup) -> str:
     """Write files into the scratch folder."""
     assert setup.scratch is not None
