@@ -233,6 +233,7 @@ async def test_calls_and_cancellations_in_any_order_are_not_hostile() -> None:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        await until(lambda: host.unanswered_s == 0)
         assert (await host.call(m.LEDGER_SLOT, Empty())).value == 7
         assert not service.closed.done()
 

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from solward.errors import SkillError
+from solward.errors import InvalidRequest, SkillError
 from solward.hosts.wire import failures
 from solward.hosts.wire.frames import (
     CREDIT,
@@ -48,7 +48,7 @@ from solward.hosts.wire.frames import (
     read,
     write,
 )
-from solward.hosts.wire.methods import METHODS, PING, AnyMethod, Method, StreamMethod
+from solward.hosts.wire.methods import METHODS, PING, AnyMethod, Codec, Method, StreamMethod
 from solward.hosts.wire.values import Empty, Unreadable, Wire
 
 Req = TypeVar("Req", bound=Wire)
@@ -75,6 +75,10 @@ _BYTES_A_FRAME: Final = 4096
 _CHUNKS: Final = msgspec.msgpack.Decoder(bytes)
 _CHUNK_ENCODER: Final = msgspec.msgpack.Encoder()
 _NOTHING: Final = msgspec.Raw(msgspec.msgpack.encode(b""))
+
+
+class BadAnswer(Exception):
+    """A handler of this end answers with what does not fit its method, or is too large."""
 
 
 class Incoming:
@@ -239,10 +243,12 @@ class _Serving:
         "cancelled",
         "deadline",
         "id",
+        "in_pieces",
         "inbox",
         "method",
         "outbox",
         "size",
+        "started",
         "task",
     )
 
@@ -254,8 +260,10 @@ class _Serving:
         self.outbox = _Outbox(loop)
         self.task: asyncio.Task[None] | None = None
         self.deadline: asyncio.TimerHandle | None = None
+        self.started = False
         self.cancelled = False
         self.answered = False
+        self.in_pieces = False
 
 
 class Channel:
@@ -506,7 +514,7 @@ class Channel:
                 return
             if pieces is not None:
                 async for piece in pieces:
-                    body = _piece(method.name, method.uploads.write(piece))
+                    body = _fitting(method.uploads, piece, PIECE_FRAME - _FRAME_HEAD)
                     await self._room()
                     if not await opened.outbox.ready():
                         return
@@ -554,14 +562,17 @@ class Channel:
         if not serving.cancelled and serving.task is not None:
             serving.cancelled = True
             serving.outbox.close()
-            serving.task.cancel()
+            # A task that is cancelled before its first step would never answer.
+            if serving.started:
+                serving.task.cancel()
 
     async def _serve(self, serving: _Serving, handler: Handler, incoming: Incoming) -> None:
         final: AnyFrame
+        serving.started = True
         try:
+            if serving.cancelled:
+                raise asyncio.CancelledError
             final = await self._answer(serving, handler, incoming)
-            if not (isinstance(final, Result) and final.body is _NOTHING):
-                await self._room()
         except asyncio.CancelledError:
             final = Failed(serving.id, *failures.to_wire(asyncio.CancelledError()))
         except (KeyboardInterrupt, GeneratorExit):
@@ -572,8 +583,14 @@ class Channel:
                 self._on_bug(incoming.method, error)
         finally:
             serving.answered = True
+            # From now on its cancellation changes nothing.
+            serving.cancelled = True
             if serving.deadline is not None:
                 serving.deadline.cancel()
+        try:
+            if not serving.in_pieces:
+                await self._room()
+        finally:
             del self._serving[serving.id]
             self._serving_bytes -= serving.size
         self._send(final)
@@ -587,7 +604,7 @@ class Channel:
             assert isinstance(made, AsyncGenerator)
             async with aclosing(made) as pieces:
                 async for piece in pieces:
-                    body = _piece(method.name, method.answers.write(piece))
+                    body = _fitting(method.answers, piece, PIECE_FRAME - _FRAME_HEAD)
                     await self._room()
                     if not await serving.outbox.ready():
                         break
@@ -611,21 +628,18 @@ class Channel:
     ) -> Result:
         made = handler(incoming)
         assert isinstance(made, Coroutine)
-        body = method.answers.write(await made)
+        body = _fitting(method.answers, await made, method.largest)
         if len(body) <= PIECE:
-            return Result(serving.id, msgspec.Raw(body))
-        if len(body) > method.largest:
-            raise SkillError(
-                "too_large",
-                f"{method.name}: the answer's {len(body)} bytes are more than {method.largest}",
-            )
+            return Result(serving.id, body)
         # One at a time: the receiver holds the pieces of one answer, however many calls are open.
         async with self._sending_large:
+            view = memoryview(body)
             for start in range(0, len(body), PIECE):
                 await self._room()
-                chunk = _CHUNK_ENCODER.encode(body[start : start + PIECE])
+                serving.in_pieces = True
+                chunk = _CHUNK_ENCODER.encode(view[start : start + PIECE])
                 self._send(Piece(-serving.id, msgspec.Raw(chunk)))
-            # Sent without waiting for room, and so before another answer's first piece.
+            # The end, a failure too, is sent without waiting for room: before another's pieces.
             return Result(serving.id, _NOTHING)
 
     # Frames.
@@ -688,11 +702,12 @@ class Channel:
             serving = self._served(frame.id)
             if serving is None:
                 return
-            assert isinstance(serving.method, StreamMethod)
-            if serving.inbox.ended or serving.inbox.credit == 0 or serving.method.uploads is None:
+            method = serving.method
+            uploads = method.uploads if isinstance(method, StreamMethod) else None
+            if uploads is None or serving.inbox.ended or serving.inbox.credit == 0:
                 raise HostileFrame("a piece beyond credit")
             serving.inbox.credit -= 1
-            serving.inbox.put(serving.method.uploads.read(frame.body))
+            serving.inbox.put(uploads.read(frame.body))
             return
         opened = self._find(-frame.id)
         if opened.inbox is None:
@@ -796,7 +811,8 @@ class Channel:
                 self._on_frame(frame, size)
                 if self._ended:
                     return
-        except HostileFrame as error:
+        except Exception as error:
+            # Of ours, if it is no `HostileFrame`: then nothing that came is in order any more.
             self._end(error)
             return
         del buffer[:at]
@@ -908,9 +924,13 @@ class Channel:
         return error
 
 
-def _piece(method: str, body: bytes) -> msgspec.Raw:
-    if len(body) + _FRAME_HEAD > PIECE_FRAME:
-        raise SkillError("too_large", f"{method}: a piece of {len(body)} bytes is too large")
+def _fitting(codec: Codec[U], value: U, most: int) -> msgspec.Raw:
+    try:
+        body = codec.write(value)
+    except InvalidRequest as error:
+        raise BadAnswer(str(error)) from None
+    if len(body) > most:
+        raise BadAnswer(f"{len(body)} bytes are more than {most}")
     return msgspec.Raw(body)
 
 

@@ -67,7 +67,7 @@ _BY_CODE: Final[dict[str, type[SolwardError]]] = {
     if isinstance(found, type) and issubclass(found, SolwardError) and found not in _STAYS
 }
 BUG: Final = "bug"
-_CHECK: Final = msgspec.msgpack.Decoder(ErrorData | None)
+_DECODER: Final = msgspec.msgpack.Decoder(ErrorData)
 _MAX_DATA: Final = 160 << 10
 _THERE: Final[dict[str, Convert]] = {
     "record": RECORD.to_wire,
@@ -84,21 +84,17 @@ _BACK: Final[dict[str, Convert]] = {
 def to_wire(error: BaseException) -> tuple[str, str, ErrorData | None]:
     """Code, text and attributes of an error as they travel; of a bug its type's name alone."""
     if isinstance(error, SolwardError):
-        kind = next(each for each in type(error).__mro__ if _BY_CODE.get(each.__name__) is each)
+        # A plugin's error may hold anything, and its text may be made by its own code.
         try:
             text = _text(str(error))
-            given = {
-                there: _sent(there, getattr(error, own))
-                for own, there in _attributes(kind).items()
-                if getattr(error, own) is not None
-            }
-            data = ErrorData(**given) if given else None
-            body = msgspec.msgpack.encode(data)
-            _CHECK.decode(body)
-            if len(body) > _MAX_DATA:
-                return SolwardError.__name__, text, None
         except Exception:
             return BUG, _name(type(error).__name__), None
+        kind = next(each for each in type(error).__mro__ if _BY_CODE.get(each.__name__) is each)
+        try:
+            data = _data(error, kind)
+            from_wire(kind.__name__, text, data)
+        except Exception:
+            return SolwardError.__name__, text, None
         return kind.__name__, text, data
     name = error.type_name if isinstance(error, HostBug) else type(error).__name__
     return BUG, _name(name), None
@@ -133,6 +129,21 @@ def _attributes(kind: type[SolwardError]) -> dict[str, str]:
     for each in kind.__mro__:
         found |= _ATTRIBUTES.get(each, {})
     return found
+
+
+def _data(error: SolwardError, kind: type[SolwardError]) -> ErrorData | None:
+    """The attributes as the other end will read them."""
+    given = {
+        there: _sent(there, getattr(error, own))
+        for own, there in _attributes(kind).items()
+        if getattr(error, own) is not None
+    }
+    if not given:
+        return None
+    body = msgspec.msgpack.encode(ErrorData(**given))
+    if len(body) > _MAX_DATA:
+        raise ValueError("too large")
+    return _DECODER.decode(body)
 
 
 def _sent(name: str, value: Any) -> Any:

@@ -436,8 +436,8 @@ class Pair(Generic[D, W]):
     """A dataclass and the struct it travels as, with the same fields."""
 
     def __init__(self, own: type[D], wire: type[W]) -> None:
-        self._own = own
-        self._wire = wire
+        self.own = own
+        self.wire = wire
         hints = typing.get_type_hints(wire, include_extras=True)
         self._out: list[tuple[str, Convert | None]] = []
         self._in: list[tuple[str, Convert | None]] = []
@@ -453,7 +453,7 @@ class Pair(Generic[D, W]):
         Raises:
             InvalidRequest: a value inside that is not JSON-like where it must be.
         """
-        return self._wire(**_converted(value, self._out))
+        return self.wire(**_converted(value, self._out))
 
     def from_wire(self, wire: W) -> D:
         """As Solward has it, of exact built-in types.
@@ -461,7 +461,7 @@ class Pair(Generic[D, W]):
         Raises:
             Unreadable: JSON text that is no JSON, or a text that is no address.
         """
-        return self._own(**_converted(wire, self._in))
+        return self.own(**_converted(wire, self._in))
 
 
 def _converted(value: object, fields: list[tuple[str, Convert | None]]) -> dict[str, Any]:

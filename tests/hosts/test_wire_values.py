@@ -1,0 +1,413 @@
+"""What one end of a channel sends arrives equal at the other, of exact built-in types."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import enum
+import socket
+import types
+import typing
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from solders.instruction import AccountMeta, Instruction
+from solders.pubkey import Pubkey
+
+from solward import errors, guardrail, hold, record
+from solward.hosts.wire import failures, values
+from solward.hosts.wire.channel import Channel, Incoming
+from solward.hosts.wire.failures import HostBug
+from solward.hosts.wire.frames import FROM_HOST, TO_HOST, Failed, HostileFrame, read, write
+from solward.hosts.wire.methods import METHODS, Method, StreamMethod
+from solward.hosts.wire.values import Pair, Unreadable, Wire
+
+PAIRS = {name: each for name, each in vars(values).items() if isinstance(each, Pair)}
+BUILT_IN = (int, str, bool, bytes, float, Decimal, types.NoneType, Pubkey, Instruction)
+
+# Drawn from few, so that large structs are made in little time.
+TEXT = st.sampled_from(["", "a", "SOL", "9" * 44, "ß\0\n", "日本", "\U0001f642", "\ud7ff", "{}"])
+WHOLE = st.integers(0, 2**63 - 1)
+DECIMALS = st.decimals(-(10**12), 10**12, places=9)
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | DECIMALS | TEXT,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXT, inner, max_size=2),
+    max_leaves=3,
+)
+OBJECTS = st.dictionaries(TEXT, JSON, max_size=2)
+KEYS = st.integers(0, 255).map(lambda byte: Pubkey(bytes([byte] * 32)))
+INSTRUCTIONS = st.builds(
+    Instruction,
+    KEYS,
+    st.binary(max_size=8),
+    st.lists(st.builds(AccountMeta, KEYS, st.booleans(), st.booleans()), max_size=2),
+)
+
+
+def hints(kind: type) -> dict[str, Any]:
+    # `venue` imports this name for type checkers alone.
+    there = {"Instruction": Instruction} if dataclasses.is_dataclass(kind) else {}
+    return typing.get_type_hints(kind, localns=there, include_extras=True)
+
+
+def strategy(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of a field's type, in a dataclass of Solward's or in a struct."""
+    if hint is Any:
+        return JSON
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        inner, *marks = arguments
+        if any((mark.extra or {}).get("json") for mark in marks):
+            return OBJECTS.map(values.to_json)
+        if inner is str:
+            return TEXT.filter(lambda text: len(text) <= marks[0].max_length)
+        if inner is float:
+            return st.floats(0.5, 60)
+        return strategy(inner)
+    if origin in (types.UnionType, typing.Union):
+        return st.one_of(*map(strategy, arguments))
+    if origin is tuple:
+        if arguments[-1] is Ellipsis:
+            return st.lists(strategy(arguments[0]), max_size=2).map(tuple)
+        return st.tuples(*map(strategy, arguments))
+    if origin is frozenset:
+        return st.frozensets(strategy(arguments[0]), max_size=2)
+    if origin in (dict, Mapping):
+        return st.dictionaries(strategy(arguments[0]), strategy(arguments[1]), max_size=2)
+    if hint is Instruction:
+        return INSTRUCTIONS
+    simple: dict[Any, st.SearchStrategy[Any]] = {
+        str: TEXT,
+        int: WHOLE,
+        bool: st.booleans(),
+        bytes: st.binary(max_size=8),
+        float: st.floats(0.5, 60),
+        Decimal: DECIMALS,
+        types.NoneType: st.none(),
+    }
+    if hint in simple:
+        return simple[hint]
+    if issubclass(hint, enum.Enum):
+        return st.sampled_from(list(hint))
+    return st.builds(hint, **{name: strategy(each) for name, each in hints(hint).items()})
+
+
+def assert_built_in(value: Any) -> None:
+    """Every value inside is of an exact built-in type."""
+    if dataclasses.is_dataclass(value):
+        for each in dataclasses.fields(value):
+            assert_built_in(getattr(value, each.name))
+    elif type(value) in (tuple, list, frozenset):
+        for each in value:
+            assert_built_in(each)
+    elif type(value) is dict:
+        for key, each in value.items():
+            assert_built_in(key)
+            assert_built_in(each)
+    else:
+        assert type(value) in BUILT_IN or isinstance(value, enum.Enum)
+
+
+class Line:
+    """A service's and a host's end in a loop of their own, one call at a time."""
+
+    def __init__(self) -> None:
+        self.got: Any = None
+        self.answers: list[Any] = []
+        self.loop = asyncio.new_event_loop()
+        self.loop.run_until_complete(self._open())
+
+    async def _open(self) -> None:
+        here, there = socket.socketpair()
+        handlers: dict[str, Callable[[Incoming], Any]] = {
+            name: self._one if isinstance(each, Method) else self._many
+            for name, each in METHODS.items()
+        }
+        self.service = Channel(here, {}, receive_limit=FROM_HOST)
+        self.host = Channel(there, handlers, receive_limit=TO_HOST)
+
+    async def _one(self, incoming: Incoming) -> Any:
+        self.got = incoming.request
+        return self.answers[0]
+
+    async def _many(self, incoming: Incoming) -> AsyncIterator[Any]:
+        self.got = [incoming.request, [piece async for piece in incoming.uploads()]]
+        for each in self.answers:
+            yield each
+
+    def call(self, method: Method[Any, Any], request: Wire, answer: Wire) -> tuple[Any, Any]:
+        self.answers = [answer]
+        answered = self.loop.run_until_complete(self.service.call(method, request))
+        return self.got, answered
+
+    def stream(
+        self, method: StreamMethod[Any, Any, Any], request: Wire, sent: list[Any], pieces: list[Any]
+    ) -> tuple[Any, Any]:
+        self.answers = pieces
+
+        async def uploads() -> AsyncIterator[Any]:
+            for each in sent:
+                yield each
+
+        async def run() -> list[Any]:
+            stream = self.service.stream(method, request, uploads=uploads())
+            return [piece async for piece in stream]
+
+        answered = self.loop.run_until_complete(run())
+        return self.got, answered
+
+    async def _close(self) -> None:
+        await self.service.close()
+        await self.host.close()
+
+    def close(self) -> None:
+        self.loop.run_until_complete(self._close())
+        self.loop.close()
+
+
+@contextmanager
+def line() -> typing.Iterator[Line]:
+    made = Line()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_request_and_answer_of_every_method_arrive_equal(name: str) -> None:
+    method = METHODS[name]
+
+    with line() as channel:
+        if isinstance(method, Method):
+
+            @settings(max_examples=8, deadline=None)
+            @given(strategy(method.request), strategy(method.response))
+            def check(request: Any, answer: Any) -> None:
+                assert channel.call(method, request, answer) == (request, answer)
+
+            check()
+        else:
+            pieces = st.lists(strategy(method.piece), max_size=2)
+            sent = (
+                st.lists(strategy(method.uploaded), max_size=2) if method.uploaded else st.just([])
+            )
+
+            @settings(max_examples=8, deadline=None)
+            @given(strategy(method.request), sent, pieces)
+            def check_stream(request: Any, sent: list[Any], pieces: list[Any]) -> None:
+                got, answered = channel.stream(method, request, sent, pieces)
+                assert got == [request, sent]
+                assert answered == pieces
+
+            check_stream()
+        assert not channel.host.closed.done()
+
+
+@pytest.mark.parametrize("name", sorted(PAIRS))
+def test_every_dataclass_arrives_equal(name: str) -> None:
+    pair = PAIRS[name]
+    decoder = msgspec.msgpack.Decoder(pair.wire)
+
+    @settings(max_examples=15, deadline=None)
+    @given(strategy(pair.own))
+    def check(value: Any) -> None:
+        arrived = pair.from_wire(decoder.decode(msgspec.msgpack.encode(pair.to_wire(value))))
+        assert arrived == value
+        assert type(arrived) is type(value)
+        assert_built_in(arrived)
+
+    check()
+
+
+@pytest.mark.parametrize("name", sorted(PAIRS))
+def test_a_struct_has_the_fields_of_its_dataclass(name: str) -> None:
+    own, wire = PAIRS[name].own, PAIRS[name].wire
+    assert {each.name for each in dataclasses.fields(own)} == set(wire.__struct_fields__)
+
+
+RECORD = record.TransactionRecord(
+    "r1",
+    "w1",
+    "transfer",
+    record.TransactionStatus.BLOCKED,
+    {"amount": Decimal("1.5"), "to": "x"},
+    ("freeze", "grants"),
+    1,
+    principal="agent:a",
+)
+HOLD = hold.Hold(
+    "h1",
+    "w1",
+    None,
+    "key:1",
+    ("key:1",),
+    "transfer",
+    hold.HoldState.HELD,
+    "2 SOL to somebody",
+    ("new recipient",),
+    ({"operation": "transfer", "units": "5", "decimals": 9},),
+    5_000,
+    {},
+    {"amount": Decimal("0.1")},
+    False,
+    1,
+    2,
+)
+
+
+class Own(errors.SkillError):
+    """A plugin's subclass travels as the class above it."""
+
+    def __init__(self) -> None:
+        super().__init__("own", "of a plugin")
+
+
+ERRORS: list[errors.SolwardError] = [
+    errors.SolwardError("x"),
+    errors.InvalidRequest("amount must be more than 0"),
+    errors.NotFound("nothing"),
+    errors.WalletNotFound(),
+    errors.AgentNotFound(),
+    errors.IdempotencyMismatch(),
+    errors.IdempotencyInFlight(),
+    errors.SkillError("too_small", "The amount is too small"),
+    errors.SkillNotFound("a", ["b", "c"]),
+    errors.SkillTimeout("a", 1.5),
+    errors.TransactionError("x", RECORD),
+    errors.GuardrailBlocked("grants", "no grant", RECORD),
+    errors.TransactionFailed("expired", RECORD),
+    errors.Held(HOLD),
+    errors.HoldDecided("denied"),
+    errors.PolicyChanged(7),
+    errors.MayNotDecide("no"),
+    errors.ProviderError("busy", retryable=True, may_cost=True),
+    errors.ProviderError("wrong key"),
+    errors.TakenOver(),
+    errors.TooManyWallets(100),
+    errors.KeyRevoked(),
+    errors.DecisionRefused("old"),
+    errors.TokenBudgetReached("empty"),
+    errors.LedgerError("x"),
+    errors.LedgerUnavailable("no answer"),
+    errors.LedgerRejected(-32002, "simulation failed", {"err": [1, Decimal("0.5")]}),
+    errors.LedgerRejected(-32000, "x"),
+    errors.KeystoreError("sealed"),
+    errors.ConfigError("x"),
+    errors.HomeLocked("x"),
+    errors.LocalnetError("x"),
+    errors.StoreError("x"),
+    errors.AuditBroken("x"),
+    errors.BackupError("x"),
+]
+
+
+def over_the_wire(error: BaseException) -> Exception:
+    buffer = bytearray()
+    write(Failed(1, *failures.to_wire(error)), buffer)
+    assert len(buffer) < FROM_HOST.frame
+    frame = read(bytes(buffer[4:]))
+    assert isinstance(frame, Failed)
+    return failures.from_wire(frame.code, frame.text, frame.data)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_arrives_as_its_class_with_text_and_attributes(error: errors.SolwardError) -> None:
+    arrived = over_the_wire(error)
+    assert (type(arrived), str(arrived)) == (type(error), str(error))
+    assert vars(arrived) == vars(error)
+
+
+def test_every_error_travels_but_for_the_one_with_an_object_of_the_registry() -> None:
+    tree = {each for each in vars(errors).values() if isinstance(each, type)}
+    tree = {each for each in tree if issubclass(each, errors.SolwardError)}
+    assert tree - {type(each) for each in ERRORS} == {errors.PluginError}
+
+
+def test_a_plugins_subclass_arrives_as_the_class_above_it() -> None:
+    arrived = over_the_wire(Own())
+    assert type(arrived) is errors.SkillError
+    assert arrived.code == "own"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("the key is 5K..."),
+        SystemExit("5K..."),
+        type("bad name!", (Exception,), {})("5K"),
+    ],
+    ids=["error", "exit", "odd"],
+)
+def test_a_bug_arrives_without_its_text(error: BaseException) -> None:
+    arrived = over_the_wire(error)
+    assert type(arrived) is HostBug
+    assert str(arrived) in ("ValueError", "SystemExit", "Exception")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.SkillError("x" * 10_000, "y" * 100_000),
+        errors.SkillError("x", "\ud800"),
+        errors.SkillError(5, "x"),  # type: ignore[arg-type]
+        errors.LedgerRejected(2**80, "x"),
+        errors.LedgerRejected(1, "x", object()),
+        errors.TransactionFailed("x", None),  # type: ignore[arg-type]
+        errors.TransactionFailed(
+            "x", dataclasses.replace(RECORD, details={"a": "\U0001f642" * 100_000})
+        ),
+        errors.TransactionFailed("x", dataclasses.replace(RECORD, error="z" * 10**6)),
+    ],
+    ids=range(8),
+)
+def test_a_plugins_odd_error_is_still_one_that_the_other_end_can_read(error: Exception) -> None:
+    assert isinstance(over_the_wire(error), errors.SolwardError | HostBug)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"a": Decimal("NaN")}, {"a": float("inf")}, {"a": object()}, {1, 2}],
+    ids=range(4),
+)
+def test_what_is_not_json_is_refused_where_it_is_sent(value: Any) -> None:
+    with pytest.raises(errors.InvalidRequest, match="not JSON"):
+        values.to_json(value)
+
+
+@pytest.mark.parametrize("text", ["", "NaN", "[" * 100_000, "9" * 100_000, '{"a":', "\x00"])
+def test_what_is_not_json_is_unreadable_where_it_arrives(text: str) -> None:
+    with pytest.raises(Unreadable):
+        values.from_json(text)
+
+
+@pytest.mark.parametrize("number", ["NaN", "sNaN", "Infinity", "1e999999", "1e-999999"])
+def test_a_price_that_is_no_number_of_use_is_unreadable(number: str) -> None:
+    quote = values.Quote("a", "b", 1, 1, 1, 1, Decimal(number))
+    with pytest.raises(Unreadable):
+        values.QUOTE.from_wire(quote)
+
+
+def test_an_instruction_that_names_no_address_is_unreadable() -> None:
+    with pytest.raises(Unreadable):
+        values.instruction_from_wire(values.Instruction("not an address", (), b""))
+
+
+async def test_what_cannot_be_read_ends_the_channel_and_not_another() -> None:
+    here, there = socket.socketpair()
+    service = Channel(here, {}, receive_limit=FROM_HOST)
+    with pytest.raises(ConnectionError), service.reading():
+        values.from_json("{")
+    assert isinstance(await service.closed, HostileFrame)
+    there.close()
+
+
+def test_guardrails_hold_is_not_a_held_transaction() -> None:
+    made = values.GUARDRAIL_HOLD.from_wire(values.GuardrailHold("a person is to decide"))
+    assert made == guardrail.Hold("a person is to decide")
