@@ -24,7 +24,8 @@ from solward.hosts.supervisor import Hosts
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.samples(
-        "test_a_host_has_nothing_of_the_service", "test_killed_in_the_middle_none_is_left"
+        "test_a_host_has_nothing_of_the_service",
+        "test_killed_in_the_middle_none_is_left[service]",
     ),
 ]
 
@@ -166,8 +167,8 @@ async def test_twenty_at_once_start_fast_and_share_their_memory(hosts: Hosts) ->
     each_mib = statistics.mean(proportional_kib(pid) for pid in pids if pid) / 1024
     print(f"first {alone_s * 1e3:.0f} ms, 20 {together_s * 1e3:.0f} ms, each {each_mib:.1f} MiB")
     # On an idle machine 15 ms, 250 ms and 5 MiB; an interpreter of its own takes 300 ms and 36 MiB.
-    assert alone_s < 0.3
-    assert together_s < 3
+    assert alone_s < 0.6
+    assert together_s < 5
     assert each_mib < 12
 
 
@@ -203,4 +204,4 @@ async def test_the_loop_of_the_service_keeps_time_while_hosts_start_burn_and_end
     ended = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(each) for each in ended] == [TimeoutError, TimeoutError]
     print(f"nine in ten timers late by at most {idle * 1e3:.1f} ms, then {busy * 1e3:.1f} ms")
-    assert busy < max(5 * idle, 0.02)
+    assert busy < max(5 * idle, 0.04)

@@ -27,7 +27,8 @@ from solward.hosts.wire.values import CompletionRequest, ProviderContext
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.samples(
-        "test_an_end_costs_the_call_an_error_and_the_next_one_nothing",
+        "test_an_end_costs_the_call_an_error_and_the_next_one_nothing[fault]",
+        "test_an_end_costs_the_call_an_error_and_the_next_one_nothing[hang]",
         "test_a_hung_host_is_ended_after_its_callers_time",
         "test_three_ends_disable_the_tenant_alone",
         "test_without_confinement_only_what_the_operator_named_runs",
@@ -67,6 +68,7 @@ async def until_ended(host: Host) -> str:
         ("raw_frames", {"hex": "00000003ffffff"}, "it sent what no plugin host sends: "),
         ("raw_frames", {"hex": "ffffffff"}, "it sent what no plugin host sends: a frame of"),
     ],
+    ids=["crash", "exit", "fault", "hang", "no channel", "no frame", "large frame"],
 )
 async def test_an_end_costs_the_call_an_error_and_the_next_one_nothing(
     hosts: Hosts, skill: str, params: dict[str, Any], reason: str
@@ -77,7 +79,7 @@ async def test_an_end_costs_the_call_an_error_and_the_next_one_nothing(
     began = time.monotonic()
     assert (await ended(host, skill, **params)).startswith(reason)
     # The limit of an unanswered ping, with a look before and after it.
-    assert time.monotonic() - began < QUICK.answer_s + 2
+    assert time.monotonic() - began < QUICK.answer_s + 4
     assert await run(host, "tell", number=1)
     assert await beside == "waited"
 
@@ -125,7 +127,7 @@ async def test_a_hung_host_is_ended_after_its_callers_time(hosts: Hosts) -> None
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         await run(host, "spin", timeout_s=0.2)
-    assert time.monotonic() - began < 0.2 + 0.5
+    assert time.monotonic() - began < 2
     assert await life.reason() == "it did not answer for 0.5 s after a call that took too long"
     assert await run(host, "tell")
 

@@ -94,7 +94,8 @@ class Patience:
 
     Attributes:
         answer_s: without an answer to a ping, while a call runs.
-        grace_s: the same after a call that took too long, and for a host that is asked to end.
+        grace_s: the same after a call that took too long.
+        stop_s: for a host that is asked to end.
         idle_cpu_s: processor time without a running call, beyond a tenth of one processor.
         crashes: so many ends within `crash_window_s` disable the tenant.
         watch_s: between two looks at memory, processor and scratch.
@@ -103,7 +104,8 @@ class Patience:
     """
 
     answer_s: float = 5.0
-    grace_s: float = 1.0
+    grace_s: float = 2.0
+    stop_s: float = 0.5
     idle_cpu_s: float = 10.0
     crashes: int = 3
     crash_window_s: float = 60.0
@@ -414,7 +416,7 @@ class Host:
             await asyncio.wait([self._starting])
         life = self._life
         if life is not None:
-            await life.stop(self._patience.grace_s)
+            await life.stop(self._patience.stop_s)
 
     def log(self, line: Log) -> None:
         """Write a line of the host's, scrubbed, shortened and not too many of them."""

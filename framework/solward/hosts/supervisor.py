@@ -115,7 +115,7 @@ class Hosts:
             await asyncio.wait([self._watching])
         await asyncio.gather(*(host.close() for host in self._hosts))
         if self._zygote is not None:
-            await self._zygote.close(self._patience.grace_s)
+            await self._zygote.close(self._patience.stop_s)
 
     def _the_zygote(self) -> Zygote:
         if self._zygote is None or self._zygote.ended:
