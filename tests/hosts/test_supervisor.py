@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -16,6 +18,7 @@ from structlog.testing import capture_logs
 from tests.support.plugin_hosts import QUICK, config, gone, run
 
 from solward.errors import ProviderError, SkillError
+from solward.hosts import forking
 from solward.hosts.forking import Zygote
 from solward.hosts.host import DISABLED, ENDED, UNCONFINED, Host
 from solward.hosts.supervisor import Hosts
@@ -344,6 +347,58 @@ async def test_a_zygote_that_ends_takes_its_hosts_and_blames_none(opened: Open) 
         await gone(told["pid"], told["parent"])
     assert await run(host, "tell")
     assert host.disabled is None
+
+
+async def test_a_stuck_zygote_is_replaced(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = await opened()
+    await hosts.unavailable()
+    assert hosts.zygote is not None
+    stuck = hosts.zygote.pid
+    os.kill(stuck, signal.SIGSTOP)
+    with monkeypatch.context() as patch:
+        patch.setattr(forking, "_START_S", 0.2)
+        with pytest.raises(SkillError, match=r"did not answer for 0\.2 s") as caught:
+            await hosts.start(config(), {})
+    assert caught.value.code == ENDED
+    await gone(stuck)
+    assert await run(await hosts.start(config(), {}), "tell")
+
+
+async def test_a_service_that_ignores_its_childrens_ends_hears_of_hosts(opened: Open) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        hosts = await opened()
+        host = await hosts.start(config(), {})
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    for _ in range(2):
+        assert await ended(host, "leave") == "it ended with status 7"
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value", "expected"),
+    [
+        (forking, "_BOOTSTRAP", "raise SystemExit('of no use')", "status 1: of no use"),
+        (sys, "executable", "/nowhere/python", "No such file or directory"),
+        (sys, "platform", "plan9", "plugin hosts need Linux; this is plan9"),
+    ],
+)
+async def test_without_a_zygote_each_call_says_why(
+    opened: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    place: Any,
+    name: str,
+    value: str,
+    expected: str,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, value)
+        hosts = await opened()
+        for _ in range(4):
+            with pytest.raises(SkillError, match=expected) as caught:
+                await hosts.start(config(), {})
+            assert caught.value.code == ENDED
+    assert await run(await hosts.start(config(), {}), "tell")
 
 
 async def test_closing_ends_running_calls_and_all_processes(opened: Open) -> None:

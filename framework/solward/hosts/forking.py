@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from typing import Any
 
-MAX_PACKET = 64 * 1024
+from solward.hosts.inside.kernel import MAX_PACKET
 
 # `-I -S` keeps out PYTHON* variables, the working directory and every `.pth` file.
 _FLAGS = ("-I", "-S", "-X", "utf8")

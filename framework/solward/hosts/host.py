@@ -433,7 +433,7 @@ class Host:
             return
         text = " ".join([line.event, *(f"{name}={value}" for name, value in line.fields.items())])
         write = getattr(_log, line.level if line.level in _LEVELS else "info")
-        write("plugin host says", host=self.name, text=scrub_text(text[:_MAX_LINE]))
+        write("plugin host says", host=self.name, text=scrub_text(text)[:_MAX_LINE])
 
     async def _running_for(self, method: Method[Any, Any] | StreamMethod[Any, Any, Any]) -> Life:
         try:

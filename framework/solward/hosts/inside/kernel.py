@@ -1,4 +1,4 @@
-"""What a process asks of the kernel for itself, and tells by its end."""
+"""What zygote and hosts ask of the kernel for themselves, and agree on with the service."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import signal
 
 EXIT_UNCONFINED = os.EX_CONFIG
 """The status of a host that could not confine itself."""
+MAX_PACKET = 64 * 1024
+"""Bytes of a message between service and zygote."""
 
 _SET_PDEATHSIG, _SET_NAME = 1, 15
 _libc = ctypes.CDLL(None, use_errno=True)

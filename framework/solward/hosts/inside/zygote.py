@@ -17,21 +17,22 @@ import importlib
 import json
 import os
 import select
+import signal
 import socket
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from solward.hosts.confinement.confine import available
-from solward.hosts.inside.kernel import die_with, name_process
+from solward.hosts.inside.kernel import MAX_PACKET, die_with, name_process
 from solward.hosts.inside.main import run
-
-MAX_PACKET = 64 * 1024
 
 
 def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
     """Serve requests to fork until the service is gone. `first` is the first message."""
     die_with(first["parent"])
+    # A parent's way to ignore its children would be inherited, and their status be lost.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     name_process("solward-zygote")
     for module in first["warm"]:
         _warm(module)
