@@ -5,20 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-# For a child that makes requests: what an operator sets where a proxy or an own authority is used.
-NETWORK = (
-    "ALL_PROXY",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "NO_PROXY",
-    "all_proxy",
-    "https_proxy",
-    "http_proxy",
-    "no_proxy",
-    "SSL_CERT_DIR",
-    "SSL_CERT_FILE",
-)
-
 
 def child_environment(
     *names: str, values: Mapping[str, str] | None = None, parent: Mapping[str, str] = os.environ

@@ -38,6 +38,7 @@ NEEDING = {
     "backup": "up",
     "restore": "up",
     "audit list": "up",
+    "doctor": "up",
     "config show": "up",
     "plugins list": "up",
     "plugins check": "up",

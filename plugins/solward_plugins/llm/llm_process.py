@@ -12,6 +12,7 @@ import asyncio
 import atexit
 import contextlib
 import itertools
+import os
 import subprocess
 import sys
 import threading
@@ -28,12 +29,15 @@ from solward import (
     ProviderError,
     Usage,
 )
-from solward.child_processes import NETWORK, child_environment
 from solward_plugins.llm.frames import Frame, Kind, pack, read
 from solward_plugins.llm.library import ENVIRONMENT
 from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor
 
 _STOP_S = 2.0
+# Variables of the service that its child gets, no other: the requests bring keys and addresses.
+_PASSED = {"PATH", "LANG", "TZ", "SSL_CERT_DIR", "SSL_CERT_FILE"} | {
+    f"{scheme}_PROXY" for scheme in ("ALL", "HTTPS", "HTTP", "NO")
+}
 _MOST_PRICES = 1_024
 
 _lock = threading.Lock()
@@ -137,8 +141,7 @@ class VendorProcess:
             [sys.executable, "-m", "solward_plugins.llm.llm_process_main"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # The requests bring the vendors' keys and addresses.
-            env=child_environment(*NETWORK, values=ENVIRONMENT),
+            env={n: v for n, v in os.environ.items() if n.upper() in _PASSED} | ENVIRONMENT,
         )
         self._numbers = itertools.count(1)
         self._pending: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Frame]]] = {}

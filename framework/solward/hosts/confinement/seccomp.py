@@ -78,7 +78,8 @@ _Check = tuple[int, int, tuple[int, ...]]
 _THREAD, _NAMESPACES = 0x10000, 0x7E020000  # CLONE_THREAD, every CLONE_NEW*
 _AF_UNIX, _SOCK_STREAM, _SOCK_FLAGS = 1, 1, 0o4000 | 0o2000000  # NONBLOCK, CLOEXEC
 # F_SETOWN, F_SETSIG and their ioctls send any signal to any process of the same user, SIGKILL too.
-_FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1031, 1032, 1033, 1034)
+# Allowed: descriptors and their flags, locks, a pipe's size (reading it).
+_FCNTL = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032)
 # Whether it is a terminal, its size, bytes that wait, (not) blocking, close on exec: not TIOCSTI.
 _IOCTL = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 # Names of threads and of memory, and reads; not PDEATHSIG, DUMPABLE, PTRACER or MM.
