@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import functools
 import ipaddress
 import re
 import secrets
@@ -28,6 +29,7 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -105,6 +107,7 @@ class EgressCall:
     deadline: float | None = None
     requests: int = 0
     ended: bool = False
+    logged: bool = False
     _placed: dict[str, _Placed] = field(default_factory=dict, repr=False)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
 
@@ -184,7 +187,7 @@ class Egress:
         trusted: ssl.SSLContext | None = None,
     ) -> None:
         self._limits = limits
-        self._resolve = resolve or _resolve
+        self._resolve = resolve
         self._dial = dial or _dial
         self._trusted = trusted
         self._pools: dict[tuple[str, bool], httpcore.AsyncConnectionPool] = {}
@@ -235,9 +238,12 @@ class Egress:
             outcome = "answered"
         except SkillError as error:
             outcome = "failed" if error.code.startswith("http_") else "refused"
-            _log.info(
-                f"plugin_request_{outcome}", plugin=call.plugin, site=site, problem=error.code
-            )
+            if not call.logged:
+                # The first alone: a plugin decides how often it is refused.
+                call.logged = True
+                _log.info(
+                    f"plugin_request_{outcome}", plugin=call.plugin, site=site, problem=error.code
+                )
             raise
         finally:
             metrics.PLUGIN_REQUESTS.labels(call.plugin, outcome).inc()
@@ -262,10 +268,13 @@ class Egress:
                 self._trusted = httpx.create_ssl_context()
             pool = self._pools[tenant, configured] = httpcore.AsyncConnectionPool(
                 ssl_context=self._trusted,
-                max_connections=self._limits.at_once,
+                # As many as the tenant's gate lets in.
+                max_connections=None,
                 max_keepalive_connections=self._limits.at_once,
                 keepalive_expiry=30.0,
-                network_backend=_Pinned(self._resolve, self._dial, private=configured),
+                network_backend=_Pinned(
+                    self._resolve or _SystemResolver(), self._dial, private=configured
+                ),
             )
         return pool
 
@@ -301,6 +310,9 @@ class Egress:
                 content=bounded,
                 extensions={"timeout": outgoing.timeouts},
             )
+            # Cookies of other calls, which the client keeps.
+            if not any(name.lower() == b"cookie" for name, _ in outgoing.headers):
+                made.headers.pop("Cookie", None)
             found = await call.client.send(made, stream=True, follow_redirects=False)
             raw = found.aiter_raw()
             return _Answer(
@@ -499,8 +511,6 @@ def _outgoing(
         "connect": _least(request.connect_s, limits.connect_s),
         "read": _least(request.read_s, limits.total_s),
         "write": _least(request.write_s, limits.total_s),
-        # The tenant's gate lets in as many as the pool has connections.
-        "pool": limits.total_s,
     }
     path = _filled_query(target.path, placed).encode()
     # One that is short could be an ordinary word.
@@ -818,10 +828,23 @@ def _is_this_machine(stream: httpcore.AsyncNetworkStream) -> bool:
     return bool(here and there and here[0] == there[0])
 
 
-async def _resolve(host: str, port: int) -> list[str]:
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+class _SystemResolver:
+    """The machine's resolver, with threads of a tenant's own.
+
+    A look-up goes on for as long as the name's servers like, though nobody waits for it any more.
+    In the loop's own threads it would hold up the service.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_LOOK_UPS, "egress-resolver")
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        look_up = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+_LOOK_UPS: Final = 2
 
 
 async def _dial(
