@@ -234,6 +234,10 @@ class PluginError(SolwardError):
         self.problem = problem
 
 
+class FolderError(SolwardError):
+    """A distribution cannot be installed, changed or read in a folder of its own."""
+
+
 class HomeLocked(SolwardError):
     """Another process owns this SOLWARD_HOME, or its database."""
 

@@ -13,6 +13,7 @@ import click
 
 from solward.errors import (
     ConfigError,
+    FolderError,
     HomeLocked,
     KeystoreError,
     LocalnetError,
@@ -28,6 +29,7 @@ EXIT_REFUSED = 2
 # Errors the user can mend; any other is a bug and keeps its traceback.
 _REFUSALS = (
     ConfigError,
+    FolderError,
     HomeLocked,
     KeystoreError,
     PluginError,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from solward_cli.plugins import folders
 from solward_cli.plugins.check import check
 from solward_cli.plugins.new import new
 from solward_cli.plugins.skill_run import run
@@ -36,6 +37,8 @@ def skills() -> None:
 
 plugins.add_command(new)
 plugins.add_command(check)
+for _command in folders.COMMANDS:
+    plugins.add_command(_command)
 skills.add_command(run)
 
 

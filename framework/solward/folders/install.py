@@ -1,0 +1,148 @@
+"""Install, upgrade, remove, enable and disable distributions in folders of their own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from solward.errors import FolderError
+from solward.folders import layout
+from solward.folders.layout import Installed, Plugin, canonical
+from solward.folders.resolve import gather
+from solward.folders.wheels import Tree, check_modules
+from solward.manifest import Manifest, wider
+
+GROUPS = "solward."
+"""What the names of Solward's entry-point groups begin with."""
+
+Declare = Callable[[Installed], Mapping[str, Manifest | None]]
+"""Reads the manifests of a folder's plugins, by `group:name`, without importing them here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What an operator is asked before it is installed.
+
+    Attributes:
+        before: what is installed now, None for nothing.
+        more: what the plugins need beyond what was accepted, in words, by `group:name`.
+    """
+
+    new: Installed
+    before: Installed | None
+    more: Mapping[str, tuple[str, ...]]
+
+    @property
+    def asks(self) -> bool:
+        """Whether somebody has to agree: at first, and where an upgrade needs more."""
+        return self.before is None or any(self.more.values())
+
+
+Accept = Callable[[Proposal], bool]
+
+
+def install(
+    home: Path,
+    target: str,
+    *,
+    accept: Accept,
+    declare: Declare | None = None,
+    upgrade: bool = False,
+) -> Installed:
+    """Install a distribution, or another version of it, into its own folder.
+
+    Nothing of it runs here, and nothing outside the home changes. A crash leaves what was installed
+    before, or all of the new version.
+
+    Args:
+        home: the service's.
+        target: a wheel's file, or a name, also with versions.
+        accept: asked before anything changes, where `Proposal.asks`.
+        declare: None leaves the manifests to be accepted later.
+        upgrade: it must be installed already; else it must not.
+
+    Raises:
+        FolderError: it cannot be installed, or was not accepted.
+    """
+    with layout.changing(home) as staging:
+        wheels, unpacked = staging / "wheels", staging / "tree"
+        wheels.mkdir(mode=0o700)
+        unpacked.mkdir(mode=0o700)
+        found = gather(target, wheels)
+        before = layout.read(home, found.name)
+        if upgrade and before is None:
+            raise FolderError(f"{found.name} is not installed; install it with plugins install")
+        if before is not None and not upgrade:
+            raise FolderError(
+                f"{found.name} {before.version} is installed; change it with plugins upgrade"
+            )
+        tree = Tree(unpacked)
+        records = tuple(map(tree.unpack, found.files))
+        check_modules(tree, found.name)
+        version = records[0].version
+        new = Installed(
+            found.name, version, unpacked, records, (), {}, tuple(tree.left_out),
+            before is None or before.enabled,
+        )  # fmt: skip
+        new = replace(new, plugins=_plugins(new))
+        if not new.plugins:
+            raise FolderError(
+                f"{found.name} {version} is no plugin: it has no entry point of a group such as"
+                " solward.skills"
+            )
+        had = {} if before is None else before.manifests
+        new = replace(new, manifests=had if declare is None else declare(new))
+        more = {name: wider(had.get(name), each) for name, each in new.manifests.items()}
+        proposal = Proposal(new, before, more)
+        if proposal.asks and not accept(proposal):
+            raise FolderError(f"{found.name} {version} was not accepted; nothing has changed")
+        digest = hashlib.sha256("".join(each.sha256 for each in records).encode()).hexdigest()
+        folder = layout.place(home, found.name, unpacked, f"{version}-{digest[:12]}")
+        new = replace(new, folder=folder)
+        layout.write(home, new)
+        return new
+
+
+def remove(home: Path, name: str) -> Installed:
+    """Remove a distribution; a running service keeps what it has loaded until it ends.
+
+    Raises:
+        FolderError: it is not installed.
+    """
+    with layout.changing(home):
+        one = _installed(home, name)
+        layout.forget(home, one.name)
+        return one
+
+
+def enable(home: Path, name: str, enabled: bool) -> Installed:
+    """Have a distribution loaded at the next start, or not.
+
+    Raises:
+        FolderError: it is not installed.
+    """
+    with layout.changing(home):
+        one = replace(_installed(home, name), enabled=enabled)
+        layout.write(home, one)
+        return one
+
+
+def _installed(home: Path, name: str) -> Installed:
+    one = layout.read(home, canonical(name))
+    if one is None:
+        raise FolderError(f"{name} is not installed in a folder of its own")
+    return one
+
+
+def _plugins(one: Installed) -> tuple[Plugin, ...]:
+    try:
+        points = one.distribution().entry_points
+    except Exception as error:  # a stranger's file; importlib.metadata does not say what it raises
+        raise FolderError(f"{one.name}: its entry points cannot be read: {error}") from None
+    return tuple(
+        Plugin(each.group, each.name, each.value)
+        for each in points
+        if each.group.startswith(GROUPS)
+    )

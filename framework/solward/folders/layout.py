@@ -1,0 +1,321 @@
+"""Where plugins of their own folders stand in a service's home, and the record of each.
+
+    <home>/plugins/<name>/installed.json        what is installed; only ever renamed into place
+    <home>/plugins/<name>/<version>-<digest>/   its unpacked wheels; complete once it has this name
+
+A folder that no record names is left over: from a process that was killed, from an upgrade, or from
+a removal. It goes when no service uses the home, as a running one may still import from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PathDistribution, distributions
+from pathlib import Path
+from typing import Any
+
+from solward import jsontext
+from solward.errors import FolderError
+from solward.manifest import Manifest, manifest_json, read_manifest
+
+FORMAT = 1
+RECORD = "installed.json"
+# Below, what is no distribution: no canonical name begins with a dot.
+_STAGING, _TRASH, _LOCK, _USED = ".staging-", ".trash-", ".lock", ".used"
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,98}[a-z0-9])?")
+_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]{0,120}")
+_MAX_RECORD = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """A wheel as it was unpacked.
+
+    Attributes:
+        file: its file name.
+        sha256: of the file, in hexadecimal.
+    """
+
+    file: str
+    name: str
+    version: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """An entry point."""
+
+    group: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A distribution in its own folder.
+
+    Attributes:
+        name: the distribution's, in its canonical spelling.
+        folder: where its wheels are unpacked.
+        wheels: its own first, then those of its dependencies that the service does not have.
+        plugins: its entry points of Solward's groups.
+        manifests: what each plugin declared when it was accepted, by `group:name`; without an entry
+            for one that was never read.
+        left_out: files of the wheels that are not unpacked, as an interpreter would run them.
+        enabled: whether it is to be loaded.
+    """
+
+    name: str
+    version: str
+    folder: Path
+    wheels: tuple[Wheel, ...]
+    plugins: tuple[Plugin, ...]
+    manifests: Mapping[str, Manifest | None] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    enabled: bool = True
+
+    def distribution(self) -> PathDistribution:
+        """Its metadata, read from its folder; nothing of it is imported.
+
+        Raises:
+            FolderError: there is none.
+        """
+        for found in distributions(path=[str(self.folder)]):
+            if isinstance(found, PathDistribution) and canonical(found.name or "") == self.name:
+                return found
+        raise FolderError(f"{self.folder} has no metadata of {self.name}: install it again")
+
+
+def canonical(distribution: str) -> str:
+    """A distribution name in the one spelling of PEP 503."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def plugins_folder(home: Path) -> Path:
+    """Where the folders stand."""
+    return home / "plugins"
+
+
+def installed(home: Path) -> tuple[list[Installed], dict[str, str]]:
+    """Every distribution of its own folder, by name, and why others' records cannot be read."""
+    found: list[Installed] = []
+    unreadable: dict[str, str] = {}
+    try:
+        names = sorted(os.listdir(plugins_folder(home)))
+    except FileNotFoundError:
+        names = []
+    except OSError as error:
+        return [], {"*": f"{plugins_folder(home)} cannot be read: {error.strerror}"}
+    for name in names:
+        if _NAME.fullmatch(name) is None:
+            continue
+        try:
+            one = read(home, name)
+        except FolderError as error:
+            unreadable[name] = str(error)
+        else:
+            if one is not None:
+                found.append(one)
+    return found, unreadable
+
+
+def read(home: Path, name: str) -> Installed | None:
+    """What is installed under a canonical name; None for nothing.
+
+    Raises:
+        FolderError: its record cannot be read.
+    """
+    if _NAME.fullmatch(name) is None:
+        return None
+    path = plugins_folder(home) / name / RECORD
+    try:
+        with path.open("rb") as file:
+            raw = jsontext.loads(file.read(_MAX_RECORD))
+        if raw["format"] != FORMAT or raw["name"] != name:
+            raise ValueError("another format, or another distribution's")
+        if _FOLDER.fullmatch(raw["folder"]) is None:
+            raise ValueError("its folder")
+        return Installed(
+            name,
+            raw["version"],
+            path.parent / raw["folder"],
+            tuple(Wheel(**each) for each in raw["wheels"]),
+            tuple(Plugin(**each) for each in raw["plugins"]),
+            {plugin: read_manifest(each) for plugin, each in raw["manifests"].items()},
+            tuple(raw["leftOut"]),
+            raw["enabled"],
+        )
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FolderError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise FolderError(f"{path} is no record of an installation ({error})") from None
+
+
+def write(home: Path, one: Installed) -> None:
+    """Make this what is installed; a crash leaves the former record or this one."""
+    folder = plugins_folder(home) / one.name
+    raw = {
+        "format": FORMAT,
+        "name": one.name,
+        "version": one.version,
+        "folder": one.folder.name,
+        "wheels": [asdict(each) for each in one.wheels],
+        "plugins": [asdict(each) for each in one.plugins],
+        "manifests": {name: manifest_json(each) for name, each in one.manifests.items()},
+        "leftOut": list(one.left_out),
+        "enabled": one.enabled,
+    }
+    descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{RECORD}-")
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(jsontext.dumps(raw).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, folder / RECORD)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    _sync(folder)
+
+
+def place(home: Path, name: str, tree: Path, folder: str) -> Path:
+    """Move unpacked wheels to where a record may name them.
+
+    Args:
+        folder: the name of their folder, which says what is in it: one that is there is the same.
+    """
+    target = plugins_folder(home) / name / folder
+    target.parent.mkdir(mode=0o700, exist_ok=True)
+    if not target.exists():
+        # What a record names must be on the disk before it, also where the power goes.
+        os.sync()
+        os.rename(tree, target)
+        _sync(target.parent)
+    return target
+
+
+def forget(home: Path, name: str) -> None:
+    """Remove a record; its folder goes when nothing uses it."""
+    folder = plugins_folder(home) / name
+    (folder / RECORD).unlink(missing_ok=True)
+    _sync(folder)
+
+
+@contextmanager
+def changing(home: Path) -> Iterator[Path]:
+    """A folder to prepare a change in, while no other process changes what is installed.
+
+    Raises:
+        FolderError: another process does, or the home cannot be written.
+    """
+    root = plugins_folder(home)
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise FolderError(f"{root} cannot be written: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderError(
+                "Another command changes the installed plugins; wait for it"
+            ) from None
+        _discard_unfinished(root)
+        staging = Path(tempfile.mkdtemp(dir=root, prefix=_STAGING))
+        try:
+            yield staging
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+            _sweep(home)
+    except OSError as error:
+        raise FolderError(f"{root} cannot be changed: {error.strerror or error}") from None
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def in_use(home: Path) -> Iterator[None]:
+    """Keep every folder that stands in the home, for a process that imports from them.
+
+    Raises:
+        FolderError: the home cannot be written.
+    """
+    root = plugins_folder(home)
+    if not root.exists():
+        yield
+        return
+    try:
+        used = os.open(root / _USED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise FolderError(f"{root} cannot be written: {error.strerror}") from None
+    try:
+        # Waits for a sweep that runs, which is short.
+        fcntl.flock(used, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(used)
+
+
+def _sweep(home: Path) -> None:
+    """Remove the folders that no record names, unless a process uses the home's."""
+    root = plugins_folder(home)
+    used = os.open(root / _USED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    else:
+        for name in filter(_NAME.fullmatch, os.listdir(root)):
+            with contextlib.suppress(FolderError):
+                one = read(home, name)
+                _sweep_one(root, name, None if one is None else one.folder.name)
+        _discard_unfinished(root)
+    finally:
+        os.close(used)
+
+
+def _sweep_one(root: Path, name: str, kept: str | None) -> None:
+    for left in os.listdir(root / name):
+        if left not in (RECORD, kept):
+            # By rename, so that what has a folder's name is always complete.
+            trash = tempfile.mkdtemp(dir=root, prefix=_TRASH)
+            os.rename(root / name / left, os.path.join(trash, left))
+    if kept is None:
+        with contextlib.suppress(OSError):
+            os.rmdir(root / name)
+
+
+def _discard_unfinished(root: Path) -> None:
+    for name in os.listdir(root):
+        if name.startswith((_STAGING, _TRASH)):
+            shutil.rmtree(root / name, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def described(one: Installed) -> dict[str, Any]:
+    """A folder as the command line and REST show it."""
+    return {
+        "folder": str(one.folder),
+        "enabled": one.enabled,
+        "wheels": [{"file": each.file, "sha256": each.sha256} for each in one.wheels],
+        "leftOut": list(one.left_out),
+    }

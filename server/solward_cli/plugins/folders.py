@@ -1,0 +1,134 @@
+"""`solward plugins install`, `upgrade`, `remove`, `enable`, `disable`: plugins in folders of their
+own, in the home and not in the service's environment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from solward.folders.install import Proposal
+    from solward.folders.layout import Installed
+
+_NEXT = "Takes effect at the service's next start."
+
+_YES = click.option("--yes", is_flag=True, help="Accept what it needs without being asked.")
+
+
+@click.command("install")
+@click.argument("target", metavar="NAME-or-FILE")
+@_YES
+def install(target: str, yes: bool) -> None:
+    """Install a distribution's wheels into a folder of its own.
+
+    NAME may have versions (`acme-tools==1.2`); FILE is a wheel. Nothing of it runs, and nothing
+    changes in the service's environment.
+    """
+    _install(target, yes=yes, upgrade=False)
+
+
+@click.command("upgrade")
+@click.argument("target", metavar="NAME-or-FILE")
+@_YES
+def upgrade(target: str, yes: bool) -> None:
+    """Replace an installed distribution by another version.
+
+    Asks where the new version needs more than was accepted.
+    """
+    _install(target, yes=yes, upgrade=True)
+
+
+@click.command("remove")
+@click.argument("name")
+def remove(name: str) -> None:
+    """Remove a distribution's folder."""
+    from solward.folders.install import remove as removed
+    from solward_cli.entrypoint import refusals
+
+    with refusals():
+        one = removed(_home(), name)
+    _done(f"Removed {one.name} {one.version}.")
+
+
+@click.command("enable")
+@click.argument("name")
+def enable(name: str) -> None:
+    """Have a distribution of its own folder loaded again."""
+    _enable(name, True)
+
+
+@click.command("disable")
+@click.argument("name")
+def disable(name: str) -> None:
+    """Keep a distribution of its own folder, and load nothing of it."""
+    _enable(name, False)
+
+
+COMMANDS = (install, upgrade, remove, enable, disable)
+
+
+def _install(target: str, *, yes: bool, upgrade: bool) -> None:
+    from solward.folders.install import install as installed
+    from solward_cli.entrypoint import refusals
+
+    def accept(proposal: Proposal) -> bool:
+        _show(proposal)
+        if yes:
+            return True
+        if not sys.stdin.isatty():
+            click.echo("Nobody can be asked here; --yes accepts it.", err=True)
+            return False
+        return click.confirm("Install it?")
+
+    with refusals():
+        one = installed(_home(), target, accept=accept, upgrade=upgrade)
+    _done(f"Installed {one.name} {one.version}: {_plugins(one)}.")
+
+
+def _enable(name: str, enabled: bool) -> None:
+    from solward.folders.install import enable as changed
+    from solward_cli.entrypoint import refusals
+
+    with refusals():
+        one = changed(_home(), name, enabled)
+    _done(f"{'Enabled' if enabled else 'Disabled'} {one.name} {one.version}.")
+
+
+def _show(proposal: Proposal) -> None:
+    """What somebody is asked about: all of it strangers' text."""
+    new = proposal.new
+    before = "" if proposal.before is None else f", instead of {proposal.before.version}"
+    lines = [f"{new.name} {new.version}{before}: {_plugins(new)}"]
+    lines += [f"  {each.file}  sha256:{each.sha256}" for each in new.wheels]
+    lines += [f"  left out, as it would run by itself: {each}" for each in new.left_out]
+    for plugin, more in proposal.more.items():
+        lines += [f"  {plugin.partition(':')[2]} needs {each}" for each in more]
+    _echo(*lines)
+
+
+def _plugins(one: Installed) -> str:
+    kinds = (
+        f"{each.group.removeprefix('solward.').removesuffix('s')} {each.name}"
+        for each in one.plugins
+    )
+    return ", ".join(kinds)
+
+
+def _done(text: str) -> None:
+    _echo(f"{text} {_NEXT}")
+
+
+def _echo(*lines: str) -> None:
+    from solward_cli.render import visible
+
+    for line in lines:
+        click.echo(visible(line))
+
+
+def _home() -> Path:
+    from solward.settings import Settings
+
+    return Settings().solward_home

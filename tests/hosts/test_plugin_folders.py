@@ -1,0 +1,305 @@
+"""Plugins in folders of their own; a crash leaves the old state or the new one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tests.support.wheels import wheel
+
+from solward.errors import FolderError
+from solward.folders import layout
+from solward.folders.install import Proposal, enable, install, remove
+from solward.folders.resolve import gather, wanted
+from solward.manifest import Manifest
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """pip has no index, and finds what stands in `links`."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
+    (tmp_path / "links").mkdir()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def yes(_proposal: Proposal) -> bool:
+    return True
+
+
+def no(_proposal: Proposal) -> bool:
+    return False
+
+
+@pytest.fixture
+def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wheel's own file is what pip would find; pip takes a second each time."""
+
+    def alone(_target: str, name: str, _into: Path, _have: Mapping[str, str]) -> object:
+        return {name: {}}
+
+    monkeypatch.setattr("solward.folders.resolve._resolved", alone)
+    monkeypatch.setattr("os.sync", lambda: None)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_file_is_installed_with_what_it_is_recorded(home: Path, tmp_path: Path) -> None:
+    path = wheel(tmp_path, {"acme_data/words.txt": "one two"})
+    made = install(home, str(path), accept=yes)
+    [read], unreadable = layout.installed(home)
+    assert read == made
+    assert unreadable == {}
+    assert (read.name, read.version, read.enabled) == ("acme-tools", "1.0", True)
+    assert [(each.group, each.name, each.value) for each in read.plugins] == [
+        ("solward.skills", "acme", "acme_tools_acme")
+    ]
+    assert [(each.file, each.sha256) for each in read.wheels] == [
+        (path.name, hashlib.sha256(path.read_bytes()).hexdigest())
+    ]
+    assert (read.folder / "acme_data" / "words.txt").read_text() == "one two"
+    assert read.folder.parent == home / "plugins" / "acme-tools"
+    # Nothing else is left in the home, and nothing that others of this machine may read.
+    assert {each.name for each in (home / "plugins").iterdir()} == {"acme-tools", ".lock", ".used"}
+    assert not any(path.stat().st_mode & 0o077 for path in read.folder.rglob("*"))
+
+
+def test_a_dependency_that_the_service_lacks_comes_along(home: Path, tmp_path: Path) -> None:
+    links = tmp_path / "links"
+    wheel(links, {"acme_core/__init__.py": ""}, name="acme_core", version="2.1", plugin=None)
+    wheel(links, {"acme_core/__init__.py": ""}, name="acme_core", version="2.0", plugin=None)
+    wheel(links, requires=("acme-core<2.1", "solward", "httpx>=0.1"))
+    made = install(home, "acme.tools==1.0", accept=yes)
+    # Neither Solward nor httpx: the service has both.
+    assert [(each.name, each.version) for each in made.wheels] == [
+        ("acme-tools", "1.0"),
+        ("acme-core", "2.0"),
+    ]
+    assert (made.folder / "acme_core" / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("requires", "said"),
+    [
+        ("httpx==99.0", "acme-tools needs httpx 99.0, and the service has httpx "),
+        ("solward>=99", "acme-tools needs solward 99.0, and the service has solward "),
+        ("nowhere-to-be-found", "pip could not resolve it: "),
+    ],
+)
+def test_a_dependency_that_conflicts_is_refused(
+    home: Path, tmp_path: Path, requires: str, said: str
+) -> None:
+    links = tmp_path / "links"
+    for name in ("httpx", "solward"):
+        wheel(links, name=name, version="99.0", plugin=None)
+    path = wheel(tmp_path, requires=(requires,))
+    with pytest.raises(FolderError, match=said):
+        install(home, str(path), accept=yes)
+    assert layout.installed(home) == ([], {})
+
+
+def test_what_the_service_has_is_not_installed_again(home: Path, tmp_path: Path) -> None:
+    path = wheel(tmp_path, name="pluggy", version="9.0")
+    for target in (str(path), "pluggy", "solward"):
+        with pytest.raises(FolderError, match="is installed in the service's environment"):
+            install(home, target, accept=yes)
+
+
+def test_a_file_that_is_not_the_resolved_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel(tmp_path / "links", name="acme_core", version="2.0", plugin=None)
+    path = wheel(tmp_path, requires=("acme-core",))
+    into = tmp_path / "into"
+    into.mkdir()
+
+    def exchanged(_items: Mapping[str, object], folder: Path) -> None:
+        wheel(folder, {"other.py": ""}, name="acme_core", version="2.0", plugin=None)
+
+    monkeypatch.setattr("solward.folders.resolve._fetch", exchanged)
+    with pytest.raises(FolderError, match="its hash differs"):
+        gather(str(path), into)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["-r", "--index-url=x", "acme @ file:///etc", "git+https://a.example/x", "a;b", "", "acme==1,"],
+)
+def test_what_is_no_name_never_reaches_pip(target: str) -> None:
+    with pytest.raises(FolderError):
+        wanted(target)
+
+
+@pytest.mark.usefixtures("without_pip")
+def test_who_does_not_accept_changes_nothing(home: Path, tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match="not accepted"):
+        install(home, str(wheel(tmp_path)), accept=no)
+    assert layout.installed(home) == ([], {})
+    assert [each for each in (home / "plugins").iterdir() if each.is_dir()] == []
+
+
+NARROW = Manifest(sites=("api.example.com",))
+WIDE = Manifest(sites=("api.example.com", "b.example.com"))
+
+
+@pytest.mark.usefixtures("without_pip")
+def test_an_upgrade_asks_where_it_needs_more(home: Path, tmp_path: Path) -> None:
+    def declaring(manifest: Manifest | None):  # type: ignore[no-untyped-def]
+        return lambda new: {"solward.skills:acme": manifest}
+
+    install(home, str(wheel(tmp_path)), accept=yes, declare=declaring(NARROW))
+    second, third = (str(wheel(tmp_path, version=each)) for each in ("1.1", "1.2"))
+    # The same needs: nobody is asked.
+    install(home, second, accept=no, declare=declaring(NARROW), upgrade=True)
+    asked: list[Proposal] = []
+
+    def ask(proposal: Proposal) -> bool:
+        asked.append(proposal)
+        return False
+
+    with pytest.raises(FolderError, match="not accepted"):
+        install(home, third, accept=ask, declare=declaring(WIDE), upgrade=True)
+    assert asked[0].more == {"solward.skills:acme": ("network: b.example.com",)}
+    assert asked[0].before is not None
+    [kept], _ = layout.installed(home)
+    assert (kept.version, kept.manifests) == ("1.1", {"solward.skills:acme": NARROW})
+    install(home, third, accept=yes, declare=declaring(WIDE), upgrade=True)
+    [now], _ = layout.installed(home)
+    assert (now.version, now.manifests) == ("1.2", {"solward.skills:acme": WIDE})
+    assert [each.name for each in kept.folder.parent.iterdir() if each.is_dir()] == [
+        now.folder.name
+    ]
+
+
+@pytest.mark.usefixtures("without_pip")
+def test_install_upgrade_remove_and_enable_each_need_their_state(
+    home: Path, tmp_path: Path
+) -> None:
+    path = str(wheel(tmp_path))
+    for missing in (
+        lambda: install(home, path, accept=yes, upgrade=True),
+        lambda: remove(home, "acme-tools"),
+        lambda: enable(home, "../acme-tools", enabled=False),
+    ):
+        with pytest.raises(FolderError, match="is not installed"):
+            missing()
+    install(home, path, accept=yes)
+    with pytest.raises(FolderError, match=r"1\.0 is installed"):
+        install(home, path, accept=yes)
+    assert not enable(home, "Acme_Tools", enabled=False).enabled
+    # An upgrade does not enable what was disabled.
+    newer = install(home, str(wheel(tmp_path, version="2")), accept=yes, upgrade=True)
+    assert not newer.enabled
+    assert enable(home, "acme-tools", enabled=True).enabled
+    remove(home, "acme_tools")
+    assert layout.installed(home) == ([], {})
+    assert not newer.folder.parent.exists()
+
+
+@pytest.mark.usefixtures("without_pip")
+def test_a_folder_in_use_stays_until_nobody_uses_it(home: Path, tmp_path: Path) -> None:
+    first = install(home, str(wheel(tmp_path)), accept=yes)
+    with layout.in_use(home):
+        second = install(home, str(wheel(tmp_path, version="2")), accept=yes, upgrade=True)
+        remove(home, "acme-tools")
+        assert first.folder.is_dir()
+        assert second.folder.is_dir()
+        # What is there is what it was: nothing is unpacked over what somebody imports.
+        assert install(home, str(wheel(tmp_path)), accept=yes).folder == first.folder
+    enable(home, "acme-tools", enabled=True)
+    assert first.folder.is_dir()
+    assert not second.folder.exists()
+
+
+def test_two_commands_do_not_change_it_at_once(home: Path, tmp_path: Path) -> None:
+    with layout.changing(home), pytest.raises(FolderError, match="Another command"):
+        install(home, str(wheel(tmp_path)), accept=yes)
+
+
+@pytest.mark.usefixtures("without_pip")
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"format": 1, "name": "acme-tools", "folder": "../../x"}', "[" * 9999]
+)
+def test_a_broken_record_is_named_and_hides_no_other(home: Path, tmp_path: Path, text: str) -> None:
+    install(home, str(wheel(tmp_path)), accept=yes)
+    other = install(home, str(wheel(tmp_path, name="other")), accept=yes)
+    (home / "plugins" / "acme-tools" / "installed.json").write_text(text)
+    found, unreadable = layout.installed(home)
+    assert found == [other]
+    assert list(unreadable) == ["acme-tools"]
+
+
+def killed_at(count: int, home: Path, path: str) -> bool:
+    """Install in a child that is killed at its `count`-th change of a file; False: it was done."""
+    child = os.fork()
+    if child == 0:
+        left = count
+
+        def hook(event: str, arguments: tuple[object, ...]) -> None:
+            nonlocal left
+            changes = event in (
+                "os.rename",
+                "os.remove",
+                "os.mkdir",
+                "os.rmdir",
+                "tempfile.mkstemp",
+            )
+            if event == "open" and isinstance(arguments[2], int):
+                changes = bool(arguments[2] & (os.O_CREAT | os.O_WRONLY | os.O_RDWR))
+            if changes and (left := left - 1) == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            sys.addaudithook(hook)
+            install(home, path, accept=yes, upgrade=True)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+@pytest.mark.usefixtures("without_pip")
+def test_killed_anywhere_an_upgrade_leaves_the_old_or_the_new(home: Path, tmp_path: Path) -> None:
+    old_files, new_files = {"acme_data/a.txt": "old"}, {"acme_data/a.txt": "new", "acme_b.py": ""}
+    old_path = str(wheel(tmp_path, old_files))
+    old = install(home, old_path, accept=yes)
+    path = str(wheel(tmp_path, new_files, version="2.0"))
+    before = contents(old.folder)
+    after = contents(install(tmp_path / "other", path, accept=yes).folder)
+    seen: set[str] = set()
+    for count in range(1, 1_000):
+        killed = killed_at(count, home, path)
+        [found], unreadable = layout.installed(home)
+        assert unreadable == {}
+        assert contents(found.folder) == (before if found.version == "1.0" else after)
+        seen.add(found.version)
+        if not killed:
+            break
+        if found.version == "2.0":
+            # Back to the old one, over whatever the killed command left.
+            install(home, old_path, accept=yes, upgrade=True)
+    assert count > 20
+    assert seen == {"1.0", "2.0"}
+    # The next command removes what the killed ones left.
+    enable(home, "acme-tools", enabled=True)
+    assert {each.name for each in (home / "plugins").iterdir()} == {"acme-tools", ".lock", ".used"}
+    [final], _ = layout.installed(home)
+    assert {each.name for each in final.folder.parent.iterdir()} == {
+        "installed.json",
+        final.folder.name,
+    }
