@@ -27,12 +27,13 @@ from solward.context import AgentView, SkillContext, WalletView
 from solward.errors import InvalidRequest, KeyRevoked, LedgerError, NotFound, SkillNotFound
 from solward.events import EventBus
 from solward.hold import Hold
+from solward.hosts.plugins import PluginHosts, plugin_hosts
 from solward.operations.approvals import Approvals, Keys, swept
 from solward.operations.perform import Operations, SkillCalls
 from solward.operations.swap import SwapLimits, Venue
 from solward.policies import Policies
 from solward.record import TransactionRecord
-from solward.registry import Registry, load_registry, run_skill
+from solward.registry import Problem, Registry, open_registry, run_skill
 from solward.registry.discovery import canonical
 from solward.settings import Settings
 from solward.settings.home import Home
@@ -76,6 +77,7 @@ class Solward:
     """The parts of one process. Open it with `Solward.open`.
 
     Attributes:
+        plugins: the processes in which third parties' plugins run.
         keys: API keys, where this process serves requests with them: without, what keys asked for
             and a person approved is carried out by a process that does.
     """
@@ -93,6 +95,7 @@ class Solward:
     audit: AuditLog
     localnet: Localnet | None
     prices: Prices
+    plugins: PluginHosts
     webhook: Webhook | None = None
     phase_hook: PhaseHook = no_phase_hook
     step_hook: StepHook = no_hook
@@ -145,7 +148,10 @@ class Solward:
             home = stack.enter_context(
                 Home.opened(settings.solward_home, shared=settings.shared_database)
             )
-            registry = load_registry(settings.plugins, demo=demo)
+            plugins = await stack.enter_async_context(
+                plugin_hosts(settings.solward_plugins_unconfined)
+            )
+            registry = await open_registry(settings.plugins, hosts=plugins, demo=demo)
             for problem in registry.problems:
                 _log.warning("plugin_problem", problem=str(problem))
             database = await Database.open(settings.database_url, home.path)
@@ -190,10 +196,12 @@ class Solward:
                 audit=AuditLog(database),
                 localnet=cluster.localnet,
                 prices=prices,
+                plugins=plugins,
                 webhook=Webhook.of(database, settings),
                 phase_hook=phase_hook,
                 step_hook=step_hook,
             )
+            plugins.on_problem = service.add_problem
             if service.webhook is not None:
                 # Before anything can be held.
                 await stack.enter_async_context(service.webhook.delivering())
@@ -205,6 +213,11 @@ class Solward:
             await stack.enter_async_context(swept(service.approvals))
             await stack.enter_async_context(hourly_retention(database, settings))
             yield service
+
+    def add_problem(self, problem: Problem) -> None:
+        """Show a problem that came up since the start beside those of it."""
+        _log.error("plugin_problem", problem=str(problem))
+        self.registry = replace(self.registry, problems=(*self.registry.problems, problem))
 
     @property
     def process(self) -> Process:

@@ -13,7 +13,7 @@ from solward.extras import needs
 
 if TYPE_CHECKING:
     from solward.registry.interceptors import run_skill
-    from solward.registry.load import load_registry
+    from solward.registry.load import load_registry, open_registry
     from solward.registry.loaded import LoadedProvider, LoadedSkill, LoadedVenue, Registry
     from solward.registry.problems import Problem, ProblemCode
 
@@ -25,6 +25,7 @@ __all__ = [
     "ProblemCode",
     "Registry",
     "load_registry",
+    "open_registry",
     "run_skill",
 ]
 
@@ -36,6 +37,7 @@ _AT_FIRST_USE = {
     "ProblemCode": "solward.registry.problems",
     "Registry": "solward.registry.loaded",
     "load_registry": "solward.registry.load",
+    "open_registry": "solward.registry.load",
     "run_skill": "solward.registry.interceptors",
 }
 

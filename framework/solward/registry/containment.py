@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
+from solward.errors import SolwardError
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -54,3 +56,14 @@ def contained_call(function: Callable[P, T]) -> Callable[P, T]:
             raise PluginCrash(f"{type(error).__name__} from a plugin") from error
 
     return call
+
+
+def deliberate(error: Exception) -> SolwardError | None:
+    """The first deliberate error of a task group in which every error is one."""
+    if not isinstance(error, ExceptionGroup):
+        return None
+    found, other = error.split(SolwardError)
+    first: SolwardError | ExceptionGroup[SolwardError] | None = found
+    while isinstance(first, ExceptionGroup):
+        first = first.exceptions[0]
+    return first if other is None else None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from solward.errors import SkillError, SkillTimeout, SolwardError
-from solward.registry.containment import PluginCrash
+from solward.registry.containment import PluginCrash, deliberate
 from solward.registry.loaded import LoadedSkill
 from solward.telemetry import metrics, tracing
 
@@ -124,22 +124,11 @@ async def shield(call: SkillCall, handler: Handler) -> str:
     except SolwardError:
         raise
     except Exception as error:
-        deliberate = _deliberate(error)
-        if deliberate is not None:
-            raise deliberate from None
+        meant = deliberate(error)
+        if meant is not None:
+            raise meant from None
         _log.exception("skill_failed", skill=name, error=type(error).__name__)
     raise SkillError("internal_error", f"Skill {name!r} failed with an internal error")
-
-
-def _deliberate(error: Exception) -> SolwardError | None:
-    """The first deliberate error of a task group in which every error is one."""
-    if not isinstance(error, ExceptionGroup):
-        return None
-    deliberate, other = error.split(SolwardError)
-    first: SolwardError | ExceptionGroup[SolwardError] | None = deliberate
-    while isinstance(first, ExceptionGroup):
-        first = first.exceptions[0]
-    return first if other is None else None
 
 
 async def time_out(call: SkillCall, handler: Handler) -> str:

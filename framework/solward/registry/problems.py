@@ -23,6 +23,12 @@ class ProblemCode(StrEnum):
     """A hook is missing or not as specified, or its declaration is out of range."""
     BAD_SCHEMA = "bad_schema"
     """Its JSON Schema is invalid, open, or uses what cannot be checked exactly."""
+    HOST_FAILED = "host_failed"
+    """Its plugin host could not start, or ended while the plugin was imported."""
+    UNCONFINED_REFUSED = "unconfined_refused"
+    """This machine cannot confine its plugin host, and the operator did not name it."""
+    CRASHES = "crashes"
+    """Its plugin host ended three times within a minute, and is not started again."""
 
 
 @dataclass(frozen=True, slots=True)

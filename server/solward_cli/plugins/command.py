@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from solward_cli.plugins.skill_run import run
 
 if TYPE_CHECKING:
     from solward.registry import LoadedProvider, LoadedSkill, LoadedVenue, Registry
+    from solward.settings import Settings
 
 LOADED = "loaded"
 DEMO = "with --demo"
@@ -65,8 +67,8 @@ class Row:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_plugins(as_json: bool) -> None:
     """List every plugin found: loaded at the next start, or left out and why."""
-    allow = _allowed()
-    rows = list(rows_of(_registry(allow), allow))
+    settings = _settings()
+    rows = list(rows_of(_registry(settings), settings.plugins))
     if as_json:
         click.echo(json.dumps({"plugins": [asdict(row) for row in rows]}, indent=2))
     elif sys.stdout.isatty():
@@ -81,7 +83,7 @@ def list_skills() -> None:
     _columns(
         [
             (name, skill.spec.effects.value, skill.spec.description)
-            for name, skill in _registry(_allowed()).skills.items()
+            for name, skill in _registry(_settings()).skills.items()
         ]
     )
 
@@ -128,20 +130,26 @@ def _kind(group: str) -> str:
     return group.removeprefix("solward.").removesuffix("s")
 
 
-def _allowed() -> tuple[str, ...]:
+def _settings() -> Settings:
     from solward.settings import Settings
     from solward_cli.entrypoint import refusals
 
     with refusals():
-        return Settings().plugins
+        return Settings()
 
 
-def _registry(allow: Collection[str]) -> Registry:
-    from solward.registry import load_registry
+def _registry(settings: Settings) -> Registry:
+    """The plugins as a service would load them, third parties' in plugin hosts."""
+    from solward.hosts.plugins import plugin_hosts
+    from solward.registry import open_registry
     from solward_cli.entrypoint import refusals
 
+    async def loaded() -> Registry:
+        async with plugin_hosts(settings.solward_plugins_unconfined) as hosts:
+            return await open_registry(settings.plugins, hosts=hosts, demo=True)
+
     with refusals():
-        return load_registry(allow, demo=True)
+        return asyncio.run(loaded())
 
 
 def _table(rows: Sequence[Row]) -> None:

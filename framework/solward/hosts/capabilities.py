@@ -1,0 +1,280 @@
+"""The running calls of a plugin host, and what it may ask for on their behalf.
+
+A capability names one running call and dies with it. Wallet, caller, number of the money call, and
+READ or SPEND are those of the call; nothing that the host sends says or changes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from solward.context import SkillContext
+from solward.errors import SkillError
+from solward.hosts.bound_client import is_for, through
+from solward.hosts.egress import Egress, EgressCall
+from solward.hosts.wire import methods
+from solward.hosts.wire.channel import Handler, Incoming
+from solward.hosts.wire.values import (
+    ACCOUNT,
+    INTENT,
+    QUOTE,
+    RECORD,
+    TOKEN_HOLDING,
+    VOTE_ACCOUNT,
+    from_json,
+    instruction_from_wire,
+)
+from solward.manifest import POCKET, TRANSACT, Manifest, may_operate
+from solward.record import TransactionRecord
+
+if TYPE_CHECKING:
+    import httpx
+    from solders.instruction import Instruction
+
+T = TypeVar("T")
+
+# Of random bytes: nobody guesses one, nor another host's.
+_CAPABILITY_BYTES: Final = 16
+
+
+@dataclass(slots=True)
+class RunningCall:
+    """One running call of a plugin.
+
+    Attributes:
+        plugin: its name.
+        context: what its skill may do, with wallet, caller and effects; None for other plugins.
+        manifest: what it declared; None where it declared nothing.
+        egress: what it may send by HTTP.
+        client: sends requests to the address that it is bound to; None where there is none.
+        variables: the context variables of who made the call.
+    """
+
+    plugin: str
+    context: SkillContext | None = None
+    manifest: Manifest | None = None
+    egress: EgressCall | None = None
+    client: httpx.AsyncClient | None = None
+    variables: Context = field(default_factory=copy_context, repr=False)
+
+    async def of_call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await what is done for the call, its log lines and spans those of the call."""
+        return await asyncio.get_running_loop().create_task(work, context=self.variables)
+
+
+class Capabilities:
+    """The running calls of one plugin host, by capability."""
+
+    def __init__(self) -> None:
+        self._running: dict[bytes, RunningCall] = {}
+
+    @contextmanager
+    def given(self, call: RunningCall) -> Iterator[bytes]:
+        """The call's capability, until the block ends."""
+        cap = secrets.token_bytes(_CAPABILITY_BYTES)
+        self._running[cap] = call
+        try:
+            yield cap
+        finally:
+            del self._running[cap]
+            if call.egress is not None:
+                call.egress.end()
+
+    def of(self, cap: bytes | None) -> RunningCall:
+        """The running call of a capability.
+
+        Raises:
+            SkillError: `call_ended`: it ended, or was never this host's.
+        """
+        call = None if cap is None else self._running.get(cap)
+        if call is None:
+            raise SkillError(
+                "call_ended", "The skill's call has ended; its context can do nothing any more"
+            )
+        return call
+
+    def handlers(self, egress: Egress) -> dict[str, Handler]:
+        """What the host may ask for, by method; each on behalf of a running call."""
+        return {
+            methods.HTTP_REQUEST.name: self._http(egress),
+            methods.OP_PERFORM.name: self._perform,
+            methods.OP_TRANSACT.name: self._transact,
+            methods.OP_POCKET.name: self._pocket,
+            methods.OP_QUOTE.name: self._quote,
+            methods.LEDGER_BALANCE.name: self._balance,
+            methods.LEDGER_ACCOUNT.name: self._account,
+            methods.LEDGER_ACCOUNTS.name: self._accounts,
+            methods.LEDGER_HOLDINGS.name: self._holdings,
+            methods.LEDGER_SLOT.name: self._slot,
+            methods.LEDGER_RENT_EXEMPT_MINIMUM.name: self._rent_exempt_minimum,
+            methods.LEDGER_PROGRAM_ACCOUNTS.name: self._program_accounts,
+            methods.LEDGER_STAKE_MINIMUM_DELEGATION.name: self._stake_minimum_delegation,
+            methods.LEDGER_VOTE_ACCOUNTS.name: self._vote_accounts,
+        }
+
+    def _context(self, incoming: Incoming) -> SkillContext:
+        """The context of the call, which must be a skill's."""
+        context = self.of(incoming.cap).context
+        if context is None:
+            raise SkillError("not_a_skill", "Only a skill has a wallet and a ledger")
+        return context
+
+    async def _money(
+        self,
+        incoming: Incoming,
+        operation: str,
+        work: Callable[[SkillContext], Coroutine[Any, Any, TransactionRecord]],
+    ) -> Any:
+        """Do for a running call what its manifest allows.
+
+        Nothing is waited for before `work` begins, so that the calls are numbered as they arrive.
+        """
+        context, call = self._context(incoming), self.of(incoming.cap)
+        if not may_operate(call.manifest, operation):
+            raise SkillError(
+                "operation_not_declared",
+                f"The manifest of {call.plugin!r} does not name the operation {operation!r}",
+            )
+        return RECORD.to_wire(await call.of_call(work(context)))
+
+    # Money.
+
+    async def _perform(self, incoming: Incoming) -> Any:
+        request: methods.Perform = incoming.request
+        params = from_json(request.params)
+        return await self._money(
+            incoming,
+            request.operation,
+            lambda context: context._perform(request.operation, params),
+        )
+
+    async def _transact(self, incoming: Incoming) -> Any:
+        request: methods.Transact = incoming.request
+        intent = INTENT.from_wire(request.intent)
+        instructions = tuple(map(instruction_from_wire, request.instructions))
+        return await self._money(
+            incoming,
+            TRANSACT,
+            lambda context: context.transact(
+                instructions=instructions,
+                wire=request.wire,
+                type=intent.type,
+                lamports_out=intent.lamports_out,
+                rent_lamports=intent.rent_lamports,
+                tokens_out=intent.tokens_out,
+                tokens_in=intent.tokens_in,
+                destinations=tuple(intent.destinations),
+                may_close=tuple(intent.may_close),
+                details=intent.details,
+            ),
+        )
+
+    async def _pocket(self, incoming: Incoming) -> Any:
+        request: methods.Pocket = incoming.request
+        details = from_json(request.details)
+
+        async def build(address: str) -> bytes | Sequence[Instruction]:
+            asked = methods.PocketBuild(request.build, address)
+            made = await incoming.channel.call(methods.POCKET_BUILD, asked, cap=incoming.cap)
+            if made.wire is not None:
+                return bytes(made.wire)
+            return tuple(map(instruction_from_wire, made.instructions))
+
+        return await self._money(
+            incoming,
+            POCKET,
+            lambda context: context.pocket(
+                build,
+                lamports=request.lamports,
+                tokens=request.tokens,
+                returns=request.returns,
+                mints=request.mints,
+                program=request.program,
+                position=request.position,
+                stays=request.stays,
+                details=details,
+            ),
+        )
+
+    async def _quote(self, incoming: Incoming) -> Any:
+        return QUOTE.to_wire(
+            await self._context(incoming)._quote(from_json(incoming.request.params))
+        )
+
+    # Reads.
+
+    async def _balance(self, incoming: Incoming) -> methods.Amount:
+        ledger = self._context(incoming).ledger
+        return methods.Amount(await ledger.balance(incoming.request.address))
+
+    async def _account(self, incoming: Incoming) -> methods.FoundAccount:
+        ledger = self._context(incoming).ledger
+        return methods.FoundAccount(_optional(await ledger.account(incoming.request.address)))
+
+    async def _accounts(self, incoming: Incoming) -> methods.FoundAccounts:
+        ledger = self._context(incoming).ledger
+        found = await ledger.accounts(incoming.request.addresses)
+        return methods.FoundAccounts({key: _optional(each) for key, each in found.items()})
+
+    async def _holdings(self, incoming: Incoming) -> methods.Holdings:
+        ledger = self._context(incoming).ledger
+        found = await ledger.holdings(incoming.request.address)
+        return methods.Holdings(tuple(map(TOKEN_HOLDING.to_wire, found)))
+
+    async def _slot(self, incoming: Incoming) -> methods.Amount:
+        return methods.Amount(await self._context(incoming).ledger.slot())
+
+    async def _rent_exempt_minimum(self, incoming: Incoming) -> methods.Amount:
+        ledger = self._context(incoming).ledger
+        return methods.Amount(await ledger.rent_exempt_minimum(incoming.request.size))
+
+    async def _program_accounts(self, incoming: Incoming) -> methods.FoundAccounts:
+        ledger, asked = self._context(incoming).ledger, incoming.request
+        found = await ledger.program_accounts(
+            asked.program, size=asked.size, offset=asked.offset, key=asked.key
+        )
+        return methods.FoundAccounts({key: _optional(each) for key, each in found.items()})
+
+    async def _stake_minimum_delegation(self, incoming: Incoming) -> methods.Amount:
+        return methods.Amount(await self._context(incoming).ledger.stake_minimum_delegation())
+
+    async def _vote_accounts(self, incoming: Incoming) -> methods.VoteAccounts:
+        found = await self._context(incoming).ledger.vote_accounts()
+        return methods.VoteAccounts(tuple(map(VOTE_ACCOUNT.to_wire, found)))
+
+    # Requests.
+
+    def _http(self, egress: Egress) -> Handler:
+        def call_of(incoming: Incoming) -> EgressCall:
+            found = self.of(incoming.cap).egress
+            if found is None:
+                raise SkillError(
+                    "no_network", "A guardrail judges what it is given, without network"
+                )
+            return found
+
+        outside = egress.handler(call_of)
+
+        async def request(incoming: Incoming) -> AsyncGenerator[Any, None]:
+            call = self.of(incoming.cap)
+            asked: methods.HttpRequest = incoming.request
+            pieces = outside(incoming)
+            client = None if call.manifest is None else call.client
+            if client is not None and is_for(client, asked.url):
+                call_of(incoming).count()
+                pieces = through(client, incoming)
+            async with aclosing(cast(AsyncGenerator[Any, None], pieces)) as every:
+                async for piece in every:
+                    yield piece
+
+        return request
+
+
+def _optional(account: Any) -> Any:
+    return None if account is None else ACCOUNT.to_wire(account)

@@ -1,0 +1,230 @@
+"""The context of a skill in a plugin host: its money calls and reads are messages to the service,
+which alone knows whose wallet it is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from solward.context import SkillContext
+from solward.context.lifetime import Lifetime
+from solward.context.pocket import PocketRequest
+from solward.errors import InvalidRequest
+from solward.guardrail import Intent
+from solward.hosts.inside.log import HostLog
+from solward.hosts.inside.running import Running, running
+from solward.hosts.wire import methods
+from solward.hosts.wire.values import (
+    ACCOUNT,
+    AGENT_VIEW,
+    INTENT,
+    KNOWN_TOKEN,
+    QUOTE,
+    RECORD,
+    TOKEN_HOLDING,
+    VOTE_ACCOUNT,
+    WALLET_VIEW,
+    Empty,
+    Record,
+    instruction_to_wire,
+    to_json,
+)
+from solward.record import TransactionRecord
+from solward.solana.accounts import Account
+from solward.solana.ledger import TokenHolding, VoteAccount
+from solward.solana.token_list import TokenList
+from solward.venue import Quote
+
+if TYPE_CHECKING:
+    from solders.instruction import Instruction
+
+
+def remote_context(
+    call: Running, request: methods.SkillExecute
+) -> tuple[SkillContext, RemoteCalls]:
+    """The context of one call, and its money calls, which end with it."""
+    calls = RemoteCalls(call)
+    context = SkillContext(
+        wallet=WALLET_VIEW.from_wire(request.wallet),
+        agent=None if request.agent is None else AGENT_VIEW.from_wire(request.agent),
+        ledger=RemoteLedger(call),
+        tokens=TokenList(map(KNOWN_TOKEN.from_wire, request.tokens)),
+        calls=calls,
+        log=HostLog(call.channel, request.name),
+    )
+    return context, calls
+
+
+class RemoteCalls:
+    """`MoneyCalls` over the channel.
+
+    Ordinals stay here: the service numbers the calls as they arrive, which is the order in which
+    the skill makes them.
+    """
+
+    __slots__ = ("_builds", "_call", "_numbers", "lifetime")
+
+    def __init__(self, call: Running) -> None:
+        self.lifetime = Lifetime()
+        self._call = call
+        self._numbers = itertools.count(1)
+        self._builds: dict[int, Any] = {}
+
+    async def perform(
+        self, operation: str, ordinal: int, params: Mapping[str, Any]
+    ) -> TransactionRecord:
+        """See `MoneyCalls.perform`."""
+        self.lifetime.check()
+        request = methods.Perform(operation, to_json(params))
+        return await self._money(methods.OP_PERFORM, request)
+
+    async def transact(
+        self,
+        ordinal: int,
+        intent: Intent,
+        instructions: Sequence[Instruction],
+        wire: bytes | None,
+    ) -> TransactionRecord:
+        """See `MoneyCalls.transact`."""
+        self.lifetime.check()
+        request = methods.Transact(
+            intent=INTENT.to_wire(intent),
+            instructions=_instructions(instructions),
+            wire=_bytes(wire),
+        )
+        return await self._money(methods.OP_TRANSACT, request)
+
+    async def pocket(self, ordinal: int, request: PocketRequest) -> TransactionRecord:
+        """See `MoneyCalls.pocket`; the service calls `build` back."""
+        self.lifetime.check()
+        if not callable(request.build):
+            raise InvalidRequest("build must be an async function of the pocket's address")
+        number = next(self._numbers)
+        self._builds[number] = request.build
+        try:
+            return await self._money(
+                methods.OP_POCKET,
+                methods.Pocket(
+                    build=number,
+                    lamports=request.lamports,
+                    tokens=dict(request.tokens),
+                    returns=dict(request.returns),
+                    mints=tuple(request.mints),
+                    program=request.program,
+                    position=request.position,
+                    stays=bool(request.stays),
+                    details=to_json(request.details),
+                ),
+            )
+        finally:
+            del self._builds[number]
+
+    async def quote(self, params: Mapping[str, Any]) -> Quote:
+        """See `MoneyCalls.quote`."""
+        self.lifetime.check()
+        request = methods.QuoteParams(to_json(params))
+        answer = await self._call.channel.call(methods.OP_QUOTE, request, cap=self._call.cap)
+        return QUOTE.from_wire(answer)
+
+    async def build(self, number: int, address: str) -> methods.Built:
+        """What the build function of a pocket that is asked for makes.
+
+        Raises:
+            InvalidRequest: no such pocket is asked for, or it makes something else.
+        """
+        self.lifetime.check()
+        build = self._builds.get(number)
+        if build is None:
+            raise InvalidRequest("no pocket of this number is asked for")
+        with running(self._call):
+            made = await build(address)
+        if isinstance(made, bytes | bytearray | memoryview):
+            return methods.Built(wire=_bytes(made))
+        return methods.Built(instructions=_instructions(made))
+
+    async def _money(self, method: methods.Method[Any, Record], request: Any) -> TransactionRecord:
+        record = await self._call.channel.call(method, request, cap=self._call.cap)
+        return RECORD.from_wire(record)
+
+
+class RemoteLedger:
+    """`ReadLedger` over the channel; the service answers while the call runs."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Running) -> None:
+        self._call = call
+
+    async def _ask(self, method: methods.Method[Any, Any], request: Any) -> Any:
+        return await self._call.channel.call(method, request, cap=self._call.cap)
+
+    async def balance(self, address: str) -> int:
+        """See `ReadLedger.balance`, as the others."""
+        answer = await self._ask(methods.LEDGER_BALANCE, methods.AtAddress(address))
+        return int(answer.value)
+
+    async def account(self, address: str) -> Account | None:
+        """One account."""
+        answer = await self._ask(methods.LEDGER_ACCOUNT, methods.AtAddress(address))
+        return _account(answer.account)
+
+    async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
+        """Many accounts."""
+        answer = await self._ask(methods.LEDGER_ACCOUNTS, methods.ManyAddresses(tuple(addresses)))
+        return {address: _account(each) for address, each in answer.accounts.items()}
+
+    async def holdings(self, owner: str) -> tuple[TokenHolding, ...]:
+        """A wallet's token accounts."""
+        answer = await self._ask(methods.LEDGER_HOLDINGS, methods.AtAddress(owner))
+        return tuple(map(TOKEN_HOLDING.from_wire, answer.holdings))
+
+    async def slot(self) -> int:
+        """The current slot."""
+        return int((await self._ask(methods.LEDGER_SLOT, Empty())).value)
+
+    async def rent_exempt_minimum(self, size: int) -> int:
+        """Lamports an account of `size` bytes must hold."""
+        answer = await self._ask(methods.LEDGER_RENT_EXEMPT_MINIMUM, methods.Size(size))
+        return int(answer.value)
+
+    async def program_accounts(
+        self, program: str, *, size: int, offset: int, key: str
+    ) -> dict[str, Account]:
+        """A program's accounts."""
+        request = methods.ProgramAccounts(program, size, offset, key)
+        answer = await self._ask(methods.LEDGER_PROGRAM_ACCOUNTS, request)
+        return {address: ACCOUNT.from_wire(each) for address, each in answer.accounts.items()}
+
+    async def stake_minimum_delegation(self) -> int:
+        """Lamports a stake must delegate."""
+        return int((await self._ask(methods.LEDGER_STAKE_MINIMUM_DELEGATION, Empty())).value)
+
+    async def vote_accounts(self) -> tuple[VoteAccount, ...]:
+        """Validators' vote accounts."""
+        answer = await self._ask(methods.LEDGER_VOTE_ACCOUNTS, Empty())
+        return tuple(map(VOTE_ACCOUNT.from_wire, answer.accounts))
+
+
+def _account(wire: Any) -> Account | None:
+    return None if wire is None else ACCOUNT.from_wire(wire)
+
+
+def _bytes(wire: object) -> bytes | None:
+    if wire is None:
+        return None
+    if not isinstance(wire, bytes | bytearray | memoryview):
+        raise InvalidRequest("wire must be bytes")
+    return bytes(wire)
+
+
+def _instructions(made: Any) -> tuple[Any, ...]:
+    from solders.instruction import Instruction
+
+    try:
+        every = tuple(made)
+    except TypeError:
+        raise InvalidRequest("instructions must be instructions of solders") from None
+    if not all(isinstance(each, Instruction) for each in every):
+        raise InvalidRequest("instructions must be instructions of solders")
+    return tuple(map(instruction_to_wire, every))

@@ -1,0 +1,439 @@
+"""Third parties' plugins in plugin hosts, as the registry takes them.
+
+A distribution has one host for its skills, providers and venues, and another for its guardrails:
+rules judge what the others do, so they must not share a process with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, Final
+
+import httpx
+
+from solward import jsontext
+from solward.context import SkillContext
+from solward.errors import SkillError
+from solward.guardrail import Hold, Intent, TransactionEffects
+from solward.hosts.capabilities import Capabilities, RunningCall
+from solward.hosts.egress import Egress, EgressCall
+from solward.hosts.host import UNCONFINED, Host, HostConfig
+from solward.hosts.supervisor import Hosts
+from solward.hosts.wire import methods, values
+from solward.hosts.wire.failures import HostBug
+from solward.hosts.wire.frames import HostileFrame
+from solward.hosts.wire.values import (
+    AGENT_VIEW,
+    COMPLETION,
+    COMPLETION_REQUEST,
+    EFFECTS,
+    INTENT,
+    KNOWN_TOKEN,
+    MODEL_PRICE,
+    PROVIDER_CONTEXT,
+    PROVIDER_SPEC,
+    QUOTE,
+    QUOTE_REQUEST,
+    SKILL_SPEC,
+    SWAP_INSTRUCTIONS,
+    SWAP_TRANSACTION,
+    USAGE,
+    VENUE_SPEC,
+    WALLET_VIEW,
+    Empty,
+    Unreadable,
+    to_json,
+)
+from solward.manifest import Manifest
+from solward.provider import (
+    Completion,
+    CompletionRequest,
+    ModelPrice,
+    ProviderContext,
+    ProviderSpec,
+    Usage,
+)
+from solward.registry.discovery import Candidate, canonical
+from solward.registry.hooks import GUARDRAILS, HOOKS, OPTIONAL, PROVIDERS, SKILLS, VENUES, broken
+from solward.registry.load import Declared, Found
+from solward.registry.problems import Problem, ProblemCode, Rejected
+from solward.skill import SkillSpec
+from solward.venue import (
+    Quote,
+    QuoteRequest,
+    SwapInstructions,
+    SwapTransaction,
+    VenueContext,
+    VenueSpec,
+)
+
+TENANT: Final = "solward.hosts.inside.plugins:plugins"
+# Declarations are pure, and modules are imported when the host starts.
+_SPECS_S: Final = 10.0
+
+# What a rule's caller waits for; the vault's own limit is the same.
+RULE_S: Final = 5.0
+
+
+class PluginHosts:
+    """Runs plugins of other distributions than Solward's own (`PluginSource`).
+
+    No process is started before there is a plugin to run.
+
+    Args:
+        make: makes the hosts, which call its argument where one is disabled.
+        egress: makes their HTTP requests.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Callable[[Host, str], None]], Hosts],
+        *,
+        egress: Egress | None = None,
+    ) -> None:
+        self.on_problem: Callable[[Problem], object] = lambda _problem: None
+        """Called with each problem that comes up while the plugins run."""
+        self.hosts = make(self._disabled)
+        self._opened = False
+        self._egress = egress or Egress()
+        self._running: dict[Host, list[Candidate]] = {}
+
+    async def close(self) -> None:
+        """End every host; the calls that run fail."""
+        if self._opened:
+            await self.hosts.close()
+        await self._egress.close()
+
+    def _disabled(self, host: Host, reason: str) -> None:
+        for candidate in self._running.get(host, []):
+            self.on_problem(candidate.problem(ProblemCode.CRASHES, reason))
+
+    async def declared(self, candidates: Sequence[Candidate]) -> list[Found]:
+        """What each candidate declares, in their order; the hosts are started at once."""
+        if not self._opened:
+            self._opened = True
+            await self.hosts.open()
+        groups: dict[tuple[str, bool], list[Candidate]] = defaultdict(list)
+        for each in candidates:
+            groups[canonical(each.distribution), each.group == GUARDRAILS].append(each)
+        every = await asyncio.gather(
+            *(self._of_host(name, group) for (name, _), group in groups.items())
+        )
+        found = {
+            id(candidate): each
+            for group, answers in zip(groups.values(), every, strict=True)
+            for candidate, each in zip(group, answers, strict=True)
+        }
+        return [found[id(candidate)] for candidate in candidates]
+
+    async def _of_host(self, name: str, candidates: list[Candidate]) -> list[Found]:
+        capabilities = Capabilities()
+        named = [[each.group, each.name, each.entry_point.value] for each in candidates]
+        config = HostConfig(
+            name=name,
+            tenant=TENANT,
+            modules=tuple({each.entry_point.value.partition(":")[0] for each in candidates}),
+            options={"entry_points": jsontext.dumps(named)},
+        )
+        host: Host | None = None
+        try:
+            host = await self.hosts.start(config, capabilities.handlers(self._egress))
+            specs = await host.call(methods.SPECS, Empty(), timeout_s=_SPECS_S)
+            answered = [(each.group, each.name) for each in specs.plugins]
+            if answered != [(each.group, each.name) for each in candidates]:
+                raise HostileFrame("declarations of other plugins than were asked for")
+        except (SkillError, HostBug, HostileFrame, TimeoutError) as error:
+            if host is not None:
+                await self.hosts.remove(host)
+            unconfined = isinstance(error, SkillError) and error.code == UNCONFINED
+            code = ProblemCode.UNCONFINED_REFUSED if unconfined else ProblemCode.HOST_FAILED
+            text = str(error) or f"its plugin host did not answer within {_SPECS_S:g} s"
+            return [Rejected(code, text) for _ in candidates]
+        self._running[host] = candidates
+        plugins = _Host(host, capabilities)
+        return [
+            _found(plugins, candidate, each)
+            for candidate, each in zip(candidates, specs.plugins, strict=True)
+        ]
+
+
+@asynccontextmanager
+async def plugin_hosts(unconfined: Collection[str] = ()) -> AsyncIterator[PluginHosts]:
+    """Where third parties' plugins run; every host is gone when the block ends.
+
+    Args:
+        unconfined: distributions that run also where this machine cannot confine them.
+    """
+    names = {canonical(name) for name in unconfined}
+    plugins = PluginHosts(lambda disabled: Hosts(unconfined=names, on_disabled=disabled))
+    try:
+        yield plugins
+    finally:
+        await plugins.close()
+
+
+def _found(host: _Host, candidate: Candidate, plugin: methods.Plugin) -> Found:
+    """A plugin as its host declared it, in exact built-in values, or why it cannot be used."""
+    try:
+        spec = plugin.spec
+        if isinstance(spec, methods.Problem):
+            return Rejected(_code(spec.code), spec.detail)
+        group = candidate.group
+        made: SkillSpec | ProviderSpec | VenueSpec | None
+        match group, spec:
+            case "solward.skills", values.SkillSpec():
+                made = SKILL_SPEC.from_wire(spec)
+                made = replace(made, parameters=_numbers(made.parameters))
+            case "solward.providers", values.ProviderSpec():
+                made = PROVIDER_SPEC.from_wire(spec)
+                made = replace(made, options=_numbers(made.options))
+            case "solward.venues", values.VenueSpec():
+                made = VENUE_SPEC.from_wire(spec)
+            case "solward.guardrails", None:
+                made = None
+            case _:
+                raise broken("its plugin host declared it as something else")
+        if made is not None and made.name != candidate.name:
+            raise broken(f"it is named {made.name!r}, but its entry point is {candidate.name!r}")
+        calls = _Plugin(host, candidate.name, made).calls(group)
+        hooks = {*HOOKS[group], *(set(plugin.hooks) & set(OPTIONAL.get(group, ())))}
+        return Declared(made, {hook: call for hook, call in calls.items() if hook in hooks})
+    except Unreadable as error:
+        return Rejected(ProblemCode.BAD_CONTRACT, str(error))
+    except Rejected as rejected:
+        return rejected
+
+
+# What a host may say of its plugins.
+_CODES: Final = {
+    each.value: each
+    for each in (
+        ProblemCode.IMPORT_FAILED,
+        ProblemCode.BAD_HOOK,
+        ProblemCode.BAD_CONTRACT,
+        ProblemCode.BAD_SCHEMA,
+    )
+}
+
+
+def _code(text: str) -> ProblemCode:
+    return _CODES.get(text, ProblemCode.BAD_CONTRACT)
+
+
+def _numbers(value: Any) -> Any:
+    """JSON Schema as authors write it: fractions are floats, where a float says the same."""
+    if isinstance(value, Mapping):
+        return {name: _numbers(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_numbers(each) for each in value]
+    if isinstance(value, Decimal):
+        number = float(value)
+        return number if Decimal(repr(number)) == value else value
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """A distribution's host, and the calls that run in it."""
+
+    host: Host
+    capabilities: Capabilities
+
+    async def call(
+        self,
+        method: methods.Method[Any, Any],
+        request: Any,
+        running: RunningCall,
+        timeout_s: float | None = None,
+    ) -> Any:
+        with self.capabilities.given(running) as cap:
+            return await self.host.call(method, request, cap=cap, timeout_s=timeout_s)
+
+    def read(self, convert: Callable[[Any], Any], answer: Any) -> Any:
+        """An answer as Solward has it; one that is nonsense ends the host."""
+        try:
+            return convert(answer)
+        except Unreadable as error:
+            life = self.host.life
+            if life is not None:
+                life.channel.end(HostileFrame(str(error)))
+            raise SkillError(
+                "bad_outcome", "The plugin answered with what is no such value"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plugin:
+    """One plugin: each hook as a call into its host."""
+
+    host: _Host
+    name: str
+    spec: SkillSpec | ProviderSpec | VenueSpec | None
+
+    def calls(self, group: str) -> dict[str, Callable[..., Any]]:
+        """Its hooks by name, called as those of a plugin in this process."""
+        if group == SKILLS:
+            return {"skill_execute": self.skill_execute}
+        if group == PROVIDERS:
+            return {
+                "provider_complete": self.provider_complete,
+                "provider_stream": self.provider_stream,
+                "provider_price": self.provider_price,
+            }
+        if group == VENUES:
+            return {
+                "venue_quote": self.venue_quote,
+                "venue_instructions": self.venue_instructions,
+                "venue_swap": self.venue_swap,
+            }
+        return {"guardrail_check": self.guardrail_check}
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """What it declared."""
+        return None if self.spec is None else self.spec.manifest
+
+    async def skill_execute(self, params: dict[str, Any], context: SkillContext) -> str:
+        """Run the skill; money calls and reads come back as calls of this one's capability."""
+        request = methods.SkillExecute(
+            name=self.name,
+            params=to_json(params),
+            wallet=WALLET_VIEW.to_wire(context.wallet),
+            agent=None if context.agent is None else AGENT_VIEW.to_wire(context.agent),
+            tokens=tuple(map(KNOWN_TOKEN.to_wire, context.tokens)),
+        )
+        running = self._running(context=context)
+        answer = await self.host.call(methods.SKILL_EXECUTE, request, running)
+        return str(answer.text)
+
+    def _running(
+        self,
+        *,
+        context: SkillContext | None = None,
+        configured: str | None = None,
+        values: Mapping[str, str] | None = None,
+        client: httpx.AsyncClient | None = None,
+    ) -> RunningCall:
+        egress = EgressCall(
+            tenant=self.host.host.name,
+            plugin=self.name,
+            manifest=self.manifest,
+            configured=() if configured is None else (configured,),
+            values=values or {},
+        )
+        return RunningCall(self.name, context, self.manifest, egress, client)
+
+    def _completion(
+        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+    ) -> tuple[methods.ProviderComplete, RunningCall]:
+        assert isinstance(self.spec, ProviderSpec)
+        variable, secret = self.spec.secret_env, context.secret
+        values = {} if variable is None or secret is None else {variable: secret}
+        running = self._running(configured=context.base_url, values=values)
+        assert running.egress is not None
+        # The key itself stays here: the service puts it into the requests that may carry it.
+        lent = None if variable is None else running.egress.placeholder(variable)
+        asked = methods.ProviderComplete(
+            name=self.name,
+            request=COMPLETION_REQUEST.to_wire(request),
+            options=to_json(options),
+            context=PROVIDER_CONTEXT.to_wire(replace(context, secret=lent)),
+        )
+        return asked, running
+
+    async def provider_complete(
+        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+    ) -> Completion:
+        """One completion."""
+        asked, running = self._completion(request, options, context)
+        answer = await self.host.call(methods.PROVIDER_COMPLETE, asked, running)
+        completion: Completion = self.host.read(COMPLETION.from_wire, answer)
+        return completion
+
+    async def provider_stream(
+        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+    ) -> AsyncGenerator[str | Usage, None]:
+        """One completion in pieces."""
+        asked, running = self._completion(request, options, context)
+        with self.host.capabilities.given(running) as cap:
+            stream = self.host.host.stream(methods.PROVIDER_STREAM, asked, cap=cap)
+            async with aclosing(stream) as pieces:
+                async for piece in pieces:
+                    if piece.text:
+                        yield piece.text
+                    if piece.usage is not None:
+                        yield self.host.read(USAGE.from_wire, piece.usage)
+
+    async def provider_price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
+        """A model's price."""
+        asked = methods.ProviderPrice(self.name, model, to_json(options))
+        answer = await self.host.call(methods.PROVIDER_PRICE, asked, self._running())
+        if answer.price is None:
+            return None
+        price: ModelPrice = self.host.read(MODEL_PRICE.from_wire, answer.price)
+        return price
+
+    def _venue(self, context: VenueContext) -> tuple[str, RunningCall]:
+        address = str(context.http.base_url)
+        return address, self._running(configured=address, client=context.http)
+
+    async def venue_quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
+        """An offer."""
+        address, running = self._venue(context)
+        asked = methods.VenueQuote(self.name, QUOTE_REQUEST.to_wire(request), address)
+        answer = await self.host.call(methods.VENUE_QUOTE, asked, running)
+        quote: Quote = self.host.read(QUOTE.from_wire, answer)
+        return quote
+
+    async def venue_instructions(
+        self,
+        quote: Quote,
+        taker: str,
+        destination: str,
+        max_accounts: int | None,
+        context: VenueContext,
+    ) -> SwapInstructions:
+        """A swap as an instruction."""
+        address, running = self._venue(context)
+        asked = methods.VenueInstructions(
+            self.name, QUOTE.to_wire(quote), taker, destination, max_accounts, address
+        )
+        answer = await self.host.call(methods.VENUE_INSTRUCTIONS, asked, running)
+        made: SwapInstructions = self.host.read(SWAP_INSTRUCTIONS.from_wire, answer)
+        return made
+
+    async def venue_swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
+        """A swap as a transaction."""
+        address, running = self._venue(context)
+        asked = methods.VenueSwap(self.name, QUOTE.to_wire(quote), wallet, address)
+        answer = await self.host.call(methods.VENUE_SWAP, asked, running)
+        made: SwapTransaction = self.host.read(SWAP_TRANSACTION.from_wire, answer)
+        return made
+
+    async def guardrail_check(
+        self, intent: Intent, effects: TransactionEffects
+    ) -> str | Hold | None:
+        """A rule's answer; a host that ends instead has refused."""
+        asked = methods.GuardrailCheck(self.name, INTENT.to_wire(intent), EFFECTS.to_wire(effects))
+        try:
+            answer = await self.host.call(
+                methods.GUARDRAIL_CHECK, asked, RunningCall(self.name), RULE_S
+            )
+        except SkillError as error:
+            return f"the rule did not answer: {error}"
+        if answer.held:
+            return Hold(answer.reason or "")
+        reason: str | None = answer.reason
+        return reason
