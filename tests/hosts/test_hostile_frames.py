@@ -6,6 +6,7 @@ The other end is a plain socket, or a thread that writes to one.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import random
@@ -16,6 +17,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,14 @@ MAX_GROWTH = 64 << 20
 MAX_WAIT_S = 0.1
 
 pack = msgspec.msgpack.encode
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_collections() -> Iterator[None]:
+    """What the whole test run holds is not searched for garbage while others wait."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def framed(payload: bytes) -> bytes:
@@ -121,6 +131,7 @@ async def attacked(**options: Any) -> AsyncIterator[Attacked]:
         "ledger.balance": handler,
         "ledger.slot": slot,
         "ledger.account": account,
+        "op.perform": handler,
         "http.request": upload,
         **options,
     }
@@ -300,8 +311,8 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "a deadline below 1": lambda: frame("call", 1, "ledger.slot", None, 0, {}),
     "257 calls": lambda: b"".join(map(call, range(1, 258))),
     "a flood of calls": lambda: b"".join(map(call, range(1, 20_000))),
-    "large calls": lambda: b"".join(
-        call(at, "ledger.balance", {"address": "x", "pad": "y" * 200_000}) for at in range(1, 30)
+    "requests of more than 4 MiB": lambda: b"".join(
+        call(at, "op.perform", {"operation": "x", "params": "y" * 120_000}) for at in range(1, 41)
     ),
 }
 
@@ -482,6 +493,31 @@ async def test_a_flood_of_what_is_allowed_is_read_slowly(name: str) -> None:
             thread.join(10)
     assert used < 0.7
     assert sorted(took)[len(took) // 2] < 0.02
+
+
+@pytest.mark.parametrize(("size", "count"), [(1, 250), (2_000, 50)], ids=["small", "large"])
+async def test_so_many_frames_are_read_in_a_second_and_the_rest_waits(
+    size: int, count: int
+) -> None:
+    here, there = socket.socketpair()
+    there.setblocking(False)
+    read: list[float] = []
+    channel = Channel(
+        here,
+        {},
+        receive_limit=replace(FROM_HOST, frames_per_s=100),
+        on_log=lambda _line: read.append(time.perf_counter()),
+    )
+    line = frame("log", "info", "x", {str(at): "y" * size for at in range(8)})
+    async with asyncio.timeout(30), others_served():
+        begun = time.perf_counter()
+        sending = asyncio.create_task(asyncio.get_running_loop().sock_sendall(there, line * count))
+        while len(read) < count:
+            await asyncio.sleep(0.01)
+        await sending
+    assert read[-1] - begun > 0.9
+    await channel.close()
+    there.close()
 
 
 async def test_who_calls_and_does_not_read_holds_little_of_ours() -> None:

@@ -817,7 +817,7 @@ class Channel:
             return
         del buffer[:at]
         self._count(cost)
-        if left == 0:
+        if left == 0 or self._window_frames > self._receive.frames_per_s:
             # Others of this loop first; what is in the socket waits as well.
             self._pause()
             self._later()
