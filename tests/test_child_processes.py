@@ -17,7 +17,6 @@ from tests.support.repository import ROOT
 from solward.child_processes import child_environment
 from solward.settings import Settings
 from solward_cli.up import dashboard_process
-from solward_plugins.llm import llm_process
 
 HOSTILE = {
     "API_SECRET": "secret",
@@ -62,7 +61,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
     popen = subprocess.Popen
     for name, value in HOSTILE.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("https_proxy", "http://proxy:3128")
     monkeypatch.setattr(subprocess, "Popen", start)
     yield environments
     for process in processes:
@@ -70,15 +68,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
-
-
-def test_the_models_process_gets_proxies_and_no_secret(started: list[dict[str, str]]) -> None:
-    llm_process.VendorProcess().close()
-    (environment,) = started
-    assert environment["https_proxy"] == "http://proxy:3128"
-    assert not environment.keys() & HOSTILE.keys()
-    own = {name for name in environment if name.upper() not in llm_process._PASSED}
-    assert own == {*llm_process.ENVIRONMENT}
 
 
 def test_the_dashboards_process_gets_the_secrets_of_the_dashboard_alone(

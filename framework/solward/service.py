@@ -27,6 +27,7 @@ from solward.context import AgentView, SkillContext, WalletView
 from solward.errors import InvalidRequest, KeyRevoked, LedgerError, NotFound, SkillNotFound
 from solward.events import EventBus
 from solward.hold import Hold
+from solward.hosts.models import ModelHosts
 from solward.hosts.plugins import PluginHosts, plugin_hosts
 from solward.operations.approvals import Approvals, Keys, swept
 from solward.operations.perform import Operations, SkillCalls
@@ -78,6 +79,7 @@ class Solward:
 
     Attributes:
         plugins: the processes in which third parties' plugins run.
+        models: the processes in which built-in language model providers run.
         keys: API keys, where this process serves requests with them: without, what keys asked for
             and a person approved is carried out by a process that does.
     """
@@ -96,6 +98,7 @@ class Solward:
     localnet: Localnet | None
     prices: Prices
     plugins: PluginHosts
+    models: ModelHosts
     webhook: Webhook | None = None
     phase_hook: PhaseHook = no_phase_hook
     step_hook: StepHook = no_hook
@@ -151,7 +154,13 @@ class Solward:
             plugins = await stack.enter_async_context(
                 plugin_hosts(settings.solward_plugins_unconfined)
             )
-            registry = await open_registry(settings.plugins, hosts=plugins, demo=demo)
+            models = ModelHosts(
+                settings.model_processes, unconfined=settings.solward_plugins_unconfined
+            )
+            stack.push_async_callback(models.close)
+            registry = await open_registry(
+                settings.plugins, hosts=plugins, demo=demo, models=models
+            )
             for problem in registry.problems:
                 _log.warning("plugin_problem", problem=str(problem))
             database = await Database.open(settings.database_url, home.path)
@@ -197,6 +206,7 @@ class Solward:
                 localnet=cluster.localnet,
                 prices=prices,
                 plugins=plugins,
+                models=models,
                 webhook=Webhook.of(database, settings),
                 phase_hook=phase_hook,
                 step_hook=step_hook,

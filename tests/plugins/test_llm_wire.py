@@ -1,34 +1,46 @@
-"""The four providers on their real wire formats: what they send, and what they make of answers."""
+"""The four providers on their real wire formats, in a model host as the service runs them: what
+they send, and what they make of answers."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from tests.support.agents import AGENT, Notebook, Scripted, Skills, done, parts
 from tests.support.llm_providers import (
     KEY,
     VENDORS,
     WAIT,
     asked_of,
-    complete,
     lent,
-    loaded,
     registry,
-    streamed,
 )
+from tests.support.model_hosts import model_hosts
 from tests.support.vendors.scenarios import SAID
 from tests.support.vendors.server import VendorServer, vendor_server
 from tests.support.vendors.wire import Answer, Call, CapturedRequest
 
-from solward import CompletionRequest, Message, ProviderContext, ToolCall, Usage
+from solward import (
+    Completion,
+    CompletionRequest,
+    Message,
+    ProviderContext,
+    ToolCall,
+    ToolDefinition,
+    Usage,
+)
 from solward.agents.cycle import run_cycle
 from solward.agents.prompt import system_prompt
+from solward.registry import LoadedProvider
 from solward_plugins.llm import call
 from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 every_vendor = pytest.mark.parametrize("vendor", VENDORS.values(), ids=VENDORS)
 
@@ -55,6 +67,34 @@ AUTH = {
 }
 
 
+PROVIDERS: dict[str, LoadedProvider] = {}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
+async def hosts() -> AsyncIterator[None]:
+    async with model_hosts() as (_, providers):
+        PROVIDERS.update(providers)
+        yield
+
+
+async def complete(
+    vendor: Vendor,
+    server: VendorServer,
+    scenario: str | None = None,
+    *tools: ToolDefinition,
+    options: Mapping[str, Any] | None = None,
+) -> Completion:
+    asked, context = asked_of(vendor, *tools), lent(vendor, server, scenario)
+    return await PROVIDERS[vendor.name].complete(asked, options, context)
+
+
+async def streamed(
+    vendor: Vendor, server: VendorServer, scenario: str | None = None
+) -> list[str | Usage]:
+    pieces = PROVIDERS[vendor.name].stream(asked_of(vendor), {}, lent(vendor, server, scenario))
+    return [piece async for piece in pieces]
+
+
 def most_tokens(request: CapturedRequest) -> Any:
     body = request.body.get("generationConfig", request.body)
     names = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
@@ -77,7 +117,7 @@ async def test_the_same_cycle_through_all_four_asks_and_remembers_the_same() -> 
             async def ask(
                 request: CompletionRequest, name: str = name, context: ProviderContext = context
             ) -> Any:
-                return await loaded(name).complete(request, {}, context)
+                return await PROVIDERS[name].complete(request, {}, context)
 
             ready = parts(Scripted(), notebook, skills)
             await run_cycle(
@@ -145,7 +185,7 @@ async def test_options_are_sent_in_each_vendors_own_fields() -> None:
     bodies = {}
     async with vendor_server() as server:
         for name, vendor in VENDORS.items():
-            valid = loaded(name).validate_options(options)
+            valid = PROVIDERS[name].validate_options(options)
             await complete(vendor, server, options=valid)
             request = server.requests[-1]
             assert most_tokens(request) == 77
@@ -165,12 +205,13 @@ def temperature_in(body: Any) -> Any:
 
 @every_vendor
 async def test_the_token_budget_lowers_what_the_options_allow(
-    server: VendorServer, vendor: Vendor
+    vendor: Vendor,
 ) -> None:
-    for budget, options, expected in ((50, {}, 50), (50, {"maxTokens": 20}, 20)):
-        request = asked_of(vendor, max_output_tokens=budget)
-        await call.complete(vendor, request, options, lent(vendor, server))
-        assert most_tokens(server.requests[-1]) == expected
+    async with vendor_server() as server:
+        for budget, options, expected in ((50, {}, 50), (50, {"maxTokens": 20}, 20)):
+            request = asked_of(vendor, max_output_tokens=budget)
+            await PROVIDERS[vendor.name].complete(request, options, lent(vendor, server))
+            assert most_tokens(server.requests[-1]) == expected
 
 
 @every_vendor
@@ -228,12 +269,7 @@ async def test_an_empty_answer_is_a_completion_without_text(vendor: Vendor) -> N
 @every_vendor
 async def test_a_stream_brings_the_text_in_pieces_and_then_its_usage(vendor: Vendor) -> None:
     async with vendor_server(default=Answer(text=SAID, usage=USAGE)) as server:
-        pieces = [
-            piece
-            async for piece in loaded(vendor.name).stream(
-                asked_of(vendor), {}, lent(vendor, server)
-            )
-        ]
+        pieces = await streamed(vendor, server)
         assert server.requests[-1].stream
     *texts, usage = pieces
     assert len(texts) > 1
@@ -254,7 +290,7 @@ async def test_a_conversation_keeps_its_turns() -> None:
     async with vendor_server() as server:
         for vendor in VENDORS.values():
             request = asked_of(vendor, messages=said)
-            await call.complete(vendor, request, {}, lent(vendor, server))
+            await PROVIDERS[vendor.name].complete(request, {}, lent(vendor, server))
             assert server.requests[-1].turns == (("user", "a"), ("assistant", "b"), ("user", "c"))
 
 
@@ -274,7 +310,7 @@ async def test_a_local_server_needs_no_key_and_no_price() -> None:
     async with vendor_server() as server:
         context = ProviderContext(None, server.base_urls[vendor.base_url_env])
         request = asked_of(vendor, model="smollm2-135m-instruct-q4.gguf")
-        completion = await call.complete(vendor, request, {}, context)
+        completion = await PROVIDERS[vendor.name].complete(request, {}, context)
         assert server.requests[-1].headers["authorization"] == f"Bearer {call.NO_KEY}"
     assert completion.usage is not None
     assert completion.usage.cost_nanousd is None

@@ -352,3 +352,10 @@ def test_a_vendors_address_must_be_one(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("GEMINI_API_BASE", "localhost:8080")
     with pytest.raises(ConfigError, match="GEMINI_API_BASE: expected an http"):
         Settings()
+
+
+def test_model_processes_are_at_least_one(tmp_path: Path) -> None:
+    assert Settings(solward_home=tmp_path).model_processes == 1
+    assert Settings(solward_home=tmp_path, model_processes=2).model_processes == 2
+    with pytest.raises(ConfigError, match="MODEL_PROCESSES"):
+        Settings(solward_home=tmp_path, model_processes=0)

@@ -71,11 +71,19 @@ class PluginSource(Protocol):
         """What each candidate is, in their order."""
 
 
+class ModelSource(Protocol):
+    """Runs the hooks of built-in language model providers elsewhere than in this process."""
+
+    def hooks(self, spec: ProviderSpec, module: str) -> Mapping[str, HookCall]:
+        """The hooks of a module, by name."""
+
+
 def load_registry(
     allow: Collection[str] = ("*",),
     *,
     demo: bool = False,
     entry_points: Iterable[EntryPoint] | None = None,
+    models: ModelSource | None = None,
 ) -> Registry:
     """Find and load every allowed plugin, all in this process.
 
@@ -87,6 +95,7 @@ def load_registry(
             every installed one.
         demo: load demo providers too.
         entry_points: these instead of the installed ones.
+        models: runs the built-in language model providers; None leaves them in this process.
 
     Returns:
         The loaded plugins; a third-party plugin that fails is in `problems` instead.
@@ -95,7 +104,7 @@ def load_registry(
         PluginError: a built-in plugin fails.
     """
     candidates, problems = discover(allow, entry_points)
-    return _registry(candidates, in_process(candidates), problems, demo)
+    return _registry(candidates, in_process(candidates), problems, demo, models)
 
 
 async def open_registry(
@@ -104,6 +113,7 @@ async def open_registry(
     hosts: PluginSource | None,
     demo: bool = False,
     entry_points: Iterable[EntryPoint] | None = None,
+    models: ModelSource | None = None,
 ) -> Registry:
     """As `load_registry`, with every plugin but the built-in ones in plugin hosts.
 
@@ -111,13 +121,13 @@ async def open_registry(
         hosts: runs third parties' plugins; None imports them into this process.
     """
     if hosts is None:
-        return load_registry(allow, demo=demo, entry_points=entry_points)
+        return load_registry(allow, demo=demo, entry_points=entry_points, models=models)
     candidates, problems = discover(allow, entry_points)
     built_in = [candidate for candidate in candidates if candidate.built_in]
     others = [candidate for candidate in candidates if not candidate.built_in]
     found = in_process(built_in)
     found += await hosts.declared(others) if others else []
-    return _registry([*built_in, *others], found, problems, demo)
+    return _registry([*built_in, *others], found, problems, demo, models)
 
 
 def in_process(candidates: Sequence[Candidate]) -> list[Found]:
@@ -167,6 +177,7 @@ def _registry(
     found: Sequence[Found],
     problems: list[Problem],
     demo: bool,
+    models: ModelSource | None,
 ) -> Registry:
     """The registry of what was found; declarations are checked here, whoever imported them."""
     skills: dict[str, LoadedSkill] = {}
@@ -181,7 +192,7 @@ def _registry(
             if candidate.group == SKILLS:
                 skills[name] = _skill(candidate, each)
             elif candidate.group == PROVIDERS:
-                provider = _provider(candidate, each)
+                provider = _provider(candidate, each, models)
                 if demo or not provider.spec.demo:
                     providers[name] = provider
             elif candidate.group == VENUES:
@@ -218,19 +229,22 @@ def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
     )
 
 
-def _provider(candidate: Candidate, found: Declared) -> LoadedProvider:
+def _provider(candidate: Candidate, found: Declared, models: ModelSource | None) -> LoadedProvider:
     spec = cast(ProviderSpec, found.spec)
     check_provider(spec)
     check_manifest(spec)
     schema = checked_schema(spec.options)
+    calls = found.calls
+    if models is not None and candidate.built_in and spec.is_llm:
+        calls = models.hooks(spec, candidate.entry_point.value)
     return LoadedProvider(
         replace(spec, options=schema),
         candidate.distribution,
         candidate.version,
         Parameters(schema),
-        found.calls["provider_complete"],
-        found.calls.get("provider_stream"),
-        found.calls.get("provider_price"),
+        calls["provider_complete"],
+        calls.get("provider_stream"),
+        calls.get("provider_price"),
     )
 
 

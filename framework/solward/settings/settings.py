@@ -113,6 +113,8 @@ class Settings(AccessSettings, VendorSettings):
     approval_webhook_url: SecretStr | None = None
     approval_webhook_secret: SecretStr | None = None
 
+    model_processes: int = Field(1, ge=1, le=64)
+
     # None keeps for ever.
     decision_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
     event_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)

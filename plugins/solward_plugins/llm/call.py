@@ -23,7 +23,7 @@ from solward_plugins.llm.failures import Failure, failure_of, too_late, unusable
 from solward_plugins.llm.library import library
 from solward_plugins.llm.retries import DEFAULT_POLICY, RetryPolicy, with_retries
 from solward_plugins.llm.usage import price_of, usage_of
-from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, MOST_TOKENS, Vendor
+from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor
 
 # Sent to a server without keys, because clients always send one.
 NO_KEY = "no-key-needed"
@@ -51,10 +51,11 @@ async def complete(
     return completion_of(response, usage_of(vendor, request.model, counted, litellm.model_cost))
 
 
-async def price(vendor: Vendor, model: str) -> ModelPrice | None:
+async def price(vendor: Vendor, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
     """The dearest rates of a model by the price list, None where it is not in it."""
     litellm = await library(vendor)
-    return price_of(vendor, model, litellm.model_cost, MOST_TOKENS)
+    most = int(options.get("maxTokens", DEFAULT_MAX_TOKENS))
+    return price_of(vendor, model, litellm.model_cost, most)
 
 
 async def stream(

@@ -17,7 +17,7 @@ from solward import (
     Usage,
     hookimpl,
 )
-from solward_plugins.llm import llm_process
+from solward_plugins.llm import call
 from solward_plugins.llm.vendor import Vendor
 
 VENDOR = Vendor(
@@ -43,7 +43,7 @@ async def provider_complete(
     request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
 ) -> Completion:
     """One answer; raises `ProviderError`."""
-    return await llm_process.complete(VENDOR, request, options, context)
+    return await call.complete(VENDOR, request, options, context)
 
 
 @hookimpl
@@ -51,11 +51,11 @@ async def provider_stream(
     request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
 ) -> AsyncIterator[str | Usage]:
     """One answer in pieces; raises `ProviderError`."""
-    async for piece in llm_process.stream(VENDOR, request, options, context):
+    async for piece in call.stream(VENDOR, request, options, context):
         yield piece
 
 
 @hookimpl
 async def provider_price(model: str, options: Mapping[str, Any]) -> ModelPrice | None:
     """The model's dearest rates, None where litellm's list does not have it."""
-    return await llm_process.price(VENDOR, model, options)
+    return await call.price(VENDOR, model, options)

@@ -41,7 +41,8 @@ class VendorServer:
     """The running server: what it was asked, and what it answers without a script.
 
     `served` counts requests by vendor; `requests` holds the last `keep` of them (None: all);
-    `strays` names the paths nobody serves, `faults` has what the script raised.
+    `strays` names the paths nobody serves, `faults` has what the script raised; `dripping`
+    counts the answers that go on.
     """
 
     script: Script | None = None
@@ -55,6 +56,7 @@ class VendorServer:
     faults: list[Exception] = field(default_factory=list)
     requests: deque[CapturedRequest] = field(init=False)
     seen: Counter[tuple[str, str]] = field(default_factory=Counter)
+    dripping: int = 0
 
     def __post_init__(self) -> None:
         self.requests = deque(maxlen=self.keep)
@@ -164,10 +166,15 @@ class VendorServer:
         """All but the last byte one by one, then blanks: the body never ends."""
         response = web.StreamResponse(headers={"Content-Type": kind})
         await response.prepare(http)
-        with suppress(ConnectionResetError):
+        self.dripping += 1
+        try:
             for byte in chain((body[at : at + 1] for at in range(len(body) - 1)), repeat(b" ")):
                 await response.write(byte)
                 await asyncio.sleep(self.drip_s)
+        except ConnectionResetError:
+            pass
+        finally:
+            self.dripping -= 1
         return response
 
 
