@@ -300,6 +300,7 @@ ERRORS: list[errors.SolwardError] = [
     errors.LedgerRejected(-32000, "x"),
     errors.KeystoreError("sealed"),
     errors.ConfigError("x"),
+    errors.FolderError("x"),
     errors.HomeLocked("x"),
     errors.LocalnetError("x"),
     errors.StoreError("x"),
