@@ -11,14 +11,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import decisions, fleet, grants, history, loop, swaps, transfers
+from benchmarks import decisions, fleet, grants, history, loop, plugin_hosts, swaps, transfers
 
 
 async def main() -> int:
     """Run them one after the other, so that none disturbs another."""
     held = True
     with tempfile.TemporaryDirectory() as tmp:
-        for benchmark in (grants, decisions, transfers, swaps, history, loop, fleet):
+        for benchmark in (
+            grants, decisions, transfers, swaps, history, loop, plugin_hosts, fleet,
+        ):  # fmt: skip
             for ratio in await benchmark.measure(Path(tmp)):
                 held = held and ratio.holds
                 print(ratio, flush=True)

@@ -526,18 +526,34 @@ async def test_what_a_manifest_does_not_name_is_refused(shelf: Shelf, opened: Op
             for client in (own, context.http):
                 await client.get("https://example.com/")
     """
+    burns = """
+        usdc = context.tokens.resolve("USDC", "mint")
+        return (await context.burn(mint=usdc, amount=1)).status
+    """
+    drafts = """
+        usdc = context.tokens.resolve("USDC", "mint")
+        return (await context.transact(tokens_out={usdc: 1}, details={})).status
+    """
     manifests = {
-        "none": "()",
-        "stakes": "('stake',)",
-        "pays": "('transfer',)",
+        "none": "operations=()",
+        "stakes": "operations=('stake',)",
+        "pays": "operations=('transfer',), assets=('SOL',)",
+        "poor": "assets=('USDC',)",
     }
     shelf.install(
         "dist-m",
         {
             **{
-                name: skill(name, pays, manifest=f"Manifest(operations={operations})")
-                for name, operations in manifests.items()
+                name: skill(name, pays, manifest=f"Manifest({declared})")
+                for name, declared in manifests.items()
             },
+            "burns": skill("burns", burns, manifest="Manifest(assets=('SOL', 'BONK'))"),
+            "drafts": skill("drafts", drafts, manifest="Manifest(assets=('SOL',))"),
+            "swaps": skill(
+                "swaps",
+                "await context.swap(input_token='SOL', output_token='USDC', amount=1)",
+                manifest="Manifest(assets=('USDC',))",
+            ),
             "asks": skill("asks", asks),
             "elsewhere": skill("elsewhere", asks, manifest="Manifest(sites=('solward.test',))"),
         },
@@ -546,6 +562,9 @@ async def test_what_a_manifest_does_not_name_is_refused(shelf: Shelf, opened: Op
         wallet = await hosted.stand.wallet()
         for name in ("none", "stakes"):
             await refused(hosted, name, wallet.id, "operation_not_declared")
+        for name in ("poor", "burns", "drafts", "swaps"):
+            await refused(hosted, name, wallet.id, "asset_not_declared")
+        assert await wallet.records() == []
         assert await hosted.run("pays", wallet.id) == "confirmed"
         await refused(hosted, "asks", wallet.id, "no_network")
         await refused(hosted, "elsewhere", wallet.id, "site_not_declared")

@@ -11,7 +11,8 @@ import pytest
 from tests.support.plugin_distributions import CLOSED, HEAD, Shelf, built_ins, skill_source
 
 from solward.errors import PluginError
-from solward.registry import Problem, load_registry
+from solward.hosts.plugins import plugin_hosts
+from solward.registry import Problem, load_registry, open_registry
 from solward.registry.discovery import discover
 
 OPEN = '{"type": "object", "properties": {"a": {"type": "string"}}}'
@@ -152,6 +153,35 @@ def test_a_broken_plugin_is_reported_with_its_code_and_stops_nothing(
     assert words in problem.detail
     assert list(registry.skills) == ["transfer", "good"]
     assert registry.skills["transfer"].distribution == "solward"
+
+
+async def test_plugin_hosts_report_the_same(shelf: Shelf) -> None:
+    expected = {
+        "raise_interrupt": ("import_failed", "KeyboardInterrupt"),
+        "ends_the_process": ("host_failed", "ended with status 3"),
+    }
+    sources = {
+        "raise_interrupt": "raise KeyboardInterrupt",
+        "ends_the_process": "import os\nos._exit(3)",
+    }
+    for number, (code, words, source) in enumerate(HOSTILE.values()):
+        name = f"evil_{number}"
+        expected[name] = (code, words)
+        sources[name] = source.replace("'evil'", repr(name))
+    for name, source in sources.items():
+        shelf.install(name.replace("_", "-"), {name: source})
+    shelf.install("good-dist", {"good": skill_source("good")})
+    async with plugin_hosts() as hosts:
+        entry_points = [*shelf.entry_points(), *built_ins("transfer")]
+        registry = await open_registry(hosts=hosts, entry_points=entry_points)
+    assert list(registry.skills) == ["transfer", "good"]
+    found = {problem.plugin: (problem.code.value, problem.detail) for problem in registry.problems}
+    assert {name: code for name, (code, _) in found.items()} == {
+        name: code for name, (code, _) in expected.items()
+    }
+    for name, (_, words) in expected.items():
+        assert words in found[name][1]
+    assert not set(shelf.modules) & set(sys.modules)
 
 
 def test_an_interrupt_by_the_user_is_no_plugin_problem(shelf: Shelf) -> None:

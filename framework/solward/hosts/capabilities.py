@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from solward.context import SkillContext
-from solward.errors import SkillError
+from solward.errors import InvalidRequest, SkillError
+from solward.guardrail import SOL
 from solward.hosts.bound_client import is_for, through
 from solward.hosts.egress import Egress, EgressCall
 from solward.hosts.wire import methods
@@ -30,8 +39,9 @@ from solward.hosts.wire.values import (
     from_json,
     instruction_from_wire,
 )
-from solward.manifest import POCKET, TRANSACT, Manifest, may_operate
+from solward.manifest import POCKET, TRANSACT, Manifest, may_move, may_operate
 from solward.record import TransactionRecord
+from solward.solana.token_list import TokenList
 
 if TYPE_CHECKING:
     import httpx
@@ -129,9 +139,14 @@ class Capabilities:
         self,
         incoming: Incoming,
         operation: str,
+        assets: Collection[object],
         work: Callable[[SkillContext], Coroutine[Any, Any, TransactionRecord]],
     ) -> Any:
         """Do for a running call what its manifest allows.
+
+        Args:
+            assets: mints or symbols of what leaves the wallet. More than is declared here leaves by
+                no transaction: the engine holds it to its declaration.
 
         Nothing is waited for before `work` begins, so that the calls are numbered as they arrive.
         """
@@ -141,6 +156,12 @@ class Capabilities:
                 "operation_not_declared",
                 f"The manifest of {call.plugin!r} does not name the operation {operation!r}",
             )
+        for asset in assets:
+            if not may_move(call.manifest, *_names(asset, context.tokens)):
+                raise SkillError(
+                    "asset_not_declared",
+                    f"The manifest of {call.plugin!r} does not name the asset {str(asset)[:64]!r}",
+                )
         return RECORD.to_wire(await call.of_call(work(context)))
 
     # Money.
@@ -151,6 +172,7 @@ class Capabilities:
         return await self._money(
             incoming,
             request.operation,
+            _leaving(request.operation, params),
             lambda context: context._perform(request.operation, params),
         )
 
@@ -161,6 +183,7 @@ class Capabilities:
         return await self._money(
             incoming,
             TRANSACT,
+            _sold(intent.lamports_out, intent.tokens_out),
             lambda context: context.transact(
                 instructions=instructions,
                 wire=request.wire,
@@ -189,6 +212,7 @@ class Capabilities:
         return await self._money(
             incoming,
             POCKET,
+            _sold(request.lamports, request.tokens),
             lambda context: context.pocket(
                 build,
                 lamports=request.lamports,
@@ -274,6 +298,35 @@ class Capabilities:
                     yield piece
 
         return request
+
+
+# Operations by which SOL leaves the wallet or its hands.
+_OF_SOL: Final = frozenset(("transfer", "stake", "wrap_sol"))
+# Fields that name what leaves, of operations by which tokens do.
+_ASSET_FIELDS: Final = {"swap": "inputToken", "transfer_token": "mint", "burn": "mint"}
+
+
+def _leaving(operation: str, params: Any) -> list[object]:
+    """What leaves the wallet by a declared operation; its fees and rent do not count here."""
+    if operation in _OF_SOL:
+        return [SOL]
+    field = _ASSET_FIELDS.get(operation)
+    return [params.get(field)] if field is not None and isinstance(params, dict) else []
+
+
+def _sold(lamports: int, tokens: Mapping[str, int]) -> list[object]:
+    return [*([SOL] if lamports else []), *(mint for mint, units in tokens.items() if units)]
+
+
+def _names(asset: object, tokens: TokenList) -> tuple[str, ...]:
+    """The mint and the symbol of an asset that is named by either, as a manifest may name it."""
+    try:
+        mint = tokens.resolve(asset, "asset")
+    except InvalidRequest:
+        # No asset, which the operation itself refuses.
+        return (str(asset),)
+    symbol = tokens.symbol_of(mint)
+    return (mint,) if symbol is None else (mint, symbol)
 
 
 def _optional(account: Any) -> Any:

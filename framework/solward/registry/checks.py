@@ -16,7 +16,7 @@ from solward.provider import ProviderSpec
 from solward.registry.hooks import broken
 from solward.registry.parameters import Parameters
 from solward.settings.settings import allowed_for_providers
-from solward.skill import Effects, SkillSpec
+from solward.skill import SkillSpec
 from solward.venue import VenueSpec
 
 MAX_DESCRIPTION = 1_024
@@ -35,8 +35,6 @@ def check_skill(spec: SkillSpec) -> None:
     text = spec.description
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_DESCRIPTION:
         raise broken(f"description must be text of 1 to {MAX_DESCRIPTION} characters")
-    if not isinstance(spec.effects, Effects):
-        raise broken("effects must be Effects.READ or Effects.SPEND")
     timeout = spec.timeout_s
     known = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if not known or not math.isfinite(timeout) or not 0 < timeout <= MAX_TIMEOUT_S:
@@ -45,8 +43,6 @@ def check_skill(spec: SkillSpec) -> None:
 
 def check_examples(spec: SkillSpec, parameters: Parameters) -> None:
     """Raises `Rejected`, naming the first example that does not fit the skill's schema."""
-    if not isinstance(spec.examples, tuple):
-        raise broken("examples must be a tuple of parameter objects")
     for at, example in enumerate(spec.examples):
         try:
             parameters.validate(example)

@@ -14,7 +14,7 @@ import pluggy
 from solward import hookspecs
 from solward.provider import ProviderSpec
 from solward.registry.problems import ProblemCode, Rejected, described
-from solward.skill import SkillSpec
+from solward.skill import Effects, SkillSpec
 from solward.venue import VenueSpec
 
 SKILLS = "solward.skills"
@@ -207,7 +207,17 @@ def declared(hook: str, call: Callable[[], Any], kind: type[Spec], name: str) ->
         raise broken(f"{hook} must return the same declaration each time")
     if spec.name != name:
         raise broken(f"{hook} names it {spec.name!r}, but its entry point is {name!r}")
+    check_types(spec)
     return spec
+
+
+def check_types(spec: object) -> None:
+    """Raises `Rejected` for a value of a type that a message would carry as the right one."""
+    if isinstance(spec, SkillSpec):
+        if not isinstance(spec.effects, Effects):
+            raise broken("effects must be Effects.READ or Effects.SPEND")
+        if not isinstance(spec.examples, tuple):
+            raise broken("examples must be a tuple of parameter objects")
 
 
 def broken(detail: str) -> Rejected:
