@@ -26,6 +26,7 @@ from solward.cluster import Localnet, open_cluster
 from solward.context import AgentView, SkillContext, WalletView
 from solward.errors import InvalidRequest, KeyRevoked, LedgerError, NotFound, SkillNotFound
 from solward.events import EventBus
+from solward.folders.layout import in_use
 from solward.hold import Hold
 from solward.hosts.models import ModelHosts
 from solward.hosts.plugins import PluginHosts, plugin_hosts
@@ -151,6 +152,7 @@ class Solward:
             home = stack.enter_context(
                 Home.opened(settings.solward_home, shared=settings.shared_database)
             )
+            stack.enter_context(in_use(home.path))
             plugins = await stack.enter_async_context(
                 plugin_hosts(settings.solward_plugins_unconfined)
             )
@@ -159,7 +161,7 @@ class Solward:
             )
             stack.push_async_callback(models.close)
             registry = await open_registry(
-                settings.plugins, hosts=plugins, demo=demo, models=models
+                settings.plugins, hosts=plugins, demo=demo, models=models, home=home.path
             )
             for problem in registry.problems:
                 _log.warning("plugin_problem", problem=str(problem))

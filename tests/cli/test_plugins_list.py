@@ -29,7 +29,7 @@ def listed(*options: str, **environment: str) -> Result:
 
 
 def rows(**environment: str) -> dict[tuple[str, str], dict[str, Any]]:
-    found = json.loads(listed("--json", **environment).output)["plugins"]
+    found = json.loads(listed("--json", **environment).stdout)["plugins"]
     return {(row["name"], row["distribution"]): row for row in found}
 
 
@@ -45,6 +45,7 @@ def test_every_plugin_has_its_kind_version_and_status(shelf: Shelf) -> None:
         "problem": "",
         "detail": "",
         "needs": [],
+        "where": "",
     }
     assert found["rules", "solward"]["status"] == "with --demo"
     assert found["jupiter", "solward"]["kind"] == "venue"
@@ -63,7 +64,7 @@ def test_what_a_plugin_needs_is_listed(shelf: Shelf) -> None:
     wave = found["wave", "bad"]
     assert wave["problem"] == "bad_contract"
     assert "manifest.sites[0]" in wave["detail"]
-    [line] = [line for line in listed().output.splitlines() if line.startswith("greet ")]
+    [line] = [line for line in listed().stdout.splitlines() if line.startswith("greet ")]
     assert line.endswith("network: api.example.com; operations: none")
 
 
@@ -91,7 +92,7 @@ def test_what_solward_plugins_does_not_name_is_left_out(shelf: Shelf) -> None:
 
 def test_a_line_is_a_plugin_for_other_programs(shelf: Shelf) -> None:
     shelf.install("broken", {"crash": "raise RuntimeError('one\\ntwo \\x1b[2J')"})
-    lines = listed().output.splitlines()
+    lines = listed().stdout.splitlines()
     [crash] = [line for line in lines if line.startswith("crash ")]
     assert crash.split()[1:6] == ["skill", "broken", "1.5", "left", "out"]
     assert r"one two \x1b[2J" in crash

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.plugin_distributions import skill_source
 from tests.support.wheels import wheel
 
 from solward.folders import layout, wheels
@@ -117,7 +118,8 @@ def test_what_runs_by_itself_is_left_out_and_never_runs(
             "acme_lib/__init__.py": touch(ran),
             "acme_lib/__pycache__/__init__.cpython-311.pyc": b"\x00" * 64,
         },
-        source=touch(ran),
+        # Its own module runs where it can write nothing.
+        source="try:\n    " + touch(ran) + "except OSError: pass\n" + skill_source("acme"),
         entry_points="[console_scripts]\nsolward = acme_lib:main\npip = acme_lib:main\n",
     )
     before = service.state()

@@ -296,10 +296,33 @@ class PluginProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginDistribution:
+    """Where a third party's plugins are installed.
+
+    Attributes:
+        own_folder: in a folder of their own, not in the service's environment.
+        trust: what installing it in the service's environment trusts it with.
+    """
+
+    name: str
+    version: str
+    own_folder: bool
+    enabled: bool
+    trust: str | None
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> PluginDistribution:
+        """From one distribution of a report."""
+        return cls(raw["name"], raw["version"], raw["ownFolder"], raw["enabled"], raw["trust"], raw)
+
+
+@dataclass(frozen=True, slots=True)
 class Plugins:
-    """The loaded plugins, the names of extra rules, and the plugins left out."""
+    """The loaded plugins, where others' are installed, extra rules, and the plugins left out."""
 
     plugins: tuple[Plugin, ...]
+    distributions: tuple[PluginDistribution, ...]
     guardrails: tuple[str, ...]
     problems: tuple[PluginProblem, ...]
     raw: Raw = field(repr=False)
@@ -309,6 +332,7 @@ class Plugins:
         """From the answer of `GET /plugins`."""
         return cls(
             plugins=tuple(map(Plugin.of, raw["plugins"])),
+            distributions=tuple(map(PluginDistribution.of, raw.get("distributions", ()))),
             guardrails=tuple(raw["guardrails"]),
             problems=tuple(map(PluginProblem.of, raw["problems"])),
             raw=raw,

@@ -129,7 +129,7 @@ class Tree:
     ) -> dict[str, str]:
         """Write one file, or leave it out; returns the hashes of what it holds."""
         path = _destination(info.filename, data)
-        if path is not None and _runs_by_itself(path):
+        if path is not None and runs_by_itself(path):
             self.left_out.append(info.filename)
             path = None
         hashes = {name: hashlib.new(name) for name in _HASHES}
@@ -312,7 +312,7 @@ def _destination(name: str, data: str) -> str | None:
     return rest[0] if rest and kind in ("purelib", "platlib") else None
 
 
-def _runs_by_itself(path: str) -> bool:
+def runs_by_itself(path: str) -> bool:
     """Whether an interpreter whose path has the folder would run it unasked."""
     first, slash, _ = path.partition("/")
     if not slash and first.endswith(".pth"):

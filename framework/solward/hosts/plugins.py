@@ -140,11 +140,16 @@ class PluginHosts:
 
     async def _of_host(self, name: str, candidates: list[Candidate]) -> list[Found]:
         capabilities = Capabilities()
+        own = candidates[0].installed
         named = [[each.group, each.name, each.entry_point.value] for each in candidates]
         config = HostConfig(
             name=name,
             tenant=TENANT,
-            modules=tuple({each.entry_point.value.partition(":")[0] for each in candidates}),
+            folder=None if own is None else str(own.folder),
+            # Of a folder of its own a host knows where its modules are.
+            modules=()
+            if own is not None
+            else tuple({each.entry_point.value.partition(":")[0] for each in candidates}),
             options={"entry_points": jsontext.dumps(named)},
         )
         host: Host | None = None

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, distributions
+from pathlib import Path
 
+from solward.errors import FolderError
+from solward.folders.layout import Installed, canonical, installed
+from solward.folders.wheels import runs_by_itself
 from solward.registry.hooks import GROUPS, GUARDRAILS
 from solward.registry.problems import Problem, ProblemCode, described
 from solward.vault.guardrails import RULES
+
+__all__ = ["BUILT_IN", "Candidate", "Place", "canonical", "discover", "of_folder", "survey"]
 
 BUILT_IN = "solward"
 _BUILT_IN_MODULES = "solward_plugins."
@@ -19,11 +26,17 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An entry point that may be imported."""
+    """An entry point that may be imported.
+
+    Attributes:
+        installed: the folder of its own that it stands in, from which nothing but a plugin host
+            imports; None for the service's environment.
+    """
 
     entry_point: EntryPoint
     distribution: str
     version: str
+    installed: Installed | None = None
 
     @property
     def name(self) -> str:
@@ -39,7 +52,7 @@ class Candidate:
     def built_in(self) -> bool:
         """Whether it is part of Solward itself; anyone can use the distribution's name alone."""
         own_module = self.entry_point.value.startswith(_BUILT_IN_MODULES)
-        return canonical(self.distribution) == BUILT_IN and own_module
+        return self.installed is None and canonical(self.distribution) == BUILT_IN and own_module
 
     def same_as(self, other: Candidate) -> bool:
         """Whether both are one plugin that is on the path twice."""
@@ -55,29 +68,61 @@ class Candidate:
         )
 
 
-def canonical(distribution: str) -> str:
-    """A distribution name in the one spelling of PEP 503."""
-    return re.sub(r"[-_.]+", "-", distribution).lower()
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a third party's distribution is installed.
+
+    Attributes:
+        installed: its own folder; None for the service's environment.
+        runs: files of it that every interpreter of the service's environment runs at its start.
+    """
+
+    distribution: str
+    version: str
+    installed: Installed | None
+    runs: tuple[str, ...] = ()
+
+    @property
+    def trust(self) -> str | None:
+        """What installing it there trusts it with; None for a folder of its own."""
+        if self.installed is not None:
+            return None
+        if self.runs:
+            return f"the service runs its {', '.join(self.runs)} at each start"
+        return "it can replace what the service imports"
 
 
 def discover(
-    allow: Collection[str], entry_points: Iterable[EntryPoint] | None = None
+    allow: Collection[str],
+    entry_points: Iterable[EntryPoint] | None = None,
+    home: Path | None = None,
 ) -> tuple[list[Candidate], list[Problem]]:
     """The plugins to import, built-ins first and then by name, and those left out.
 
     Args:
         allow: distribution names whose plugins may be imported; `*` allows every one.
-        entry_points: these instead of the installed ones.
+        entry_points: these instead of those of the service's environment.
+        home: whose plugins in folders of their own are candidates too.
     """
+    return survey(allow, entry_points, home)[:2]
+
+
+def survey(
+    allow: Collection[str],
+    entry_points: Iterable[EntryPoint] | None = None,
+    home: Path | None = None,
+) -> tuple[list[Candidate], list[Problem], tuple[Place, ...]]:
+    """As `discover`, and where each third party's distribution is."""
     problems: list[Problem] = []
     if entry_points is None:
         entry_points = _installed(problems)
+    every = [_candidate(each) for each in entry_points if each.group in GROUPS]
+    places = {each.distribution: _place(each) for each in every if not each.built_in}
+    if home is not None:
+        every += _of_home(home, {canonical(each.distribution) for each in every}, places, problems)
     allowed = {canonical(name) for name in allow}
     by_name: dict[tuple[str, str], list[Candidate]] = defaultdict(list)
-    for entry_point in entry_points:
-        if entry_point.group not in GROUPS:
-            continue
-        candidate = _candidate(entry_point)
+    for candidate in every:
         if not (candidate.built_in or "*" in allow or canonical(candidate.distribution) in allowed):
             detail = "its distribution is not named in SOLWARD_PLUGINS; nothing of it was imported"
             problems.append(candidate.problem(ProblemCode.NOT_ALLOWED, detail))
@@ -91,7 +136,62 @@ def discover(
     chosen = [
         winner for rivals in by_name.values() if (winner := _winner(rivals, problems)) is not None
     ]
-    return sorted(chosen, key=lambda found: (not found.built_in, found.group, found.name)), problems
+    chosen.sort(key=lambda found: (not found.built_in, found.group, found.name))
+    return chosen, problems, tuple(places.values())
+
+
+def of_folder(one: Installed) -> list[Candidate]:
+    """The plugins in a folder of their own; its entry points are read, and nothing is imported.
+
+    Raises:
+        FolderError: they cannot be read.
+    """
+    try:
+        points = one.distribution().entry_points
+    except FolderError:
+        raise
+    except Exception as error:
+        raise FolderError(f"its entry points cannot be read: {described(error)}") from None
+    return [Candidate(each, one.name, one.version, one) for each in points if each.group in GROUPS]
+
+
+def _of_home(
+    home: Path, taken: Collection[str], places: dict[str, Place], problems: list[Problem]
+) -> list[Candidate]:
+    """The plugins of a home that may be loaded."""
+    found: list[Candidate] = []
+    folders, unreadable = installed(home)
+    for name, detail in unreadable.items():
+        problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", name, detail))
+    for one in folders:
+        try:
+            candidates = of_folder(one)
+        except FolderError as error:
+            problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", one.name, str(error)))
+            continue
+        if one.name in taken:
+            detail = (
+                "it is installed in the service's environment too, which is what runs; remove one"
+                f" of them (pip uninstall {one.name}, or solward plugins remove {one.name})"
+            )
+            problems += [each.problem(ProblemCode.NAME_CONFLICT, detail) for each in candidates]
+            continue
+        places[one.name] = Place(one.name, one.version, one)
+        if one.enabled:
+            found += candidates
+        else:
+            detail = f"solward plugins enable {one.name} has it loaded again"
+            problems += [each.problem(ProblemCode.DISABLED, detail) for each in candidates]
+    return found
+
+
+def _place(candidate: Candidate) -> Place:
+    runs: list[str] = []
+    dist = candidate.entry_point.dist
+    if dist is not None:
+        with contextlib.suppress(Exception):  # a RECORD that cannot be read
+            runs = sorted(name for each in dist.files or () if runs_by_itself(name := str(each)))
+    return Place(candidate.distribution, candidate.version, None, tuple(runs))
 
 
 def _winner(rivals: list[Candidate], problems: list[Problem]) -> Candidate | None:

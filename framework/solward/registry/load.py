@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from solward.errors import PluginError
+from solward.manifest import Manifest, wider
 from solward.provider import ProviderSpec
 from solward.registry.checks import (
     check_examples,
@@ -18,7 +20,7 @@ from solward.registry.checks import (
     check_skill,
 )
 from solward.registry.containment import contained_call
-from solward.registry.discovery import Candidate, discover
+from solward.registry.discovery import Candidate, Place, survey
 from solward.registry.hooks import (
     DECLARED,
     GUARDRAILS,
@@ -41,7 +43,7 @@ from solward.registry.loaded import (
     Registry,
 )
 from solward.registry.parameters import Parameters
-from solward.registry.problems import Problem, Rejected
+from solward.registry.problems import Problem, ProblemCode, Rejected
 from solward.registry.schema import checked_schema
 from solward.registry.threaded import ThreadedRule
 from solward.skill import SkillSpec
@@ -84,6 +86,7 @@ def load_registry(
     demo: bool = False,
     entry_points: Iterable[EntryPoint] | None = None,
     models: ModelSource | None = None,
+    home: Path | None = None,
 ) -> Registry:
     """Find and load every allowed plugin, all in this process.
 
@@ -94,8 +97,9 @@ def load_registry(
         allow: distribution names whose plugins may be imported beside the built-ins; `*` allows
             every installed one.
         demo: load demo providers too.
-        entry_points: these instead of the installed ones.
+        entry_points: these instead of those of the service's environment.
         models: runs the built-in language model providers; None leaves them in this process.
+        home: whose plugins in folders of their own are named as left out.
 
     Returns:
         The loaded plugins; a third-party plugin that fails is in `problems` instead.
@@ -103,8 +107,15 @@ def load_registry(
     Raises:
         PluginError: a built-in plugin fails.
     """
-    candidates, problems = discover(allow, entry_points)
-    return _registry(candidates, in_process(candidates), problems, demo, models)
+    candidates, problems, places = survey(allow, entry_points, home)
+    detail = "it stands in a folder of its own, and only plugin hosts import from there"
+    problems += [
+        each.problem(ProblemCode.NEEDS_HOST, detail)
+        for each in candidates
+        if each.installed is not None
+    ]
+    candidates = [each for each in candidates if each.installed is None]
+    return _registry(candidates, in_process(candidates), problems, places, demo, models)
 
 
 async def open_registry(
@@ -114,20 +125,22 @@ async def open_registry(
     demo: bool = False,
     entry_points: Iterable[EntryPoint] | None = None,
     models: ModelSource | None = None,
+    home: Path | None = None,
 ) -> Registry:
     """As `load_registry`, with every plugin but the built-in ones in plugin hosts.
 
     Args:
         hosts: runs third parties' plugins; None imports them into this process.
+        home: whose plugins in folders of their own are loaded too.
     """
     if hosts is None:
-        return load_registry(allow, demo=demo, entry_points=entry_points, models=models)
-    candidates, problems = discover(allow, entry_points)
+        return load_registry(allow, demo=demo, entry_points=entry_points, models=models, home=home)
+    candidates, problems, places = survey(allow, entry_points, home)
     built_in = [candidate for candidate in candidates if candidate.built_in]
     others = [candidate for candidate in candidates if not candidate.built_in]
     found = in_process(built_in)
     found += await hosts.declared(others) if others else []
-    return _registry([*built_in, *others], found, problems, demo, models)
+    return _registry([*built_in, *others], found, problems, places, demo, models)
 
 
 def in_process(candidates: Sequence[Candidate]) -> list[Found]:
@@ -176,6 +189,7 @@ def _registry(
     candidates: Sequence[Candidate],
     found: Sequence[Found],
     problems: list[Problem],
+    places: tuple[Place, ...],
     demo: bool,
     models: ModelSource | None,
 ) -> Registry:
@@ -210,6 +224,7 @@ def _registry(
         MappingProxyType(venues),
         tuple(guardrails),
         tuple(problems),
+        places,
     )
 
 
@@ -217,6 +232,7 @@ def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
     spec = cast(SkillSpec, found.spec)
     check_skill(spec)
     check_manifest(spec)
+    _check_accepted(candidate, spec.manifest)
     schema = checked_schema(spec.parameters)
     parameters = Parameters(schema)
     check_examples(spec, parameters)
@@ -233,6 +249,7 @@ def _provider(candidate: Candidate, found: Declared, models: ModelSource | None)
     spec = cast(ProviderSpec, found.spec)
     check_provider(spec)
     check_manifest(spec)
+    _check_accepted(candidate, spec.manifest)
     schema = checked_schema(spec.options)
     calls = found.calls
     if models is not None and candidate.built_in and spec.is_llm:
@@ -254,6 +271,7 @@ def _venue(candidate: Candidate, found: Declared) -> LoadedVenue:
         raise broken(f"{' or '.join(OPTIONAL[VENUES])} must be there: one of them, or both")
     spec = cast(VenueSpec, found.spec)
     check_manifest(spec)
+    _check_accepted(candidate, spec.manifest)
     return LoadedVenue(
         spec,
         candidate.distribution,
@@ -262,6 +280,22 @@ def _venue(candidate: Candidate, found: Declared) -> LoadedVenue:
         instructions,
         swap,
     )
+
+
+def _check_accepted(candidate: Candidate, manifest: Manifest | None) -> None:
+    """Refuse needs that nobody accepted: a declaration is code, and may differ from time to time.
+
+    Raises:
+        Rejected: naming them.
+    """
+    if candidate.installed is None:
+        return
+    accepted = candidate.installed.manifests.get(f"{candidate.group}:{candidate.name}")
+    if more := wider(accepted, manifest):
+        raise Rejected(
+            ProblemCode.NOT_ACCEPTED,
+            f"it asks for what was not accepted when it was installed: {'; '.join(more)}",
+        )
 
 
 def _guardrail(candidate: Candidate, found: Declared) -> LoadedGuardrail:

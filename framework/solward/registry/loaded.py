@@ -18,6 +18,7 @@ from solward.provider import (
     Usage,
 )
 from solward.registry.containment import contained, contained_stream
+from solward.registry.discovery import Place
 from solward.registry.parameters import Parameters
 from solward.registry.problems import Problem
 from solward.skill import SkillSpec
@@ -197,6 +198,7 @@ class Registry:
 
     Attributes:
         guardrails: plugins' guardrails, as the vault takes them (`PluginGuardrail`).
+        places: where third parties' distributions are installed, loaded or not.
     """
 
     skills: Mapping[str, LoadedSkill]
@@ -204,6 +206,7 @@ class Registry:
     venues: Mapping[str, LoadedVenue]
     guardrails: tuple[LoadedGuardrail, ...]
     problems: tuple[Problem, ...]
+    places: tuple[Place, ...] = ()
     _tools: tuple[ToolDefinition, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

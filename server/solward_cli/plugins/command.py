@@ -7,7 +7,8 @@ import json
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +19,7 @@ from solward_cli.plugins.skill_run import run
 
 if TYPE_CHECKING:
     from solward.registry import LoadedProvider, LoadedSkill, LoadedVenue, Registry
+    from solward.registry.discovery import Place
     from solward.settings import Settings
 
 LOADED = "loaded"
@@ -51,6 +53,7 @@ class Row:
     Attributes:
         problem: why it is left out, with `detail`; else empty.
         needs: what its manifest declares, in words.
+        where: the folder of its own, or empty for the service's environment.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Row:
     problem: str = ""
     detail: str = ""
     needs: tuple[str, ...] = ()
+    where: str = ""
 
 
 @plugins.command("list")
@@ -68,13 +72,42 @@ class Row:
 def list_plugins(as_json: bool) -> None:
     """List every plugin found: loaded at the next start, or left out and why."""
     settings = _settings()
-    rows = list(rows_of(_registry(settings), settings.plugins))
+    registry = _registry(settings)
+    rows = list(rows_of(registry, settings.plugins, settings.solward_home))
     if as_json:
-        click.echo(json.dumps({"plugins": [asdict(row) for row in rows]}, indent=2))
-    elif sys.stdout.isatty():
+        places = list(map(_place_json, registry.places))
+        listed = {"plugins": [asdict(row) for row in rows], "distributions": places}
+        click.echo(json.dumps(listed, indent=2))
+        return
+    if sys.stdout.isatty():
         _table(rows)
     else:
-        _columns([(*astuple(row)[:-1], "; ".join(row.needs)) for row in rows])
+        _columns([(*astuple(row)[:-2], "; ".join(row.needs), row.where) for row in rows])
+    _tell(registry.places)
+
+
+def _place_json(place: Place) -> dict[str, Any]:
+    from solward.folders.layout import described
+
+    own = None if place.installed is None else described(place.installed)
+    return {
+        "name": place.distribution,
+        "version": place.version,
+        "own": own,
+        "runsInService": list(place.runs),
+        "trust": place.trust,
+    }
+
+
+def _tell(places: Sequence[Place]) -> None:
+    """Where third parties' code is, and what that trusts, on standard error."""
+    from solward_cli.render import visible
+
+    for place in places:
+        if place.trust is not None:
+            name = f"{place.distribution} {place.version}"
+            text = f"{name} is in the service's environment: {place.trust}"
+            click.echo(visible(text), err=True)
 
 
 @skills.command("list")
@@ -88,15 +121,18 @@ def list_skills() -> None:
     )
 
 
-def rows_of(registry: Registry, allow: Collection[str]) -> Iterator[Row]:
+def rows_of(registry: Registry, allow: Collection[str], home: Path | None = None) -> Iterator[Row]:
     """Loaded plugins, built-ins first, then those left out."""
     from solward.manifest import needs
     from solward.provider import ProviderSpec
     from solward.registry.discovery import discover
 
-    left_out = {(each.group, each.plugin, each.distribution) for each in registry.problems}
-    for found in discover(allow)[0]:
-        if (found.group, found.name, found.distribution) in left_out and not found.built_in:
+    left_out = {
+        (each.group, each.plugin, each.distribution, each.version) for each in registry.problems
+    }
+    for found in discover(allow, home=home)[0]:
+        key = (found.group, found.name, found.distribution, found.version)
+        if key in left_out and not found.built_in:
             continue
         kind = _kind(found.group)
         by_kind: dict[str, Mapping[str, LoadedSkill | LoadedProvider | LoadedVenue]] = {
@@ -113,6 +149,7 @@ def rows_of(registry: Registry, allow: Collection[str]) -> Iterator[Row]:
             found.version,
             DEMO if isinstance(spec, ProviderSpec) and spec.demo else LOADED,
             needs=needs(spec.manifest) if spec is not None else (),
+            where="" if found.installed is None else str(found.installed.folder),
         )
     for problem in registry.problems:
         yield Row(
@@ -146,7 +183,9 @@ def _registry(settings: Settings) -> Registry:
 
     async def loaded() -> Registry:
         async with plugin_hosts(settings.solward_plugins_unconfined) as hosts:
-            return await open_registry(settings.plugins, hosts=hosts, demo=True)
+            return await open_registry(
+                settings.plugins, hosts=hosts, demo=True, home=settings.solward_home
+            )
 
     with refusals():
         return asyncio.run(loaded())

@@ -4,6 +4,7 @@ own, in the home and not in the service's environment."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import click
 if TYPE_CHECKING:
     from solward.folders.install import Proposal
     from solward.folders.layout import Installed
+    from solward.manifest import Manifest
 
 _NEXT = "Takes effect at the service's next start."
 
@@ -24,8 +26,8 @@ _YES = click.option("--yes", is_flag=True, help="Accept what it needs without be
 def install(target: str, yes: bool) -> None:
     """Install a distribution's wheels into a folder of its own.
 
-    NAME may have versions (`acme-tools==1.2`); FILE is a wheel. Nothing of it runs, and nothing
-    changes in the service's environment.
+    NAME may have versions (`acme-tools==1.2`); FILE is a wheel. What its plugins declare is read in
+    a confined process; nothing else of it runs, and the service's environment stays as it is.
     """
     _install(target, yes=yes, upgrade=False)
 
@@ -72,6 +74,7 @@ COMMANDS = (install, upgrade, remove, enable, disable)
 
 def _install(target: str, *, yes: bool, upgrade: bool) -> None:
     from solward.folders.install import install as installed
+    from solward.settings import Settings
     from solward_cli.entrypoint import refusals
 
     def accept(proposal: Proposal) -> bool:
@@ -83,8 +86,16 @@ def _install(target: str, *, yes: bool, upgrade: bool) -> None:
             return False
         return click.confirm("Install it?")
 
+    def declare(new: Installed) -> Mapping[str, Manifest | None]:
+        from solward.hosts.declarations import manifests
+
+        return manifests(new, settings.solward_plugins_unconfined)
+
     with refusals():
-        one = installed(_home(), target, accept=accept, upgrade=upgrade)
+        settings = Settings()
+        one = installed(
+            settings.solward_home, target, accept=accept, declare=declare, upgrade=upgrade
+        )
     _done(f"Installed {one.name} {one.version}: {_plugins(one)}.")
 
 

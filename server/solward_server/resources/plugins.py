@@ -9,6 +9,7 @@ from quart import Blueprint
 
 from solward.manifest import manifest_json
 from solward.registry import ProblemCode, Registry
+from solward.registry.discovery import Place
 from solward.registry.loaded import LoadedProvider
 from solward.settings import Settings
 from solward_server.http.auth import Access, keyed
@@ -59,6 +60,7 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
     ]
     return {
         "plugins": loaded,
+        "distributions": [_place(place) for place in registry.places],
         "guardrails": [guardrail.name for guardrail in registry.guardrails],
         "problems": [
             {
@@ -69,6 +71,20 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
             }
             for problem in registry.problems
         ],
+    }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    own = place.installed
+    return {
+        "name": place.distribution,
+        "version": place.version,
+        "ownFolder": own is not None,
+        "enabled": own is None or own.enabled,
+        "wheels": []
+        if own is None
+        else [{"file": each.file, "sha256": each.sha256} for each in own.wheels],
+        "trust": place.trust,
     }
 
 
@@ -106,6 +122,19 @@ _PLUGIN: Schema = {
         ),
     ]
 }
+_DISTRIBUTION = response_object(
+    {
+        "name": text("The distribution's."),
+        "version": text("The distribution's."),
+        "ownFolder": flag("It stands in a folder of its own, not in the service's environment."),
+        "enabled": flag("False where it is installed and nothing of it is loaded."),
+        "wheels": array(
+            response_object({"file": text("Its name."), "sha256": text("Of the file.")}),
+            "What was unpacked into its own folder.",
+        ),
+        "trust": nullable(text("What installing it in the service's environment trusts it with.")),
+    }
+)
 _PROBLEM = response_object(
     {
         "code": choice("See docs/plugins.md.", *ProblemCode),
@@ -126,6 +155,9 @@ PATHS = {
                 response_object(
                     {
                         "plugins": array(_PLUGIN),
+                        "distributions": array(
+                            _DISTRIBUTION, "Where third parties' plugins are installed."
+                        ),
                         "guardrails": array(text("A rule's name.")),
                         "problems": array(_PROBLEM),
                     }
@@ -140,6 +172,7 @@ PATHS = {
                             "manifest": None,
                         }
                     ],
+                    "distributions": [],
                     "guardrails": [],
                     "problems": [],
                 },

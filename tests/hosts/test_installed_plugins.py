@@ -1,0 +1,186 @@
+"""From `solward plugins install` to a running skill: plugins of folders of their own in hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.support.plugin_distributions import Shelf, shelf, skill_source
+from tests.support.wheels import wheel
+
+from solward.folders import layout
+from solward.registry import load_registry
+from solward.testing.stand import open_stand
+from solward.vault.transactions.request import ADMIN
+from solward_cli import main
+from solward_server.resources.plugins import plugins_report
+
+__all__ = ["shelf"]
+
+SITES = "__import__('solward').Manifest(sites=({},))"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def alone(_target: str, name: str, _into: Path, _have: object) -> object:
+        return {name: {}}
+
+    # pip takes a second each time, and has nothing to find.
+    monkeypatch.setattr("solward.folders.resolve._resolved", alone)
+    monkeypatch.setenv("SOLWARD_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+def solward(*arguments: str, status: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["plugins", *arguments])
+    assert result.exit_code == status, result.output
+    return result
+
+
+def listed() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Rows of others' plugins by name, and distributions by name."""
+    raw = json.loads(solward("list", "--json").stdout)
+    rows = {row["name"]: row for row in raw["plugins"] if row["distribution"] != "solward"}
+    return rows, {each["name"]: each for each in raw["distributions"]}
+
+
+def with_manifest(*sites: str) -> str:
+    return skill_source("acme", manifest=SITES.format(", ".join(map(repr, sites))))
+
+
+def test_it_is_listed_with_its_place_and_loaded_while_enabled(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = wheel(tmp_path)
+    said = solward("install", str(path), "--yes").output
+    assert "Installed acme-tools 1.0: skill acme. Takes effect at the service's next start" in said
+    [one], _ = layout.installed(home)
+    rows, places = listed()
+    assert (rows["acme"]["status"], rows["acme"]["where"]) == ("loaded", str(one.folder))
+    assert places["acme-tools"] == {
+        "name": "acme-tools",
+        "version": "1.0",
+        "own": {
+            "folder": str(one.folder),
+            "enabled": True,
+            "wheels": [{"file": path.name, "sha256": one.wheels[0].sha256}],
+            "leftOut": [],
+        },
+        "runsInService": [],
+        "trust": None,
+    }
+    [line] = [line for line in solward("list").stdout.splitlines() if line.startswith("acme ")]
+    assert line.endswith(str(one.folder))
+    solward("disable", "acme-tools")
+    assert listed()[0]["acme"]["problem"] == "disabled"
+    solward("enable", "acme-tools")
+    monkeypatch.setenv("SOLWARD_PLUGINS", "another")
+    assert listed()[0]["acme"]["problem"] == "not_allowed"
+    [problem] = load_registry(home=home).problems
+    assert (problem.plugin, problem.code) == ("acme", "needs_host")
+    solward("remove", "acme-tools")
+    assert listed() == ({}, {})
+    assert "acme_tools_acme" not in sys.modules
+
+
+async def test_its_skill_runs_in_a_host_with_the_modules_of_its_folder(
+    home: Path, tmp_path: Path
+) -> None:
+    from solward.folders.install import install
+
+    body = "import acme_words, os; return f'{acme_words.WORD} {os.getpid()}'"
+    source = skill_source("acme", body=body)
+    path = wheel(tmp_path, {"acme_words.py": "WORD = 'hello'"}, source=source)
+    # No manifest is accepted where nobody declared one, and this plugin needs none.
+    install(home, str(path), accept=lambda _proposal: True)
+    async with open_stand(home) as stand:
+        wallet = await stand.wallet()
+        word, pid = (await stand.service.run_skill("acme", {}, wallet.id, ADMIN)).split()
+        report = plugins_report(stand.service.registry, stand.service.settings)
+        # Upgrades and removals leave what a running service imports from.
+        solward("remove", "acme-tools")
+        assert (await stand.service.run_skill("acme", {}, wallet.id, ADMIN)).startswith("hello ")
+    assert word == "hello"
+    assert int(pid) != os.getpid()
+    assert "acme_words" not in sys.modules
+    [place] = report["distributions"]
+    assert (place["name"], place["ownFolder"], place["trust"]) == ("acme-tools", True, None)
+
+
+def test_what_it_needs_is_shown_and_more_at_an_upgrade_is_asked_about(
+    home: Path, tmp_path: Path
+) -> None:
+    paths = [
+        str(wheel(tmp_path, version=version, source=with_manifest(*sites)))
+        for version, *sites in (
+            ("1.0", "a.example.com"),
+            ("1.1", "a.example.com"),
+            ("1.2", "a.example.com", "b.example.com"),
+        )
+    ]
+    refused = solward("install", paths[0], status=2)
+    assert "acme needs network: a.example.com" in refused.stdout
+    assert "was not accepted; nothing has changed" in refused.stderr
+    solward("install", paths[0], "--yes")
+    # The same needs: nobody is asked.
+    assert "needs" not in solward("upgrade", paths[1]).stdout
+    refused = solward("upgrade", paths[2], status=2)
+    assert "acme needs network: b.example.com" in refused.stdout
+    [kept], _ = layout.installed(home)
+    assert kept.version == "1.1"
+    solward("upgrade", paths[2], "--yes")
+    assert listed()[0]["acme"]["needs"] == ["network: a.example.com", "network: b.example.com"]
+
+
+def test_needs_that_were_not_accepted_are_not_loaded(home: Path, tmp_path: Path) -> None:
+    """A declaration is code: here it says something else than it did at the installation."""
+    solward("install", str(wheel(tmp_path, source=with_manifest("a.example.com"))), "--yes")
+    [one], _ = layout.installed(home)
+    (one.folder / "acme_tools_acme.py").write_text(with_manifest("a.example.com", "b.example.com"))
+    row = listed()[0]["acme"]
+    assert row["problem"] == "not_accepted"
+    assert "network: b.example.com" in row["detail"]
+    assert "a.example.com" not in row["detail"]
+
+
+def test_one_that_cannot_be_loaded_is_not_installed(home: Path, tmp_path: Path) -> None:
+    path = wheel(tmp_path, source="raise RuntimeError('no luck')")
+    said = solward("install", str(path), "--yes", status=2).stderr
+    assert "acme of acme-tools 1.0 cannot be loaded: import_failed" in said
+    assert layout.installed(home) == ([], {})
+
+
+def test_what_the_environment_has_too_runs_from_there_and_is_said_to(
+    home: Path, tmp_path: Path, shelf: Shelf
+) -> None:
+    solward("install", str(wheel(tmp_path)), "--yes")
+    shelf.install("acme-tools", {"acme": skill_source("acme")})
+    info = shelf.path / "acme_tools-1.5.dist-info"
+    (info / "RECORD").write_text("acme.pth,,\nacme/x.pth,,\nacme/__init__.py,,\n")
+    raw = json.loads(solward("list", "--json").stdout)
+    found = {(row["version"], row["status"], row["problem"]) for row in raw["plugins"]}
+    assert ("1.5", "loaded", "") in found
+    assert ("1.0", "left out", "name_conflict") in found
+    [place] = raw["distributions"]
+    assert (place["version"], place["own"], place["runsInService"]) == ("1.5", None, ["acme.pth"])
+    trust = "acme-tools 1.5 is in the service's environment: the service runs its acme.pth"
+    assert trust in solward("list").stderr
+
+
+def test_a_folder_without_its_metadata_is_named(home: Path, tmp_path: Path) -> None:
+    solward("install", str(wheel(tmp_path)), "--yes")
+    [one], _ = layout.installed(home)
+    [info] = one.folder.glob("*.dist-info")
+    info.rename(one.folder / "elsewhere")
+    [problem] = load_registry(home=home).problems
+    assert (problem.plugin, problem.distribution, problem.code) == (
+        "*",
+        "acme-tools",
+        "import_failed",
+    )
