@@ -166,6 +166,6 @@ def guardrail_check(intent: Intent, effects: TransactionEffects) -> str | Hold |
     """Refuse a transaction by returning a reason, or let a person decide by `Hold`; None allows it.
 
     Runs after every built-in rule, with copies, and can allow nothing that another refuses: raising
-    refuses as well, and so does taking longer than 5 s. Pure; several threads may call it at once.
+    refuses as well, and so does taking longer than 5 s. Pure; others wait while one is judged.
     """
     raise NotImplementedError

@@ -390,7 +390,15 @@ async def test_a_guardrail_judges_in_a_host_of_its_own(
     monkeypatch.setattr(plugins, "RULE_S", 1.0)
     monkeypatch.setattr(plugin_rules, "TIME_LIMIT_S", 1.0)
     shelf.install("dist-g", {"picky": GUARDRAIL}, "solward.guardrails")
-    shelf.install("dist-s", {"pid": skill("pid", "return str(os.getpid())")})
+    asks = f"""
+        try:
+            await context.transfer(to={TO!r}, amount=Decimal("0.03"))
+        except Exception as error:
+            assert type(error).__name__ == "Held", error
+            assert error.hold.state == "held", error.hold
+            raise
+    """
+    shelf.install("dist-s", {"asks": skill("asks", asks)})
     async with opened(daily_spending_limit_sol="1.0") as hosted:
         wallet = await hosted.stand.wallet()
 
@@ -412,6 +420,9 @@ async def test_a_guardrail_judges_in_a_host_of_its_own(
         assert await reason(2) == "not two"
         with pytest.raises(Held, match="three"):
             await pay(3)
+        with pytest.raises(Held, match="three") as held:
+            await hosted.run("asks", wallet.id, actor=Actor("key:k1"))
+        assert held.value.hold in await hosted.stand.service.holds(wallet_id=wallet.id)
         assert await reason(4) == "the rule failed: ValueError"
         assert "ended during the call" in await reason(5)
         assert "did not answer" in await reason(6)

@@ -22,8 +22,6 @@ from solward.vault.transactions.request import ADMIN, Actor
 # Short, so that no test waits; long enough for two busy cores.
 QUICK = Patience(answer_s=1.0, watch_s=0.1, grace_s=0.3)
 
-_homes = itertools.count(1)
-
 
 @dataclass(slots=True)
 class Hosted:
@@ -51,10 +49,12 @@ def opened_hosts(
 ) -> Callable[..., Any]:
     """Opens services with what is on the shelf, with patience for tests."""
 
+    homes = itertools.count(1)
+
     @asynccontextmanager
     async def opened(**settings: Any) -> AsyncIterator[Hosted]:
         monkeypatch.setattr(plugins, "Hosts", partial(Hosts, patience=patience))
-        async with open_stand(folder / f"home-{next(_homes)}", **settings) as stand:
+        async with open_stand(folder / f"home-{next(homes)}", **settings) as stand:
             yield Hosted(stand)
 
     return opened

@@ -22,6 +22,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 import httpx
+import structlog
 
 from solward import jsontext
 from solward.context import SkillContext
@@ -78,6 +79,8 @@ from solward.venue import (
     VenueContext,
     VenueSpec,
 )
+
+_log = structlog.get_logger(__name__)
 
 TENANT: Final = "solward.hosts.inside.plugins:plugins"
 # Declarations are pure, and modules are imported when the host starts.
@@ -320,7 +323,13 @@ class _Plugin:
             tokens=tuple(map(KNOWN_TOKEN.to_wire, context.tokens)),
         )
         running = self._running(context=context)
-        answer = await self.host.call(methods.SKILL_EXECUTE, request, running)
+        try:
+            answer = await self.host.call(methods.SKILL_EXECUTE, request, running)
+        except HostBug as bug:
+            # The host has logged its traceback; the service's own says nothing of the skill.
+            _log.error("skill_failed", skill=self.name, error=bug.type_name)
+            text = f"Skill {self.name!r} failed with an internal error"
+            raise SkillError("internal_error", text) from None
         return str(answer.text)
 
     def _running(
