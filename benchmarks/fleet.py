@@ -128,11 +128,12 @@ async def in_process(tmp: Path, seconds: float) -> Fleet:
 
 
 async def through_litellm(tmp: Path, seconds: float) -> Fleet:
-    """Agents on the `openai` provider, and a loopback server that answers at once."""
+    """Agents on the `openai` provider in two model hosts, and a loopback server that answers at
+    once."""
     port = free_port()
     arguments = ["--provider", "openai", "--model", "gpt-4.1-mini"]
     with vendor_process() as vendor:
-        environment = {"OPENAI_API_KEY": "key"} | vendor.base_urls
+        environment = {"OPENAI_API_KEY": "key", "MODEL_PROCESSES": "2"} | vendor.base_urls
         with fleet(tmp / "openai", port, arguments, environment) as process:
             return await observe(process, port, seconds, THINKING_S)
 

@@ -42,11 +42,16 @@ TENANT: Final = "solward.hosts.inside.models:models"
 # GB of addresses with 200 calls at once.
 _ADDRESSES: Final = 3 << 30
 _RESIDENT: Final = 1 << 30
+# A model's answer takes seconds; the service's other callers wait for none of its processing.
+_NICE: Final = 10
 # So many calls wait for their vendors in a host at a time; others wait for them.
 _CALLS: Final = 200
 # litellm takes milliseconds of a call, and its import seconds of which some block the host.
 _PATIENCE: Final = Patience(answer_s=30.0)
-_EGRESS: Final = Limits(at_once=_CALLS, requests=16)
+# Calls whose requests share connections. A pool's work for a request grows with the square of its
+# connections (httpcore 1.0), so there are many small pools.
+_LANE: Final = 8
+_EGRESS: Final = Limits(at_once=_LANE, requests=16)
 _CAPABILITY_BYTES: Final = 16
 _KEPT_PRICES: Final = 1_024
 _KEPT_TOOLS: Final = 1_024
@@ -108,8 +113,8 @@ class ModelHosts:
 
     async def _open(self) -> None:
         await self._hosts.open()
-        for _ in range(self._count):
-            model = _Model()
+        for number in range(self._count):
+            model = _Model(number)
             config = HostConfig(
                 name=NAME,
                 tenant=TENANT,
@@ -117,6 +122,7 @@ class ModelHosts:
                 modules=tuple(self._modules.values()),
                 memory_bytes=_ADDRESSES,
                 resident_bytes=_RESIDENT,
+                nice=_NICE,
                 options={MODULES: jsontext.dumps(self._modules)},
             )
             handler = self._egress.handler(model.call_of)
@@ -128,8 +134,10 @@ class ModelHosts:
 class _Model:
     """A host, its calls, and those of them that run by their capabilities."""
 
+    number: int
     host: Host = field(init=False)
     calls: int = 0
+    lanes: list[int] = field(default_factory=lambda: [0] * (_CALLS // _LANE))
     running: dict[bytes, EgressCall] = field(default_factory=dict)
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CALLS))
 
@@ -147,8 +155,15 @@ class _Model:
         self.calls += 1
         try:
             async with self.room:
+                # The first with room, so that few connections are opened.
+                lane = next(at for at, calls in enumerate(self.lanes) if calls < _LANE)
+                self.lanes[lane] += 1
+                call.tenant = f"{NAME}-{self.number}-{lane}"
                 self.running[cap] = call
-                yield cap
+                try:
+                    yield cap
+                finally:
+                    self.lanes[lane] -= 1
         finally:
             call.end()
             self.running.pop(cap, None)

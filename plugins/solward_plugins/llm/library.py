@@ -87,24 +87,19 @@ def _lighten() -> None:
     """Leave out what of a call's processor time serves nobody here, a third of it all.
 
     litellm reckons each answer's price twice and tells its callbacks, of which there are none.
-    OpenAI's SDK looks through each tool's schema for values to convert (`datetime`, files); schemas
-    are JSON already.
+    OpenAI's SDK looks through the whole request, each tool's schema too, for values to convert,
+    such as files; here all of it is JSON already.
     """
     utils: Any = importlib.import_module("litellm.utils")
     utils._dispatch_success_logging = _nothing
     utils.update_response_metadata = _nothing
     completions: Any = importlib.import_module("openai.resources.chat.completions.completions")
-    transform = completions.async_maybe_transform
-    if transform.__module__ == __name__:
-        return
+    left_out = (completions.NotGiven, completions.Omit)
 
-    async def transform_but_tools(data: Any, expected_type: Any) -> Any:
-        if not isinstance(data, dict) or not isinstance(data.get("tools"), list):
-            return await transform(data, expected_type)
-        others = {name: value for name, value in data.items() if name != "tools"}
-        return {**await transform(others, expected_type), "tools": data["tools"]}
+    async def given(data: dict[str, Any], _expected_type: Any) -> dict[str, Any]:
+        return {name: value for name, value in data.items() if not isinstance(value, left_out)}
 
-    completions.async_maybe_transform = transform_but_tools
+    completions.async_maybe_transform = given
 
 
 def _nothing(*_arguments: Any, **_named: Any) -> None:

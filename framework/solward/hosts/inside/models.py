@@ -6,14 +6,16 @@ vendor's key is not here, a placeholder stands for it.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib
 import os
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import Any, Final, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from solward import jsontext
 from solward.errors import InvalidRequest
@@ -27,6 +29,7 @@ MODULES: Final = "modules"
 """The option that names the providers: JSON of name -> module."""
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 # A piece of 64 KiB, of characters of at most four bytes.
 _PIECE_CHARACTERS: Final = 16_000
@@ -45,6 +48,7 @@ def models(setup: Setup) -> Mapping[str, Handler]:
     tempfile.tempdir = "/nonexistent"
     # It would open sockets, where httpx is the service's (`install`).
     os.environ["DISABLE_AIOHTTP_TRANSPORT"] = "True"
+    asyncio.get_running_loop().set_default_executor(_AtOnce())
     named: Mapping[str, str] = jsontext.loads(setup.options[MODULES])
     tenant = Models({name: importlib.import_module(module) for name, module in named.items()})
     return {
@@ -52,6 +56,20 @@ def models(setup: Setup) -> Mapping[str, Handler]:
         methods.PROVIDER_STREAM.name: tenant.stream,
         methods.PROVIDER_PRICE.name: tenant.price,
     }
+
+
+class _AtOnce(ThreadPoolExecutor):
+    """Runs what litellm gives to a thread where it is given, which is microseconds of each call:
+    two changes of threads take longer."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """As any executor's, done when it returns."""
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 class Models:
