@@ -289,6 +289,20 @@ async def test_1000_hostile_frames_end_their_host_and_nothing_else(
     assert int(await order(hostile, server, do="pid")) in {host.pid for host in hostile[0].hosts}
 
 
+async def test_a_host_that_ends_too_often_leaves_its_calls_to_the_other(
+    hostile: Both, server: VendorServer
+) -> None:
+    waiting = asyncio.create_task(order(hostile, server, do="wait", url=server.url))
+    await until(lambda: server.strays == ["/waiting"])
+    [kept] = [host for host in hostile[0].hosts if host.pid]
+    for seed in range(3):
+        with pytest.raises(ProviderError):
+            await order(hostile, server, do="frames", seed=seed)
+    assert [host.disabled is None for host in hostile[0].hosts if host is not kept] == [False]
+    assert {int(await order(hostile, server, do="pid")) for _ in range(3)} == {kept.pid}
+    waiting.cancel()
+
+
 async def test_a_killed_host_is_a_failure_and_started_anew(
     hostile: Both, server: VendorServer
 ) -> None:

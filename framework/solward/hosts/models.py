@@ -106,10 +106,11 @@ class ModelHosts:
         await self._egress.close()
 
     async def _least_busy(self) -> _Model:
-        if self._opening is None:
+        if self._opening is None or (self._opening.done() and not self._models):
             self._opening = asyncio.create_task(self._open())
         await asyncio.shield(self._opening)
-        return min(self._models, key=lambda model: model.calls)
+        # One that ended too often has no calls, and would get all.
+        return min(self._models, key=lambda model: (model.host.disabled is not None, model.calls))
 
     async def _open(self) -> None:
         await self._hosts.open()
