@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import importlib.util
 import json
 import os
 import signal
@@ -336,7 +335,10 @@ def package_folders(module: str) -> list[str]:
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    try:
-        return importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        return None
+    # Not `importlib.util.find_spec`, which believes what stands in `sys.modules`.
+    for finder in sys.meta_path:
+        with contextlib.suppress(ImportError, ValueError):
+            spec: ModuleSpec | None = finder.find_spec(module, None)
+            if spec is not None:
+                return spec
+    return None
