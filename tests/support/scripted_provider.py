@@ -1,15 +1,24 @@
-"""A model that says what a test tells it to, as an installed third-party provider plugin."""
+"""A model that says what a test tells it to, as an installed third-party provider plugin.
+
+The plugin shares objects with its test, so a service runs it, and what is on the same shelf, in the
+test's own process.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
+import pytest
 from tests.support.plugin_distributions import Shelf
 
+from solward import service
+from solward.registry.discovery import Candidate
+from solward.registry.load import Found, in_process
+from solward.registry.problems import Problem
 from solward.testing import ScriptedProvider
 
 MODELS: dict[str, ScriptedProvider] = {}
@@ -43,9 +52,24 @@ async def provider_stream(request, options, context):
 """
 
 
+class _InThisProcess:
+    """A `PluginSource` without hosts."""
+
+    on_problem: Callable[[Problem], object]
+
+    async def declared(self, candidates: Sequence[Candidate]) -> list[Found]:
+        return in_process(candidates)
+
+
+@contextlib.asynccontextmanager
+async def _in_this_process(*_: object) -> AsyncIterator[_InThisProcess]:
+    yield _InThisProcess()
+
+
 @contextlib.contextmanager
 def installed(folder: Path) -> Iterator[tuple[Shelf, ScriptedProvider]]:
-    """The provider `scripted` on a shelf of its own, where more plugins can be put."""
+    """The provider `scripted` on a shelf of its own, where more plugins can be put; meanwhile
+    services run third parties' plugins in this process."""
     folder.mkdir(parents=True)
     key, model, shelf = str(next(_numbers)), ScriptedProvider(), Shelf(folder)
     MODELS[key] = model
@@ -53,7 +77,9 @@ def installed(folder: Path) -> Iterator[tuple[Shelf, ScriptedProvider]]:
     try:
         source = SOURCE.format(key=key)
         shelf.install("scripted-model", {"scripted": source}, group="solward.providers")
-        yield shelf, model
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(service, "plugin_hosts", _in_this_process)
+            yield shelf, model
     finally:
         sys.path.remove(str(folder))
         del MODELS[key]
