@@ -176,6 +176,7 @@ def refused(service: Service, home: Path, target: Path | str, said: str) -> None
     assert [each for each in (home / "plugins").iterdir() if each.is_dir()] == []
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "module", ["victim/__init__.py", "pluggy/__init__.py", "solward/manifest.py", "json.py"]
 )
@@ -202,6 +203,7 @@ def test_what_would_have_to_be_built_is_refused_and_not_run(
     refused(service, home, path, "only wheels are installed: nothing is built")
 
 
+@pytest.mark.more
 def test_a_dependency_with_an_address_of_its_own_is_refused(
     service: Service, home: Path, tmp_path: Path
 ) -> None:
@@ -384,6 +386,7 @@ def test_an_archive_that_programs_read_differently_is_refused(
     unpacked(path, tmp_path / "good")
 
 
+@pytest.mark.more
 def test_what_is_no_plugin_is_refused(service: Service, home: Path, tmp_path: Path) -> None:
     path = wheel(tmp_path, plugin=None)
     refused(service, home, path, "is no plugin: it has no entry point")
