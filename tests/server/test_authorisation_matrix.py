@@ -32,6 +32,7 @@ ADMIN = {
     "GET /events",
     "GET /policy",
     "PUT /policy",
+    "GET /policy/<id>",
     "PUT /policy/<id>",
     "POST /policy/check",
     "POST /policy/replay",
