@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import deque
 from collections.abc import (
     AsyncGenerator,
     Callable,
@@ -23,7 +24,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from solward.context import SkillContext
-from solward.errors import InvalidRequest, SkillError
+from solward.errors import (
+    Held,
+    InvalidRequest,
+    LedgerRejected,
+    LedgerUnavailable,
+    SkillError,
+    SolwardError,
+    TransactionError,
+)
 from solward.guardrail import SOL
 from solward.hosts.bound_client import is_for, through
 from solward.hosts.egress import Egress, EgressCall
@@ -51,6 +60,8 @@ T = TypeVar("T")
 
 # Of random bytes: nobody guesses one, nor another host's.
 _CAPABILITY_BYTES: Final = 16
+# Of a call's refused money calls, the last ones.
+_RAISED_KEPT: Final = 256
 
 
 @dataclass(slots=True)
@@ -72,10 +83,54 @@ class RunningCall:
     egress: EgressCall | None = None
     client: httpx.AsyncClient | None = None
     variables: Context = field(default_factory=copy_context, repr=False)
+    _raised: deque[SolwardError] = field(
+        default_factory=lambda: deque(maxlen=_RAISED_KEPT), repr=False
+    )
+
+    def own(self, error: SolwardError) -> SolwardError:
+        """What the service makes of an error that the plugin raised.
+
+        A plugin may refuse in its own words. What says that the service did something, as a
+        record or a hold does, is only believed of the service: then it is its own object.
+        """
+        for known in reversed(self._raised):
+            if type(known) is type(error) and _about(known) == _about(error):
+                return known
+        return sayable(error)
+
+    async def money(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do a money call, and remember how it was refused."""
+        try:
+            return await self.of_call(work)
+        except SolwardError as error:
+            self._raised.append(error)
+            raise
 
     async def of_call(self, work: Coroutine[Any, Any, T]) -> T:
         """Await what is done for the call, its log lines and spans those of the call."""
         return await asyncio.get_running_loop().create_task(work, context=self.variables)
+
+
+def _about(error: SolwardError) -> str | None:
+    """The id of the record or the hold that an error carries."""
+    if isinstance(error, TransactionError):
+        return error.record.id
+    return error.hold.id if isinstance(error, Held) else None
+
+
+_SAYABLE: Final = (InvalidRequest, LedgerUnavailable, LedgerRejected)
+
+
+def sayable(
+    error: SolwardError, allowed: tuple[type[SolwardError], ...] = _SAYABLE
+) -> SolwardError:
+    """An error as a plugin may raise it, with its code where it is a `SkillError`."""
+    if isinstance(error, SkillError):
+        # Those of its subclasses are the service's answers about skills.
+        return error if type(error) is SkillError else SkillError(error.code, str(error))
+    if isinstance(error, allowed):
+        return error
+    return SkillError("plugin_failed", f"The plugin failed: {error}")
 
 
 class Capabilities:
@@ -162,7 +217,7 @@ class Capabilities:
                     "asset_not_declared",
                     f"The manifest of {call.plugin!r} does not name the asset {str(asset)[:64]!r}",
                 )
-        return RECORD.to_wire(await call.of_call(work(context)))
+        return RECORD.to_wire(await call.money(work(context)))
 
     # Money.
 
@@ -204,7 +259,10 @@ class Capabilities:
 
         async def build(address: str) -> bytes | Sequence[Instruction]:
             asked = methods.PocketBuild(request.build, address)
-            made = await incoming.channel.call(methods.POCKET_BUILD, asked, cap=incoming.cap)
+            try:
+                made = await incoming.channel.call(methods.POCKET_BUILD, asked, cap=incoming.cap)
+            except SolwardError as error:
+                raise self.of(incoming.cap).own(error) from None
             if made.wire is not None:
                 return bytes(made.wire)
             return tuple(map(instruction_from_wire, made.instructions))

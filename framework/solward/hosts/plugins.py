@@ -26,9 +26,15 @@ import structlog
 
 from solward import jsontext
 from solward.context import SkillContext
-from solward.errors import SkillError
+from solward.errors import (
+    InvalidRequest,
+    LedgerUnavailable,
+    ProviderError,
+    SkillError,
+    SolwardError,
+)
 from solward.guardrail import Hold, Intent, TransactionEffects
-from solward.hosts.capabilities import Capabilities, RunningCall
+from solward.hosts.capabilities import Capabilities, RunningCall, sayable
 from solward.hosts.egress import Egress, EgressCall
 from solward.hosts.host import UNCONFINED, Host, HostConfig
 from solward.hosts.supervisor import Hosts
@@ -252,12 +258,26 @@ def _numbers(value: Any) -> Any:
     return value
 
 
+def _of_provider(error: SolwardError) -> SolwardError:
+    """An error as a provider may raise it."""
+    if isinstance(error, ProviderError | SkillError):
+        return error
+    return ProviderError(f"The provider failed: {error}")
+
+
 @dataclass(frozen=True, slots=True)
 class _Host:
     """A distribution's host, and the calls that run in it."""
 
     host: Host
     capabilities: Capabilities
+
+    async def venue(self, method: methods.Method[Any, Any], request: Any, call: RunningCall) -> Any:
+        """A call of a venue; no error says more than that it failed."""
+        try:
+            return await self.call(method, request, call)
+        except SolwardError as error:
+            raise sayable(error, (InvalidRequest, LedgerUnavailable)) from None
 
     async def call(
         self,
@@ -330,6 +350,8 @@ class _Plugin:
             _log.error("skill_failed", skill=self.name, error=bug.type_name)
             text = f"Skill {self.name!r} failed with an internal error"
             raise SkillError("internal_error", text) from None
+        except SolwardError as error:
+            raise running.own(error) from None
         return str(answer.text)
 
     def _running(
@@ -372,7 +394,10 @@ class _Plugin:
     ) -> Completion:
         """One completion."""
         asked, running = self._completion(request, options, context)
-        answer = await self.host.call(methods.PROVIDER_COMPLETE, asked, running)
+        try:
+            answer = await self.host.call(methods.PROVIDER_COMPLETE, asked, running)
+        except SolwardError as error:
+            raise _of_provider(error) from None
         completion: Completion = self.host.read(COMPLETION.from_wire, answer)
         return completion
 
@@ -384,7 +409,13 @@ class _Plugin:
         with self.host.capabilities.given(running) as cap:
             stream = self.host.host.stream(methods.PROVIDER_STREAM, asked, cap=cap)
             async with aclosing(stream) as pieces:
-                async for piece in pieces:
+                while True:
+                    try:
+                        piece = await anext(pieces, None)
+                    except SolwardError as error:
+                        raise _of_provider(error) from None
+                    if piece is None:
+                        return
                     if piece.text:
                         yield piece.text
                     if piece.usage is not None:
@@ -393,7 +424,10 @@ class _Plugin:
     async def provider_price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
         """A model's price."""
         asked = methods.ProviderPrice(self.name, model, to_json(options))
-        answer = await self.host.call(methods.PROVIDER_PRICE, asked, self._running())
+        try:
+            answer = await self.host.call(methods.PROVIDER_PRICE, asked, self._running())
+        except SolwardError as error:
+            raise _of_provider(error) from None
         if answer.price is None:
             return None
         price: ModelPrice = self.host.read(MODEL_PRICE.from_wire, answer.price)
@@ -407,7 +441,7 @@ class _Plugin:
         """An offer."""
         address, running = self._venue(context)
         asked = methods.VenueQuote(self.name, QUOTE_REQUEST.to_wire(request), address)
-        answer = await self.host.call(methods.VENUE_QUOTE, asked, running)
+        answer = await self.host.venue(methods.VENUE_QUOTE, asked, running)
         quote: Quote = self.host.read(QUOTE.from_wire, answer)
         return quote
 
@@ -424,7 +458,7 @@ class _Plugin:
         asked = methods.VenueInstructions(
             self.name, QUOTE.to_wire(quote), taker, destination, max_accounts, address
         )
-        answer = await self.host.call(methods.VENUE_INSTRUCTIONS, asked, running)
+        answer = await self.host.venue(methods.VENUE_INSTRUCTIONS, asked, running)
         made: SwapInstructions = self.host.read(SWAP_INSTRUCTIONS.from_wire, answer)
         return made
 
@@ -432,7 +466,7 @@ class _Plugin:
         """A swap as a transaction."""
         address, running = self._venue(context)
         asked = methods.VenueSwap(self.name, QUOTE.to_wire(quote), wallet, address)
-        answer = await self.host.call(methods.VENUE_SWAP, asked, running)
+        answer = await self.host.venue(methods.VENUE_SWAP, asked, running)
         made: SwapTransaction = self.host.read(SWAP_TRANSACTION.from_wire, answer)
         return made
 
@@ -445,7 +479,7 @@ class _Plugin:
             answer = await self.host.call(
                 methods.GUARDRAIL_CHECK, asked, RunningCall(self.name), RULE_S
             )
-        except SkillError as error:
+        except SolwardError as error:
             return f"the rule did not answer: {error}"
         if answer.held:
             return Hold(answer.reason or "")

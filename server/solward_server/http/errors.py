@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import structlog
 from quart import Quart, Response, request
 from werkzeug.exceptions import HTTPException
@@ -105,7 +107,7 @@ def handle_errors(app: Quart, dashboard: str) -> None:
 
     @app.errorhandler(Held)
     async def held(error: Held) -> Response:
-        approve_at = f"{dashboard}/holds/{error.hold.id}"
+        approve_at = f"{dashboard}/holds/{quote(error.hold.id, safe='')}"
         return json_response(error.hold.answer() | {"approveAt": approve_at}, status_of(error))
 
     @app.errorhandler(Unauthorized)
