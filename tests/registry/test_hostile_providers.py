@@ -58,6 +58,22 @@ def test_a_provider_is_not_lent_solwards_own_secrets(
     assert f"{field} must not be {variable}" in problem.detail
 
 
+@pytest.mark.parametrize(
+    "variable",
+    ["OPENAI_API_KEY", "OPENAI_BASE_URL", "AWS_SECRET_ACCESS_KEY", "VAULT_ADDR", "MINE_API_KEY"],
+)
+def test_no_secret_is_named_as_an_address(shelf: Shelf, variable: str) -> None:
+    problem = problem_of(shelf, provider_source(spec=f"base_url_env={variable!r}"))
+    assert problem.code == "bad_contract"
+    assert f"base_url_env must not be {variable}" in problem.detail
+
+
+def test_no_address_is_named_as_a_secret(shelf: Shelf) -> None:
+    problem = problem_of(shelf, provider_source(spec="secret_env='MINE_BASE_URL'"))
+    assert problem.code == "bad_contract"
+    assert "secret_env must not be MINE_BASE_URL" in problem.detail
+
+
 @pytest.mark.parametrize("variable", ["'lower_case'", "'WITH SPACE'", "7", "''"])
 def test_a_secret_is_named_by_an_environment_variable(shelf: Shelf, variable: str) -> None:
     problem = problem_of(shelf, provider_source(spec=f"secret_env={variable}"))

@@ -343,8 +343,41 @@ def test_a_provider_is_lent_its_own_key_and_address_and_never_solwards_secrets(
     assert settings.provider_context(ProviderSpec("p", "m", {}, "NOT_SET")) == ProviderContext()
     assert allowed_for_providers("OPENAI_API_KEY")
     assert allowed_for_providers("ACME_KEY")
+    assert not allowed_for_providers("ACME_BASE_URL")
+    for address in ("ACME_BASE_URL", "ACME_API_BASE", "ACME_URL"):
+        assert allowed_for_providers(address, address=True)
+    for secret in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "AWS_SECRET_ACCESS_KEY", "VAULT_ADDR"):
+        assert not allowed_for_providers(secret, address=True)
     for own in ("API_SECRET", "KEYSTORE_PASSPHRASE", "SOLANA_RPC_URL", "DATABASE_URL"):
         assert not allowed_for_providers(own)
+        assert not allowed_for_providers(own, address=True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        CANARY,
+        f"http://user:{CANARY}@127.0.0.1/",
+        f"https://api.example.com/?key={CANARY}",
+        f"http://127.0.0.1:{CANARY}/",
+        f"postgres://127.0.0.1/{CANARY}",
+    ],
+)
+@pytest.mark.parametrize("by", ["environment", ".env"])
+def test_no_secret_passes_as_a_third_partys_address(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: str, by: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if by == ".env":
+        (tmp_path / ".env").write_text(f"ACME_URL={value}\n")
+    else:
+        monkeypatch.setenv("ACME_URL", value)
+    settings = Settings()
+    spec = ProviderSpec("p", "m", {}, base_url_env="ACME_URL")
+    with pytest.raises(ConfigError, match="ACME_URL must be an http:// or https:// address") as at:
+        settings.provider_context(spec)
+    assert CANARY not in str(at.value)
+    assert not settings.configured(spec)
 
 
 def test_a_vendors_address_must_be_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from typing import Any
 import structlog
 
 from solward.agents.agent import Agent
-from solward.errors import InvalidRequest, ProviderError, SolwardError
-from solward.provider import Completion, CompletionRequest, ModelPrice, Usage
+from solward.errors import ConfigError, InvalidRequest, ProviderError, SolwardError
+from solward.provider import Completion, CompletionRequest, ModelPrice, ProviderContext, Usage
 from solward.registry import LoadedProvider, Registry
 from solward.settings import Settings
 from solward.telemetry import metrics, tracing
@@ -134,17 +134,24 @@ def _count_usage(provider: str, usage: Usage | None) -> None:
 
 
 def completer(settings: Settings, registry: Registry, agent: Agent) -> Complete:
-    """The call of an agent's provider; raises `ProviderError` when it is not installed."""
+    """The call of an agent's provider; raises `ProviderError` when it has none, or no address."""
     loaded = installed(registry, agent)
-    context = settings.provider_context(loaded.spec)
+    context = _lent(settings, loaded)
     return functools.partial(loaded.complete, options=agent.llm_options, context=context)
 
 
 def streamer(settings: Settings, registry: Registry, agent: Agent) -> Stream:
     """As `completer`, for a streamed answer."""
     loaded = installed(registry, agent)
-    context = settings.provider_context(loaded.spec)
+    context = _lent(settings, loaded)
     return functools.partial(loaded.stream, options=agent.llm_options, context=context)
+
+
+def _lent(settings: Settings, loaded: LoadedProvider) -> ProviderContext:
+    try:
+        return settings.provider_context(loaded.spec)
+    except ConfigError as error:
+        raise ProviderError(str(error)) from None
 
 
 async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
@@ -187,7 +194,8 @@ def check_startable(settings: Settings, registry: Registry, agent: Agent) -> Non
     """Raises `InvalidRequest`, saying what its provider lacks: a plugin or a key."""
     try:
         spec = installed(registry, agent).spec
-    except ProviderError as error:
+        settings.provider_context(spec)
+    except (ProviderError, ConfigError) as error:
         raise InvalidRequest(str(error)) from None
     if not settings.configured(spec):
         raise InvalidRequest(

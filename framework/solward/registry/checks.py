@@ -16,6 +16,7 @@ from solward.provider import ProviderSpec
 from solward.registry.hooks import broken
 from solward.registry.parameters import Parameters
 from solward.settings.settings import allowed_for_providers
+from solward.settings.vendors import ADDRESS_ENDINGS
 from solward.skill import SkillSpec
 from solward.venue import VenueSpec
 
@@ -50,15 +51,18 @@ def check_examples(spec: SkillSpec, parameters: Parameters) -> None:
             raise broken(f"examples[{at}]: {error}") from None
 
 
-def check_provider(spec: ProviderSpec) -> None:
-    """Raises `Rejected`, naming the first field of `ProviderSpec` that is out of range."""
+def check_provider(spec: ProviderSpec, *, built_in: bool = False) -> None:
+    """Raises `Rejected`, naming the first field of `ProviderSpec` that is out of range.
+
+    Args:
+        built_in: it may name Solward's own variables of vendors' addresses.
+    """
     if not isinstance(spec.default_model, str) or not spec.default_model.strip():
         raise broken("default_model must name a model")
     for field in ("secret_env", "base_url_env"):
         variable = getattr(spec, field)
-        if variable is None:
-            continue
-        _check_variable(field, variable, " or None")
+        if variable is not None and not built_in:
+            _check_variable(field, variable, " or None", address=field == "base_url_env")
     if not isinstance(spec.is_llm, bool) or not isinstance(spec.demo, bool):
         raise broken("is_llm and demo must be True or False")
 
@@ -132,8 +136,16 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _check_variable(field: str, variable: object, otherwise: str = "") -> None:
+def _check_variable(
+    field: str, variable: object, otherwise: str = "", *, address: bool = False
+) -> None:
     if not isinstance(variable, str) or not _VARIABLE.fullmatch(variable):
         raise broken(f"{field} must be an environment variable's name{otherwise}")
-    if not allowed_for_providers(variable):
-        raise broken(f"{field} must not be {variable}, which is Solward's own")
+    if allowed_for_providers(variable, address=address):
+        return
+    endings = "_BASE_URL, _API_BASE or _URL"
+    if address and not variable.endswith(ADDRESS_ENDINGS):
+        raise broken(f"{field} must not be {variable}: an address's name ends in {endings}")
+    if not address and allowed_for_providers(variable, address=True):
+        raise broken(f"{field} must not be {variable}: what ends in {endings} is an address")
+    raise broken(f"{field} must not be {variable}, which is Solward's own")

@@ -247,7 +247,7 @@ def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
 
 def _provider(candidate: Candidate, found: Declared, models: ModelSource | None) -> LoadedProvider:
     spec = cast(ProviderSpec, found.spec)
-    check_provider(spec)
+    check_provider(spec, built_in=candidate.built_in)
     check_manifest(spec)
     _check_accepted(candidate, spec.manifest)
     schema = checked_schema(spec.options)

@@ -21,7 +21,7 @@ from solward.errors import ConfigError, InvalidRequest
 from solward.money import U64_MAX, sol_to_lamports
 from solward.settings.access import AccessSettings, http_address, is_protected
 from solward.settings.masking import addresses_of, masked_value, secret_fields
-from solward.settings.vendors import VendorSettings
+from solward.settings.vendors import ADDRESS_ENDINGS, VendorSettings
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
 from solward.webhook_signature import MIN_SECRET_BYTES
 
@@ -399,10 +399,19 @@ class Settings(AccessSettings, VendorSettings):
         }
 
 
-def allowed_for_providers(variable: str) -> bool:
-    """Whether a provider may name this environment variable as its secret or its address."""
+def allowed_for_providers(variable: str, *, address: bool = False) -> bool:
+    """Whether a third party's plugin may name this environment variable.
+
+    Args:
+        address: as its provider's address, which its plugin host gets in clear; else as a secret.
+            No name may be both, so that no plugin reads what another one declares as a secret.
+    """
     field = variable.lower()
-    return field in VendorSettings.model_fields or field not in Settings.model_fields
+    if variable.endswith(ADDRESS_ENDINGS):
+        return address and field not in Settings.model_fields
+    return not address and (
+        field in VendorSettings.model_fields or field not in Settings.model_fields
+    )
 
 
 def _explain(item: Any) -> str:

@@ -7,14 +7,19 @@ Each field is the environment variable of the same name in capitals; all setting
 from __future__ import annotations
 
 import os
+from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
 from pydantic import SecretStr, field_validator
 from pydantic_settings import BaseSettings
 
+from solward.errors import ConfigError
 from solward.provider import ProviderContext, ProviderSpec
-from solward.settings.access import http_address
+from solward.settings.access import http_address, service_address
 from solward.telemetry.scrub import conceal
+
+ADDRESS_ENDINGS = ("_BASE_URL", "_API_BASE", "_URL")
+"""What the name of a third party's variable of an address ends in."""
 
 
 class VendorSettings(BaseSettings):
@@ -35,8 +40,14 @@ class VendorSettings(BaseSettings):
         return None if value is None else http_address(value)
 
     def provider_context(self, spec: ProviderSpec) -> ProviderContext:
-        """The secret and the address that a provider declares."""
+        """The secret and the address that a provider declares.
+
+        Raises:
+            ConfigError: the value of a third party's address is none.
+        """
         base_url = self._variable(spec.base_url_env)
+        if base_url is not None:
+            self._check_address(str(spec.base_url_env), base_url)
         secret = self._variable(spec.secret_env)
         if secret is not None:
             conceal([secret])
@@ -47,9 +58,25 @@ class VendorSettings(BaseSettings):
 
     def configured(self, spec: ProviderSpec) -> bool:
         """Whether a provider has its key, or needs none."""
-        context = self.provider_context(spec)
+        try:
+            context = self.provider_context(spec)
+        except ConfigError:
+            return False
         # A self-hosted model server may need no key.
         return spec.secret_env is None or context.secret is not None or context.base_url is not None
+
+    def _check_address(self, name: str, value: str) -> None:
+        """Raises `ConfigError`: a plugin host gets an address in clear, so nothing else passes."""
+        if name.lower() in VendorSettings.model_fields:
+            return
+        try:
+            service_address(value)
+            _ = urlsplit(value).port
+        except ValueError:
+            # The errors' own texts may quote the value, which may be a secret.
+            raise ConfigError(
+                f"{name} must be an http:// or https:// address, without credentials and query"
+            ) from None
 
     def _variable(self, name: str | None) -> str | None:
         if name is None:
