@@ -23,6 +23,20 @@ def evil(replaced: str, by: str) -> str:
     return skill_source("evil").replace(replaced, by)
 
 
+PATTERN = repr(
+    {
+        "type": "object",
+        "properties": {"f": {"type": "string", "pattern": "^(a|a)*$"}},
+        "additionalProperties": False,
+    }
+)
+CHOICES = repr(
+    {
+        "type": "object",
+        "properties": {"f": {"enum": list(range(100))}},
+        "additionalProperties": False,
+    }
+)
 HOSTILE: dict[str, tuple[str, str, str]] = {
     "SystemExit at import": ("import_failed", "SystemExit: 3", "raise SystemExit(3)"),
     "an error at import": ("import_failed", "ZeroDivisionError", "1 / 0"),
@@ -124,6 +138,16 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
         "bad_schema",
         "must be an object",
         skill_source("evil", schema="7"),
+    ),
+    "a pattern that takes for ever": (
+        "bad_schema",
+        "properties/f/pattern: is not allowed",
+        skill_source("evil", schema=PATTERN, examples="({'f': 'a' * 64 + '!'},)"),
+    ),
+    "examples of many values": (
+        "bad_schema",
+        "examples: have too many values",
+        skill_source("evil", schema=CHOICES, examples="({'f': [0] * 6_000},)"),
     ),
     "an unhashable plugin": (
         "bad_contract",

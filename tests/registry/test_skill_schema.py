@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
 
+from solward.errors import InvalidRequest
 from solward.registry.parameters import Parameters
 from solward.registry.problems import Rejected
-from solward.registry.schema import checked_schema
+from solward.registry.schema import check_examples_cheap, checked_schema
 
 POINT = {
     "type": "object",
@@ -111,3 +113,84 @@ def test_references_that_multiply_are_refused_before_they_fill_the_memory() -> N
 def test_words_of_a_schema_inside_a_value_are_only_a_value() -> None:
     schema = closed({"enum": ["multipleOf", "$ref"], "default": "$ref"})
     assert Parameters(checked_schema(schema)).validate({}) == {"f": "$ref"}
+
+
+TEXT = {"type": "string"}
+NUMBERS = {"type": "array", "items": {"type": "integer"}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (closed({**TEXT, "pattern": "^(a|a)*$"}), "properties/f/pattern: is not allowed"),
+        # The dialect's own check compiles it, and recurses.
+        (closed({**TEXT, "pattern": "(" * 20_000}), "properties/f/pattern: is not allowed"),
+        (closed(TEXT, allOf=[{"not": {"pattern": "a"}}]), "allOf/0/not/pattern: is not allowed"),
+        (closed({**POINT, "patternProperties": {"a": TEXT}}), "f/patternProperties: is not"),
+        (
+            closed({"$ref": "#/$defs/D"}, **{"$defs": {"D": {**TEXT, "pattern": "a"}}}),
+            r"\$defs/D/pattern: is not allowed",
+        ),
+        (closed({**NUMBERS, "uniqueItems": True}), "uniqueItems: needs maxItems of at most 100"),
+        (closed({**NUMBERS, "uniqueItems": True, "maxItems": 101}), "uniqueItems: needs maxItems"),
+        (closed(TEXT, required=[{}, *range(30_000)]), "required: has more than 100 items"),
+        (
+            closed({**NUMBERS, "enum": [[n] for n in range(600)], "default": [0] * 300}),
+            "f/default: is one of too many",
+        ),
+    ],
+)
+def test_others_may_not_use_what_takes_long_to_check(schema: dict[str, Any], text: str) -> None:
+    with pytest.raises(Rejected, match=text) as raised:
+        checked_schema(schema, trusted=False)
+    assert raised.value.code == "bad_schema"
+
+
+def test_names_and_values_are_no_keywords() -> None:
+    field = {"type": "object", "properties": {"pattern": TEXT}, "additionalProperties": False}
+    schema = closed({**field, "default": {"pattern": "a"}})
+    schema["properties"]["uniqueItems"] = {**NUMBERS, "uniqueItems": True, "maxItems": 100}
+    assert checked_schema(schema, trusted=False) == schema
+    # A built-in plugin's patterns are known.
+    checked_schema(closed({**TEXT, "pattern": "^a$"}))
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"allOf": [{"additionalProperties": {"$ref": "http://h.test/"}}]}, "must be false"),
+        ({"allOf": [{"unevaluatedProperties": {"$ref": "http://h.test/"}}]}, "is not supported"),
+        ({"allOf": [{"unevaluatedItems": {"$ref": "http://h.test/"}}]}, "is not supported"),
+        ({"allOf": [{"$schema": "http://json-schema.org/draft-03/schema#"}]}, "only stand at the"),
+    ],
+)
+def test_no_subschema_is_left_unread(more: dict[str, Any], text: str) -> None:
+    with pytest.raises(Rejected, match=text):
+        checked_schema(closed(TEXT, **more))
+
+
+def test_a_long_list_costs_little_to_refuse() -> None:
+    schema = closed({**NUMBERS, "uniqueItems": True, "maxItems": 100})
+    parameters = Parameters(checked_schema(schema, trusted=False))
+    # Of two kinds, which cannot be sorted.
+    long = [{}, *range(25_000)]
+    begun = time.process_time()
+    with pytest.raises(InvalidRequest, match="f: must have at most 100 items"):
+        parameters.validate({"f": long})
+    assert time.process_time() - begun < 3
+    with pytest.raises(InvalidRequest, match="must not repeat"):
+        parameters.validate({"f": [1, 1]})
+
+
+@pytest.mark.parametrize(
+    ("examples", "text"),
+    [
+        (({"f": "x" * (16 << 10)},), "examples: are more than 16 KiB"),
+        (({"f": [0] * 6_000},), "examples: have too many values"),
+    ],
+)
+def test_examples_of_others_cost_little(examples: tuple[Any, ...], text: str) -> None:
+    schema = closed({"enum": list(range(100))})
+    with pytest.raises(Rejected, match=text):
+        check_examples_cheap(examples, schema)
+    check_examples_cheap(({"f": 1},) * 20, schema)

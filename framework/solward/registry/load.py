@@ -44,7 +44,7 @@ from solward.registry.loaded import (
 )
 from solward.registry.parameters import Parameters
 from solward.registry.problems import Problem, ProblemCode, Rejected
-from solward.registry.schema import checked_schema
+from solward.registry.schema import check_examples_cheap, checked_schema
 from solward.registry.threaded import ThreadedRule
 from solward.skill import SkillSpec
 from solward.venue import VenueSpec
@@ -233,8 +233,10 @@ def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
     check_skill(spec)
     check_manifest(spec)
     _check_accepted(candidate, spec.manifest)
-    schema = checked_schema(spec.parameters)
+    schema = checked_schema(spec.parameters, trusted=candidate.built_in)
     parameters = Parameters(schema)
+    if not candidate.built_in:
+        check_examples_cheap(spec.examples, schema)
     check_examples(spec, parameters)
     return LoadedSkill(
         replace(spec, parameters=schema),
@@ -250,7 +252,7 @@ def _provider(candidate: Candidate, found: Declared, models: ModelSource | None)
     check_provider(spec, built_in=candidate.built_in)
     check_manifest(spec)
     _check_accepted(candidate, spec.manifest)
-    schema = checked_schema(spec.options)
+    schema = checked_schema(spec.options, trusted=candidate.built_in)
     calls = found.calls
     if models is not None and candidate.built_in and spec.is_llm:
         calls = models.hooks(spec, candidate.entry_point.value)

@@ -44,8 +44,17 @@ def _is_integer(_checker: object, value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _unique(validator: Any, unique: Any, instance: Any, schema: Mapping[str, Any]) -> Any:
+    # Each item may be compared with each other. Too many are an error of maxItems already.
+    if isinstance(instance, list) and len(instance) <= schema.get("maxItems", len(instance)):
+        yield from Draft202012Validator.VALIDATORS["uniqueItems"](
+            validator, unique, instance, schema
+        )
+
+
 _ExactValidator = extend(  # type: ignore[no-untyped-call]  # the stubs leave it without types
     Draft202012Validator,
+    validators={"uniqueItems": _unique},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("number", _is_number).redefine(
         "integer", _is_integer
     ),
