@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import httpx
+import msgspec
 import pytest
 from tests.hosts.test_plugins_in_hosts import SPEND, TO, Opened, skill
 from tests.support.hosted_plugins import opened_hosts
 from tests.support.plugin_distributions import Shelf, shelf
 
-from solward.errors import GuardrailBlocked, SkillError
+from solward import Manifest, VenueSpec
+from solward.errors import GuardrailBlocked, InvalidRequest, SkillError
+from solward.hosts.capabilities import Capabilities, RunningCall
+from solward.hosts.egress import Egress
+from solward.hosts.plugins import _Plugin
+from solward.hosts.wire import methods, values
+from solward.hosts.wire.frames import HostileFrame
+from solward.skill import Effects
+from solward.venue import VenueContext
 
 __all__ = ["SPEND", "shelf"]
 
@@ -80,3 +95,155 @@ async def test_a_plugins_error_says_nothing_that_only_the_service_can_say(
         with pytest.raises(Exception, match="plugin failed") as built:
             await hosted.run("builds", wallet.id)
         assert not isinstance(built.value, GuardrailBlocked)
+
+
+async def test_nothing_of_a_call_that_may_not_pay_is_read() -> None:
+    """An ended call's, a READ skill's and a rule's money calls are refused before they are read."""
+    capabilities = Capabilities()
+    handlers = capabilities.handlers(Egress())
+    # Text that is no JSON: who reads it says so.
+    intent = values.Intent("x", "w", details="{")
+    requests = {
+        "op.perform": methods.Perform("transfer", "{"),
+        "op.transact": methods.Transact(intent),
+        "op.pocket": methods.Pocket(1, details="{"),
+        "op.quote": methods.QuoteParams("{"),
+    }
+
+    async def refused(method: str, cap: bytes) -> str:
+        incoming: Any = SimpleNamespace(cap=cap, request=requests[method])
+        with pytest.raises(SkillError) as caught:
+            await cast(Any, handlers[method](incoming))
+        return caught.value.code
+
+    skill: Any = object()
+    nothing = Manifest(operations=())
+    for method in requests:
+        assert await refused(method, b"ended") == "call_ended"
+        with capabilities.given(RunningCall("rule")) as cap:
+            assert await refused(method, cap) == "not_a_skill"
+        if method == "op.quote":
+            continue
+        with capabilities.given(RunningCall("reads", skill)) as cap:
+            assert await refused(method, cap) == "read_only"
+        with capabilities.given(RunningCall("pays", skill, nothing, effects=Effects.SPEND)) as cap:
+            assert await refused(method, cap) == "operation_not_declared"
+
+
+def test_a_money_call_is_no_larger_than_one_needs() -> None:
+    large = methods.Perform("transfer", '"' + "x" * (33 << 10) + '"')
+    with pytest.raises(InvalidRequest, match="at most"):
+        methods.OP_PERFORM.requests.write(large)
+    with pytest.raises(HostileFrame, match="a request of"):
+        methods.OP_PERFORM.requests.read(msgspec.msgpack.encode(large))
+    meta = values.AccountMeta("not an address", False, False)
+    many = tuple(values.Instruction("p", (meta,) * 129, b"") for _ in range(2))
+    with pytest.raises(InvalidRequest, match="at most 256 accounts"):
+        values.instructions_from_wire(many)
+
+
+async def test_a_venues_requests_go_out_as_any_others() -> None:
+    """Through the operator's client, with its key, and all the same within the egress's bounds."""
+    bomb = gzip.compress(gzip.compress(bytes(64 << 20)))
+    seen: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        seen.append(head)
+        if b"/slow" in head:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n1")
+        else:
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: %d\r\n\r\n%s"
+                % (len(bomb), bomb)
+            )
+        await writer.drain()
+        if b"/slow" in head:
+            await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with httpx.AsyncClient(base_url=url, headers={"x-api-key": "operator's"}) as client:
+            host: Any = SimpleNamespace(host=SimpleNamespace(name="dist-v"))
+            spec = VenueSpec("mirror", manifest=Manifest())
+            _, running = _Plugin(host, "mirror", spec)._venue(VenueContext(client))
+            capabilities, egress = Capabilities(), Egress()
+            handler: Any = capabilities.handlers(egress)["http.request"]
+
+            async def nothing() -> AsyncIterator[Any]:
+                return
+                yield
+
+            def request(cap: bytes, method: str, path: str) -> AsyncGenerator[Any, None]:
+                asked = methods.HttpRequest(method, url + path)
+                incoming = SimpleNamespace(cap=cap, request=asked, uploads=nothing)
+                return cast(AsyncGenerator[Any, None], handler(incoming))
+
+            with capabilities.given(running) as cap:
+                with pytest.raises(SkillError) as caught:
+                    await anext(request(cap, "TRACE", "/"))
+                assert caught.value.code == "bad_http_request"
+                with pytest.raises(SkillError) as caught:
+                    async for _ in request(cap, "GET", "/bomb"):
+                        pass
+                assert caught.value.code == "encoded_answer"
+                assert b"operator's" in seen[-1]
+                begun = asyncio.Event()
+
+                async def slow() -> None:
+                    async for piece in request(cap, "GET", "/slow"):
+                        if piece.data:
+                            begun.set()
+
+                going = asyncio.create_task(slow())
+                await begun.wait()
+            # Its call has ended, so it has.
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(going, 5)
+            assert running.egress is not None
+            assert running.egress.requests == 3
+            await egress.close()
+
+
+async def test_a_position_is_its_distributions_alone(shelf: Shelf, opened: Opened) -> None:
+    extra = (
+        f"TO = {TO!r}"
+        + """
+from solders.pubkey import Pubkey
+from solders.system_program import ID, TransferParams, transfer
+
+async def sends(context, lamports, *, put, **given):
+    async def build(address):
+        owner = Pubkey.from_string(address)
+        there = (await context.ledger.account(address)).lamports
+        to = Pubkey.from_string(TO) if lamports else owner
+        taken = lamports and there - 5_000
+        params = TransferParams(from_pubkey=owner, to_pubkey=to, lamports=taken)
+        return [transfer(params)]
+    record = await context.pocket(build, lamports=put, program=str(ID), position="p", **given)
+    return str(record.status)
+"""
+    )
+    keeps = "return await sends(context, 0, put=50_000_000, stays=True)"
+    takes = "return await sends(context, 1, put=1_000_000)"
+    shelf.install(
+        "dist-a",
+        {
+            "keeps": skill("keeps", keeps, extra=extra),
+            "takes": skill("takes", takes, extra=extra),
+        },
+    )
+    shelf.install("dist-b", {"thief": skill("thief", takes, extra=extra)})
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        service = hosted.stand.service
+        assert await hosted.run("keeps", wallet.id) == "confirmed"
+        assert await hosted.run("thief", wallet.id) == "confirmed"
+        assert await service.ledger.balance(TO) < 1_000_000
+        [position] = await service.wallets.pockets(wallet.id)
+        assert position.position == "dist-a/p"
+        assert await service.ledger.balance(position.address) > 49_000_000
+        # Its own distribution's other plugin finds it.
+        assert await hosted.run("takes", wallet.id) == "confirmed"
+        assert await service.ledger.balance(TO) > 49_000_000

@@ -10,7 +10,6 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import (
-    AsyncGenerator,
     Callable,
     Collection,
     Coroutine,
@@ -18,10 +17,10 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from solward.context import SkillContext
 from solward.errors import (
@@ -34,7 +33,6 @@ from solward.errors import (
     TransactionError,
 )
 from solward.guardrail import SOL
-from solward.hosts.bound_client import is_for, through
 from solward.hosts.egress import Egress, EgressCall
 from solward.hosts.wire import methods
 from solward.hosts.wire.channel import Handler, Incoming
@@ -46,14 +44,14 @@ from solward.hosts.wire.values import (
     TOKEN_HOLDING,
     VOTE_ACCOUNT,
     from_json,
-    instruction_from_wire,
+    instructions_from_wire,
 )
 from solward.manifest import POCKET, TRANSACT, Manifest, may_move, may_operate
 from solward.record import TransactionRecord
+from solward.skill import Effects
 from solward.solana.token_list import TokenList
 
 if TYPE_CHECKING:
-    import httpx
     from solders.instruction import Instruction
 
 T = TypeVar("T")
@@ -73,7 +71,7 @@ class RunningCall:
         context: what its skill may do, with wallet, caller and effects; None for other plugins.
         manifest: what it declared; None where it declared nothing.
         egress: what it may send by HTTP.
-        client: sends requests to the address that it is bound to; None where there is none.
+        effects: what its skill declared; of READ no money call is read any further.
         variables: the context variables of who made the call.
     """
 
@@ -81,7 +79,7 @@ class RunningCall:
     context: SkillContext | None = None
     manifest: Manifest | None = None
     egress: EgressCall | None = None
-    client: httpx.AsyncClient | None = None
+    effects: Effects = Effects.READ
     variables: Context = field(default_factory=copy_context, repr=False)
     _raised: deque[SolwardError] = field(
         default_factory=lambda: deque(maxlen=_RAISED_KEPT), repr=False
@@ -190,10 +188,26 @@ class Capabilities:
             raise SkillError("not_a_skill", "Only a skill has a wallet and a ledger")
         return context
 
+    def _spending(self, incoming: Incoming, operation: str) -> RunningCall:
+        """The call, where a money call may be made at all; before anything of it is read.
+
+        Raises:
+            SkillError: `call_ended`, `not_a_skill`, `read_only` or `operation_not_declared`.
+        """
+        self._context(incoming)
+        call = self.of(incoming.cap)
+        if call.effects is not Effects.SPEND:
+            raise SkillError("read_only", "This skill declares READ and may not transact")
+        if not may_operate(call.manifest, operation):
+            raise SkillError(
+                "operation_not_declared",
+                f"The manifest of {call.plugin!r} does not name the operation {operation!r}",
+            )
+        return call
+
     async def _money(
         self,
-        incoming: Incoming,
-        operation: str,
+        call: RunningCall,
         assets: Collection[object],
         work: Callable[[SkillContext], Coroutine[Any, Any, TransactionRecord]],
     ) -> Any:
@@ -205,12 +219,8 @@ class Capabilities:
 
         Nothing is waited for before `work` begins, so that the calls are numbered as they arrive.
         """
-        context, call = self._context(incoming), self.of(incoming.cap)
-        if not may_operate(call.manifest, operation):
-            raise SkillError(
-                "operation_not_declared",
-                f"The manifest of {call.plugin!r} does not name the operation {operation!r}",
-            )
+        context = call.context
+        assert context is not None
         for asset in assets:
             if not may_move(call.manifest, *_names(asset, context.tokens)):
                 raise SkillError(
@@ -223,21 +233,21 @@ class Capabilities:
 
     async def _perform(self, incoming: Incoming) -> Any:
         request: methods.Perform = incoming.request
+        call = self._spending(incoming, request.operation)
         params = from_json(request.params)
         return await self._money(
-            incoming,
-            request.operation,
+            call,
             _leaving(request.operation, params),
             lambda context: context._perform(request.operation, params),
         )
 
     async def _transact(self, incoming: Incoming) -> Any:
         request: methods.Transact = incoming.request
+        call = self._spending(incoming, TRANSACT)
         intent = INTENT.from_wire(request.intent)
-        instructions = tuple(map(instruction_from_wire, request.instructions))
+        instructions = instructions_from_wire(request.instructions)
         return await self._money(
-            incoming,
-            TRANSACT,
+            call,
             _sold(intent.lamports_out, intent.tokens_out),
             lambda context: context.transact(
                 instructions=instructions,
@@ -255,6 +265,7 @@ class Capabilities:
 
     async def _pocket(self, incoming: Incoming) -> Any:
         request: methods.Pocket = incoming.request
+        call = self._spending(incoming, POCKET)
         details = from_json(request.details)
 
         async def build(address: str) -> bytes | Sequence[Instruction]:
@@ -262,14 +273,13 @@ class Capabilities:
             try:
                 made = await incoming.channel.call(methods.POCKET_BUILD, asked, cap=incoming.cap)
             except SolwardError as error:
-                raise self.of(incoming.cap).own(error) from None
+                raise call.own(error) from None
             if made.wire is not None:
                 return bytes(made.wire)
-            return tuple(map(instruction_from_wire, made.instructions))
+            return instructions_from_wire(made.instructions)
 
         return await self._money(
-            incoming,
-            POCKET,
+            call,
             _sold(request.lamports, request.tokens),
             lambda context: context.pocket(
                 build,
@@ -285,9 +295,8 @@ class Capabilities:
         )
 
     async def _quote(self, incoming: Incoming) -> Any:
-        return QUOTE.to_wire(
-            await self._context(incoming)._quote(from_json(incoming.request.params))
-        )
+        context = self._context(incoming)
+        return QUOTE.to_wire(await context._quote(from_json(incoming.request.params)))
 
     # Reads.
 
@@ -341,21 +350,7 @@ class Capabilities:
                 )
             return found
 
-        outside = egress.handler(call_of)
-
-        async def request(incoming: Incoming) -> AsyncGenerator[Any, None]:
-            call = self.of(incoming.cap)
-            asked: methods.HttpRequest = incoming.request
-            pieces = outside(incoming)
-            client = None if call.manifest is None else call.client
-            if client is not None and is_for(client, asked.url):
-                call_of(incoming).count()
-                pieces = through(client, incoming)
-            async with aclosing(cast(AsyncGenerator[Any, None], pieces)) as every:
-                async for piece in every:
-                    yield piece
-
-        return request
+        return egress.handler(call_of)
 
 
 # Operations by which SOL leaves the wallet or its hands.

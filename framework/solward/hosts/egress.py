@@ -129,19 +129,6 @@ class EgressCall:
             found = self._placed[env] = _Placed(env, made, value, sites, in_query)
         return found.placeholder
 
-    def count(self, limits: Limits = LIMITS) -> None:
-        """Count a request that begins.
-
-        Raises:
-            SkillError: `too_many_requests`.
-        """
-        self.requests += 1
-        if self.requests > limits.requests:
-            raise SkillError(
-                "too_many_requests",
-                f"A call may make {limits.requests} requests, and has made them",
-            )
-
     def end(self) -> None:
         """The call has ended: no request begins any more, and those that run are cancelled."""
         self.ended = True

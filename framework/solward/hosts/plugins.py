@@ -76,7 +76,7 @@ from solward.registry.discovery import Candidate, canonical
 from solward.registry.hooks import GUARDRAILS, HOOKS, OPTIONAL, PROVIDERS, SKILLS, VENUES, broken
 from solward.registry.load import Declared, Found
 from solward.registry.problems import Problem, ProblemCode, Rejected
-from solward.skill import SkillSpec
+from solward.skill import Effects, SkillSpec
 from solward.venue import (
     Quote,
     QuoteRequest,
@@ -368,8 +368,10 @@ class _Plugin:
             manifest=self.manifest,
             configured=() if configured is None else (configured,),
             values=values or {},
+            client=client,
         )
-        return RunningCall(self.name, context, self.manifest, egress, client)
+        effects = self.spec.effects if isinstance(self.spec, SkillSpec) else Effects.READ
+        return RunningCall(self.name, context, self.manifest, egress, effects)
 
     def _completion(
         self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext

@@ -199,7 +199,7 @@ class Operations:
             InvalidRequest: a value that does not fit; names the field.
             Otherwise what `Engine.use_pocket` raises.
         """
-        request = read_request(request)
+        request = _owned(read_request(request), actor)
         wallet = await self._wallets.get(wallet_id)
         ledger: ReadLedger = self._sources["ledger"]
         # What it calls is the skill's own code, which only the skill can run again.
@@ -246,6 +246,21 @@ class Operations:
             turn.wanted -= 1
             if not turn.wanted:
                 del self._purchases[key]
+
+
+def _owned(request: PocketRequest, actor: Actor) -> PocketRequest:
+    """The request, its position that of the distribution which asks.
+
+    Whoever uses a position can take all that is in it: a name that another distribution chose is
+    another position. No distribution's name has a slash.
+    """
+    owner = next((via for via in actor.via if via.startswith(_DISTRIBUTION)), None)
+    if request.position is None or owner is None:
+        return request
+    return replace(request, position=f"{owner.removeprefix(_DISTRIBUTION)}/{request.position}")
+
+
+_DISTRIBUTION = "plugin:"
 
 
 def _shortest(value: Decimal) -> str:

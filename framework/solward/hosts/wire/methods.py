@@ -63,15 +63,17 @@ _ENCODER = msgspec.msgpack.Encoder()
 class Codec(Generic[T]):
     """Writes and reads one struct; what it writes, the other end's reads."""
 
-    def __init__(self, name: str, kind: type[T]) -> None:
+    def __init__(self, name: str, kind: type[T], most: int | None = None) -> None:
         self._name = name
+        self._most = most
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
 
     def write(self, value: T) -> bytes:
         """As msgpack.
 
         Raises:
-            InvalidRequest: a field that is not of its type, or out of its bounds; names it.
+            InvalidRequest: a field that is not of its type, or out of its bounds; names it. Or it
+                is larger than the method takes.
         """
         try:
             body = _ENCODER.encode(value)
@@ -80,14 +82,19 @@ class Codec(Generic[T]):
             self._decoder.decode(body)
         except (TypeError, *UNREADABLE) as error:
             raise InvalidRequest(f"{self._name}: {error}") from None
+        if self._most is not None and len(body) > self._most:
+            raise InvalidRequest(f"{self._name}: {len(body)} bytes, at most are {self._most}")
         return body
 
     def read(self, body: bytes | msgspec.Raw) -> T:
         """From msgpack.
 
         Raises:
-            HostileFrame: it is not this struct.
+            HostileFrame: it is not this struct, or larger than the method takes.
         """
+        if self._most is not None and len(body) > self._most:
+            # Not decoded at all: that is what would take the time.
+            raise HostileFrame(f"{self._name}: a request of {len(body)} bytes")
         try:
             return self._decoder.decode(body)
         except UNREADABLE as error:
@@ -102,6 +109,7 @@ class Method(Generic[Req, Res]):
     Attributes:
         largest: most bytes of the answer; beyond `PIECE` it travels in pieces.
         at_once: most handlers of it that run at a time; None for as many as are called.
+        most: bytes of the request; None for as many as a frame has.
     """
 
     name: str
@@ -109,11 +117,12 @@ class Method(Generic[Req, Res]):
     response: type[Res]
     largest: int = 192 << 10
     at_once: int | None = None
+    most: int | None = None
     requests: Codec[Req] = field(init=False, repr=False)
     answers: Codec[Res] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "requests", Codec(self.name, self.request))
+        object.__setattr__(self, "requests", Codec(self.name, self.request, self.most))
         object.__setattr__(self, "answers", Codec(self.name, self.response))
 
 
@@ -400,11 +409,13 @@ class HttpPiece(Wire):
 
 _LEDGER: Final = 32 << 20
 _LARGE_AT_ONCE: Final = 4
+# Many times a transaction, of which the rest is details.
+_MONEY: Final = 32 << 10
 
-OP_PERFORM = Method("op.perform", Perform, Record)
-OP_TRANSACT = Method("op.transact", Transact, Record)
-OP_POCKET = Method("op.pocket", Pocket, Record)
-OP_QUOTE = Method("op.quote", QuoteParams, Quote)
+OP_PERFORM = Method("op.perform", Perform, Record, most=_MONEY)
+OP_TRANSACT = Method("op.transact", Transact, Record, most=_MONEY)
+OP_POCKET = Method("op.pocket", Pocket, Record, most=_MONEY)
+OP_QUOTE = Method("op.quote", QuoteParams, Quote, most=_MONEY)
 LEDGER_BALANCE = Method("ledger.balance", AtAddress, Amount)
 LEDGER_ACCOUNT = Method("ledger.account", AtAddress, FoundAccount, _LEDGER, _LARGE_AT_ONCE)
 LEDGER_ACCOUNTS = Method("ledger.accounts", ManyAddresses, FoundAccounts, _LEDGER, _LARGE_AT_ONCE)

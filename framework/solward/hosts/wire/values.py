@@ -429,6 +429,22 @@ def instruction_from_wire(wire: Instruction) -> SoldersInstruction:
         raise Unreadable("an instruction names what is no address") from None
 
 
+_MOST_METAS: Final = 256
+"""Accounts that all instructions of a transaction name: each takes a byte of it, and more."""
+
+
+def instructions_from_wire(wires: tuple[Instruction, ...]) -> tuple[SoldersInstruction, ...]:
+    """The instructions of one transaction.
+
+    Raises:
+        InvalidRequest: more accounts than any transaction has.
+        Unreadable: a text that is no address.
+    """
+    if sum(len(each.accounts) for each in wires) > _MOST_METAS:
+        raise InvalidRequest(f"instructions may name at most {_MOST_METAS} accounts together")
+    return tuple(map(instruction_from_wire, wires))
+
+
 Convert = Callable[[Any], Any]
 
 
