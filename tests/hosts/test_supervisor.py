@@ -20,7 +20,7 @@ from tests.support.plugin_hosts import QUICK, config, gone, run
 from solward.errors import ProviderError, SkillError
 from solward.hosts import forking
 from solward.hosts.forking import Zygote
-from solward.hosts.host import DISABLED, ENDED, UNCONFINED, Host
+from solward.hosts.host import DISABLED, ENDED, UNCONFINED, Host, Patience
 from solward.hosts.supervisor import Hosts
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import Log, write
@@ -203,6 +203,19 @@ async def test_its_log_is_scrubbed_shortened_and_not_endless(hosts: Hosts) -> No
     assert len(said) == QUICK.lines_a_minute
     assert "lines of a plugin host are left out" in [line["event"] for line in lines]
     assert "descriptor" not in str(lines)
+
+
+async def test_lines_that_are_slow_to_scrub_cost_the_service_little() -> None:
+    host = Host(config(), {}, launch=None, patience=Patience(), on_disabled=print)  # type: ignore[arg-type]
+    slow = "a." * 999
+    lines = [Log("info", slow, {f"f{n}": slow for n in range(15)} | {"z": "://" * 600})] * 50
+    with capture_logs() as written:
+        begun = time.process_time()
+        for line in lines:
+            host.log(line)
+        spent = time.process_time() - begun
+    assert len(written) == 50
+    assert spent < 0.1
 
 
 async def test_a_flood_of_lines_ends_it(hosts: Hosts) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from solward.telemetry.scrub import (
     REDACTED,
     concealed,
     scrub,
+    scrub_start,
     scrub_text,
     secrets_of_database_url,
     secrets_of_url,
@@ -72,3 +74,34 @@ def test_of_a_databases_address_only_passwords_are_secret() -> None:
     assert sorted(found) == ["of-the-key", "p%40ss-word-9", "p@ss-word-9"]
     assert secrets_of_database_url("sqlite:///solward.db") == []
     assert secrets_of_database_url("postgresql+psycopg://postgres:@/name?host=/run") == []
+
+
+@pytest.mark.parametrize(
+    "text", ["a." * 16_000 + "://", "https://" * 4_000, "://a" * 8_000, "bearer" + " " * 30_000]
+)
+def test_no_text_takes_long(text: str) -> None:
+    begun = time.process_time()
+    scrub_text(text)
+    assert time.process_time() - begun < 0.1
+
+
+@pytest.mark.parametrize("at", [*range(1_960, 2_001, 8), *range(3_000, 3_040, 8)])
+@pytest.mark.parametrize(
+    "secret", ["https://user:pass-word-46@h.test", "[" + ", ".join(["177"] * 64) + "]"]
+)
+def test_a_long_text_is_cut_but_no_secret_in_it(at: int, secret: str) -> None:
+    # What is taken out before it brings what follows forward.
+    many = (secret + " ") * 8
+    for text in ("x " * (at // 2), many + "x " * ((at - len(many)) // 2)):
+        start = scrub_start(text + secret + " y" * 3_000, 2_000)
+        assert len(start) <= 2_000
+        assert scrub_text(text + secret + " y" * 3_000).startswith(start)
+        assert "pass" not in start
+        assert "177" not in start
+
+
+def test_a_long_known_secret_is_not_cut(tmp_path: Path) -> None:
+    secret = "long-secret-" * 300
+    settings(tmp_path, gemini_api_key=secret)
+    assert scrub_start("x " * 990 + secret + "y" * 9_000, 2_000) == "x " * 990 + REDACTED + "y" * 10
+    assert "secret" not in scrub_start("x " * 990 + "y" + "z" * 2_000 + secret * 2, 2_000)

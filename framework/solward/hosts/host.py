@@ -21,7 +21,7 @@ from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import ChannelClosed, HostileFrame, Log
 from solward.hosts.wire.methods import PING, START, Method, StreamMethod
 from solward.hosts.wire.values import Empty, Wire
-from solward.telemetry.scrub import scrub_text
+from solward.telemetry.scrub import scrub_start, scrub_text
 
 Req = TypeVar("Req", bound=Wire)
 Res = TypeVar("Res", bound=Wire)
@@ -433,7 +433,7 @@ class Host:
             return
         text = " ".join([line.event, *(f"{name}={value}" for name, value in line.fields.items())])
         write = getattr(_log, line.level if line.level in _LEVELS else "info")
-        write("plugin host says", host=self.name, text=scrub_text(text)[:_MAX_LINE])
+        write("plugin host says", host=self.name, text=scrub_start(text, _MAX_LINE))
 
     async def _running_for(self, method: Method[Any, Any] | StreamMethod[Any, Any, Any]) -> Life:
         try:

@@ -39,9 +39,11 @@ _PATTERNS = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+"), rf"\1 {REDACTED}"),
     # OpenAI, Anthropic and Solward's own; xAI; Google.
     (re.compile(r"\b(?:sk-|xai-|AIza)[A-Za-z0-9_-]{16,}"), REDACTED),
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@'\"]+@"), rf"\1{REDACTED}@"),
-    (re.compile(r"(?i)\b((?:https?|wss?)://[^\s?'\"]+)\?[^\s'\"]+"), rf"\1?{REDACTED}"),
+    (re.compile(r"://[^\s/@'\"]+@"), f"://{REDACTED}@"),
 )
+# A whole address at once: a pattern that stops at the query would read on to it from each address
+# of a text that has none. Texts come from plugins, so each pattern takes time of their length.
+_ADDRESS = re.compile(r"(?i)\b(?:https?|wss?)://[^\s'\"]+")
 # Every pattern needs one of these. Most log texts have none, and the money path logs each step, so
 # the shortcut is worth it.
 _SUSPICIOUS = re.compile(rf"://|\[\s*\d|sk-|xai-|AIza|(?i:bearer|basic)\s|{_BASE58}{{80}}")
@@ -52,6 +54,8 @@ _MAX_SIGNATURES = 4096
 # The process's own secrets, longest first.
 _known: list[str] = []
 _MIN_KNOWN = 8
+# Of what the patterns find: an array of 64 numbers in lines of their own, an address's credentials.
+_LONGEST = 1024
 _MIN_PATH_KEY = 16
 
 
@@ -119,7 +123,23 @@ def scrub_text(text: str) -> str:
     text = _NUMBERS.sub(REDACTED, text)
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
-    return text
+    return _ADDRESS.sub(_without_query, text)
+
+
+def scrub_start(text: str, most: int) -> str:
+    """The beginning of `scrub_text(text)`, at most so many characters, at a cost that is bounded.
+
+    A secret that is cut is not recognized, so the text's end is left out where it was cut.
+    """
+    text = concealed(text)
+    if len(text) <= most + _LONGEST:
+        return scrub_text(text)[:most]
+    return scrub_text(text[: most + _LONGEST])[:-_LONGEST][:most]
+
+
+def _without_query(match: re.Match[str]) -> str:
+    address, mark, query = match[0].partition("?")
+    return f"{address}?{REDACTED}" if query else address + mark
 
 
 def _without_keypair(match: re.Match[str]) -> str:
