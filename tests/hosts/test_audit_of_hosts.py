@@ -20,9 +20,11 @@ from solward import Manifest, VenueSpec
 from solward.errors import GuardrailBlocked, InvalidRequest, SkillError
 from solward.hosts.capabilities import Capabilities, RunningCall
 from solward.hosts.egress import Egress
-from solward.hosts.plugins import _Plugin
+from solward.hosts.host import Host
+from solward.hosts.plugins import _found, _Plugin
 from solward.hosts.wire import methods, values
 from solward.hosts.wire.frames import HostileFrame
+from solward.registry.problems import ProblemCode, Rejected
 from solward.skill import Effects
 from solward.venue import VenueContext
 
@@ -247,3 +249,88 @@ async def sends(context, lamports, *, put, **given):
         # Its own distribution's other plugin finds it.
         assert await hosted.run("takes", wallet.id) == "confirmed"
         assert await service.ledger.balance(TO) > 49_000_000
+
+
+async def test_reads_of_a_call_are_counted(shelf: Shelf, opened: Opened) -> None:
+    """The node is the operator's: one READ skill cannot keep it busy."""
+    floods = """
+        async def read():
+            await context.ledger.slot()
+        for _ in range(10):
+            await asyncio.gather(*(read() for _ in range(100)))
+        try:
+            await context.balances()
+        except SkillError as error:
+            return error.code
+    """
+    shelf.install("dist-r", {"floods": skill("floods", floods, effects="Effects.READ")})
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        assert await hosted.run("floods", wallet.id) == "too_many_reads"
+        assert await hosted.run("floods", wallet.id) == "too_many_reads"
+
+
+async def test_sixteen_reads_of_a_call_go_on_at_a_time() -> None:
+    going, most, total = 0, 0, 0
+    free = asyncio.Event()
+
+    class Ledger:
+        async def accounts(self, addresses: tuple[str, ...]) -> dict[str, None]:
+            nonlocal going, most, total
+            going, total = going + 1, total + 1
+            most = max(most, going)
+            await free.wait()
+            going -= 1
+            return dict.fromkeys(addresses)
+
+    capabilities = Capabilities()
+    accounts: Any = capabilities.handlers(Egress())["ledger.accounts"]
+    call = RunningCall("evil", cast(Any, SimpleNamespace(ledger=Ledger())))
+    with capabilities.given(call) as cap:
+        asked = methods.ManyAddresses(tuple(map(str, range(1_001))))
+        incoming = SimpleNamespace(cap=cap, request=asked)
+        reads = [asyncio.create_task(accounts(incoming)) for _ in range(100)]
+        while total < 16:
+            await asyncio.sleep(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        free.set()
+        answers = await asyncio.gather(*reads, return_exceptions=True)
+    assert most == 16
+    # Eleven requests to the node each.
+    assert total == 1_000 // 11
+    refused = [each for each in answers if isinstance(each, SkillError)]
+    assert {each.code for each in refused} == {"too_many_reads"}
+    assert len(refused) == 100 - total
+
+
+@pytest.mark.parametrize("depth", [40, 300, 600, 900, 5_000])
+def test_json_nested_deep_is_one_plugins_problem(depth: int) -> None:
+    text = '{"type": "object", "a": ' + "[" * depth + "]" * depth + "}"
+    spec = values.SkillSpec("deep", "Nests.", text)
+    plugin = methods.Plugin("solward.skills", "deep", ("skill_spec", "skill_execute"), spec)
+    candidate: Any = SimpleNamespace(group="solward.skills", name="deep")
+    found = _found(cast(Any, None), candidate, plugin)
+    assert isinstance(found, Rejected)
+    assert found.code == ProblemCode.BAD_CONTRACT
+    with pytest.raises(values.Unreadable):
+        values.from_json(text)
+
+
+async def test_no_answer_of_a_host_keeps_the_service_from_starting(
+    shelf: Shelf, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf.install("dist-a", {"fine": skill("fine", "return 'fine'")})
+    shelf.install("dist-b", {"broken": skill("broken", "return 'broken'")})
+    call = Host.call
+
+    async def failing(self: Host, *args: Any, **given: Any) -> Any:
+        if self.name == "dist-b":
+            raise RecursionError
+        return await call(self, *args, **given)
+
+    monkeypatch.setattr(Host, "call", failing)
+    async with opened() as hosted:
+        assert hosted.problems == {"broken": "host_failed"}
+        wallet = await hosted.stand.wallet()
+        assert await hosted.run("fine", wallet.id) == "fine"

@@ -10,6 +10,7 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import (
+    AsyncIterator,
     Callable,
     Collection,
     Coroutine,
@@ -17,7 +18,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -60,6 +61,11 @@ T = TypeVar("T")
 _CAPABILITY_BYTES: Final = 16
 # Of a call's refused money calls, the last ones.
 _RAISED_KEPT: Final = 256
+# Of one call, of the operator's node: reads in all, and at a time, where more wait.
+READS: Final = 1_000
+_READS_AT_ONCE: Final = 16
+# Accounts that one request to a node asks for.
+_ACCOUNTS_A_READ: Final = 100
 
 
 @dataclass(slots=True)
@@ -73,6 +79,8 @@ class RunningCall:
         egress: what it may send by HTTP.
         effects: what its skill declared; of READ no money call is read any further.
         variables: the context variables of who made the call.
+        reads: how many reads of the ledger it has begun.
+        reading: lets some of them go on.
     """
 
     plugin: str
@@ -81,6 +89,10 @@ class RunningCall:
     egress: EgressCall | None = None
     effects: Effects = Effects.READ
     variables: Context = field(default_factory=copy_context, repr=False)
+    reads: int = 0
+    reading: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(_READS_AT_ONCE), repr=False
+    )
     _raised: deque[SolwardError] = field(
         default_factory=lambda: deque(maxlen=_RAISED_KEPT), repr=False
     )
@@ -295,48 +307,72 @@ class Capabilities:
         )
 
     async def _quote(self, incoming: Incoming) -> Any:
-        context = self._context(incoming)
-        return QUOTE.to_wire(await context._quote(from_json(incoming.request.params)))
+        async with self._reading(incoming) as context:
+            return QUOTE.to_wire(await context._quote(from_json(incoming.request.params)))
 
     # Reads.
 
+    @asynccontextmanager
+    async def _reading(self, incoming: Incoming, reads: int = 1) -> AsyncIterator[SkillContext]:
+        """The context of a call that reads, counted: the node is the operator's.
+
+        Raises:
+            SkillError: `call_ended`, `not_a_skill` or `too_many_reads`.
+        """
+        self._context(incoming)
+        call = self.of(incoming.cap)
+        call.reads += reads
+        if call.reads > READS:
+            raise SkillError(
+                "too_many_reads", f"A call may read the ledger {READS} times, and has done so"
+            )
+        async with call.reading:
+            # It may have ended meanwhile.
+            yield self._context(incoming)
+
     async def _balance(self, incoming: Incoming) -> methods.Amount:
-        ledger = self._context(incoming).ledger
-        return methods.Amount(await ledger.balance(incoming.request.address))
+        async with self._reading(incoming) as context:
+            return methods.Amount(await context.ledger.balance(incoming.request.address))
 
     async def _account(self, incoming: Incoming) -> methods.FoundAccount:
-        ledger = self._context(incoming).ledger
-        return methods.FoundAccount(_optional(await ledger.account(incoming.request.address)))
+        async with self._reading(incoming) as context:
+            found = await context.ledger.account(incoming.request.address)
+        return methods.FoundAccount(_optional(found))
 
     async def _accounts(self, incoming: Incoming) -> methods.FoundAccounts:
-        ledger = self._context(incoming).ledger
-        found = await ledger.accounts(incoming.request.addresses)
+        asked = incoming.request.addresses
+        async with self._reading(incoming, max(1, -(-len(asked) // _ACCOUNTS_A_READ))) as context:
+            found = await context.ledger.accounts(asked)
         return methods.FoundAccounts({key: _optional(each) for key, each in found.items()})
 
     async def _holdings(self, incoming: Incoming) -> methods.Holdings:
-        ledger = self._context(incoming).ledger
-        found = await ledger.holdings(incoming.request.address)
+        async with self._reading(incoming) as context:
+            found = await context.ledger.holdings(incoming.request.address)
         return methods.Holdings(tuple(map(TOKEN_HOLDING.to_wire, found)))
 
     async def _slot(self, incoming: Incoming) -> methods.Amount:
-        return methods.Amount(await self._context(incoming).ledger.slot())
+        async with self._reading(incoming) as context:
+            return methods.Amount(await context.ledger.slot())
 
     async def _rent_exempt_minimum(self, incoming: Incoming) -> methods.Amount:
-        ledger = self._context(incoming).ledger
-        return methods.Amount(await ledger.rent_exempt_minimum(incoming.request.size))
+        async with self._reading(incoming) as context:
+            return methods.Amount(await context.ledger.rent_exempt_minimum(incoming.request.size))
 
     async def _program_accounts(self, incoming: Incoming) -> methods.FoundAccounts:
-        ledger, asked = self._context(incoming).ledger, incoming.request
-        found = await ledger.program_accounts(
-            asked.program, size=asked.size, offset=asked.offset, key=asked.key
-        )
+        asked = incoming.request
+        async with self._reading(incoming) as context:
+            found = await context.ledger.program_accounts(
+                asked.program, size=asked.size, offset=asked.offset, key=asked.key
+            )
         return methods.FoundAccounts({key: _optional(each) for key, each in found.items()})
 
     async def _stake_minimum_delegation(self, incoming: Incoming) -> methods.Amount:
-        return methods.Amount(await self._context(incoming).ledger.stake_minimum_delegation())
+        async with self._reading(incoming) as context:
+            return methods.Amount(await context.ledger.stake_minimum_delegation())
 
     async def _vote_accounts(self, incoming: Incoming) -> methods.VoteAccounts:
-        found = await self._context(incoming).ledger.vote_accounts()
+        async with self._reading(incoming) as context:
+            found = await context.ledger.vote_accounts()
         return methods.VoteAccounts(tuple(map(VOTE_ACCOUNT.to_wire, found)))
 
     # Requests.

@@ -168,7 +168,10 @@ class PluginHosts:
             answered = [(each.group, each.name) for each in specs.plugins]
             if answered != [(each.group, each.name) for each in candidates]:
                 raise HostileFrame("declarations of other plugins than were asked for")
-        except (SkillError, HostBug, HostileFrame, TimeoutError) as error:
+        except Exception as error:
+            # Whatever a tenant brings about is its own problem: the service starts without it.
+            if not isinstance(error, SkillError | HostBug | HostileFrame | TimeoutError):
+                _log.exception("plugin_host_failed", distribution=name)
             if host is not None:
                 await self.hosts.remove(host)
             unconfined = isinstance(error, SkillError) and error.code == UNCONFINED
@@ -228,6 +231,11 @@ def _found(host: _Host, candidate: Candidate, plugin: methods.Plugin) -> Found:
         return Rejected(ProblemCode.BAD_CONTRACT, str(error))
     except Rejected as rejected:
         return rejected
+    except Exception as error:
+        _log.exception("plugin_not_declared", plugin=candidate.name)
+        return Rejected(
+            ProblemCode.HOST_FAILED, f"what it declared cannot be read: {type(error).__name__}"
+        )
 
 
 # What a host may say of its plugins.

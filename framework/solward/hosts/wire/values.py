@@ -374,10 +374,13 @@ def to_json(value: object) -> str:
     """A JSON-like value as text.
 
     Raises:
-        InvalidRequest: it is none.
+        InvalidRequest: it is none, or nested too deep.
     """
     try:
-        return jsontext.dumps(_plain(value))
+        plain = _plain(value)
+        if _too_deep(plain):
+            raise ValueError(f"nested deeper than {_MOST_DEEP} levels")
+        return jsontext.dumps(plain)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"not JSON: {error}") from None
 
@@ -386,12 +389,34 @@ def from_json(text: str) -> Any:
     """The value of JSON text; fractions are Decimal.
 
     Raises:
-        Unreadable: it is no JSON.
+        Unreadable: it is no JSON, or nested too deep.
     """
     try:
-        return jsontext.loads(text)
+        value = jsontext.loads(text)
     except (ValueError, ArithmeticError, RecursionError) as error:
         raise Unreadable(f"not JSON: {type(error).__name__}") from None
+    if _too_deep(value):
+        raise Unreadable(f"JSON nested deeper than {_MOST_DEEP} levels")
+    return value
+
+
+# What is deeper, somebody's recursion cannot walk.
+_MOST_DEEP: Final = 32
+
+
+def _too_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(_MOST_DEEP + 1):
+        inner: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each
+        if not inner:
+            return False
+        level = inner
+    return True
 
 
 def instruction_to_wire(instruction: SoldersInstruction) -> Instruction:
