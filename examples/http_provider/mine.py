@@ -2,7 +2,9 @@
 
 import httpx
 
-from solward import Completion, Manifest, ProviderError, ProviderSpec, hookimpl
+from solward import Completion, Manifest, ProviderError, ProviderSpec, Secret, hookimpl
+
+SITE = "mine.example.com"
 
 
 @hookimpl
@@ -13,7 +15,8 @@ def provider_spec() -> ProviderSpec:
         options={"type": "object", "properties": {}, "additionalProperties": False},
         secret_env="MINE_API_KEY",
         base_url_env="MINE_BASE_URL",
-        manifest=Manifest(),  # the address of MINE_BASE_URL gets the key, and nobody else
+        # The site gets the key, or the address of MINE_BASE_URL instead, and nobody else.
+        manifest=Manifest(sites=(SITE,), secrets=(Secret("MINE_API_KEY", SITE),)),
     )
 
 
@@ -21,10 +24,11 @@ def provider_spec() -> ProviderSpec:
 async def provider_complete(request, options, context) -> Completion:
     body = {"model": request.model, "system": request.system}
     body["said"] = [message.content for message in request.messages]
+    address = context.base_url or f"https://{SITE}"
     headers = {"Authorization": f"Bearer {context.secret}"}
     try:
         async with httpx.AsyncClient(headers=headers, timeout=60) as client:
-            response = await client.post(f"{context.base_url}/complete", json=body)
+            response = await client.post(f"{address}/complete", json=body)
             response.raise_for_status()
     except httpx.HTTPError:
         raise ProviderError("mine did not answer; check MINE_BASE_URL", retryable=True) from None

@@ -72,6 +72,49 @@ class Manifest:
     secrets: tuple[Secret, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """All that somebody agrees to with a plugin: its manifest, and what it declares beside it.
+
+    Attributes:
+        spends: a skill's effects are SPEND.
+        secret_env: a provider's.
+        base_url_env: a provider's.
+    """
+
+    manifest: Manifest | None = None
+    spends: bool = False
+    secret_env: str | None = None
+    base_url_env: str | None = None
+
+    @classmethod
+    def of(cls, spec: object) -> Terms:
+        """Those of a `SkillSpec`, `ProviderSpec` or `VenueSpec`; none of a guardrail's None."""
+        return cls(
+            getattr(spec, "manifest", None),
+            getattr(spec, "effects", None) == "spend",
+            getattr(spec, "secret_env", None),
+            getattr(spec, "base_url_env", None),
+        )
+
+    def needs(self) -> tuple[str, ...]:
+        """In words; empty where it is nothing."""
+        return self._beside(Terms()) + needs(self.manifest)
+
+    def wider_than(self, old: Terms | None) -> tuple[str, ...]:
+        """What it has beyond `old`, in words; empty where nobody need be asked again."""
+        had = old or Terms()
+        return self._beside(had) + wider(had.manifest, self.manifest)
+
+    def _beside(self, had: Terms) -> tuple[str, ...]:
+        found = ["effects: spend"] if self.spends and not had.spends else []
+        if self.secret_env not in (None, had.secret_env):
+            found.append(f"key: {self.secret_env}")
+        if self.base_url_env not in (None, had.base_url_env):
+            found.append(f"address, which gets the key: {self.base_url_env}")
+        return tuple(found)
+
+
 class Site(NamedTuple):
     """Where a request goes, as a URL or a manifest names it: its origin."""
 
@@ -140,18 +183,18 @@ def site_of(manifest: Manifest | None, url: str, configured: Iterable[str] = ())
 def secret_sites(
     manifest: Manifest | None, env: str, configured: Iterable[str] = ()
 ) -> tuple[Site, ...]:
-    """The sites that get a secret: the configured ones where there are any, else the manifest's.
+    """The sites that get a secret of the manifest: the configured ones where there are any, else
+    the manifest's.
 
     A configured address receives the key instead of the vendor, because its operator may have
     another key for it than the vendor's.
     """
     if manifest is None:
         return ()
-    instead = tuple(map(_configured_site, configured))
-    if instead:
-        return instead
-    named = (declared_site(each.site) for each in manifest.secrets if each.env == env)
-    return tuple(site for site in named if site is not None)
+    named = [declared_site(each.site) for each in manifest.secrets if each.env == env]
+    # Only what was declared, and so accepted, goes anywhere: also to a configured address.
+    instead = tuple(map(_configured_site, configured)) if named else ()
+    return instead or tuple(site for site in named if site is not None)
 
 
 def may_operate(manifest: Manifest | None, operation: str) -> bool:
@@ -233,6 +276,21 @@ def read_manifest(raw: Mapping[str, Any] | None) -> Manifest | None:
             Secret(each["env"], each["site"], each["inQuery"]) for each in raw["secrets"]
         ),
     )
+
+
+def terms_json(terms: Terms) -> dict[str, Any]:
+    """Terms as the record of an installation keeps them."""
+    return {
+        "manifest": manifest_json(terms.manifest),
+        "spends": terms.spends,
+        "secretEnv": terms.secret_env,
+        "baseUrlEnv": terms.base_url_env,
+    }
+
+
+def read_terms(raw: Mapping[str, Any]) -> Terms:
+    """What `terms_json` wrote."""
+    return Terms(read_manifest(raw["manifest"]), raw["spends"], raw["secretEnv"], raw["baseUrlEnv"])
 
 
 def _secret(secret: Secret) -> str:

@@ -24,7 +24,8 @@ class ProviderSpec:
         is_llm: False for a provider that is not a language model (the rule-based demo).
         demo: loaded only when the service runs with `--demo`.
         manifest: what it needs; None: no network, no storage, no secrets. With one, the address of
-            `base_url_env` is allowed without being named, and gets the secret of `secret_env`.
+            `base_url_env` is allowed without being named, and gets the secret of `secret_env`,
+            which is one of the manifest's `secrets`, instead of their sites.
     """
 
     name: str

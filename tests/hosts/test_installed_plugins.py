@@ -149,6 +149,63 @@ def test_needs_that_were_not_accepted_are_not_loaded(home: Path, tmp_path: Path)
     assert "a.example.com" not in row["detail"]
 
 
+PROVIDER = """
+from solward import Completion, Manifest, ProviderSpec, Secret, hookimpl
+
+@hookimpl
+def provider_spec():
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    secrets = tuple(Secret(each, "a.example.com") for each in ("ACME_KEY", "OPENAI_API_KEY"))
+    manifest = Manifest(("a.example.com",), secrets=secrets)
+    return ProviderSpec("acme", "m", schema, SPEC, manifest=manifest)
+
+@hookimpl
+async def provider_complete(request, options):
+    return Completion("fine")
+"""
+
+
+@pytest.mark.parametrize(
+    ("group", "accepted", "loaded", "words"),
+    [
+        (
+            "solward.skills",
+            skill_source("acme"),
+            skill_source("acme", effects="__import__('solward').Effects.SPEND"),
+            "effects: spend",
+        ),
+        (
+            "solward.providers",
+            PROVIDER.replace("SPEC", "'ACME_KEY', 'ACME_URL'"),
+            PROVIDER.replace("SPEC", "'OPENAI_API_KEY', 'ACME_URL'"),
+            "key: OPENAI_API_KEY",
+        ),
+        (
+            "solward.providers",
+            PROVIDER.replace("SPEC", "'ACME_KEY', 'ACME_URL'"),
+            PROVIDER.replace("SPEC", "'ACME_KEY', 'OTHER_URL'"),
+            "address, which gets the key: OTHER_URL",
+        ),
+    ],
+)
+def test_effects_and_variables_that_were_not_accepted_are_not_loaded(
+    home: Path, tmp_path: Path, group: str, accepted: str, loaded: str, words: str
+) -> None:
+    path = wheel(tmp_path, source=accepted, group=group)
+    assert words not in solward("install", str(path), "--yes").output
+    assert listed()[0]["acme"]["status"] == "loaded"
+    [one], _ = layout.installed(home)
+    (one.folder / "acme_tools_acme.py").write_text(loaded)
+    row = listed()[0]["acme"]
+    assert (row["problem"], words in row["detail"]) == ("not_accepted", True)
+    assert "ACME_KEY" not in row["detail"]
+    assert "ACME_URL" not in row["detail"]
+    # Installed anew it is shown before it is accepted.
+    solward("remove", "acme-tools")
+    path = wheel(tmp_path, source=loaded, group=group)
+    assert f"acme needs {words}" in solward("install", str(path), status=2).stdout
+
+
 def test_one_that_cannot_be_loaded_is_not_installed(home: Path, tmp_path: Path) -> None:
     path = wheel(tmp_path, source="raise RuntimeError('no luck')")
     said = solward("install", str(path), "--yes", status=2).stderr

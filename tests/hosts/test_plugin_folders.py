@@ -17,7 +17,7 @@ from solward.errors import FolderError
 from solward.folders import layout
 from solward.folders.install import Proposal, enable, install, remove
 from solward.folders.resolve import gather, wanted
-from solward.manifest import Manifest
+from solward.manifest import Manifest, Terms
 
 
 @pytest.fixture(autouse=True)
@@ -163,7 +163,7 @@ WIDE = Manifest(sites=("api.example.com", "b.example.com"))
 @pytest.mark.usefixtures("without_pip")
 def test_an_upgrade_asks_where_it_needs_more(home: Path, tmp_path: Path) -> None:
     def declaring(manifest: Manifest | None):  # type: ignore[no-untyped-def]
-        return lambda new: {"solward.skills:acme": manifest}
+        return lambda new: {"solward.skills:acme": Terms(manifest)}
 
     install(home, str(wheel(tmp_path)), accept=yes, declare=declaring(NARROW))
     second, third = (str(wheel(tmp_path, version=each)) for each in ("1.1", "1.2"))
@@ -180,10 +180,10 @@ def test_an_upgrade_asks_where_it_needs_more(home: Path, tmp_path: Path) -> None
     assert asked[0].more == {"solward.skills:acme": ("network: b.example.com",)}
     assert asked[0].before is not None
     [kept], _ = layout.installed(home)
-    assert (kept.version, kept.manifests) == ("1.1", {"solward.skills:acme": NARROW})
+    assert (kept.version, kept.accepted) == ("1.1", {"solward.skills:acme": Terms(NARROW)})
     install(home, third, accept=yes, declare=declaring(WIDE), upgrade=True)
     [now], _ = layout.installed(home)
-    assert (now.version, now.manifests) == ("1.2", {"solward.skills:acme": WIDE})
+    assert (now.version, now.accepted) == ("1.2", {"solward.skills:acme": Terms(WIDE)})
     assert [each.name for each in kept.folder.parent.iterdir() if each.is_dir()] == [
         now.folder.name
     ]

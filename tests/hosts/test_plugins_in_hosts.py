@@ -457,6 +457,9 @@ async def provider_stream(request, options, context):
     yield Usage(1, 2)
 """
 
+KEYED = """__import__("solward").Manifest(sites=("mine.example.com",),
+    secrets=(__import__("solward").Secret("MINE_KEY", "mine.example.com"),))"""
+
 
 @asynccontextmanager
 async def vendor(answers: list[tuple[str, str]]) -> AsyncIterator[str]:
@@ -479,9 +482,7 @@ async def vendor(answers: list[tuple[str, str]]) -> AsyncIterator[str]:
 
 
 async def test_a_providers_key_never_reaches_its_host(shelf: Shelf, opened: Opened) -> None:
-    shelf.install(
-        "dist-p", {"mine": PROVIDER.replace("MANIFEST", "Manifest()")}, "solward.providers"
-    )
+    shelf.install("dist-p", {"mine": PROVIDER.replace("MANIFEST", KEYED)}, "solward.providers")
     shelf.install(
         "dist-q",
         {"other": PROVIDER.replace("MANIFEST", "None").replace('"mine"', '"other"')},

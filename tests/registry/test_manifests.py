@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,14 +13,17 @@ from solward.hosts.wire.values import SKILL_SPEC
 from solward.hosts.wire.values import SkillSpec as WireSpec
 from solward.manifest import (
     Site,
+    Terms,
     declared_site,
     manifest_json,
     may_move,
     may_operate,
     needs,
     read_manifest,
+    read_terms,
     secret_sites,
     site_of,
+    terms_json,
     wider,
 )
 from solward.operations.declared import OPERATIONS
@@ -232,6 +236,32 @@ def test_a_secret_goes_to_its_own_site_or_to_the_configured_one_instead() -> Non
     assert secret_sites(None, "A") == ()
     own = ("http://[::1]:9/v1",)
     assert secret_sites(manifest, "A", own) == (Site("http", "[::1]", 9),)
+    # What nobody declared goes nowhere, also not to the configured address.
+    assert secret_sites(manifest, "C", own) == ()
+
+
+def test_a_providers_key_is_one_of_its_manifests_secrets() -> None:
+    declared = Manifest((SITE,), secrets=(Secret("A", SITE),))
+    check_manifest(ProviderSpec("x", "m", {}, "A", manifest=declared))
+    for manifest in (Manifest(), declared):
+        with pytest.raises(Rejected, match="must name OPENAI_API_KEY"):
+            check_manifest(ProviderSpec("x", "m", {}, "OPENAI_API_KEY", manifest=manifest))
+
+
+def test_terms_are_a_manifest_and_what_is_declared_beside_it() -> None:
+    full = Terms(FULL, spends=True, secret_env="ACME_KEY", base_url_env="ACME_URL")
+    beside = ("effects: spend", "key: ACME_KEY", "address, which gets the key: ACME_URL")
+    assert full.needs() == beside + needs(FULL)
+    assert full.wider_than(None) == beside + wider(None, FULL)
+    assert full.wider_than(Terms(FULL)) == beside
+    assert full.wider_than(full) == Terms().wider_than(None) == ()
+    assert Terms(FULL).wider_than(full) == ()
+    assert replace(full, secret_env="OPENAI_API_KEY").wider_than(full) == ("key: OPENAI_API_KEY",)
+    assert replace(full, base_url_env="B_URL").wider_than(full) == (
+        "address, which gets the key: B_URL",
+    )
+    for terms in (full, Terms()):
+        assert read_terms(terms_json(terms)) == terms
 
 
 def test_operations_and_assets_are_what_is_named_where_anything_is() -> None:

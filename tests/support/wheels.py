@@ -27,6 +27,7 @@ def wheel(
     name: str = "acme_tools",
     version: str = "1.0",
     plugin: str | None = "acme",
+    group: str = "solward.skills",
     source: str | None = None,
     requires: tuple[str, ...] = (),
     entry_points: str = "",
@@ -35,10 +36,10 @@ def wheel(
     change: Callable[[zipfile.ZipFile], None] = lambda _archive: None,
     file: str | None = None,
 ) -> Path:
-    """Write a wheel of a skill `plugin` and of `files`, and give its path.
+    """Write a wheel of a `plugin` of a group and of `files`, and give its path.
 
     Args:
-        source: the skill's module; `{name}_{plugin}.py`.
+        source: the plugin's module; `{name}_{plugin}.py`.
         metadata: METADATA instead of the right one.
         record: changes the RECORD.
         change: adds to the archive after all else, unrecorded.
@@ -51,7 +52,7 @@ def wheel(
     if plugin is not None:
         module = f"{name}_{plugin}"
         content[f"{module}.py"] = (source or skill_source(plugin)).encode()
-        entry_points += f"\n[solward.skills]\n{plugin} = {module}\n"
+        entry_points += f"\n[{group}]\n{plugin} = {module}\n"
     needs = "".join(f"Requires-Dist: {each}\n" for each in requires)
     right = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}"
     content[f"{info}/METADATA"] = (metadata or right).encode()

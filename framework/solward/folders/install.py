@@ -12,13 +12,13 @@ from solward.folders import layout
 from solward.folders.layout import Installed, Plugin, canonical
 from solward.folders.resolve import gather
 from solward.folders.wheels import Tree, check_modules
-from solward.manifest import Manifest, wider
+from solward.manifest import Terms
 
 GROUPS = "solward."
 """What the names of Solward's entry-point groups begin with."""
 
-Declare = Callable[[Installed], Mapping[str, Manifest | None]]
-"""Reads the manifests of a folder's plugins, by `group:name`, without importing them here."""
+Declare = Callable[[Installed], Mapping[str, Terms]]
+"""Reads the needs of a folder's plugins, by `group:name`, without importing them here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def install(
         home: the service's.
         target: a wheel's file, or a name, also with versions.
         accept: asked before anything changes, where `Proposal.asks`.
-        declare: None leaves the manifests to be accepted later.
+        declare: None accepts no needs.
         upgrade: it must be installed already; else it must not.
 
     Raises:
@@ -92,9 +92,9 @@ def install(
                 f"{found.name} {version} is no plugin: it has no entry point of a group such as"
                 " solward.skills"
             )
-        had = {} if before is None else before.manifests
-        new = replace(new, manifests=had if declare is None else declare(new))
-        more = {name: wider(had.get(name), each) for name, each in new.manifests.items()}
+        had = {} if before is None else before.accepted
+        new = replace(new, accepted=had if declare is None else declare(new))
+        more = {name: each.wider_than(had.get(name)) for name, each in new.accepted.items()}
         proposal = Proposal(new, before, more)
         if proposal.asks and not accept(proposal):
             raise FolderError(f"{found.name} {version} was not accepted; nothing has changed")

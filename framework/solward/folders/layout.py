@@ -24,7 +24,7 @@ from typing import Any
 
 from solward import jsontext
 from solward.errors import FolderError
-from solward.manifest import Manifest, manifest_json, read_manifest
+from solward.manifest import Terms, read_terms, terms_json
 
 FORMAT = 1
 RECORD = "installed.json"
@@ -68,7 +68,7 @@ class Installed:
         folder: where its wheels are unpacked.
         wheels: its own first, then those of its dependencies that the service does not have.
         plugins: its entry points of Solward's groups.
-        manifests: what each plugin declared when it was accepted, by `group:name`; without an entry
+        accepted: what each plugin declared when it was accepted, by `group:name`; without an entry
             for one that was never read.
         left_out: files of the wheels that are not unpacked, as an interpreter would run them.
         enabled: whether it is to be loaded.
@@ -79,7 +79,7 @@ class Installed:
     folder: Path
     wheels: tuple[Wheel, ...]
     plugins: tuple[Plugin, ...]
-    manifests: Mapping[str, Manifest | None] = field(default_factory=dict)
+    accepted: Mapping[str, Terms] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     enabled: bool = True
 
@@ -150,7 +150,7 @@ def read(home: Path, name: str) -> Installed | None:
             path.parent / raw["folder"],
             tuple(Wheel(**each) for each in raw["wheels"]),
             tuple(Plugin(**each) for each in raw["plugins"]),
-            {plugin: read_manifest(each) for plugin, each in raw["manifests"].items()},
+            {plugin: read_terms(each) for plugin, each in raw["accepted"].items()},
             tuple(raw["leftOut"]),
             raw["enabled"],
         )
@@ -172,7 +172,7 @@ def write(home: Path, one: Installed) -> None:
         "folder": one.folder.name,
         "wheels": [asdict(each) for each in one.wheels],
         "plugins": [asdict(each) for each in one.plugins],
-        "manifests": {name: manifest_json(each) for name, each in one.manifests.items()},
+        "accepted": {name: terms_json(each) for name, each in one.accepted.items()},
         "leftOut": list(one.left_out),
         "enabled": one.enabled,
     }

@@ -8,13 +8,13 @@ from collections.abc import Collection
 from solward.errors import FolderError
 from solward.folders.layout import Installed
 from solward.hosts.plugins import plugin_hosts
-from solward.manifest import Manifest
+from solward.manifest import Terms
 from solward.registry.discovery import of_folder
 from solward.registry.problems import Rejected
 
 
-def manifests(one: Installed, unconfined: Collection[str] = ()) -> dict[str, Manifest | None]:
-    """Each plugin's manifest, by `group:name`; none for a guardrail. Needs that no loop runs.
+def terms(one: Installed, unconfined: Collection[str] = ()) -> dict[str, Terms]:
+    """What each plugin declares that it needs, by `group:name`. Needs that no loop runs.
 
     Args:
         unconfined: as of `plugin_hosts`.
@@ -23,9 +23,9 @@ def manifests(one: Installed, unconfined: Collection[str] = ()) -> dict[str, Man
         FolderError: a plugin cannot be loaded.
     """
 
-    async def declared() -> dict[str, Manifest | None]:
+    async def declared() -> dict[str, Terms]:
         candidates = of_folder(one)
-        found: dict[str, Manifest | None] = {}
+        found: dict[str, Terms] = {}
         async with plugin_hosts(unconfined) as hosts:
             for candidate, each in zip(candidates, await hosts.declared(candidates), strict=True):
                 if isinstance(each, Rejected):
@@ -33,10 +33,7 @@ def manifests(one: Installed, unconfined: Collection[str] = ()) -> dict[str, Man
                         f"{candidate.name} of {one.name} {one.version} cannot be loaded:"
                         f" {each.code}: {each.detail}"
                     )
-                spec = each.spec
-                found[f"{candidate.group}:{candidate.name}"] = (
-                    None if spec is None else spec.manifest
-                )
+                found[f"{candidate.group}:{candidate.name}"] = Terms.of(each.spec)
         return found
 
     return asyncio.run(declared())

@@ -114,7 +114,7 @@ class EgressCall:
     def placeholder(self, env: str) -> str | None:
         """What stands for a secret in the host; None where it is not set or not declared.
 
-        A provider's `secret_env` is declared by being that, and goes to its configured address.
+        Where an address is configured for a provider, its key goes there.
         """
         value = self.values.get(env)
         sites = secret_sites(self.manifest, env, self.configured)

@@ -100,6 +100,12 @@ def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
             raise broken(f"{at}.site must be one of manifest.sites, not {_shown(secret.site)}")
         if not isinstance(secret.in_query, bool):
             raise broken(f"{at}.in_query must be True or False")
+    key = spec.secret_env if isinstance(spec, ProviderSpec) else None
+    if key is not None and all(each.env != key for each in manifest.secrets):
+        raise broken(
+            f"manifest.secrets must name {key}, the secret_env, and the site that gets it where no"
+            " address is configured"
+        )
     if not isinstance(spec, SkillSpec):
         for field in ("operations", "assets"):
             if getattr(manifest, field) is not None:

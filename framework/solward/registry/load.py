@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from solward.errors import PluginError
-from solward.manifest import Manifest, wider
+from solward.manifest import Terms
 from solward.provider import ProviderSpec
 from solward.registry.checks import (
     check_examples,
@@ -232,7 +232,7 @@ def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
     spec = cast(SkillSpec, found.spec)
     check_skill(spec)
     check_manifest(spec)
-    _check_accepted(candidate, spec.manifest)
+    _check_accepted(candidate, spec)
     schema = checked_schema(spec.parameters, trusted=candidate.built_in)
     parameters = Parameters(schema)
     if not candidate.built_in:
@@ -251,7 +251,7 @@ def _provider(candidate: Candidate, found: Declared, models: ModelSource | None)
     spec = cast(ProviderSpec, found.spec)
     check_provider(spec, built_in=candidate.built_in)
     check_manifest(spec)
-    _check_accepted(candidate, spec.manifest)
+    _check_accepted(candidate, spec)
     schema = checked_schema(spec.options, trusted=candidate.built_in)
     calls = found.calls
     if models is not None and candidate.built_in and spec.is_llm:
@@ -273,7 +273,7 @@ def _venue(candidate: Candidate, found: Declared) -> LoadedVenue:
         raise broken(f"{' or '.join(OPTIONAL[VENUES])} must be there: one of them, or both")
     spec = cast(VenueSpec, found.spec)
     check_manifest(spec)
-    _check_accepted(candidate, spec.manifest)
+    _check_accepted(candidate, spec)
     return LoadedVenue(
         spec,
         candidate.distribution,
@@ -284,7 +284,7 @@ def _venue(candidate: Candidate, found: Declared) -> LoadedVenue:
     )
 
 
-def _check_accepted(candidate: Candidate, manifest: Manifest | None) -> None:
+def _check_accepted(candidate: Candidate, spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
     """Refuse needs that nobody accepted: a declaration is code, and may differ from time to time.
 
     Raises:
@@ -292,8 +292,8 @@ def _check_accepted(candidate: Candidate, manifest: Manifest | None) -> None:
     """
     if candidate.installed is None:
         return
-    accepted = candidate.installed.manifests.get(f"{candidate.group}:{candidate.name}")
-    if more := wider(accepted, manifest):
+    accepted = candidate.installed.accepted.get(f"{candidate.group}:{candidate.name}")
+    if more := Terms.of(spec).wider_than(accepted):
         raise Rejected(
             ProblemCode.NOT_ACCEPTED,
             f"it asks for what was not accepted when it was installed: {'; '.join(more)}",

@@ -28,7 +28,7 @@ class ProblemCode(StrEnum):
     NEEDS_HOST = "needs_host"
     """It stands in a folder of its own, from which nothing is imported into this process."""
     NOT_ACCEPTED = "not_accepted"
-    """Its manifest asks for more than was accepted when it was installed."""
+    """Its declaration asks for more than was accepted when it was installed."""
     HOST_FAILED = "host_failed"
     """Its plugin host could not start, or ended while the plugin was imported."""
     UNCONFINED_REFUSED = "unconfined_refused"

@@ -123,7 +123,7 @@ def list_skills() -> None:
 
 def rows_of(registry: Registry, allow: Collection[str], home: Path | None = None) -> Iterator[Row]:
     """Loaded plugins, built-ins first, then those left out."""
-    from solward.manifest import needs
+    from solward.manifest import Terms
     from solward.provider import ProviderSpec
     from solward.registry.discovery import discover
 
@@ -148,7 +148,7 @@ def rows_of(registry: Registry, allow: Collection[str], home: Path | None = None
             found.distribution,
             found.version,
             DEMO if isinstance(spec, ProviderSpec) and spec.demo else LOADED,
-            needs=needs(spec.manifest) if spec is not None else (),
+            needs=Terms.of(spec).needs(),
             where="" if found.installed is None else str(found.installed.folder),
         )
     for problem in registry.problems:

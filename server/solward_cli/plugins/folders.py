@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from solward.folders.install import Proposal
     from solward.folders.layout import Installed
-    from solward.manifest import Manifest
+    from solward.manifest import Terms
 
 _NEXT = "Takes effect at the service's next start."
 
@@ -86,10 +86,10 @@ def _install(target: str, *, yes: bool, upgrade: bool) -> None:
             return False
         return click.confirm("Install it?")
 
-    def declare(new: Installed) -> Mapping[str, Manifest | None]:
-        from solward.hosts.declarations import manifests
+    def declare(new: Installed) -> Mapping[str, Terms]:
+        from solward.hosts.declarations import terms
 
-        return manifests(new, settings.solward_plugins_unconfined)
+        return terms(new, settings.solward_plugins_unconfined)
 
     with refusals():
         settings = Settings()
