@@ -29,6 +29,7 @@
     ├── KeystoreError              a key cannot be opened, or must not be
     ├── ConfigError                the settings cannot be served safely
     ├── PluginError                a built-in plugin is broken; carries the problem
+    ├── FolderError                a plugin's folder of its own cannot be made or read
     ├── HomeLocked                 another process owns this SOLWARD_HOME or its database
     ├── LocalnetError              the embedded ledger's file is in use or of another version
     └── StoreError                 the database refused or is not at this version

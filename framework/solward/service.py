@@ -69,7 +69,7 @@ from solward.webhook import Webhook
 # Long enough for a ledger that answers to settle everything, short enough to start without one.
 RECONCILE_WAIT_S = 5.0
 # The health route answers within a second, ledger or not.
-HEALTH_WAIT_S = 0.8
+HEALTH_WAIT_S = 0.7
 
 _log = structlog.get_logger(__name__)
 

@@ -10,13 +10,13 @@ from quart import Blueprint
 from solward import __version__
 from solward.agents.agent import AgentStatistics
 from solward.errors import StoreError
+from solward.service import HEALTH_WAIT_S
 from solward_server.http.auth import Access, public
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, success
 from solward_server.openapi.schema import ref
 
 # Health responds within a second, even if the database does not.
-_AGENTS_WAIT_S = 0.8
 _UNKNOWN = AgentStatistics(total=0, running=0, stopped=0, idle=0, paused=0, error=0)
 
 
@@ -41,7 +41,7 @@ def blueprint(context: RouteContext) -> Blueprint:
 
 async def _statistics(context: RouteContext) -> AgentStatistics | None:
     try:
-        async with asyncio.timeout(_AGENTS_WAIT_S):
+        async with asyncio.timeout(HEALTH_WAIT_S):
             return await context.service.agents.statistics()
     except (TimeoutError, StoreError):
         return None
