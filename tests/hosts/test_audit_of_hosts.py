@@ -334,3 +334,30 @@ async def test_no_answer_of_a_host_keeps_the_service_from_starting(
         assert hosted.problems == {"broken": "host_failed"}
         wallet = await hosted.stand.wallet()
         assert await hosted.run("fine", wallet.id) == "fine"
+
+
+async def test_a_call_that_goes_on_with_refused_requests_ends_its_host(
+    shelf: Shelf, opened: Opened
+) -> None:
+    asks = """
+        import httpx
+        codes = []
+        async with httpx.AsyncClient() as client:
+            for _ in range(params["times"]):
+                try:
+                    await client.get("https://example.com/")
+                except SkillError as error:
+                    codes.append(error.code)
+        return f"{codes[59]} {codes[60]}"
+    """
+    schema = """{"type": "object", "properties": {"times": {"type": "integer"}},
+        "additionalProperties": False}"""
+    shelf.install("dist-n", {"asks": skill("asks", asks, schema=schema, manifest="Manifest()")})
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        # Those that are refused count.
+        found = await hosted.run("asks", wallet.id, times=61)
+        assert found == "site_not_declared too_many_requests"
+        with pytest.raises(SkillError) as caught:
+            await hosted.run("asks", wallet.id, times=1_001)
+        assert caught.value.code == "plugin_host_ended"

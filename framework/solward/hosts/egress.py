@@ -42,7 +42,7 @@ import structlog
 from solward import jsontext
 from solward.errors import SkillError
 from solward.hosts.wire.channel import Handler, Incoming
-from solward.hosts.wire.frames import PIECE
+from solward.hosts.wire.frames import PIECE, HostileFrame
 from solward.hosts.wire.http_failures import BY_NAME
 from solward.hosts.wire.methods import HttpBody, HttpHead, HttpPiece, HttpRequest
 from solward.manifest import Manifest, Site, Target, secret_sites, site_of
@@ -65,7 +65,8 @@ class Limits:
     Attributes:
         request_bytes, response_bytes: of a body as it is sent, so compressed where it is.
         header_bytes: of all headers of one message together.
-        requests: of one running call.
+        requests: of one running call, refused ones too.
+        refused: requests of one running call at which its host is ended.
         at_once: of one tenant; more wait.
         total_s: of one request, its answer included.
         connect_s: until there is a connection.
@@ -75,6 +76,7 @@ class Limits:
     response_bytes: int = 32 << 20
     header_bytes: int = 32 << 10
     requests: int = 60
+    refused: int = 1_000
     at_once: int = 16
     total_s: float = 600.0
     connect_s: float = 15.0
@@ -202,7 +204,10 @@ class Egress:
 
         async def serve(incoming: Incoming) -> AsyncGenerator[HttpPiece, None]:
             request: HttpRequest = incoming.request
-            made = self.request(call_of(incoming), request, incoming.uploads())
+            call = call_of(incoming)
+            if call.requests >= self._limits.refused:
+                incoming.channel.end(HostileFrame("requests of a call that go on being refused"))
+            made = self.request(call, request, incoming.uploads())
             async with aclosing(made) as pieces:
                 async for piece in pieces:
                     yield piece
