@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from solward.manifest import Manifest
 
@@ -97,12 +97,20 @@ class ToolCall:
     arguments: Any
 
 
+MAX_TOKENS: Final = 2**40
+"""Of one completion."""
+MAX_NANOUSD: Final = 2**53
+"""Of one completion, and of a million tokens: nine million dollars."""
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one completion as the vendor counted them, cached and reasoning ones included.
 
     Attributes:
-        cost_nanousd: estimated price in billionths of a US dollar, None when it is not known.
+        input_tokens, output_tokens: 0 to `MAX_TOKENS`.
+        cost_nanousd: estimated price in billionths of a US dollar, 0 to `MAX_NANOUSD`; None when it
+            is not known.
     """
 
     input_tokens: int = 0

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.support.agent_host import BODY, Host, agents_wallet
 
+from solward.agents import provider_call
 from solward.agents.agent import Agent
 from solward.agents.model_budget import ModelBudget
 from solward.agents.service import AgentService
@@ -167,6 +168,48 @@ async def test_what_a_call_without_an_answer_costs(
     host.answer = lambda: Completion("Hi.")
     await talk()
     assert (await used(service, agent))["usd"] == 3
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    "usage",
+    [
+        Usage(-(10**15), 0, 0),
+        Usage(0, -1, 0),
+        Usage(0, 0, -(10**12)),
+        Usage(2**63, 0, 0),
+        Usage(0, 0, 2**63),
+        Usage(0.5, 0, 0),  # type: ignore[arg-type]
+        Usage(None, 0, 0),  # type: ignore[arg-type]
+        Usage(True, 0, 0),
+    ],
+)
+async def test_a_usage_out_of_range_gives_no_budget_back(
+    host: Host, service: AgentService, usage: Usage, streamed: bool
+) -> None:
+    host.price = PRICE
+    agent = await running(service, host)
+    host.answer = lambda: Completion("Hi.", usage=usage)
+
+    async def talk() -> None:
+        if not streamed:
+            await service.chat(agent.id, "hello")
+            return
+        async with aclosing(service.chat_stream(agent.id, "hello")) as pieces:
+            async for _ in pieces:
+                pass
+
+    with pytest.raises(ProviderError, match=r"usage whose (input|output|cost)_.* is not 0 to"):
+        await talk()
+    # What was reserved stays counted.
+    assert (await used(service, agent))["usd"] == 1
+
+
+async def test_a_price_out_of_range_is_none(host: Host, service: AgentService) -> None:
+    agent = await running(service, host, maxUsdPerDay=1)
+    for price in (ModelPrice(-1, 0, 1), ModelPrice(0, 2**63, 1), ModelPrice(0, 0, -1)):
+        host.price = price
+        assert await provider_call.price(host.registry, agent) is None
 
 
 async def test_an_answer_that_its_reader_breaks_off_stays_counted(

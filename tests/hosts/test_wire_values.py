@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 
-from solward import errors, guardrail, hold, record
+from solward import errors, guardrail, hold, provider, record
 from solward.hosts.wire import failures, values
 from solward.hosts.wire.channel import Channel, Incoming
 from solward.hosts.wire.failures import HostBug
@@ -69,6 +69,8 @@ def strategy(hint: Any) -> st.SearchStrategy[Any]:
             return TEXT.filter(lambda text: len(text) <= marks[0].max_length)
         if inner is float:
             return st.floats(0.5, 60)
+        if inner is int:
+            return st.integers(marks[0].ge, marks[0].le or 2**63 - 1)
         return strategy(inner)
     if origin in (types.UnionType, typing.Union):
         return st.one_of(*map(strategy, arguments))
@@ -95,7 +97,10 @@ def strategy(hint: Any) -> st.SearchStrategy[Any]:
         return simple[hint]
     if issubclass(hint, enum.Enum):
         return st.sampled_from(list(hint))
-    return st.builds(hint, **{name: strategy(each) for name, each in hints(hint).items()})
+    fields = {name: strategy(each) for name, each in hints(hint).items()}
+    if hint in (provider.Usage, provider.ModelPrice):
+        fields = {name: st.integers(0, provider.MAX_TOKENS) for name in fields}
+    return st.builds(hint, **fields)
 
 
 def assert_built_in(value: Any) -> None:
@@ -412,3 +417,19 @@ async def test_what_cannot_be_read_ends_the_channel_and_not_another() -> None:
 def test_guardrails_hold_is_not_a_held_transaction() -> None:
     made = values.GUARDRAIL_HOLD.from_wire(values.GuardrailHold("a person is to decide"))
     assert made == guardrail.Hold("a person is to decide")
+
+
+@pytest.mark.parametrize("number", [-1, 2**40 + 1, 2**63, 2**64 - 1])
+def test_usage_and_prices_out_of_range_do_not_arrive(number: int) -> None:
+    tokens = [
+        {"input_tokens": number},
+        {"output_tokens": number},
+    ]
+    for body in [*tokens, {"cost_nanousd": min(number << 13, 2**64 - 1)}]:
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.msgpack.decode(msgspec.msgpack.encode(body), type=values.Usage)
+    for name in ("input_nanousd", "output_nanousd", "max_output_tokens"):
+        price = {"input_nanousd": 1, "output_nanousd": 1, "max_output_tokens": 1}
+        body = price | {name: min(number << 13, 2**64 - 1)}
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.msgpack.decode(msgspec.msgpack.encode(body), type=values.ModelPrice)

@@ -16,13 +16,21 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
 from solward.agents.agent import Agent
 from solward.errors import ConfigError, InvalidRequest, ProviderError, SolwardError
-from solward.provider import Completion, CompletionRequest, ModelPrice, ProviderContext, Usage
+from solward.provider import (
+    MAX_NANOUSD,
+    MAX_TOKENS,
+    Completion,
+    CompletionRequest,
+    ModelPrice,
+    ProviderContext,
+    Usage,
+)
 from solward.registry import LoadedProvider, Registry
 from solward.settings import Settings
 from solward.telemetry import metrics, tracing
@@ -58,6 +66,7 @@ async def complete(
     if not isinstance(completion, Completion):
         text = f"Provider {name!r} did not answer with a Completion"
         raise ProviderError(text, may_cost=True)
+    _check_usage(name, completion.usage)
     _count_usage(name, completion.usage)
     return completion
 
@@ -88,6 +97,7 @@ async def stream(
                 if not isinstance(piece, str | Usage):
                     raise ProviderError(f"Provider {name!r} streamed something that is no text")
                 if isinstance(piece, Usage):
+                    _check_usage(name, piece)
                     _count_usage(name, piece)
                 yield piece
     finally:
@@ -124,13 +134,39 @@ def _provider_call(agent: Agent, late: str) -> Iterator[None]:
         metrics.PROVIDER_CALLS.labels(name, outcome).inc()
 
 
+def _check_usage(provider: str, usage: Usage | None) -> None:
+    """Raises `ProviderError`: out of range it would make a budget grow, or overflow its count."""
+    if usage is None:
+        return
+    if not isinstance(usage, Usage):
+        text = f"Provider {provider!r} answered with a usage that is no Usage"
+        raise ProviderError(text, may_cost=True)
+    for name, most in _USAGE.items():
+        value = getattr(usage, name)
+        unknown = value is None and name == "cost_nanousd"
+        if not unknown and not _within(value, most):
+            text = f"Provider {provider!r} answered with a usage whose {name} is not 0 to {most}"
+            raise ProviderError(text, may_cost=True)
+
+
+_USAGE: Final = {
+    "input_tokens": MAX_TOKENS,
+    "output_tokens": MAX_TOKENS,
+    "cost_nanousd": MAX_NANOUSD,
+}
+
+
+def _within(value: object, most: int) -> bool:
+    return type(value) is int and 0 <= value <= most
+
+
 def _count_usage(provider: str, usage: Usage | None) -> None:
     if usage is None:
         return
-    metrics.PROVIDER_TOKENS.labels(provider, "input").inc(max(0, usage.input_tokens))
-    metrics.PROVIDER_TOKENS.labels(provider, "output").inc(max(0, usage.output_tokens))
+    metrics.PROVIDER_TOKENS.labels(provider, "input").inc(usage.input_tokens)
+    metrics.PROVIDER_TOKENS.labels(provider, "output").inc(usage.output_tokens)
     if usage.cost_nanousd is not None:
-        metrics.PROVIDER_COST.labels(provider).inc(max(0, usage.cost_nanousd) / _NANO)
+        metrics.PROVIDER_COST.labels(provider).inc(usage.cost_nanousd / _NANO)
 
 
 def completer(settings: Settings, registry: Registry, agent: Agent) -> Complete:
@@ -167,7 +203,15 @@ async def price(registry: Registry, agent: Agent) -> ModelPrice | None:
     except Exception:
         _log.exception("provider_price_failed", agent_id=agent.id, provider=agent.llm_provider)
         return None
-    return found if isinstance(found, ModelPrice) else None
+    if not isinstance(found, ModelPrice):
+        return None
+    prices_fit = _within(found.input_nanousd, MAX_NANOUSD) and _within(
+        found.output_nanousd, MAX_NANOUSD
+    )
+    if prices_fit and _within(found.max_output_tokens, MAX_TOKENS):
+        return found
+    _log.warning("provider_price_out_of_range", agent_id=agent.id, provider=agent.llm_provider)
+    return None
 
 
 def installed(registry: Registry, agent: Agent) -> LoadedProvider:

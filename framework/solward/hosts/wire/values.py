@@ -243,10 +243,14 @@ class VenueSpec(Wire, tag="venue"):
 # Language models.
 
 
+Tokens = Annotated[int, Meta(ge=0, le=provider.MAX_TOKENS)]
+NanoUsd = Annotated[int, Meta(ge=0, le=provider.MAX_NANOUSD)]
+
+
 class Usage(Wire):
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_nanousd: int | None = None
+    input_tokens: Tokens = 0
+    output_tokens: Tokens = 0
+    cost_nanousd: NanoUsd | None = None
 
 
 class ToolCall(Wire):
@@ -261,9 +265,9 @@ class Completion(Wire):
 
 
 class ModelPrice(Wire):
-    input_nanousd: int
-    output_nanousd: int
-    max_output_tokens: int
+    input_nanousd: NanoUsd
+    output_nanousd: NanoUsd
+    max_output_tokens: Tokens
 
 
 class Message(Wire):
