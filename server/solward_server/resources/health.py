@@ -16,7 +16,6 @@ from solward_server.http.route_context import RouteContext
 from solward_server.openapi.operation import operation, success
 from solward_server.openapi.schema import ref
 
-# Health responds within a second, even if the database does not.
 _UNKNOWN = AgentStatistics(total=0, running=0, stopped=0, idle=0, paused=0, error=0)
 
 

@@ -20,6 +20,7 @@ from solward.guardrail import SOL, Hold, Intent, Line, Operation, Outflow, Trans
 from solward.hold import HoldState
 from solward.record import TransactionRecord, TransactionStatus
 from solward.registry.loaded import LoadedGuardrail
+from solward.registry.threaded import ThreadedRule
 from solward.service import Solward
 from solward.settings import Settings
 from solward.solana.token_list import token_list
@@ -81,7 +82,7 @@ class Service:
             database,
             Rules(),
             ScopeLimits(max_tx_per_minute=200),
-            (LoadedGuardrail("rule", rule),),
+            (LoadedGuardrail("rule", ThreadedRule(rule)),),
             granting=Granting(prices, TOKENS),
         )
 
