@@ -14,7 +14,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -706,7 +706,8 @@ async def test_a_secret_that_comes_back_does_not_come_into_the_host(net: Net, se
     basic = base64.b64encode(f"u:{SECRET}".encode()).decode()
     quoted = "sk-acme%2F0123456789%2Babcdef"
     encoded = base64.b64encode(SECRET.encode()).decode()
-    text = f"a{SECRET}b{quoted}c{encoded}d{basic}e{SECRET[:-1]}"
+    lower, slashed = quoted.lower(), SECRET.replace("/", "\\/")
+    text = f"a{SECRET}b{quoted}c{encoded}d{basic}e{lower}f{slashed}g{SECRET[:-1]}"
 
     async def echo(_request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(
@@ -721,8 +722,8 @@ async def test_a_secret_that_comes_back_does_not_come_into_the_host(net: Net, se
 
     net.api.answer = echo
     response = await get(f"https://{API}/", headers={"X-Key": secret}, auth=("u", secret))
-    hidden = (SECRET, quoted, encoded.rstrip("="), basic)
-    stars = "a{}b{}c{}==d{}e".format(*("*" * len(each) for each in hidden))
+    hidden = (SECRET, quoted, encoded.rstrip("="), basic, lower, slashed)
+    stars = "a{}b{}c{}==d{}e{}f{}g".format(*("*" * len(each) for each in hidden))
     assert response.text == stars + SECRET[:-1]
     assert response.headers["x-echo"] == f"<{secret}>"
     assert SECRET not in repr((response.headers.raw, response.extensions))
@@ -845,6 +846,57 @@ async def test_an_endless_body_is_cut_off(net: Net) -> None:
         await net.plain.closed.wait()
 
 
+EARLY = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+
+
+def endlessly(head: bytes, more: bytes) -> Answer:
+    async def endless(_request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(head)
+        while True:
+            writer.write(more)
+            await writer.drain()
+
+    return endless
+
+
+async def test_heads_before_an_answer_come_to_an_end(net: Net) -> None:
+    net.api.answer = says("hi", (EARLY * 20).decode() + "HTTP/1.1 200 OK")
+    for _ in range(3):
+        assert (await get(f"https://{API}/")).text == "hi"
+    assert len(net.dialled) == 1
+    before = net.read
+    net.api.answer = endlessly(b"", EARLY * 2_000)
+    async with asyncio.timeout(10):
+        assert await refused(get(f"https://{API}/")) == "too_large"
+        await net.api.closed.wait()
+    # What TLS reads ahead is not parsed.
+    assert net.read - before < LIMITS.head_bytes * 4
+
+
+async def test_what_stands_around_chunks_counts_as_well(net: Net) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    net.api.answer = endlessly(head, (b"1;" + b"x" * 4_000 + b"\r\nx\r\n") * 16)
+    async with asyncio.timeout(10):
+        assert await refused(get(f"https://{API}/")) == "too_large"
+
+
+async def test_small_chunks_are_read_no_faster_than_the_service_can_spare(
+    authority: tuple[Path, Path], httpx_as_it_was: None
+) -> None:
+    head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def chunks(_request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(head.encode() + b"1\r\nx\r\n" * 300 + b"0\r\n\r\n")
+
+    async with network(authority, replace(LIMITS, chunks_a_second=400)) as net:
+        net.api.answer = chunks
+        begun = asyncio.get_running_loop().time()
+        for _ in range(2):
+            assert (await get(f"https://{API}/")).text == "x" * 300
+        # 600, of which those of one second are free.
+        assert asyncio.get_running_loop().time() - begun > 0.45
+
+
 @pytest.mark.parametrize("length", [None, (2 << 20)])
 async def test_a_request_that_is_too_large_is_cut_off(net: Net, length: int | None) -> None:
     async def pieces() -> AsyncIterator[bytes]:
@@ -880,8 +932,7 @@ async def test_headers_are_bounded_both_ways(net: Net) -> None:
             await writer.drain()
 
     net.api.answer = endless
-    with pytest.raises(httpx.RemoteProtocolError):
-        await get(f"https://{API}/")
+    assert await refused(get(f"https://{API}/")) == "too_large"
     # The channel stands: none of these was more than a frame takes.
     net.api.answer = ok
     assert (await get(f"https://{API}/")).text == "hi"

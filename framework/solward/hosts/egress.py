@@ -31,6 +31,7 @@ from collections.abc import (
 )
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
@@ -70,6 +71,8 @@ class Limits:
         at_once: of one tenant; more wait.
         total_s: of one request, its answer included.
         connect_s: until there is a connection.
+        head_bytes: as they come until an answer's head is there, so of all heads before it (1xx).
+        chunks_a_second: of all answers of one tenant that are read at full speed; more wait.
     """
 
     request_bytes: int = 8 << 20
@@ -80,6 +83,8 @@ class Limits:
     at_once: int = 16
     total_s: float = 600.0
     connect_s: float = 15.0
+    head_bytes: int = 64 << 10
+    chunks_a_second: int = 2_000
 
 
 LIMITS: Final = Limits()
@@ -194,6 +199,7 @@ class Egress:
         self._trusted = trusted
         self._pools: dict[tuple[str, bool], httpcore.AsyncConnectionPool] = {}
         self._gates: dict[str, asyncio.Semaphore] = {}
+        self._paces: dict[str, _Pace] = {}
 
     def handler(self, call_of: Callable[[Incoming], EgressCall]) -> Handler:
         """The handler of `http.request`.
@@ -256,6 +262,7 @@ class Egress:
     async def close_tenant(self, tenant: str) -> None:
         """Close the connections of a tenant that is gone."""
         self._gates.pop(tenant, None)
+        self._paces.pop(tenant, None)
         for configured in (False, True):
             pool = self._pools.pop((tenant, configured), None)
             if pool is not None:
@@ -291,11 +298,16 @@ class Egress:
         gate = self._gates.setdefault(call.tenant, asyncio.Semaphore(self._limits.at_once))
         async with _waiting(until):
             await gate.acquire()
+        pace = self._paces.setdefault(call.tenant, _Pace(self._limits.chunks_a_second))
+        reading = _Reading(target.site, self._limits, pace)
         try:
             async with _waiting(until):
+                _reading.set(reading)
                 answer = await self._send(call, target, outgoing, body)
+            reading.has_head = True
             try:
-                async with aclosing(self._pieces(answer, target.site, outgoing, until)) as pieces:
+                made = self._pieces(answer, outgoing, until, reading)
+                async with aclosing(made) as pieces:
                     async for piece in pieces:
                         yield piece
             finally:
@@ -345,24 +357,89 @@ class Egress:
         )
 
     async def _pieces(
-        self, answer: _Answer, site: Site, outgoing: _Outgoing, until: float
+        self, answer: _Answer, outgoing: _Outgoing, until: float, reading: _Reading
     ) -> AsyncGenerator[HttpPiece, None]:
+        site = reading.site
         yield HttpPiece(head=_head(answer, site, outgoing.patterns, self._limits))
         received, screen = 0, _Screen(outgoing.patterns)
         while True:
             async with _waiting(until):
+                # Each step of this generator may be another task's.
+                _reading.set(reading)
                 chunk = await anext(answer.chunks, None)
+                await reading.pace.spend(1)
             received += len(chunk or b"")
             if received > self._limits.response_bytes:
-                raise SkillError(
-                    "too_large",
-                    f"The answer of {site} is more than {self._limits.response_bytes} bytes",
-                )
+                raise _answer_too_large(site, self._limits)
             data = screen.end() if chunk is None else screen.take(chunk)
             for start in range(0, len(data), PIECE):
                 yield HttpPiece(data=data[start : start + PIECE])
             if chunk is None:
                 return
+
+
+def _answer_too_large(site: Site, limits: Limits) -> SkillError:
+    return SkillError(
+        "too_large", f"The answer of {site} is more than {limits.response_bytes} bytes"
+    )
+
+
+class _Pace:
+    """How fast one tenant's answers are read: each chunk costs the service's loop some time,
+    however small it is.
+    """
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._paid_until = 0.0
+
+    async def spend(self, chunks: int) -> None:
+        """Count chunks; wait where they came faster than the rate for more than a second."""
+        now = asyncio.get_running_loop().time()
+        self._paid_until = max(self._paid_until, now - 1.0) + chunks / self._rate
+        if self._paid_until > now:
+            await asyncio.sleep(self._paid_until - now)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The answer that is being read, as its bytes come from the connection."""
+
+    site: Site
+    limits: Limits
+    pace: _Pace
+    received: int = 0
+    last: int = 0
+    has_head: bool = False
+
+    async def before(self, max_bytes: int) -> int:
+        """Wait until more may be read; how much that is.
+
+        Raises:
+            SkillError: `too_large`.
+        """
+        limits = self.limits
+        # Chunks' own lengths and extensions are bytes too.
+        if self.received > limits.response_bytes * 5 // 4 + limits.head_bytes:
+            raise _answer_too_large(self.site, limits)
+        if self.has_head:
+            return max_bytes
+        if self.received >= limits.head_bytes:
+            raise SkillError(
+                "too_large",
+                f"{self.site} sent more than {limits.head_bytes} bytes before its answer began",
+            )
+        if self.received:
+            # Most heads are in the first read. What comes after may be many that announce another,
+            # and the parser stops at none of them.
+            await self.pace.spend(1 + self.last // _SMALLEST_HEAD)
+            await asyncio.sleep(0)
+        return min(max_bytes, _HEAD_READ)
+
+
+_HEAD_READ: Final = 4096
+_SMALLEST_HEAD: Final = 32
+_reading: Final[ContextVar[_Reading | None]] = ContextVar("egress_reading", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -601,11 +678,14 @@ def _filled_query(path: str, placed: tuple[_Placed, ...]) -> str:
 def _forms(value: str) -> set[bytes]:
     """A secret as it is, and as an answer may quote it."""
     quoted = jsontext.dumps(value)[1:-1]
+    in_url = quote(value, safe="")
     raw = value.encode("utf-8", "replace")
     return {
         raw,
         quoted.encode(),
-        quote(value, safe="").encode(),
+        quoted.replace("/", "\\/").encode(),
+        in_url.encode(),
+        re.sub("%[0-9A-F]{2}", lambda each: each[0].lower(), in_url).encode(),
         base64.b64encode(raw).rstrip(b"="),
         base64.urlsafe_b64encode(raw).rstrip(b"="),
     }
@@ -806,7 +886,7 @@ class _Pinned(httpcore.AsyncNetworkBackend):
             if not self._private and _is_this_machine(stream):
                 await stream.aclose()
                 raise SkillError("address_refused", f"{host} is this machine")
-            return stream
+            return _Counted(stream)
         raise failure
 
     def _allowed(self, host: str, text: str) -> bool:
@@ -825,6 +905,39 @@ class _Pinned(httpcore.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class _Counted(httpcore.AsyncNetworkStream):
+    """A connection that gives the parser of answers no more than their bounds."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        reading = _reading.get()
+        if reading is None:
+            return await self._stream.read(max_bytes, timeout)
+        data = await self._stream.read(await reading.before(max_bytes), timeout)
+        reading.last = len(data)
+        reading.received += reading.last
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        return _Counted(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
 
 
 def _is_this_machine(stream: httpcore.AsyncNetworkStream) -> bool:
