@@ -68,7 +68,8 @@ async def solward_stand(
 
 
 def _cases() -> Iterator[tuple[str, Any]]:
-    """Every test of the projects that runs a skill on a wallet, named after its module."""
+    """Every test of the projects that runs a skill on a wallet, named after its module; but for what
+    patches the skill, which a plugin host has to itself."""
     for project, sources in PROJECTS.items():
         sys.path.insert(0, str(project / sources))
         try:
@@ -80,10 +81,10 @@ def _cases() -> Iterator[tuple[str, Any]]:
                 module = importlib.util.module_from_spec(spec)
                 spec.loader.exec_module(module)
                 for each, function in vars(module).items():
-                    if (
-                        each.startswith("test_")
-                        and "wallet" in inspect.signature(function).parameters
-                    ):
+                    if not each.startswith("test_"):
+                        continue
+                    given = inspect.signature(function).parameters.keys()
+                    if "wallet" in given and "monkeypatch" not in given:
                         yield f"{file.stem}_{each.removeprefix('test_')}", function
         finally:
             sys.path.remove(str(project / sources))
