@@ -37,8 +37,8 @@ from solward import service
 from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.operations.perform import Operations
 from solward.record import TransactionRecord
-from solward.registry.loaded import LoadedGuardrail
-from solward.registry.threaded import LoadedVenue, ThreadedRule
+from solward.registry.loaded import LoadedGuardrail, LoadedVenue
+from solward.registry.threaded import ThreadedRule
 from solward.service import Solward
 from solward.vault.store import spending
 from solward.vault.transactions.reservation import Reservation, Reserver
