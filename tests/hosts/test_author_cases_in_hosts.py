@@ -68,7 +68,7 @@ async def solward_stand(
 
 
 def _cases() -> Iterator[tuple[str, Any]]:
-    """Every test of the projects that runs a skill on a wallet, named after its module; but for what
+    """Every test of the projects that runs a skill on a wallet, named after its module; none that
     patches the skill, which a plugin host has to itself."""
     for project, sources in PROJECTS.items():
         sys.path.insert(0, str(project / sources))
