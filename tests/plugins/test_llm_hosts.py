@@ -172,6 +172,9 @@ async def provider_complete(request, options, context):
         await asyncio.sleep(600)
     if order.get("do") == "pid":
         return Completion(str(os.getpid()))
+    if order.get("do") == "raise":
+        from solward import errors
+        raise getattr(errors, order["error"])()
     if order.get("do") == "frames":
         import os as o, random
         random.seed(order["seed"])
@@ -270,6 +273,14 @@ async def test_a_hostile_litellm_obtains_nothing_but_what_it_is_asked(
     assert codes == ["https_only", "site_not_declared", "https_only"]
     # The operator's own address for the vendor is open to it while a call runs, and nothing else.
     assert KEY not in report["elsewhere"][3]
+
+
+@pytest.mark.parametrize("error", ["KeyRevoked", "TakenOver", "IdempotencyInFlight"])
+async def test_it_raises_nothing_that_only_the_service_can_say(
+    hostile: Both, server: VendorServer, error: str
+) -> None:
+    with pytest.raises(ProviderError, match="The provider failed"):
+        await order(hostile, server, do="raise", error=error)
 
 
 @pytest.mark.parametrize("seed", range(3))

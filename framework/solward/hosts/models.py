@@ -17,7 +17,7 @@ from typing import Any, Final
 from solward import jsontext
 from solward.errors import ProviderError, SkillError
 from solward.hosts.egress import Egress, EgressCall, Limits
-from solward.hosts.host import Host, HostConfig, Patience
+from solward.hosts.host import Host, HostConfig, Patience, as_provider
 from solward.hosts.inside.models import MODULES
 from solward.hosts.supervisor import Hosts
 from solward.hosts.wire import methods, values
@@ -195,8 +195,9 @@ class _Provider:
         model = await self.hosts._least_busy()
         call = self._call(context)
         asked = self._asked(call, request, options, context)
-        async with model.lent(call) as cap:
-            answer = await model.host.call(methods.PROVIDER_COMPLETE, asked, cap=cap)
+        with as_provider():
+            async with model.lent(call) as cap:
+                answer = await model.host.call(methods.PROVIDER_COMPLETE, asked, cap=cap)
         completion: Completion = model.read(values.COMPLETION.from_wire, answer)
         return completion
 
@@ -210,7 +211,11 @@ class _Provider:
         async with model.lent(call) as cap:
             pieces = model.host.stream(methods.PROVIDER_STREAM, asked, cap=cap)
             async with aclosing(pieces):
-                async for piece in pieces:
+                while True:
+                    with as_provider():
+                        piece = await anext(pieces, None)
+                    if piece is None:
+                        return
                     if piece.text:
                         yield piece.text
                     if piece.usage is not None:
@@ -223,8 +228,9 @@ class _Provider:
         if known not in prices:
             host = await self.hosts._least_busy()
             asked = methods.ProviderPrice(*known)
-            async with host.lent(self._call(ProviderContext())) as cap:
-                answer = await host.host.call(methods.PROVIDER_PRICE, asked, cap=cap)
+            with as_provider():
+                async with host.lent(self._call(ProviderContext())) as cap:
+                    answer = await host.host.call(methods.PROVIDER_PRICE, asked, cap=cap)
             found = None if answer.price is None else values.MODEL_PRICE.from_wire(answer.price)
             if len(prices) >= _KEPT_PRICES:
                 prices.clear()

@@ -29,14 +29,13 @@ from solward.context import SkillContext
 from solward.errors import (
     InvalidRequest,
     LedgerUnavailable,
-    ProviderError,
     SkillError,
     SolwardError,
 )
 from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.hosts.capabilities import Capabilities, RunningCall, sayable
 from solward.hosts.egress import Egress, EgressCall
-from solward.hosts.host import UNCONFINED, Host, HostConfig
+from solward.hosts.host import UNCONFINED, Host, HostConfig, as_provider
 from solward.hosts.supervisor import Hosts
 from solward.hosts.wire import methods, values
 from solward.hosts.wire.failures import HostBug
@@ -266,13 +265,6 @@ def _numbers(value: Any) -> Any:
     return value
 
 
-def _of_provider(error: SolwardError) -> SolwardError:
-    """An error as a provider may raise it."""
-    if isinstance(error, ProviderError | SkillError):
-        return error
-    return ProviderError(f"The provider failed: {error}")
-
-
 @dataclass(frozen=True, slots=True)
 class _Host:
     """A distribution's host, and the calls that run in it."""
@@ -404,10 +396,8 @@ class _Plugin:
     ) -> Completion:
         """One completion."""
         asked, running = self._completion(request, options, context)
-        try:
+        with as_provider():
             answer = await self.host.call(methods.PROVIDER_COMPLETE, asked, running)
-        except SolwardError as error:
-            raise _of_provider(error) from None
         completion: Completion = self.host.read(COMPLETION.from_wire, answer)
         return completion
 
@@ -420,10 +410,8 @@ class _Plugin:
             stream = self.host.host.stream(methods.PROVIDER_STREAM, asked, cap=cap)
             async with aclosing(stream) as pieces:
                 while True:
-                    try:
+                    with as_provider():
                         piece = await anext(pieces, None)
-                    except SolwardError as error:
-                        raise _of_provider(error) from None
                     if piece is None:
                         return
                     if piece.text:
@@ -434,10 +422,8 @@ class _Plugin:
     async def provider_price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
         """A model's price."""
         asked = methods.ProviderPrice(self.name, model, to_json(options))
-        try:
+        with as_provider():
             answer = await self.host.call(methods.PROVIDER_PRICE, asked, self._running())
-        except SolwardError as error:
-            raise _of_provider(error) from None
         if answer.price is None:
             return None
         price: ModelPrice = self.host.read(MODEL_PRICE.from_wire, answer.price)
