@@ -85,7 +85,8 @@ def test_plugins_and_skills_are_listed(solward: CliRunner) -> None:
     plugins = run(solward, "plugins", "list")
     assert plugins.exit_code == 0
     lines = [line.split() for line in plugins.output.splitlines()]
-    assert ["transfer", "skill", "solward", __version__, "loaded"] in lines
+    transfer = ["transfer", "skill", "solward", __version__, "loaded", "effects:", "spend"]
+    assert transfer in lines
     assert ["rules", "provider", "solward", __version__, "with", "--demo"] in lines
     skills = run(solward, "skills", "list")
     assert any(line.split()[:2] == ["transfer", "spend"] for line in skills.output.splitlines())

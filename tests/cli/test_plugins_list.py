@@ -58,6 +58,8 @@ def test_what_a_plugin_needs_is_listed(shelf: Shelf) -> None:
     found = rows()
     assert found["greet", "my-plugin"]["needs"] == ["network: api.example.com", "operations: none"]
     assert found["openai", "solward"]["needs"] == [
+        "key: OPENAI_API_KEY",
+        "address, which gets the key: OPENAI_BASE_URL",
         "network: api.openai.com",
         "secret: OPENAI_API_KEY to api.openai.com",
     ]
