@@ -42,8 +42,6 @@ TENANT: Final = "solward.hosts.inside.models:models"
 # GB of addresses with 200 calls at once.
 _ADDRESSES: Final = 3 << 30
 _RESIDENT: Final = 1 << 30
-# A model's answer takes seconds; the service's other callers wait for none of its processing.
-_NICE: Final = 10
 # So many calls wait for their vendors in a host at a time; others wait for them.
 _CALLS: Final = 200
 # litellm takes milliseconds of a call, and its import seconds of which some block the host.
@@ -123,7 +121,6 @@ class ModelHosts:
                 modules=tuple(self._modules.values()),
                 memory_bytes=_ADDRESSES,
                 resident_bytes=_RESIDENT,
-                nice=_NICE,
                 options={MODULES: jsontext.dumps(self._modules)},
             )
             handler = self._egress.handler(model.call_of)
