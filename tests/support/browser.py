@@ -27,7 +27,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 from tests.support.service_process import SECRET, free_port
 
-WAIT_S = 20.0
+WAIT_S = 40.0
 DESKTOP = (1280, 900)
 PHONE = (390, 844)
 _ARGUMENTS = (
