@@ -61,7 +61,7 @@ class Manifest:
         operations: names of operations, `transact` and `pocket`; None for any that its effects
             and the grants allow.
         assets: symbols and mints that it may move; None for any that the grants allow.
-        storage_mb: megabytes of files that it keeps, 0 to 1,024.
+        storage_mb: megabytes of files that it wants to keep, 0 to 1,024; no host has a folder yet.
         secrets: what its requests carry, and where.
     """
 

@@ -114,18 +114,11 @@ class Policies:
             NotFound: no such principal.
         """
         # One that is gone is known by its grants alone.
-        _, names = await self._now((principal,))
-        return await self._shown_one(_principal(principal, names))
-
-    async def _shown_one(self, who: str) -> dict[str, Any]:
-        stored, names = await self._now((who,))
-        grants = stored.sets.get(who)
-        return {
-            "principal": who,
-            "version": stored.version,
-            "grants": None if grants is None else [grant_json(each, names) for each in grants],
-            "sentences": [] if grants is None else _sentences(who, grants, names),
-        }
+        stored, names = await self._now((principal,))
+        who = _principal(principal, names)
+        if who != principal:
+            stored, names = await self._now((who,))
+        return _shown_one(who, stored.version, stored.sets.get(who), names)
 
     async def put(
         self, principal: str, value: object, *, version: int | None = None
@@ -144,8 +137,8 @@ class Policies:
         who = _principal(principal, names)
         value, names = await self._spelled(value, (who,))
         grants = None if value is None else read_grants(value, "grants", names, who)
-        await store.replace_set(self._database, who, grants, if_version=version)
-        return await self._shown_one(who)
+        now = await store.replace_set(self._database, who, grants, if_version=version)
+        return _shown_one(who, now, grants, names)
 
     async def grants_of(self, who: str, name: str, value: object) -> tuple[Grant, ...]:
         """A JSON array of grants of one principal, which need not be stored yet.
@@ -273,6 +266,17 @@ def _sentences(who: str, grants: Sequence[Grant], names: ServiceNames) -> list[s
     if not grants:
         return [read_only_sentence(who, names)]
     return [grant_sentence(grant, names) for grant in grants]
+
+
+def _shown_one(
+    who: str, version: int | None, grants: Sequence[Grant] | None, names: ServiceNames
+) -> dict[str, Any]:
+    return {
+        "principal": who,
+        "version": version,
+        "grants": None if grants is None else [grant_json(each, names) for each in grants],
+        "sentences": [] if grants is None else _sentences(who, grants, names),
+    }
 
 
 def _shown(policy: GrantPolicy, names: ServiceNames) -> dict[str, Any]:

@@ -386,7 +386,7 @@ async def test_a_guardrail_judges_in_a_host_of_its_own(
     from solward.hosts import plugins
     from solward.vault.transactions import plugin_rules
 
-    monkeypatch.setattr(plugins, "RULE_S", 3.0)
+    monkeypatch.setattr(plugins, "TIME_LIMIT_S", 3.0)
     monkeypatch.setattr(plugin_rules, "TIME_LIMIT_S", 3.0)
     shelf.install("dist-g", {"picky": GUARDRAIL}, "solward.guardrails")
     asks = f"""

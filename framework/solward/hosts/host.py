@@ -51,7 +51,7 @@ class HostConfig:
 
     Attributes:
         name: the distribution's in its canonical spelling, or the tenant's; for people.
-        tenant: a kind of `inside.tenants`, or `module:function`.
+        tenant: `module:function`, which makes its handlers in the host (`inside.tenants`).
         third_party: whether it is somebody else's code, which does not run unconfined unless the
             operator names it.
         folder: the distribution's own folder, which becomes the last of its `sys.path`.
@@ -402,11 +402,6 @@ class Host:
                     if piece is None:
                         return
                     yield piece
-
-    def enable(self) -> None:
-        """Let a disabled tenant start again."""
-        self.disabled = None
-        self._ends.clear()
 
     async def close(self) -> None:
         """End its process, its calls with it; it does not start again."""

@@ -36,6 +36,7 @@ from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.hosts.capabilities import Capabilities, RunningCall, sayable
 from solward.hosts.egress import Egress, EgressCall
 from solward.hosts.host import UNCONFINED, Host, HostConfig, as_provider
+from solward.hosts.inside.plugins import ENTRY_POINTS
 from solward.hosts.supervisor import Hosts
 from solward.hosts.wire import methods, values
 from solward.hosts.wire.failures import HostBug
@@ -76,6 +77,7 @@ from solward.registry.hooks import GUARDRAILS, HOOKS, OPTIONAL, PROVIDERS, SKILL
 from solward.registry.load import Declared, Found
 from solward.registry.problems import Problem, ProblemCode, Rejected
 from solward.skill import Effects, SkillSpec
+from solward.vault.transactions.plugin_rules import TIME_LIMIT_S
 from solward.venue import (
     Quote,
     QuoteRequest,
@@ -90,9 +92,6 @@ _log = structlog.get_logger(__name__)
 TENANT: Final = "solward.hosts.inside.plugins:plugins"
 # Declarations are pure, and modules are imported when the host starts.
 _SPECS_S: Final = 10.0
-
-# What a rule's caller waits for; the vault's own limit is the same.
-RULE_S: Final = 5.0
 
 
 class PluginHosts:
@@ -158,7 +157,7 @@ class PluginHosts:
             modules=()
             if own is not None
             else tuple({each.entry_point.value.partition(":")[0] for each in candidates}),
-            options={"entry_points": jsontext.dumps(named)},
+            options={ENTRY_POINTS: jsontext.dumps(named)},
         )
         host: Host | None = None
         try:
@@ -473,7 +472,7 @@ class _Plugin:
         asked = methods.GuardrailCheck(self.name, INTENT.to_wire(intent), EFFECTS.to_wire(effects))
         try:
             answer = await self.host.call(
-                methods.GUARDRAIL_CHECK, asked, RunningCall(self.name), RULE_S
+                methods.GUARDRAIL_CHECK, asked, RunningCall(self.name), TIME_LIMIT_S
             )
         except SolwardError as error:
             return f"the rule did not answer: {error}"

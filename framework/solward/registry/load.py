@@ -231,8 +231,7 @@ def _registry(
 def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
     spec = cast(SkillSpec, found.spec)
     check_skill(spec)
-    check_manifest(spec)
-    _check_accepted(candidate, spec)
+    _check_needs(candidate, spec)
     schema = checked_schema(spec.parameters, trusted=candidate.built_in)
     parameters = Parameters(schema)
     if not candidate.built_in:
@@ -250,8 +249,7 @@ def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
 def _provider(candidate: Candidate, found: Declared, models: ModelSource | None) -> LoadedProvider:
     spec = cast(ProviderSpec, found.spec)
     check_provider(spec, built_in=candidate.built_in)
-    check_manifest(spec)
-    _check_accepted(candidate, spec)
+    _check_needs(candidate, spec)
     schema = checked_schema(spec.options, trusted=candidate.built_in)
     calls = found.calls
     if models is not None and candidate.built_in and spec.is_llm:
@@ -272,8 +270,7 @@ def _venue(candidate: Candidate, found: Declared) -> LoadedVenue:
     if instructions is None and swap is None:
         raise broken(f"{' or '.join(OPTIONAL[VENUES])} must be there: one of them, or both")
     spec = cast(VenueSpec, found.spec)
-    check_manifest(spec)
-    _check_accepted(candidate, spec)
+    _check_needs(candidate, spec)
     return LoadedVenue(
         spec,
         candidate.distribution,
@@ -284,12 +281,14 @@ def _venue(candidate: Candidate, found: Declared) -> LoadedVenue:
     )
 
 
-def _check_accepted(candidate: Candidate, spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
-    """Refuse needs that nobody accepted: a declaration is code, and may differ from time to time.
+def _check_needs(candidate: Candidate, spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
+    """Refuse a manifest that is wrong, and needs that nobody accepted: a declaration is code, and
+    may differ from time to time.
 
     Raises:
         Rejected: naming them.
     """
+    check_manifest(spec)
     if candidate.installed is None:
         return
     accepted = candidate.installed.accepted.get(f"{candidate.group}:{candidate.name}")

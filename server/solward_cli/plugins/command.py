@@ -83,7 +83,7 @@ def list_plugins(as_json: bool) -> None:
         _table(rows)
     else:
         _columns([(*astuple(row)[:-2], "; ".join(row.needs), row.where) for row in rows])
-    _tell(registry.places)
+    _show_places(registry.places)
 
 
 def _place_json(place: Place) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _place_json(place: Place) -> dict[str, Any]:
     }
 
 
-def _tell(places: Sequence[Place]) -> None:
+def _show_places(places: Sequence[Place]) -> None:
     """Where third parties' code is, and what that trusts, on standard error."""
     from solward_cli.render import visible
 

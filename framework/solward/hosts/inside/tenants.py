@@ -1,4 +1,4 @@
-"""What a plugin host serves: for each kind of tenant the function that makes its handlers."""
+"""What a plugin host serves: a function of the tenant that makes its handlers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Setup:
         folder: the distribution's own folder, on `sys.path`; None where it is installed beside
             Solward.
         scratch: where it may write; None where it may not.
-        options: texts that its kind understands.
+        options: texts that it understands.
     """
 
     name: str
@@ -30,19 +30,10 @@ class Setup:
 Tenant = Callable[[Setup], Mapping[str, Handler]]
 """Makes the handlers by method name, inside the confined host and its running event loop."""
 
-# `module:function`, imported in the host, so that no host imports another kind's libraries.
-_TENANTS: dict[str, str] = {}
 
-
-def tenant_named(kind: str) -> Tenant:
-    """The function of a kind of tenant, or of `module:function`.
-
-    Raises:
-        ValueError: no such kind.
-    """
-    place = kind if ":" in kind else _TENANTS.get(kind)
-    if place is None:
-        raise ValueError(f"expected a tenant of {', '.join(sorted(_TENANTS))}; got {kind!r}")
+def tenant_named(place: str) -> Tenant:
+    """The function of `module:function`, imported in the host, so that none imports another
+    tenant's libraries."""
     module, _, function = place.partition(":")
     found: Tenant = getattr(importlib.import_module(module), function)
     return found

@@ -22,8 +22,6 @@ from solward.vault.store.tables import (
     reservations,
 )
 
-# Ids of one query.
-_PAGE = 500
 _HALF = 1 << 32
 
 

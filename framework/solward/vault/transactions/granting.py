@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from solward.guardrail import SOL, Intent, Line, Operation, TransactionEffects
+from solward.guardrail import SOL, Intent, Operation, TransactionEffects
 from solward.solana.token_list import TokenList
 from solward.vault.guardrails.grants import judged as judged_form
 from solward.vault.guardrails.grants.decide import Need, decide, needed, priced
@@ -191,10 +191,10 @@ class Granting:
         """Prices of what grants of the chain may count in dollars, as they were read last; asked
         for before the database transaction."""
         assets = set(more)
-        if question.leaving is not None:
-            for each in self.sets.last(question.chain).values():
-                if each.counts_dollars:
-                    assets.update(_counted_in_dollars(each, question.leaving.lines))
+        if question.leaving is not None and any(
+            each.counts_dollars for each in self.sets.last(question.chain).values()
+        ):
+            assets.update(line.asset for line in question.leaving.lines if line.units)
         return await self._prices.prices(assets) if assets else {}
 
     async def judge(
@@ -314,10 +314,6 @@ def _charged(
         for number, grant in enumerate(each.grants, 1)
         if grant.scope in scopes
     )
-
-
-def _counted_in_dollars(of: GrantSet, lines: Sequence[Line]) -> set[str]:
-    return {line.asset for line in lines if line.units}
 
 
 async def _used(
