@@ -167,7 +167,7 @@ async def test_a_venues_requests_go_out_as_any_others() -> None:
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with httpx.AsyncClient(base_url=url, headers={"x-api-key": "operator's"}) as client:
-            host: Any = SimpleNamespace(host=SimpleNamespace(name="dist-v"))
+            host: Any = SimpleNamespace(connections="dist-v")
             spec = VenueSpec("mirror", manifest=Manifest())
             _, running = _Plugin(host, "mirror", spec)._venue(VenueContext(client))
             capabilities, egress = Capabilities(), Egress()

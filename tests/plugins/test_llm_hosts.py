@@ -142,7 +142,7 @@ async def test_no_vendors_key_is_ever_in_the_hosts_memory(server: VendorServer) 
 HOSTILE = """
 import builtins, gc, json, os, pickle, socket, sys
 import httpx
-from solward import Completion, ProviderSpec
+from solward import Completion, ProviderSpec, hookimpl
 
 def attempt(work):
     try:
@@ -163,6 +163,11 @@ async def get(url, **headers):
     except BaseException as error:
         return f"refused {type(error).__name__} {getattr(error, 'code', '')}"
 
+@hookimpl
+def provider_spec():
+    return ProviderSpec("openai", "gpt", {})
+
+@hookimpl
 async def provider_complete(request, options, context):
     seen.append(request.system)
     order = json.loads(request.system) if request.system.startswith("{") else {}
@@ -216,9 +221,11 @@ async def provider_complete(request, options, context):
                       await get("http://169.254.169.254/"), await get(order["url"] + "/stats")],
     }))
 
+@hookimpl
 async def provider_stream(request, options, context):
     yield "x"
 
+@hookimpl
 async def provider_price(model, options):
     return None
 """

@@ -177,7 +177,7 @@ class Capabilities:
     def handlers(self, egress: Egress) -> dict[str, Handler]:
         """What the host may ask for, by method; each on behalf of a running call."""
         return {
-            methods.HTTP_REQUEST.name: self._http(egress),
+            **self.http_handlers(egress),
             methods.OP_PERFORM.name: self._perform,
             methods.OP_TRANSACT.name: self._transact,
             methods.OP_POCKET.name: self._pocket,
@@ -192,6 +192,10 @@ class Capabilities:
             methods.LEDGER_STAKE_MINIMUM_DELEGATION.name: self._stake_minimum_delegation,
             methods.LEDGER_VOTE_ACCOUNTS.name: self._vote_accounts,
         }
+
+    def http_handlers(self, egress: Egress) -> dict[str, Handler]:
+        """What a host without skills may ask for: requests."""
+        return {methods.HTTP_REQUEST.name: self._http(egress)}
 
     def _context(self, incoming: Incoming) -> SkillContext:
         """The context of the call, which must be a skill's."""

@@ -503,18 +503,6 @@ class Host:
         return _error_of(method, ENDED, text, may_cost=True)
 
 
-@contextlib.contextmanager
-def as_provider() -> Iterator[None]:
-    """Let pass what a provider may raise; other errors of the service's are not its host's to
-    raise, and become `ProviderError`."""
-    try:
-        yield
-    except (ProviderError, SkillError):
-        raise
-    except SolwardError as error:
-        raise ProviderError(f"The provider failed: {error}") from None
-
-
 class NotRunning(Exception):
     """A host cannot be used now; `code` is a `SkillError`'s."""
 

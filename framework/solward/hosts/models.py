@@ -8,30 +8,29 @@ and puts the vendor's key into it on the way out.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from solward import jsontext
-from solward.errors import ProviderError, SkillError
-from solward.hosts.egress import Egress, EgressCall, Limits
-from solward.hosts.host import Host, HostConfig, Patience, as_provider
-from solward.hosts.inside.models import MODULES
+from solward.hosts.capabilities import Capabilities
+from solward.hosts.egress import Egress, Limits
+from solward.hosts.host import Host, HostConfig, Patience
+from solward.hosts.hosted_provider import HostedProvider
+from solward.hosts.inside.plugins import ENTRY_POINTS
 from solward.hosts.supervisor import Hosts
-from solward.hosts.wire import methods, values
-from solward.hosts.wire.channel import Incoming
-from solward.hosts.wire.frames import HostileFrame
+from solward.hosts.tenant_host import TenantHost
+from solward.hosts.wire.values import to_json
 from solward.provider import (
     Completion,
     CompletionRequest,
     ModelPrice,
     ProviderContext,
     ProviderSpec,
-    ToolDefinition,
     Usage,
 )
+from solward.registry.hooks import PROVIDERS
 
 NAME: Final = "litellm"
 """The hosts' name; who runs them where nothing can be confined names it."""
@@ -50,9 +49,7 @@ _PATIENCE: Final = Patience(answer_s=30.0)
 # connections (httpcore 1.0), so there are many small pools.
 _LANE: Final = 8
 _EGRESS: Final = Limits(at_once=_LANE, requests=16)
-_CAPABILITY_BYTES: Final = 16
 _KEPT_PRICES: Final = 1_024
-_KEPT_TOOLS: Final = 1_024
 
 
 class ModelHosts:
@@ -73,9 +70,7 @@ class ModelHosts:
         self._egress = Egress(_EGRESS)
         self._modules: dict[str, str] = {}
         self._opening: asyncio.Task[None] | None = None
-        self._models: list[_Model] = []
-        self._prices: dict[tuple[str, str, str], ModelPrice | None] = {}
-        self._tools = _Tools()
+        self._models: list[_ModelHost] = []
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -89,7 +84,7 @@ class ModelHosts:
             module: has the hooks; one of Solward's own.
         """
         self._modules[spec.name] = module
-        provider = _Provider(self, spec)
+        provider = _ModelProvider(HostedProvider(spec, self._lent))
         return {
             "provider_complete": provider.complete,
             "provider_stream": provider.stream,
@@ -103,17 +98,21 @@ class ModelHosts:
             await self._hosts.close()
         await self._egress.close()
 
-    async def _least_busy(self) -> _Model:
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[TenantHost]:
+        """The least busy host, for one call."""
         if self._opening is None or (self._opening.done() and not self._models):
             self._opening = asyncio.create_task(self._open())
         await asyncio.shield(self._opening)
         # One that ended too often has no calls, and would get all.
-        return min(self._models, key=lambda model: (model.host.disabled is not None, model.calls))
+        model = min(self._models, key=lambda each: (each.host.disabled is not None, each.calls))
+        async with model.lent() as tenant:
+            yield tenant
 
     async def _open(self) -> None:
         await self._hosts.open()
+        named = [[PROVIDERS, name, module] for name, module in self._modules.items()]
         for number in range(self._count):
-            model = _Model(number)
             config = HostConfig(
                 name=NAME,
                 tenant=TENANT,
@@ -121,166 +120,73 @@ class ModelHosts:
                 modules=tuple(self._modules.values()),
                 memory_bytes=_ADDRESSES,
                 resident_bytes=_RESIDENT,
-                options={MODULES: jsontext.dumps(self._modules)},
+                options={ENTRY_POINTS: jsontext.dumps(named)},
             )
-            handler = self._egress.handler(model.call_of)
-            model.host = self._hosts.add(config, {methods.HTTP_REQUEST.name: handler})
-            self._models.append(model)
+            capabilities = Capabilities()
+            host = self._hosts.add(config, capabilities.http_handlers(self._egress))
+            self._models.append(_ModelHost(host, capabilities, number))
 
 
 @dataclass(slots=True)
-class _Model:
-    """A host, its calls, and those of them that run by their capabilities."""
+class _ModelHost:
+    """A host, how many calls it has or waits for, and how many each lane has."""
 
+    host: Host
+    capabilities: Capabilities
     number: int
-    host: Host = field(init=False)
     calls: int = 0
     lanes: list[int] = field(default_factory=lambda: [0] * (_CALLS // _LANE))
-    running: dict[bytes, EgressCall] = field(default_factory=dict)
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CALLS))
 
-    def call_of(self, incoming: Incoming) -> EgressCall:
-        """The running call on whose behalf the host asks; raises `SkillError` where it ended."""
-        call = self.running.get(incoming.cap or b"")
-        if call is None:
-            raise SkillError("call_ended", "The call that this request was made for has ended")
-        return call
-
     @asynccontextmanager
-    async def lent(self, call: EgressCall) -> AsyncIterator[bytes]:
-        """A capability of the call, until the block ends; waits for its turn."""
-        cap = secrets.token_bytes(_CAPABILITY_BYTES)
+    async def lent(self) -> AsyncIterator[TenantHost]:
+        """The host for one call; waits for its turn."""
         self.calls += 1
         try:
             async with self.room:
                 # The first with room, so that few connections are opened.
                 lane = next(at for at, calls in enumerate(self.lanes) if calls < _LANE)
                 self.lanes[lane] += 1
-                call.tenant = f"{NAME}-{self.number}-{lane}"
-                self.running[cap] = call
                 try:
-                    yield cap
+                    yield TenantHost(self.host, self.capabilities, f"{NAME}-{self.number}-{lane}")
                 finally:
                     self.lanes[lane] -= 1
         finally:
-            call.end()
-            self.running.pop(cap, None)
             self.calls -= 1
-
-    def read(self, convert: Callable[[Any], Any], answer: Any) -> Any:
-        """An answer as Solward has it; one that is nonsense ends the host."""
-        try:
-            return convert(answer)
-        except values.Unreadable as error:
-            if self.host.life is not None:
-                self.host.life.channel.end(HostileFrame(str(error)))
-            text = "The plugin host answered with what is no such value"
-            raise ProviderError(text, may_cost=True) from None
 
 
 @dataclass(frozen=True, slots=True)
-class _Provider:
-    """One provider's hooks."""
+class _ModelProvider:
+    """A provider whose prices are asked once, and whose host gets what a language model reads."""
 
-    hosts: ModelHosts
-    spec: ProviderSpec
+    hosted: HostedProvider
+    prices: dict[tuple[str, str], ModelPrice | None] = field(default_factory=dict)
 
     async def complete(
         self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
     ) -> Completion:
-        """One completion; raises `ProviderError`."""
-        model = await self.hosts._least_busy()
-        call = self._call(context)
-        asked = self._asked(call, request, options, context)
-        with as_provider():
-            async with model.lent(call) as cap:
-                answer = await model.host.call(methods.PROVIDER_COMPLETE, asked, cap=cap)
-        completion: Completion = model.read(values.COMPLETION.from_wire, answer)
-        return completion
+        """See `HostedProvider.complete`."""
+        return await self.hosted.complete(_for_a_model(request), options, context)
 
     async def stream(
         self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
     ) -> AsyncGenerator[str | Usage, None]:
-        """One completion in pieces; raises `ProviderError`."""
-        model = await self.hosts._least_busy()
-        call = self._call(context)
-        asked = self._asked(call, request, options, context)
-        async with model.lent(call) as cap:
-            pieces = model.host.stream(methods.PROVIDER_STREAM, asked, cap=cap)
-            async with aclosing(pieces):
-                while True:
-                    with as_provider():
-                        piece = await anext(pieces, None)
-                    if piece is None:
-                        return
-                    if piece.text:
-                        yield piece.text
-                    if piece.usage is not None:
-                        yield model.read(values.USAGE.from_wire, piece.usage)
+        """See `HostedProvider.stream`."""
+        async with aclosing(self.hosted.stream(_for_a_model(request), options, context)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
-        """A model's price, asked once."""
-        prices = self.hosts._prices
-        known = (self.spec.name, model, values.to_json(options))
-        if known not in prices:
-            host = await self.hosts._least_busy()
-            asked = methods.ProviderPrice(*known)
-            with as_provider():
-                async with host.lent(self._call(ProviderContext())) as cap:
-                    answer = await host.host.call(methods.PROVIDER_PRICE, asked, cap=cap)
-            found = None if answer.price is None else values.MODEL_PRICE.from_wire(answer.price)
-            if len(prices) >= _KEPT_PRICES:
-                prices.clear()
-            prices[known] = found
-        return prices[known]
-
-    def _call(self, context: ProviderContext) -> EgressCall:
-        given = self.spec.secret_env is not None and context.secret is not None
-        return EgressCall(
-            tenant=NAME,
-            plugin=self.spec.name,
-            manifest=self.spec.manifest,
-            configured=() if context.base_url is None else (context.base_url,),
-            values={str(self.spec.secret_env): str(context.secret)} if given else {},
-        )
-
-    def _asked(
-        self,
-        call: EgressCall,
-        request: CompletionRequest,
-        options: Mapping[str, Any],
-        context: ProviderContext,
-    ) -> methods.ProviderComplete:
-        """The request as the host gets it: the key replaced, and without the observation, which
-        only providers read that are no language models."""
-        env = self.spec.secret_env
-        placeholder = None if env is None else call.placeholder(env)
-        bare = replace(request, tools=(), observation={}, strategy="")
-        asked = values.COMPLETION_REQUEST.to_wire(bare)
-        asked.tools = self.hosts._tools.wire(request.tools)
-        lent = ProviderContext(placeholder, context.base_url)
-        return methods.ProviderComplete(
-            self.spec.name, asked, values.to_json(options), values.PROVIDER_CONTEXT.to_wire(lent)
-        )
+        """See `HostedProvider.price`."""
+        known = (model, to_json(options))
+        if known not in self.prices:
+            found = await self.hosted.price(model, options)
+            if len(self.prices) >= _KEPT_PRICES:
+                self.prices.clear()
+            self.prices[known] = found
+        return self.prices[known]
 
 
-class _Tools:
-    """Definitions of tools as they travel, each written once: agents send the same ones each time.
-
-    By identity, which holds as the definition is kept beside what was written of it.
-    """
-
-    def __init__(self) -> None:
-        self._written: dict[int, tuple[ToolDefinition, values.ToolDefinition]] = {}
-
-    def wire(self, tools: tuple[ToolDefinition, ...]) -> tuple[values.ToolDefinition, ...]:
-        """The definitions, in their order."""
-        if len(self._written) > _KEPT_TOOLS:
-            self._written.clear()
-        return tuple(map(self._one, tools))
-
-    def _one(self, tool: ToolDefinition) -> values.ToolDefinition:
-        found = self._written.get(id(tool))
-        if found is None:
-            found = self._written[id(tool)] = (tool, values.TOOL_DEFINITION.to_wire(tool))
-        return found[1]
+def _for_a_model(request: CompletionRequest) -> CompletionRequest:
+    """Without what only providers read that are no language models."""
+    return replace(request, observation={}, strategy="")

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import (
-    AsyncGenerator,
     AsyncIterator,
     Callable,
     Collection,
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
@@ -35,28 +34,25 @@ from solward.errors import (
 from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.hosts.capabilities import Capabilities, RunningCall, sayable
 from solward.hosts.egress import Egress, EgressCall
-from solward.hosts.host import UNCONFINED, Host, HostConfig, as_provider
+from solward.hosts.host import UNCONFINED, Host, HostConfig
+from solward.hosts.hosted_provider import HostedProvider
 from solward.hosts.inside.plugins import ENTRY_POINTS
 from solward.hosts.supervisor import Hosts
+from solward.hosts.tenant_host import TenantHost
 from solward.hosts.wire import methods, values
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import HostileFrame
 from solward.hosts.wire.values import (
     AGENT_VIEW,
-    COMPLETION,
-    COMPLETION_REQUEST,
     EFFECTS,
     INTENT,
     KNOWN_TOKEN,
-    MODEL_PRICE,
-    PROVIDER_CONTEXT,
     PROVIDER_SPEC,
     QUOTE,
     QUOTE_REQUEST,
     SKILL_SPEC,
     SWAP_INSTRUCTIONS,
     SWAP_TRANSACTION,
-    USAGE,
     VENUE_SPEC,
     WALLET_VIEW,
     Empty,
@@ -65,15 +61,10 @@ from solward.hosts.wire.values import (
 )
 from solward.manifest import Manifest
 from solward.provider import (
-    Completion,
-    CompletionRequest,
-    ModelPrice,
-    ProviderContext,
     ProviderSpec,
-    Usage,
 )
 from solward.registry.discovery import Candidate, canonical
-from solward.registry.hooks import GUARDRAILS, HOOKS, OPTIONAL, PROVIDERS, SKILLS, VENUES, broken
+from solward.registry.hooks import GUARDRAILS, HOOKS, OPTIONAL, SKILLS, VENUES, broken
 from solward.registry.load import Declared, Found
 from solward.registry.problems import Problem, ProblemCode, Rejected
 from solward.skill import Effects, SkillSpec
@@ -177,7 +168,7 @@ class PluginHosts:
             text = str(error) or f"its plugin host did not answer within {_SPECS_S:g} s"
             return [Rejected(code, text) for _ in candidates]
         self._running[host] = candidates
-        plugins = _Host(host, capabilities)
+        plugins = TenantHost(host, capabilities, host.name)
         return [
             _found(plugins, candidate, each)
             for candidate, each in zip(candidates, specs.plugins, strict=True)
@@ -199,7 +190,7 @@ async def plugin_hosts(unconfined: Collection[str] = ()) -> AsyncIterator[Plugin
         await plugins.close()
 
 
-def _found(host: _Host, candidate: Candidate, plugin: methods.Plugin) -> Found:
+def _found(host: TenantHost, candidate: Candidate, plugin: methods.Plugin) -> Found:
     """A plugin as its host declared it, in exact built-in values, or why it cannot be used."""
     try:
         spec = plugin.spec
@@ -222,7 +213,10 @@ def _found(host: _Host, candidate: Candidate, plugin: methods.Plugin) -> Found:
                 raise broken("its plugin host declared it as something else")
         if made is not None and made.name != candidate.name:
             raise broken(f"it is named {made.name!r}, but its entry point is {candidate.name!r}")
-        calls = _Plugin(host, candidate.name, made).calls(group)
+        if isinstance(made, ProviderSpec):
+            calls = HostedProvider(made, lambda: nullcontext(host)).hooks()
+        else:
+            calls = _Plugin(host, candidate.name, made).calls(group)
         hooks = {*HOOKS[group], *(set(plugin.hooks) & set(OPTIONAL.get(group, ())))}
         return Declared(made, {hook: call for hook, call in calls.items() if hook in hooks})
     except Unreadable as error:
@@ -265,60 +259,17 @@ def _numbers(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Host:
-    """A distribution's host, and the calls that run in it."""
-
-    host: Host
-    capabilities: Capabilities
-
-    async def venue(self, method: methods.Method[Any, Any], request: Any, call: RunningCall) -> Any:
-        """A call of a venue; no error says more than that it failed."""
-        try:
-            return await self.call(method, request, call)
-        except SolwardError as error:
-            raise sayable(error, (InvalidRequest, LedgerUnavailable)) from None
-
-    async def call(
-        self,
-        method: methods.Method[Any, Any],
-        request: Any,
-        running: RunningCall,
-        timeout_s: float | None = None,
-    ) -> Any:
-        with self.capabilities.given(running) as cap:
-            return await self.host.call(method, request, cap=cap, timeout_s=timeout_s)
-
-    def read(self, convert: Callable[[Any], Any], answer: Any) -> Any:
-        """An answer as Solward has it; one that is nonsense ends the host."""
-        try:
-            return convert(answer)
-        except Unreadable as error:
-            life = self.host.life
-            if life is not None:
-                life.channel.end(HostileFrame(str(error)))
-            raise SkillError(
-                "bad_outcome", "The plugin answered with what is no such value"
-            ) from None
-
-
-@dataclass(frozen=True, slots=True)
 class _Plugin:
-    """One plugin: each hook as a call into its host."""
+    """A skill, a venue or a guardrail: each hook as a call into its host."""
 
-    host: _Host
+    host: TenantHost
     name: str
-    spec: SkillSpec | ProviderSpec | VenueSpec | None
+    spec: SkillSpec | VenueSpec | None
 
     def calls(self, group: str) -> dict[str, Callable[..., Any]]:
         """Its hooks by name, called as those of a plugin in this process."""
         if group == SKILLS:
             return {"skill_execute": self.skill_execute}
-        if group == PROVIDERS:
-            return {
-                "provider_complete": self.provider_complete,
-                "provider_stream": self.provider_stream,
-                "provider_price": self.provider_price,
-            }
         if group == VENUES:
             return {
                 "venue_quote": self.venue_quote,
@@ -358,85 +309,36 @@ class _Plugin:
         *,
         context: SkillContext | None = None,
         configured: str | None = None,
-        values: Mapping[str, str] | None = None,
         client: httpx.AsyncClient | None = None,
     ) -> RunningCall:
         egress = EgressCall(
-            tenant=self.host.host.name,
+            tenant=self.host.connections,
             plugin=self.name,
             manifest=self.manifest,
             configured=() if configured is None else (configured,),
-            values=values or {},
             client=client,
         )
         effects = self.spec.effects if isinstance(self.spec, SkillSpec) else Effects.READ
         return RunningCall(self.name, context, self.manifest, egress, effects)
 
-    def _completion(
-        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
-    ) -> tuple[methods.ProviderComplete, RunningCall]:
-        assert isinstance(self.spec, ProviderSpec)
-        variable, secret = self.spec.secret_env, context.secret
-        values = {} if variable is None or secret is None else {variable: secret}
-        running = self._running(configured=context.base_url, values=values)
-        assert running.egress is not None
-        # The key itself stays here: the service puts it into the requests that may carry it.
-        lent = None if variable is None else running.egress.placeholder(variable)
-        asked = methods.ProviderComplete(
-            name=self.name,
-            request=COMPLETION_REQUEST.to_wire(request),
-            options=to_json(options),
-            context=PROVIDER_CONTEXT.to_wire(replace(context, secret=lent)),
-        )
-        return asked, running
-
-    async def provider_complete(
-        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
-    ) -> Completion:
-        """One completion."""
-        asked, running = self._completion(request, options, context)
-        with as_provider():
-            answer = await self.host.call(methods.PROVIDER_COMPLETE, asked, running)
-        completion: Completion = self.host.read(COMPLETION.from_wire, answer)
-        return completion
-
-    async def provider_stream(
-        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
-    ) -> AsyncGenerator[str | Usage, None]:
-        """One completion in pieces."""
-        asked, running = self._completion(request, options, context)
-        with self.host.capabilities.given(running) as cap:
-            stream = self.host.host.stream(methods.PROVIDER_STREAM, asked, cap=cap)
-            async with aclosing(stream) as pieces:
-                while True:
-                    with as_provider():
-                        piece = await anext(pieces, None)
-                    if piece is None:
-                        return
-                    if piece.text:
-                        yield piece.text
-                    if piece.usage is not None:
-                        yield self.host.read(USAGE.from_wire, piece.usage)
-
-    async def provider_price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
-        """A model's price."""
-        asked = methods.ProviderPrice(self.name, model, to_json(options))
-        with as_provider():
-            answer = await self.host.call(methods.PROVIDER_PRICE, asked, self._running())
-        if answer.price is None:
-            return None
-        price: ModelPrice = self.host.read(MODEL_PRICE.from_wire, answer.price)
-        return price
-
     def _venue(self, context: VenueContext) -> tuple[str, RunningCall]:
         address = str(context.http.base_url)
         return address, self._running(configured=address, client=context.http)
+
+    async def _of_venue(
+        self, method: methods.Method[Any, Any], request: Any, running: RunningCall
+    ) -> Any:
+        """A call of a venue; no error says more than that it failed."""
+        try:
+            return await self.host.call(method, request, running)
+        except SolwardError as error:
+            raise sayable(error, (InvalidRequest, LedgerUnavailable)) from None
 
     async def venue_quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
         """An offer."""
         address, running = self._venue(context)
         asked = methods.VenueQuote(self.name, QUOTE_REQUEST.to_wire(request), address)
-        answer = await self.host.venue(methods.VENUE_QUOTE, asked, running)
+        answer = await self._of_venue(methods.VENUE_QUOTE, asked, running)
         quote: Quote = self.host.read(QUOTE.from_wire, answer)
         return quote
 
@@ -453,7 +355,7 @@ class _Plugin:
         asked = methods.VenueInstructions(
             self.name, QUOTE.to_wire(quote), taker, destination, max_accounts, address
         )
-        answer = await self.host.venue(methods.VENUE_INSTRUCTIONS, asked, running)
+        answer = await self._of_venue(methods.VENUE_INSTRUCTIONS, asked, running)
         made: SwapInstructions = self.host.read(SWAP_INSTRUCTIONS.from_wire, answer)
         return made
 
@@ -461,7 +363,7 @@ class _Plugin:
         """A swap as a transaction."""
         address, running = self._venue(context)
         asked = methods.VenueSwap(self.name, QUOTE.to_wire(quote), wallet, address)
-        answer = await self.host.venue(methods.VENUE_SWAP, asked, running)
+        answer = await self._of_venue(methods.VENUE_SWAP, asked, running)
         made: SwapTransaction = self.host.read(SWAP_TRANSACTION.from_wire, answer)
         return made
 

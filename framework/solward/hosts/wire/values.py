@@ -509,6 +509,40 @@ class Pair(Generic[D, W]):
         return self.own(**_converted(wire, self._in))
 
 
+class _ToolPair(Pair[provider.ToolDefinition, "ToolDefinition"]):
+    """Definitions of tools, each written and read once: agents send the same ones each time."""
+
+    def __init__(self) -> None:
+        super().__init__(provider.ToolDefinition, ToolDefinition)
+        # By identity, which holds as the definition is kept beside what was written of it.
+        self._written: dict[int, tuple[provider.ToolDefinition, ToolDefinition]] = {}
+        self._read: dict[tuple[str, str, str], provider.ToolDefinition] = {}
+
+    def to_wire(self, value: provider.ToolDefinition) -> ToolDefinition:
+        found = self._written.get(id(value))
+        if found is None:
+            found = (value, super().to_wire(value))
+            _keep(self._written, id(value), found)
+        return found[1]
+
+    def from_wire(self, wire: ToolDefinition) -> provider.ToolDefinition:
+        known = (wire.name, wire.description, wire.parameters)
+        found = self._read.get(known)
+        if found is None:
+            found = super().from_wire(wire)
+            _keep(self._read, known, found)
+        return found
+
+
+_KEPT_TOOLS: Final = 1_024
+
+
+def _keep(kept: dict[Any, Any], key: object, value: object) -> None:
+    if len(kept) >= _KEPT_TOOLS:
+        kept.clear()
+    kept[key] = value
+
+
 def _converted(value: object, fields: list[tuple[str, Convert | None]]) -> dict[str, Any]:
     return {
         name: getattr(value, name) if convert is None else convert(getattr(value, name))
@@ -612,7 +646,7 @@ TOOL_CALL = Pair(provider.ToolCall, ToolCall)
 COMPLETION = Pair(provider.Completion, Completion)
 MODEL_PRICE = Pair(provider.ModelPrice, ModelPrice)
 MESSAGE = Pair(provider.Message, Message)
-TOOL_DEFINITION = Pair(provider.ToolDefinition, ToolDefinition)
+TOOL_DEFINITION = _ToolPair()
 COMPLETION_REQUEST = Pair(provider.CompletionRequest, CompletionRequest)
 PROVIDER_CONTEXT = Pair(provider.ProviderContext, ProviderContext)
 ACCOUNT = Pair(accounts.Account, Account)

@@ -1,0 +1,140 @@
+"""A provider that runs in a plugin host: its hooks as the registry calls them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from solward.errors import ProviderError, SkillError, SolwardError
+from solward.hosts.capabilities import RunningCall
+from solward.hosts.egress import EgressCall
+from solward.hosts.tenant_host import TenantHost
+from solward.hosts.wire import methods
+from solward.hosts.wire.values import (
+    COMPLETION,
+    COMPLETION_REQUEST,
+    MODEL_PRICE,
+    PROVIDER_CONTEXT,
+    USAGE,
+    to_json,
+)
+from solward.provider import (
+    Completion,
+    CompletionRequest,
+    ModelPrice,
+    ProviderContext,
+    ProviderSpec,
+    Usage,
+)
+
+Lend = Callable[[], AbstractAsyncContextManager[TenantHost]]
+"""The host that takes a call, until the block ends; may have to wait for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostedProvider:
+    """One provider: each hook as a call into a host."""
+
+    spec: ProviderSpec
+    lend: Lend
+
+    def hooks(self) -> dict[str, Callable[..., Any]]:
+        """By name, called as those of a provider in this process."""
+        return {
+            "provider_complete": self.complete,
+            "provider_stream": self.stream,
+            "provider_price": self.price,
+        }
+
+    async def complete(
+        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+    ) -> Completion:
+        """One completion; raises `ProviderError`, or `SkillError` where a request was refused."""
+        async with self.lend() as tenant:
+            asked, running = self._asked(tenant, request, options, context)
+            with _as_provider():
+                answer = await tenant.call(methods.PROVIDER_COMPLETE, asked, running)
+            completion: Completion = _read(tenant, COMPLETION.from_wire, answer)
+            return completion
+
+    async def stream(
+        self, request: CompletionRequest, options: Mapping[str, Any], context: ProviderContext
+    ) -> AsyncGenerator[str | Usage, None]:
+        """One completion in pieces; raises as `complete`."""
+        async with self.lend() as tenant:
+            asked, running = self._asked(tenant, request, options, context)
+            stream = tenant.stream(methods.PROVIDER_STREAM, asked, running)
+            async with aclosing(stream) as pieces:
+                while True:
+                    with _as_provider():
+                        piece = await anext(pieces, None)
+                    if piece is None:
+                        return
+                    if piece.text:
+                        yield piece.text
+                    if piece.usage is not None:
+                        yield _read(tenant, USAGE.from_wire, piece.usage)
+
+    async def price(self, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
+        """A model's price; raises as `complete`."""
+        asked = methods.ProviderPrice(self.spec.name, model, to_json(options))
+        async with self.lend() as tenant:
+            running = self._running(tenant, ProviderContext())
+            with _as_provider():
+                answer = await tenant.call(methods.PROVIDER_PRICE, asked, running)
+            if answer.price is None:
+                return None
+            price: ModelPrice = _read(tenant, MODEL_PRICE.from_wire, answer.price)
+            return price
+
+    def _running(self, tenant: TenantHost, context: ProviderContext) -> RunningCall:
+        variable, secret = self.spec.secret_env, context.secret
+        egress = EgressCall(
+            tenant=tenant.connections,
+            plugin=self.spec.name,
+            manifest=self.spec.manifest,
+            configured=() if context.base_url is None else (context.base_url,),
+            values={} if variable is None or secret is None else {variable: secret},
+        )
+        return RunningCall(self.spec.name, manifest=self.spec.manifest, egress=egress)
+
+    def _asked(
+        self,
+        tenant: TenantHost,
+        request: CompletionRequest,
+        options: Mapping[str, Any],
+        context: ProviderContext,
+    ) -> tuple[methods.ProviderComplete, RunningCall]:
+        running, variable = self._running(tenant, context), self.spec.secret_env
+        assert running.egress is not None
+        # The key itself stays here: the service puts it into the requests that may carry it.
+        lent = None if variable is None else running.egress.placeholder(variable)
+        asked = methods.ProviderComplete(
+            name=self.spec.name,
+            request=COMPLETION_REQUEST.to_wire(request),
+            options=to_json(options),
+            context=PROVIDER_CONTEXT.to_wire(replace(context, secret=lent)),
+        )
+        return asked, running
+
+
+def _read(tenant: TenantHost, convert: Callable[[Any], Any], answer: Any) -> Any:
+    """As `TenantHost.read`; what the vendor charges for such an answer is not known."""
+    try:
+        return tenant.read(convert, answer)
+    except SkillError as error:
+        raise ProviderError(str(error), may_cost=True) from None
+
+
+@contextmanager
+def _as_provider() -> Iterator[None]:
+    """Let pass what a provider may raise; other errors of the service's are not its host's to
+    raise, and become `ProviderError`."""
+    try:
+        yield
+    except (ProviderError, SkillError):
+        raise
+    except SolwardError as error:
+        raise ProviderError(f"The provider failed: {error}") from None
