@@ -403,6 +403,11 @@ class Host:
                         return
                     yield piece
 
+    def enable(self) -> None:
+        """Let a disabled tenant start again."""
+        self.disabled = None
+        self._ends.clear()
+
     async def close(self) -> None:
         """End its process, its calls with it; it does not start again."""
         self._closed = True
