@@ -30,7 +30,8 @@ from structlog.testing import capture_logs
 import solward.context.http
 from solward import Manifest, Secret, SkillError
 from solward.context.lifetime import Lifetime
-from solward.hosts.egress import Egress, EgressCall, Limits, public
+from solward.hosts.egress import Egress, EgressCall, Limits
+from solward.hosts.egress.addresses import public
 from solward.hosts.inside.http import RequestRefused, install
 from solward.hosts.wire import methods as m
 from solward.hosts.wire.channel import Channel

@@ -1,0 +1,218 @@
+"""Connections of plugin hosts' requests: names resolved here, addresses checked, then connected."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ipaddress
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import httpcore
+
+from solward.errors import SkillError
+from solward.hosts.egress.limits import current_reading
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolve = Callable[[str, int], Awaitable[Iterable[str]]]
+"""A name and a port -> the addresses of the name. Raises OSError."""
+Dial = Callable[[str, int, float | None], Awaitable[httpcore.AsyncNetworkStream]]
+"""Connect to a checked address and port within seconds. Raises httpcore's exceptions."""
+
+# All that IANA lists as of special purpose, and the addresses at which clouds tell a machine about
+# itself where these are public.
+_REFUSED: Final = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "168.63.129.16/32",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.31.196.0/24",
+            "192.52.193.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "192.175.48.0/24",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/4",
+            "240.0.0.0/4",
+            "2001::/23",
+            "2001:db8::/32",
+            "2002::/16",
+            "2620:4f:8000::/48",
+            "3fff::/20",
+        ),
+    )
+)
+# The only part of IPv6 that is given to networks; loopback, private and link-local addresses,
+# multicast, and IPv4 addresses in those of IPv6 are outside it.
+_UNICAST: Final = ipaddress.ip_network("2000::/3")
+_PRIVATE: Final = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "172.16.0.0/12",
+            "192.168.0.0/16",
+            "::1/128",
+            "fc00::/7",
+        ),
+    )
+)
+# A name with many addresses is tried so often.
+_TRIES: Final = 4
+
+
+def public(address: Address) -> bool:
+    """Whether an address is that of a machine on the Internet."""
+    if address.version == 6 and (address not in _UNICAST or address.scope_id is not None):
+        return False
+    return not any(address in each for each in _REFUSED if each.version == address.version)
+
+
+class CheckedConnections(httpcore.AsyncNetworkBackend):
+    """Resolves, checks and connects in one step, so that no second look-up can differ.
+
+    TLS is httpcore's: for the site's name, whatever address it has.
+    """
+
+    def __init__(self, resolve: Resolve, dial: Dial, *, private: bool) -> None:
+        self._resolve = resolve
+        self._dial = dial
+        self._private = private
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        begun = time.monotonic()
+        try:
+            async with asyncio.timeout(timeout):
+                found = list(await self._resolve(host, port))
+        except TimeoutError:
+            raise httpcore.ConnectTimeout from None
+        except OSError:
+            raise httpcore.ConnectError from None
+        allowed = [each for each in found if self._allowed(host, each)]
+        if not allowed:
+            raise SkillError(
+                "address_refused",
+                f"{host} has no address that plugins may call: private networks and this machine"
+                " are only for addresses that the operator configured",
+            )
+        failure: Exception = httpcore.ConnectError()
+        for address in allowed[:_TRIES]:
+            left = None if timeout is None else timeout - (time.monotonic() - begun)
+            if left is not None and left <= 0:
+                raise httpcore.ConnectTimeout
+            try:
+                stream = await self._dial(address, port, left)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+                continue
+            if not self._private and _is_this_machine(stream):
+                await stream.aclose()
+                raise SkillError("address_refused", f"{host} is this machine")
+            return _Counted(stream)
+        raise failure
+
+    def _allowed(self, host: str, text: str) -> bool:
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            return False
+        if not self._private:
+            return public(address)
+        # The operator named the address itself, or a name of a network of their own.
+        return (
+            text == host
+            or public(address)
+            or any(address in each for each in _PRIVATE if each.version == address.version)
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class _Counted(httpcore.AsyncNetworkStream):
+    """A connection that gives the parser of answers no more than their bounds."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        reading = current_reading.get()
+        if reading is None:
+            return await self._stream.read(max_bytes, timeout)
+        data = await self._stream.read(await reading.before(max_bytes), timeout)
+        reading.last = len(data)
+        reading.received += reading.last
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        return _Counted(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+def _is_this_machine(stream: httpcore.AsyncNetworkStream) -> bool:
+    """A connection to an own address, however public, comes from that very address."""
+    here, there = stream.get_extra_info("client_addr"), stream.get_extra_info("server_addr")
+    return bool(here and there and here[0] == there[0])
+
+
+class SystemResolver:
+    """The machine's resolver, with threads of a tenant's own.
+
+    A look-up goes on for as long as the name's servers like, though nobody waits for it any more.
+    In the loop's own threads it would hold up the service.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_LOOK_UPS, "egress-resolver")
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        look_up = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+_LOOK_UPS: Final = 2
+
+
+async def dial_tcp(
+    address: str,
+    port: int,
+    timeout: float | None,
+) -> httpcore.AsyncNetworkStream:
+    return await httpcore.AnyIOBackend().connect_tcp(address, port, timeout)

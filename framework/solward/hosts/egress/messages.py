@@ -1,0 +1,272 @@
+"""Requests as they leave and answers as they come: checked, bounded, their secrets in place."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+)
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpcore
+import httpx
+
+from solward.errors import SkillError
+from solward.hosts.egress.limits import Limits, request_too_large
+from solward.hosts.egress.secret_values import (
+    HEADER_VALUE,
+    PlacedSecret,
+    fill_header,
+    fill_query,
+    quoted_forms,
+)
+from solward.hosts.wire.http_failures import BY_NAME
+from solward.hosts.wire.methods import HttpBody, HttpHead, HttpRequest
+from solward.manifest import Site, Target
+
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_LENGTH: Final = re.compile(rb"[0-9]{1,10}")
+# Of the connection, which is the service's.
+_HOP_BY_HOP: Final = frozenset(
+    {
+        b"connection",
+        b"expect",
+        b"host",
+        b"http2-settings",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+# What could have a secret come back encoded or in parts, which would not be recognized.
+_DISGUISES: Final = frozenset({b"accept-encoding", b"if-range", b"range"})
+
+
+# What every httpx client sends; its other headers are the operator's.
+_CLIENTS: Final = frozenset({b"accept", b"accept-encoding", b"connection", b"host", b"user-agent"})
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A checked request, its secrets in their places.
+
+    Attributes:
+        length: of its body, None where it is sent in chunks.
+        patterns: secrets of its site, as its answer could quote them -> what stands there instead.
+            They are those of the site, sent with this request or not.
+    """
+
+    method: str
+    path: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = field(repr=False)
+    timeouts: Mapping[str, float]
+    length: int | None
+    patterns: Mapping[bytes, bytes] = field(repr=False)
+
+
+def outgoing_request(
+    request: HttpRequest,
+    target: Target,
+    placed: tuple[PlacedSecret, ...],
+    client: httpx.AsyncClient | None,
+    limits: Limits,
+) -> Outgoing:
+    if request.method not in _METHODS:
+        raise _bad(f"The method must be one of {', '.join(sorted(_METHODS))}")
+    own = {
+        name.lower(): value
+        for name, value in (client.headers.raw if client is not None else ())
+        if name.lower() not in _CLIENTS
+    }
+    patterns = {
+        form: each.placeholder.encode() for each in placed for form in quoted_forms(each.value)
+    } | {form: b"*" for value in own.values() for form in quoted_forms(value.decode("latin-1"))}
+    headers = [(b"Host", host_header(target.site))]
+    size, lengths, chunked = 0, [], False
+    for name, value in request.headers:
+        size += len(name) + len(value)
+        if not _TOKEN.fullmatch(name) or not HEADER_VALUE.fullmatch(value):
+            raise _bad("A header has characters that HTTP does not allow, or is too long")
+        lower = name.lower()
+        if lower == b"content-length":
+            lengths.append(value)
+        elif lower == b"transfer-encoding":
+            chunked = True
+        elif lower not in _HOP_BY_HOP and lower not in own:
+            if patterns and lower in _DISGUISES:
+                continue
+            filled = fill_header(lower, value, placed)
+            if filled != value and lower == b"authorization":
+                patterns[filled.partition(b" ")[2]] = b"*"
+            headers.append((name, filled))
+    if size > limits.header_bytes:
+        raise SkillError(
+            "too_large", f"The headers are more than {limits.header_bytes} bytes together"
+        )
+    if patterns:
+        headers.append((b"Accept-Encoding", b"identity"))
+    length: int | None = 0
+    if lengths:
+        length = _length(lengths, limits)
+        headers.append((b"Content-Length", str(length).encode()))
+    elif chunked:
+        length = None
+        headers.append((b"Transfer-Encoding", b"chunked"))
+    timeouts = {
+        "connect": _least(request.connect_s, limits.connect_s),
+        "read": _least(request.read_s, limits.total_s),
+        "write": _least(request.write_s, limits.total_s),
+    }
+    path = fill_query(target.path, placed).encode()
+    # One that is short could be an ordinary word.
+    patterns = {text: instead for text, instead in patterns.items() if len(text) >= _MIN_PATTERN}
+    return Outgoing(request.method, path, tuple(headers), timeouts, length, patterns)
+
+
+_MIN_PATTERN: Final = 8
+
+
+def _bad(text: str) -> SkillError:
+    return SkillError("bad_http_request", text)
+
+
+def host_header(site: Site) -> bytes:
+    default = 443 if site.scheme == "https" else 80
+    return (site.host if site.port == default else f"{site.host}:{site.port}").encode()
+
+
+def _least(asked: float | None, limit: float) -> float:
+    # Neither NaN nor a negative number is less than the limit and more than 0.
+    return asked if asked is not None and 0 < asked < limit else limit
+
+
+def _length(lengths: list[bytes], limits: Limits) -> int:
+    if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
+        raise _bad("Content-Length must be one number")
+    if int(lengths[0]) > limits.request_bytes:
+        raise request_too_large(limits.request_bytes)
+    return int(lengths[0])
+
+
+async def bounded_body(
+    body: AsyncIterator[HttpBody], length: int | None, most: int
+) -> AsyncIterator[bytes]:
+    sent = 0
+    async for piece in body:
+        sent += len(piece.data)
+        if sent > (most if length is None else length):
+            break
+        yield piece.data
+    if length is None and sent > most:
+        raise request_too_large(most)
+    if length is not None and sent != length:
+        raise _bad(f"The request's body is not of {length} bytes, as its headers say")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer whose head has come."""
+
+    status: int
+    headers: Iterable[tuple[bytes, bytes]]
+    extensions: Mapping[str, Any]
+    chunks: AsyncIterator[bytes]
+    close: Callable[[], Awaitable[None]]
+
+
+@asynccontextmanager
+async def waiting(until: float) -> AsyncIterator[None]:
+    """Wait for a site until this time of the loop; failures get texts of our own.
+
+    The libraries' own texts may quote headers, and so secrets.
+    """
+    try:
+        async with asyncio.timeout_at(until):
+            yield
+    except TimeoutError:
+        raise SkillError("http_read_timeout", "There was no whole answer in time") from None
+    except Exception as error:
+        for name, code in BY_NAME.items():
+            if isinstance(error, getattr(httpcore, name) | getattr(httpx, name)):
+                raise SkillError(code, _failure_text(name, error)) from None
+        raise
+
+
+def _failure_text(name: str, error: Exception) -> str:
+    cause = error.__cause__ or error.__context__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return "The site's certificate is not valid for it"
+    if isinstance(cause, ssl.SSLError):
+        return "There was no TLS connection"
+    return _FAILURE_TEXTS[name]
+
+
+_FAILURE_TEXTS: Final = {
+    "ConnectTimeout": "The site could not be reached in time",
+    "ReadTimeout": "The site did not answer in time",
+    "WriteTimeout": "The site did not take the request in time",
+    "PoolTimeout": "There was no connection in time",
+    "ConnectError": "The site could not be reached",
+    "ReadError": "The connection ended before the answer did",
+    "WriteError": "The connection ended before the request was sent",
+    "LocalProtocolError": "The request is not what HTTP allows",
+    "RemoteProtocolError": "What the site answered is not HTTP",
+}
+
+
+def answer_head(
+    answer: Answer, site: Site, patterns: Mapping[bytes, bytes], limits: Limits
+) -> HttpHead:
+    """The head of an answer, within the bounds of what a host takes.
+
+    Raises:
+        SkillError: `too_large`, `encoded_answer` or `http_remote_protocol_error`.
+    """
+    longest_first = sorted(patterns, key=len, reverse=True)
+
+    def screened(value: bytes) -> bytes:
+        for pattern in longest_first:
+            value = value.replace(pattern, patterns[pattern])
+        return value
+
+    headers: list[tuple[bytes, bytes]] = []
+    size = 0
+    for name, value in answer.headers:
+        lower = name.lower()
+        if lower in _HOP_BY_HOP:
+            continue
+        if patterns and lower == b"content-encoding" and value.lower() != b"identity":
+            raise SkillError(
+                "encoded_answer",
+                f"{site} answered in an encoding that was not asked for, in which its secret"
+                " could not be recognized",
+            )
+        headers.append((screened(name), screened(value)))
+        longest = max(len(headers[-1][0]) * 64, len(headers[-1][1]))
+        size += sum(map(len, headers[-1]))
+        if size > limits.header_bytes or longest > 16 << 10 or len(headers) > 128:
+            raise SkillError(
+                "too_large", f"{site} answered with more headers than a plugin host takes"
+            )
+    if not 200 <= answer.status <= 599:
+        raise SkillError("http_remote_protocol_error", "What the site answered is not HTTP")
+    return HttpHead(
+        answer.status,
+        tuple(headers),
+        screened(answer.extensions.get("reason_phrase", b""))[:256],
+        answer.extensions.get("http_version", b"HTTP/1.1")[:16],
+    )
