@@ -13,7 +13,7 @@ from solward.hosts.supervisor import Hosts
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def _of_module() -> AsyncIterator[Hosts]:
-    made = Hosts(patience=QUICK)
+    made = Hosts(limits=QUICK)
     await made.open()
     yield made
     await made.close()
@@ -33,7 +33,7 @@ async def opened() -> AsyncIterator[Callable[..., Awaitable[Hosts]]]:
     made: list[Hosts] = []
 
     async def open_hosts(**options: Any) -> Hosts:
-        new = Hosts(**{"patience": QUICK, **options})
+        new = Hosts(**{"limits": QUICK, **options})
         made.append(new)
         await new.open()
         return new

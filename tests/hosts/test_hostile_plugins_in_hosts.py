@@ -14,7 +14,7 @@ from tests.support.hosted_plugins import opened_hosts
 from tests.support.plugin_distributions import Shelf, shelf, skill_source
 
 from solward.errors import SolwardError
-from solward.hosts.host import Patience
+from solward.hosts.host import SupervisionLimits
 from solward.hosts.plugins import plugin_hosts
 from solward.registry import open_registry
 from solward.testing.canaries import Canaries
@@ -126,7 +126,7 @@ async def test_thirty_hostile_plugins_obtain_nothing(
         shelf.install(name.replace("_", "-"), {name: source(name, body, **values)})
     shelf.install("good-dist", {"good": source("good", "return str(os.getpid())")})
     # Thirty processes share two cores: a second without an answer is no sign of malice here.
-    opened = opened_hosts(monkeypatch, tmp_path, Patience(answer_s=4.0, watch_s=0.1))
+    opened = opened_hosts(monkeypatch, tmp_path, SupervisionLimits(answer_s=4.0, watch_s=0.1))
     with canaries.in_environment():
         async with opened(canaries=canaries, **canaries.settings) as hosted:
             assert hosted.problems == {}

@@ -14,7 +14,7 @@ from solward.hosts.supervisor import Hosts
 
 def test_they_run_end_and_start_again_on_uvloop() -> None:
     async def work() -> None:
-        hosts = Hosts(patience=QUICK)
+        hosts = Hosts(limits=QUICK)
         await hosts.open()
         host = await hosts.start(config(), {})
         with pytest.raises(SkillError, match="ended with status 7"):

@@ -20,7 +20,7 @@ from tests.support.plugin_hosts import QUICK, config, gone, run
 from solward.errors import ProviderError, SkillError
 from solward.hosts import forking
 from solward.hosts.forking import Zygote
-from solward.hosts.host import DISABLED, ENDED, UNCONFINED, Host, Patience
+from solward.hosts.host import DISABLED, ENDED, UNCONFINED, Host, SupervisionLimits
 from solward.hosts.supervisor import Hosts
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import Log, write
@@ -55,9 +55,9 @@ async def ended(host: Host, skill: str, **params: Any) -> str:
 
 async def until_ended(host: Host) -> str:
     """Why the host ends that is running now."""
-    assert host.life is not None
+    assert host.process is not None
     async with asyncio.timeout(10):
-        return await host.life.reason()
+        return await host.process.reason()
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ async def test_an_end_costs_the_call_an_error_and_the_next_one_nothing(
     beside = asyncio.create_task(run(other, "wait", seconds=0.5))
     began = time.monotonic()
     assert (await ended(host, skill, **params)).startswith(reason)
-    # The limit of an unanswered ping, with a look before and after it.
+    # The limit of an unanswered ping, with a check before and after it.
     assert time.monotonic() - began < QUICK.answer_s + 4
     assert await run(host, "tell", number=1)
     assert await beside == "waited"
@@ -125,13 +125,13 @@ async def test_a_call_out_of_time_is_told_to_stop_and_the_host_lives(hosts: Host
 
 async def test_a_hung_host_is_ended_after_its_callers_time(hosts: Hosts) -> None:
     host = await hosts.start(config(), {})
-    assert host.life is not None
-    life = host.life
+    assert host.process is not None
+    process = host.process
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         await run(host, "spin", timeout_s=0.2)
     assert time.monotonic() - began < 2
-    assert await life.reason() == "it did not answer for 0.5 s after a call that took too long"
+    assert await process.reason() == "it did not answer for 0.5 s after a call that took too long"
     assert await run(host, "tell")
 
 
@@ -194,19 +194,19 @@ async def test_its_log_is_scrubbed_shortened_and_not_endless(hosts: Hosts) -> No
         await run(host, "talk", lines=1, text=f"Bearer {'k' * 40} {'x' * 5000}")
         await run(host, "talk", lines=100, text="again")
         await run(host, "endless_line")
-    said = [line for line in lines if line["event"] == "plugin host says"]
+    said = [line for line in lines if line["event"] == "plugin_host_log"]
     assert "kkk" not in str(lines)
     assert "[redacted]" in said[0]["text"]
     assert "[redacted]" in said[1]["text"]
     assert said[1]["log_level"] == "warning"
     assert max(len(line["text"]) for line in said) <= 2000
     assert len(said) == QUICK.lines_a_minute
-    assert "lines of a plugin host are left out" in [line["event"] for line in lines]
+    assert "plugin_host_log_limited" in [line["event"] for line in lines]
     assert "descriptor" not in str(lines)
 
 
 async def test_lines_that_are_slow_to_scrub_cost_the_service_little() -> None:
-    host = Host(config(), {}, launch=None, patience=Patience(), on_disabled=print)  # type: ignore[arg-type]
+    host = Host(config(), {}, launch=None, limits=SupervisionLimits(), on_disabled=print)  # type: ignore[arg-type]
     slow = "a." * 999
     lines = [Log("info", slow, {f"f{n}": slow for n in range(15)} | {"z": "://" * 600})] * 50
     with capture_logs() as written:
@@ -251,7 +251,7 @@ async def test_three_ends_disable_the_tenant_alone(opened: Open) -> None:
 
 
 async def test_ends_far_from_each_other_disable_nothing(opened: Open) -> None:
-    hosts = await opened(patience=replace(QUICK, crash_window_s=0))
+    hosts = await opened(limits=replace(QUICK, crash_window_s=0))
     host = hosts.add(config(), {})
     for _ in range(4):
         await ended(host, "leave")
@@ -334,7 +334,7 @@ async def test_without_confinement_only_what_the_operator_named_runs(
     with capture_logs() as lines:
         named = await hosts.start(config(), {})
     assert named.confined is False
-    assert ("warning", "plugin host runs unconfined", "tip-jar") in [
+    assert ("warning", "plugin_host_unconfined", "tip-jar") in [
         (line["log_level"], line["event"], line.get("host")) for line in lines
     ]
     told = await run(named, "tell")

@@ -326,7 +326,7 @@ async def test_a_killed_host_is_a_failure_and_started_anew(
 ) -> None:
     waiting = asyncio.create_task(order(hostile, server, do="wait", url=server.url))
     await until(lambda: server.strays == ["/waiting"])
-    host = next(host for host in hostile[0].hosts if host.life)
+    host = next(host for host in hostile[0].hosts if host.process)
     killed = host.pid
     assert killed is not None
     os.kill(killed, signal.SIGKILL)

@@ -14,13 +14,13 @@ import pytest
 
 from solward.context import AgentView
 from solward.hosts import plugins
-from solward.hosts.host import Patience
+from solward.hosts.host import SupervisionLimits
 from solward.hosts.supervisor import Hosts
 from solward.testing.stand import Stand, open_stand
 from solward.vault.transactions.request import ADMIN, Actor
 
 # Short, so that no test waits; long enough for two busy cores.
-QUICK = Patience(answer_s=2.0, watch_s=0.1, grace_s=0.3)
+QUICK = SupervisionLimits(answer_s=2.0, watch_s=0.1, grace_s=0.3)
 
 
 @dataclass(slots=True)
@@ -45,15 +45,15 @@ Opened = Callable[..., Any]
 
 
 def opened_hosts(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, patience: Patience = QUICK
+    monkeypatch: pytest.MonkeyPatch, folder: Path, limits: SupervisionLimits = QUICK
 ) -> Callable[..., Any]:
-    """Opens services with what is on the shelf, with patience for tests."""
+    """Opens services with what is on the shelf, with limits for tests."""
 
     homes = itertools.count(1)
 
     @asynccontextmanager
     async def opened(**settings: Any) -> AsyncIterator[Hosted]:
-        monkeypatch.setattr(plugins, "Hosts", partial(Hosts, patience=patience))
+        monkeypatch.setattr(plugins, "Hosts", partial(Hosts, limits=limits))
         async with open_stand(folder / f"home-{next(homes)}", **settings) as stand:
             yield Hosted(stand)
 

@@ -7,14 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from solward.hosts.host import Host, HostConfig, Patience
+from solward.hosts.host import Host, HostConfig, SupervisionLimits
 from solward.hosts.wire.methods import SKILL_EXECUTE, SkillExecute
 from solward.hosts.wire.values import WalletView
 
 TENANTS = Path(__file__).parents[1] / "hosts" / "tenants"
 WALLET = WalletView(id="w", name="w", address="11111111111111111111111111111111")
 # As in production, in less time.
-QUICK = Patience(
+QUICK = SupervisionLimits(
     answer_s=1.0, grace_s=0.5, idle_cpu_s=0.5, watch_s=0.1, lines_a_minute=20, flood_lines=5000
 )
 

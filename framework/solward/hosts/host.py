@@ -89,7 +89,7 @@ class HostConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class SupervisionLimits:
     """When a host is ended, in seconds where nothing else is said.
 
     Attributes:
@@ -98,7 +98,7 @@ class Patience:
         stop_s: for a host that is asked to end.
         idle_cpu_s: processor time without a running call, beyond a tenth of one processor.
         crashes: so many ends within `crash_window_s` disable the tenant.
-        watch_s: between two looks at memory, processor and scratch.
+        watch_s: between two checks of memory, processor and scratch.
         lines_a_minute: of its log that are kept.
         flood_lines: of its log in a minute, at which it is ended.
     """
@@ -114,7 +114,7 @@ class Patience:
     flood_lines: int = 10_000
 
 
-class Life:
+class HostProcess:
     """One process of a host, from its fork to its end."""
 
     def __init__(self, zygote: Zygote, forked: Forked, channel: Channel, *, confined: bool) -> None:
@@ -179,7 +179,7 @@ class Life:
         """End it where it does not answer a ping within so many seconds."""
         self._keep(asyncio.create_task(self._answers(within_s)))
 
-    def look(self, config: HostConfig, patience: Patience) -> None:
+    def check_usage(self, config: HostConfig, limits: SupervisionLimits) -> None:
         """End it where it takes more memory, threads or processor than it may, or answers no
         ping."""
         try:
@@ -194,23 +194,23 @@ class Life:
             return  # it is gone
         idle = self._cpu_s is not None and not self._called and self.started
         used_s = cpu_s - (self._cpu_s or 0.0) if idle else 0.0
-        self._idle_cpu_s = max(0.0, self._idle_cpu_s + used_s - _IDLE_SHARE * patience.watch_s)
+        self._idle_cpu_s = max(0.0, self._idle_cpu_s + used_s - _IDLE_SHARE * limits.watch_s)
         self._cpu_s, self._called = cpu_s, self._calls > 0
         if resident > config.resident_bytes:
             self.kill(f"it used more than {config.resident_bytes >> 20} MiB of memory")
         elif threads > config.threads:
             self.kill(f"it ran more than {config.threads} threads")
-        elif self._idle_cpu_s > patience.idle_cpu_s:
+        elif self._idle_cpu_s > limits.idle_cpu_s:
             self.kill("it kept a processor busy while no call ran")
         elif not self.started:
             return
-        elif self.channel.unanswered_s > patience.answer_s:
-            self.kill(f"a call went on for {patience.answer_s:g} s after it was told to stop")
+        elif self.channel.unanswered_s > limits.answer_s:
+            self.kill(f"a call went on for {limits.answer_s:g} s after it was told to stop")
         elif self._ping is not None and not self._ping.done():
-            # Counted by looks, so that a service that stood still itself accuses nobody.
-            self._unanswered_s += patience.watch_s
-            if self._calls and self._unanswered_s >= patience.answer_s:
-                self.kill(f"it did not answer for {patience.answer_s:g} s")
+            # Counted by checks, so that a service that stood still itself accuses nobody.
+            self._unanswered_s += limits.watch_s
+            if self._calls and self._unanswered_s >= limits.answer_s:
+                self.kill(f"it did not answer for {limits.answer_s:g} s")
         elif self._calls:
             self._unanswered_s = 0.0
             self._ping = asyncio.create_task(self._pinged())
@@ -291,8 +291,8 @@ class Host:
         config: HostConfig,
         handlers: Mapping[str, Handler],
         *,
-        launch: Callable[[Host], Awaitable[Life]],
-        patience: Patience,
+        launch: Callable[[Host], Awaitable[HostProcess]],
+        limits: SupervisionLimits,
         on_disabled: Callable[[Host, str], None],
     ) -> None:
         self.config = config
@@ -300,11 +300,11 @@ class Host:
         self.disabled: str | None = None
         """Why it is not started any more."""
         self._launch = launch
-        self._patience = patience
+        self._limits = limits
         self._on_disabled = on_disabled
-        self._life: Life | None = None
-        self._starting: asyncio.Task[Life] | None = None
-        self._ends: deque[float] = deque(maxlen=patience.crashes)
+        self._process: HostProcess | None = None
+        self._starting: asyncio.Task[HostProcess] | None = None
+        self._ends: deque[float] = deque(maxlen=limits.crashes)
         self._closed = False
         self._minute = 0.0
         self._lines = 0
@@ -317,18 +317,18 @@ class Host:
     @property
     def pid(self) -> int | None:
         """Of its process; None where none runs."""
-        life = self.life
-        return None if life is None else life.pid
+        process = self.process
+        return None if process is None else process.pid
 
     @property
-    def life(self) -> Life | None:
+    def process(self) -> HostProcess | None:
         """Its process; None where none runs."""
-        return self._life if self._life is not None and self._life.usable else None
+        return self._process if self._process is not None and self._process.usable else None
 
     @property
     def confined(self) -> bool | None:
         """Whether its process is; None where none has run."""
-        return None if self._life is None else self._life.confined
+        return None if self._process is None else self._process.confined
 
     async def start(self) -> None:
         """Start it where it does not run.
@@ -361,15 +361,15 @@ class Host:
             SkillError: as `start`; of a provider's method `ProviderError` instead, retryable where
                 the host may run again. Else what the method itself raises.
         """
-        life = await self._running_for(method)
-        with life.call():
+        process = await self._running_for(method)
+        with process.call():
             try:
-                return await life.channel.call(method, request, cap=cap, timeout_s=timeout_s)
+                return await process.channel.call(method, request, cap=cap, timeout_s=timeout_s)
             except TimeoutError:
-                life.check_answer(self._patience.grace_s)
+                process.check_answer(self._limits.grace_s)
                 raise
             except ChannelClosed:
-                raise await self._ended(life, method) from None
+                raise await self._ended(process, method) from None
 
     async def stream(
         self,
@@ -387,18 +387,20 @@ class Host:
         Raises:
             As `call`.
         """
-        life = await self._running_for(method)
-        with life.call():
-            async with contextlib.aclosing(life.channel.stream(method, request, cap=cap)) as pieces:
+        process = await self._running_for(method)
+        with process.call():
+            async with contextlib.aclosing(
+                process.channel.stream(method, request, cap=cap)
+            ) as pieces:
                 while True:
                     try:
                         async with asyncio.timeout(timeout_s):
                             piece = await anext(pieces, None)
                     except TimeoutError:
-                        life.check_answer(self._patience.grace_s)
+                        process.check_answer(self._limits.grace_s)
                         raise
                     except ChannelClosed:
-                        raise await self._ended(life, method) from None
+                        raise await self._ended(process, method) from None
                     if piece is None:
                         return
                     yield piece
@@ -414,9 +416,9 @@ class Host:
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait([self._starting])
-        life = self._life
-        if life is not None:
-            await life.stop(self._patience.stop_s)
+        process = self._process
+        if process is not None:
+            await process.stop(self._limits.stop_s)
 
     def log(self, line: Log) -> None:
         """Write a line of the host's, scrubbed, shortened and not too many of them."""
@@ -424,31 +426,33 @@ class Host:
         if now - self._minute >= _MINUTE_S:
             self._minute, self._lines = now, 0
         self._lines += 1
-        most = self._patience.lines_a_minute
+        most = self._limits.lines_a_minute
         if self._lines > most:
             if self._lines == most + 1:
-                _log.warning("lines of a plugin host are left out", host=self.name, most=most)
-            if self._lines == self._patience.flood_lines and self._life is not None:
-                self._life.kill("it flooded the log")
+                _log.warning("plugin_host_log_limited", host=self.name, most=most)
+            if self._lines == self._limits.flood_lines and self._process is not None:
+                self._process.kill("it flooded the log")
             return
         text = " ".join([line.event, *(f"{name}={value}" for name, value in line.fields.items())])
         write = getattr(_log, line.level if line.level in _LEVELS else "info")
-        write("plugin host says", host=self.name, text=scrub_start(text, _MAX_LINE))
+        write("plugin_host_log", host=self.name, text=scrub_start(text, _MAX_LINE))
 
-    async def _running_for(self, method: Method[Any, Any] | StreamMethod[Any, Any, Any]) -> Life:
+    async def _running_for(
+        self, method: Method[Any, Any] | StreamMethod[Any, Any, Any]
+    ) -> HostProcess:
         try:
             return await self._running()
         except NotRunning as error:
             raise _error_of(method, error.code, str(error), may_cost=False) from None
 
-    async def _running(self) -> Life:
+    async def _running(self) -> HostProcess:
         if self._closed:
             raise NotRunning(ENDED, f"Plugin host of {self.name} was stopped")
         if self.disabled is not None:
             raise NotRunning(DISABLED, f"Plugin host of {self.name} is disabled: {self.disabled}")
         if self._starting is None:
-            if self._life is not None and self._life.usable:
-                return self._life
+            if self._process is not None and self._process.usable:
+                return self._process
             self._starting = asyncio.create_task(self._start())
             self._starting.add_done_callback(self._started)
         try:
@@ -459,52 +463,52 @@ class Host:
                 raise NotRunning(ENDED, f"Plugin host of {self.name} was stopped") from None
             raise
 
-    async def _start(self) -> Life:
+    async def _start(self) -> HostProcess:
         try:
-            life = self._life = await self._launch(self)
+            process = self._process = await self._launch(self)
         except (ZygoteEnded, OSError) as error:
             text = f"Plugin host of {self.name} could not be started: {error}"
             raise NotRunning(ENDED, text) from None
-        life.ended.add_done_callback(lambda _: self._on_ended(life))
+        process.ended.add_done_callback(lambda _: self._on_ended(process))
         try:
-            with life.call():
-                await life.channel.call(START, Empty(), timeout_s=self.config.start_s)
+            with process.call():
+                await process.channel.call(START, Empty(), timeout_s=self.config.start_s)
         except TimeoutError:
-            life.kill(f"it had not started after {self.config.start_s:g} s")
+            process.kill(f"it had not started after {self.config.start_s:g} s")
         except ChannelClosed:
             pass
         except (SolwardError, HostBug) as error:
-            life.kill(f"its tenant could not start: {scrub_text(str(error))[:_MAX_LINE]}")
+            process.kill(f"its tenant could not start: {scrub_text(str(error))[:_MAX_LINE]}")
         except asyncio.CancelledError:
-            life.kill("it was stopped", blameless=True)
+            process.kill("it was stopped", blameless=True)
             raise
         else:
-            life.started = True
-            return life
-        text = f"Plugin host of {self.name} could not be started: {await life.reason()}"
+            process.started = True
+            return process
+        text = f"Plugin host of {self.name} could not be started: {await process.reason()}"
         raise NotRunning(ENDED, text)
 
-    def _started(self, starting: asyncio.Task[Life]) -> None:
+    def _started(self, starting: asyncio.Task[HostProcess]) -> None:
         self._starting = None
         if not starting.cancelled():
             starting.exception()  # each caller has been told
 
-    def _on_ended(self, life: Life) -> None:
-        if life.blameless or self._closed:
+    def _on_ended(self, process: HostProcess) -> None:
+        if process.blameless or self._closed:
             return
-        now, reason = asyncio.get_running_loop().time(), life.ended.result()
-        _log.warning("plugin host ended", host=self.name, reason=reason)
+        now, reason = asyncio.get_running_loop().time(), process.ended.result()
+        _log.warning("plugin_host_ended", host=self.name, reason=reason)
         self._ends.append(now)
-        most, window_s = self._patience.crashes, self._patience.crash_window_s
+        most, window_s = self._limits.crashes, self._limits.crash_window_s
         if self.disabled is None and len(self._ends) == most and now - self._ends[0] < window_s:
             self.disabled = f"it ended {most} times within {window_s:g} s, at last because {reason}"
-            _log.error("plugin host disabled", host=self.name, reason=self.disabled)
+            _log.error("plugin_host_disabled", host=self.name, reason=self.disabled)
             self._on_disabled(self, self.disabled)
 
     async def _ended(
-        self, life: Life, method: Method[Any, Any] | StreamMethod[Any, Any, Any]
+        self, process: HostProcess, method: Method[Any, Any] | StreamMethod[Any, Any, Any]
     ) -> SolwardError:
-        text = f"Plugin host of {self.name} ended during the call: {await life.reason()}"
+        text = f"Plugin host of {self.name} ended during the call: {await process.reason()}"
         return _error_of(method, ENDED, text, may_cost=True)
 
 

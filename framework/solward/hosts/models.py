@@ -16,7 +16,7 @@ from typing import Any, Final
 from solward import jsontext
 from solward.hosts.capabilities import Capabilities
 from solward.hosts.egress import Egress, Limits
-from solward.hosts.host import Host, HostConfig, Patience
+from solward.hosts.host import Host, HostConfig, SupervisionLimits
 from solward.hosts.hosted_provider import HostedProvider
 from solward.hosts.inside.plugins import ENTRY_POINTS
 from solward.hosts.supervisor import Hosts
@@ -44,7 +44,7 @@ _RESIDENT: Final = 1 << 30
 # So many calls wait for their vendors in a host at a time; others wait for them.
 _CALLS: Final = 200
 # litellm takes milliseconds of a call, and its import seconds of which some block the host.
-_PATIENCE: Final = Patience(answer_s=30.0)
+_SUPERVISION: Final = SupervisionLimits(answer_s=30.0)
 # Calls whose requests share connections. A pool's work for a request grows with the square of its
 # connections (httpcore 1.0), so there are many small pools.
 _LANE: Final = 8
@@ -66,7 +66,7 @@ class ModelHosts:
     ) -> None:
         self._count = count
         self._folder = folder
-        self._hosts = Hosts(unconfined=unconfined, patience=_PATIENCE)
+        self._hosts = Hosts(unconfined=unconfined, limits=_SUPERVISION)
         self._egress = Egress(_EGRESS)
         self._modules: dict[str, str] = {}
         self._opening: asyncio.Task[None] | None = None

@@ -16,7 +16,14 @@ from solward.hosts.forking import (
     modules_of,
     package_folders,
 )
-from solward.hosts.host import UNCONFINED, Host, HostConfig, Life, NotRunning, Patience
+from solward.hosts.host import (
+    UNCONFINED,
+    Host,
+    HostConfig,
+    HostProcess,
+    NotRunning,
+    SupervisionLimits,
+)
 from solward.hosts.wire.channel import Channel, Handler
 from solward.hosts.wire.frames import FROM_HOST
 
@@ -32,7 +39,7 @@ class Hosts:
         *,
         unconfined: Collection[str] = (),
         on_disabled: Callable[[Host, str], None] = lambda host, reason: None,
-        patience: Patience = Patience(),  # noqa: B008 - frozen
+        limits: SupervisionLimits = SupervisionLimits(),  # noqa: B008 - frozen
     ) -> None:
         """
         Args:
@@ -41,7 +48,7 @@ class Hosts:
         """
         self._unconfined = frozenset(unconfined)
         self._on_disabled = on_disabled
-        self._patience = patience
+        self._limits = limits
         self._hosts: list[Host] = []
         self._zygote: Zygote | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -61,7 +68,7 @@ class Hosts:
         try:
             self._the_zygote()
         except OSError as error:
-            _log.warning("no plugin host can be started", reason=str(error))
+            _log.warning("plugin_zygote_not_started", reason=str(error))
         self._watching = asyncio.create_task(self._watch())
 
     async def unavailable(self) -> str | None:
@@ -83,7 +90,7 @@ class Hosts:
             config,
             handlers,
             launch=self._launch,
-            patience=self._patience,
+            limits=self._limits,
             on_disabled=self._on_disabled,
         )
         self._hosts.append(host)
@@ -115,16 +122,16 @@ class Hosts:
             await asyncio.wait([self._watching])
         await asyncio.gather(*(host.close() for host in self._hosts))
         if self._zygote is not None:
-            await self._zygote.close(self._patience.stop_s)
+            await self._zygote.close(self._limits.stop_s)
 
     def _the_zygote(self) -> Zygote:
         if self._zygote is None or self._zygote.ended:
             if self._zygote is not None:
-                _log.error("zygote of plugin hosts ended", pid=self._zygote.pid)
+                _log.error("plugin_zygote_ended", pid=self._zygote.pid)
             self._zygote = Zygote()
         return self._zygote
 
-    async def _launch(self, host: Host) -> Life:
+    async def _launch(self, host: Host) -> HostProcess:
         zygote, config = self._the_zygote(), host.config
         reason = await zygote.unavailable()
         if reason is not None:
@@ -134,7 +141,7 @@ class Hosts:
                     f"{config.name} does not run: plugin hosts cannot be confined here ({reason}),"
                     " and SOLWARD_PLUGINS_UNCONFINED does not name it",
                 )
-            _log.warning("plugin host runs unconfined", host=config.name, reason=reason)
+            _log.warning("plugin_host_unconfined", host=config.name, reason=reason)
         ours, theirs = socket.socketpair()
         try:
             forked = await zygote.fork(_description(config, confined=reason is None), theirs)
@@ -144,27 +151,27 @@ class Hosts:
         finally:
             theirs.close()
         channel = Channel(ours, host.handlers, receive_limit=FROM_HOST, on_log=host.log)
-        return Life(zygote, forked, channel, confined=reason is None)
+        return HostProcess(zygote, forked, channel, confined=reason is None)
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(self._patience.watch_s)
-            looked = await asyncio.gather(*map(self._look, self.hosts), return_exceptions=True)
-            for error in looked:
+            await asyncio.sleep(self._limits.watch_s)
+            checked = await asyncio.gather(*map(self._check, self.hosts), return_exceptions=True)
+            for error in checked:
                 # No host is left unwatched because of another.
                 if isinstance(error, Exception):
-                    _log.error("plugin host cannot be watched", exc_info=error)
+                    _log.error("plugin_host_not_checked", exc_info=error)
 
-    async def _look(self, host: Host) -> None:
-        life = host.life
-        if life is None:
+    async def _check(self, host: Host) -> None:
+        process = host.process
+        if process is None:
             return
-        life.look(host.config, self._patience)
+        process.check_usage(host.config, self._limits)
         if host.config.scratch is None:
             return
         # In a thread, because a disk may be slow.
         if problem := await asyncio.to_thread(_too_much, host.config):
-            life.kill(problem)
+            process.kill(problem)
 
 
 def _description(config: HostConfig, *, confined: bool) -> dict[str, Any]:

@@ -56,9 +56,9 @@ class TenantHost:
         try:
             return convert(answer)
         except Unreadable as error:
-            life = self.host.life
-            if life is not None:
-                life.channel.end(HostileFrame(str(error)))
+            process = self.host.process
+            if process is not None:
+                process.channel.end(HostileFrame(str(error)))
             raise SkillError(
                 "bad_outcome", "The plugin answered with what is no such value"
             ) from None
