@@ -16,7 +16,7 @@ from solward.service import Solward
 from solward.settings import Settings
 from solward.vault.guardrails.grants.document import BookEntry, read_grants
 from solward.vault.guardrails.grants.sentences import DEFAULTS_SENTENCE
-from solward.vault.transactions.policy import replace_book, replace_set
+from solward.vault.transactions.policy import replace_policy, replace_set
 from solward.vault.transactions.principal_names import KnownNames
 
 USDC: dict[str, Any] = {"USDC": {"perTx": "5", "per": {"24h": "20"}, "hold": "2"}}
@@ -59,7 +59,7 @@ async def test_without_grants_the_prompt_says_what_holds_then_and_no_token_skill
 async def test_grants_are_said_in_their_sentences_as_soon_as_they_change(service: Solward) -> None:
     agent, read = await hired(service)
     assert not offers(service, await read(agent))
-    await replace_book(service.database, {"vendors": (BookEntry(agent.wallet_id),)})
+    await replace_policy(service.database, {}, {"vendors": (BookEntry(agent.wallet_id),)})
     await put(
         service, f"agent:{agent.id}", {"may": ["transfer"], "assets": USDC, "to": ["@vendors"]}
     )

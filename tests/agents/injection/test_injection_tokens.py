@@ -22,7 +22,7 @@ from tests.agents.injection.lab import (
 from tests.agents.injection.scripts import TOKEN_SCRIPTS, Script
 
 from solward.vault.guardrails.grants.document import BookEntry
-from solward.vault.transactions.policy import replace_book
+from solward.vault.transactions.policy import replace_policy
 
 pytestmark = pytest.mark.more
 
@@ -49,7 +49,7 @@ MOST = {"USDC to anybody": USDC_A_DAY}
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
     async with open_lab(tmp_path_factory.mktemp("tokens"), max_costs_lamports_per_day=SOL) as made:
-        await replace_book(made.service.database, {"vendors": (BookEntry(VENDOR, None),)})
+        await replace_policy(made.service.database, {}, {"vendors": (BookEntry(VENDOR, None),)})
         yield made
 
 

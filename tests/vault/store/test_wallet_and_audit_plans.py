@@ -16,7 +16,6 @@ from solward.vault.store.database import Database
 async def everything(connection: AsyncConnection) -> None:
     """Each statement that must not walk a table that grows, once."""
     await wallets.get_wallet(connection, "w")
-    await wallets.wallet_exists(connection, "address")
     await wallets.set_tags(connection, "w", ["a"])
     await wallets.wallets_under(connection, 1, "a", 10)
     await wallets.rewrap(connection, 1, 2, [("w", b"")])

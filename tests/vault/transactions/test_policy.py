@@ -26,7 +26,6 @@ from solward.vault.store.grant_sums import Counted
 from solward.vault.store.tables import judged_effects, reservations
 from solward.vault.transactions.policy import (
     read_policy,
-    replace_book,
     replace_policy,
     replace_set,
 )
@@ -71,7 +70,6 @@ async def test_a_change_for_another_version_is_refused_and_changes_nothing(
     await replace_set(database, WHO, [grant(WHO, SOL=limit("SOL", 5))], if_version=0)
     for change in (
         replace_set(database, WHO, None, if_version=0),
-        replace_book(database, {"shops": [BookEntry(SHOP)]}, if_version=0),
         replace_policy(database, {}, {}, if_version=2),
     ):
         with pytest.raises(PolicyChanged, match="version 1 is in force"):

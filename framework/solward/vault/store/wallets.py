@@ -57,12 +57,6 @@ async def get_wallet(connection: AsyncConnection, wallet_id: str) -> Fields | No
     return None if row is None else dict(row)
 
 
-async def wallet_exists(connection: AsyncConnection, public_key: str) -> bool:
-    """Whether this key is stored already."""
-    statement = select(wallets.c.id).where(wallets.c.public_key == public_key)
-    return (await connection.execute(statement)).first() is not None
-
-
 async def made_by(connection: AsyncConnection, principal: str) -> int:
     """How many wallets a principal made, counted under a lock until the transaction ends."""
     await lock_exclusive(connection, f"wallets-of:{principal}")

@@ -99,14 +99,6 @@ async def replace_set(
         return await put_set(database, connection, who, grants)
 
 
-async def replace_book(database: Database, book: Entries, *, if_version: int | None = None) -> int:
-    """Replace the address book. As `replace_policy`."""
-    async with database.write() as connection:
-        await lock_policy(connection, if_version)
-        await _put_book(connection, (await read_policy(connection)).book, book)
-        return await store.count_up(connection)
-
-
 async def lock_policy(connection: AsyncConnection, if_version: int | None = None) -> None:
     """Keep reservations and other changes out until the transaction ends; its first lock.
 
