@@ -7,7 +7,7 @@ operation or for an HTTP request. A plugin's own checks of itself are never reli
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -97,19 +97,29 @@ class Terms:
             getattr(spec, "base_url_env", None),
         )
 
-    def needs(self) -> tuple[str, ...]:
-        """In words; empty where it is nothing."""
-        return self._beside(Terms()) + needs(self.manifest)
+    def needs(self, unset: Collection[str] = ()) -> tuple[str, ...]:
+        """In words; empty where it is nothing.
+
+        Args:
+            unset: variables of secrets that are said not to be set.
+        """
+        return self._beside(Terms(), unset) + needs(self.manifest, unset)
+
+    def secrets(self) -> tuple[str, ...]:
+        """The environment variables of its secrets, each once."""
+        own = () if self.secret_env is None else (self.secret_env,)
+        declared = () if self.manifest is None else self.manifest.secrets
+        return tuple(dict.fromkeys((*own, *(each.env for each in declared))))
 
     def wider_than(self, old: Terms | None) -> tuple[str, ...]:
         """What it has beyond `old`, in words; empty where nobody need be asked again."""
         had = old or Terms()
         return self._beside(had) + wider(had.manifest, self.manifest)
 
-    def _beside(self, had: Terms) -> tuple[str, ...]:
+    def _beside(self, had: Terms, unset: Collection[str] = ()) -> tuple[str, ...]:
         found = ["effects: spend"] if self.spends and not had.spends else []
         if self.secret_env not in (None, had.secret_env):
-            found.append(f"key: {self.secret_env}")
+            found.append(f"key: {self.secret_env}{_NOT_SET if self.secret_env in unset else ''}")
         if self.base_url_env not in (None, had.base_url_env):
             found.append(f"address, which gets the key: {self.base_url_env}")
         return tuple(found)
@@ -232,8 +242,12 @@ def wider(old: Manifest | None, new: Manifest | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def needs(manifest: Manifest | None) -> tuple[str, ...]:
-    """What a manifest declares, in words; empty where it is nothing."""
+def needs(manifest: Manifest | None, unset: Collection[str] = ()) -> tuple[str, ...]:
+    """What a manifest declares, in words; empty where it is nothing.
+
+    Args:
+        unset: variables of secrets that are said not to be set.
+    """
     if manifest is None:
         return ()
     found = [f"network: {site}" for site in manifest.sites]
@@ -242,7 +256,7 @@ def needs(manifest: Manifest | None) -> tuple[str, ...]:
             found.append(f"{kind}: {', '.join(names) or 'none'}")
     if manifest.storage_mb:
         found.append(f"storage: {manifest.storage_mb} MB")
-    found += [_secret(each) for each in manifest.secrets]
+    found += [_secret(each) + (_NOT_SET if each.env in unset else "") for each in manifest.secrets]
     return tuple(found)
 
 
@@ -291,6 +305,9 @@ def terms_json(terms: Terms) -> dict[str, Any]:
 def read_terms(raw: Mapping[str, Any]) -> Terms:
     """What `terms_json` wrote."""
     return Terms(read_manifest(raw["manifest"]), raw["spends"], raw["secretEnv"], raw["baseUrlEnv"])
+
+
+_NOT_SET = " (not set)"
 
 
 def _secret(secret: Secret) -> str:

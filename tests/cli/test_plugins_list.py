@@ -58,10 +58,10 @@ def test_what_a_plugin_needs_is_listed(shelf: Shelf) -> None:
     found = rows()
     assert found["greet", "my-plugin"]["needs"] == ["network: api.example.com", "operations: none"]
     assert found["openai", "solward"]["needs"] == [
-        "key: OPENAI_API_KEY",
+        "key: OPENAI_API_KEY (not set)",
         "address, which gets the key: OPENAI_BASE_URL",
         "network: api.openai.com",
-        "secret: OPENAI_API_KEY to api.openai.com",
+        "secret: OPENAI_API_KEY to api.openai.com (not set)",
     ]
     wave = found["wave", "bad"]
     assert wave["problem"] == "bad_contract"

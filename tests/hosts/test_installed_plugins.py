@@ -15,6 +15,7 @@ from tests.support.wheels import wheel
 
 from solward.folders import layout
 from solward.registry import load_registry
+from solward.settings import Settings
 from solward.testing.stand import open_stand
 from solward.vault.transactions.request import ADMIN
 from solward_cli import main
@@ -22,6 +23,10 @@ from solward_server.resources.plugins import plugins_report
 
 __all__ = ["shelf"]
 
+SECRET = (
+    "__import__('solward').Manifest(sites=('a.example.com',),"
+    " secrets=(__import__('solward').Secret('ACME_KEY', 'a.example.com'),))"
+)
 SITES = "__import__('solward').Manifest(sites=({},))"
 
 
@@ -111,6 +116,35 @@ async def test_its_skill_runs_in_a_host_with_the_modules_of_its_folder(
     assert "acme_words" not in sys.modules
     [place] = report["distributions"]
     assert (place["name"], place["ownFolder"], place["trust"]) == ("acme-tools", True, None)
+    assert (place["state"], place["accepted"]) == ("loaded", [])
+
+
+def test_what_was_accepted_is_reported_also_while_nothing_is_loaded(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And of its secrets whether they are set, not their values."""
+    source = skill_source("acme", manifest=SECRET)
+    solward("install", str(wheel(tmp_path, source=source)), "--yes")
+    solward("disable", "acme-tools")
+
+    def reported() -> Any:
+        settings = Settings()
+        [place] = plugins_report(load_registry(home=home), settings)["distributions"]
+        return place
+
+    assert listed()[0]["acme"]["needs"][-1] == "secret: ACME_KEY to a.example.com (not set)"
+    place = reported()
+    [accepted] = place["accepted"]
+    assert (place["state"], accepted["plugin"]) == ("disabled", "solward.skills:acme")
+    assert accepted["manifest"]["sites"] == ["a.example.com"]
+    assert accepted["secrets"] == [{"env": "ACME_KEY", "set": False}]
+    monkeypatch.setenv("ACME_KEY", "words-of-the-operator")
+    assert listed()[0]["acme"]["needs"][-1] == "secret: ACME_KEY to a.example.com"
+    assert reported()["accepted"][0]["secrets"] == [{"env": "ACME_KEY", "set": True}]
+    assert "words-of-the-operator" not in json.dumps(reported())
+    solward("enable", "acme-tools")
+    # Here nothing is imported from a folder of its own, which is a problem too.
+    assert reported()["state"] == "problem"
 
 
 def test_what_it_needs_is_shown_and_more_at_an_upgrade_is_asked_about(

@@ -10,6 +10,7 @@ This module is the client's public surface.
 from __future__ import annotations
 
 from solward.client.agent_models import (
+    AcceptedPlugin,
     Agent,
     ApiKey,
     CreatedKey,
@@ -57,6 +58,7 @@ from solward.client.policy_models import Hold, Policy, PrincipalGrants
 from solward.client.webhook import Delivery, SignedDecision, sign_decision, verify_delivery
 
 __all__ = [
+    "AcceptedPlugin",
     "Agent",
     "AmbiguousName",
     "Amount",

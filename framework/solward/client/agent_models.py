@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from solward.client.models import Raw, moment
-from solward.manifest import Manifest, read_manifest
+from solward.manifest import Manifest, Terms, read_manifest, read_terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,13 +239,15 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A loaded plugin; the fields after `manifest` are a provider's.
+    """A loaded plugin; the fields after `secrets` are a provider's.
 
     Attributes:
         manifest: what it needs; None where it declares nothing.
+        secrets: whether each of its secrets is set, by environment variable.
         options: JSON Schema of an agent's `llm_options`.
         is_llm: False when it is not a language model.
         secret_env: the environment variable of its key; None when it needs none.
+        base_url_env: that of an address in place of its vendor's; None when it cannot be changed.
         configured: whether it has its key, or needs none.
     """
 
@@ -254,10 +256,12 @@ class Plugin:
     distribution: str
     version: str
     manifest: Manifest | None
+    secrets: Mapping[str, bool]
     default_model: str | None
     options: Mapping[str, Any] | None
     is_llm: bool
     secret_env: str | None
+    base_url_env: str | None
     configured: bool
     raw: Raw = field(repr=False)
 
@@ -270,10 +274,12 @@ class Plugin:
             distribution=raw["distribution"],
             version=raw["version"],
             manifest=read_manifest(raw.get("manifest")),
+            secrets=_secrets(raw),
             default_model=raw.get("defaultModel"),
             options=raw.get("options"),
             is_llm=raw.get("isLlm", True),
             secret_env=raw.get("secretEnv"),
+            base_url_env=raw.get("baseUrlEnv"),
             configured=raw.get("configured", True),
             raw=raw,
         )
@@ -296,11 +302,33 @@ class PluginProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptedPlugin:
+    """What a plugin of its own folder may have, as somebody accepted it.
+
+    Attributes:
+        plugin: its entry-point group and name, such as `solward.skills:tip`.
+        secrets: whether each of its secrets is set, by environment variable.
+    """
+
+    plugin: str
+    terms: Terms
+    secrets: Mapping[str, bool]
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> AcceptedPlugin:
+        """From one of a distribution's."""
+        return cls(raw["plugin"], read_terms(raw), _secrets(raw), raw)
+
+
+@dataclass(frozen=True, slots=True)
 class PluginDistribution:
     """Where a third party's plugins are installed.
 
     Attributes:
         own_folder: in a folder of their own, not in the service's environment.
+        state: `loaded`, `disabled`, or `problem` where one of its plugins is left out.
+        accepted: what its plugins may have; empty in the service's environment.
         trust: what installing it in the service's environment trusts it with.
     """
 
@@ -308,13 +336,24 @@ class PluginDistribution:
     version: str
     own_folder: bool
     enabled: bool
+    state: str
+    accepted: tuple[AcceptedPlugin, ...]
     trust: str | None
     raw: Raw = field(repr=False)
 
     @classmethod
     def of(cls, raw: Raw) -> PluginDistribution:
         """From one distribution of a report."""
-        return cls(raw["name"], raw["version"], raw["ownFolder"], raw["enabled"], raw["trust"], raw)
+        return cls(
+            name=raw["name"],
+            version=raw["version"],
+            own_folder=raw["ownFolder"],
+            enabled=raw["enabled"],
+            state=raw["state"],
+            accepted=tuple(map(AcceptedPlugin.of, raw["accepted"])),
+            trust=raw["trust"],
+            raw=raw,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,3 +376,7 @@ class Plugins:
             problems=tuple(map(PluginProblem.of, raw["problems"])),
             raw=raw,
         )
+
+
+def _secrets(raw: Raw) -> dict[str, bool]:
+    return {each["env"]: each["set"] for each in raw.get("secrets", ())}

@@ -14,6 +14,7 @@ from pydantic import SecretStr, field_validator
 from pydantic_settings import BaseSettings
 
 from solward.errors import ConfigError
+from solward.manifest import Terms
 from solward.provider import ProviderContext, ProviderSpec
 from solward.settings.access import http_address, service_address
 from solward.telemetry.scrub import conceal
@@ -48,13 +49,22 @@ class VendorSettings(BaseSettings):
         base_url = self._variable(spec.base_url_env)
         if base_url is not None:
             self._check_address(str(spec.base_url_env), base_url)
-        secret = self._variable(spec.secret_env)
-        if secret is not None:
-            conceal([secret])
         return ProviderContext(
-            secret,
+            None if spec.secret_env is None else self.plugin_secret(spec.secret_env),
             None if base_url is None else base_url.rstrip("/"),
         )
+
+    def plugin_secret(self, name: str) -> str | None:
+        """The value of a secret that a plugin declares, None where it is not set: from the
+        service's environment, or from the `.env` that its settings are read from."""
+        secret = self._variable(name)
+        if secret is not None:
+            conceal([secret])
+        return secret
+
+    def unset(self, terms: Terms) -> tuple[str, ...]:
+        """The variables of declared secrets that are not set."""
+        return tuple(each for each in terms.secrets() if self.plugin_secret(each) is None)
 
     def configured(self, spec: ProviderSpec) -> bool:
         """Whether a provider has its key, or needs none."""

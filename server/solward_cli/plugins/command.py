@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +17,7 @@ from solward_cli.plugins.new import new
 from solward_cli.plugins.skill_run import run
 
 if TYPE_CHECKING:
+    from solward.manifest import Terms
     from solward.registry import LoadedProvider, LoadedSkill, LoadedVenue, Registry
     from solward.registry.discovery import Place
     from solward.settings import Settings
@@ -52,7 +52,8 @@ class Row:
 
     Attributes:
         problem: why it is left out, with `detail`; else empty.
-        needs: what its manifest declares, in words.
+        needs: what it declares, in words, of one that is left out what was accepted; with the
+            secrets that are not set.
         where: the folder of its own, or empty for the service's environment.
     """
 
@@ -73,7 +74,7 @@ def list_plugins(as_json: bool) -> None:
     """List every plugin found: loaded at the next start, or left out and why."""
     settings = _settings()
     registry = _registry(settings)
-    rows = list(rows_of(registry, settings.plugins, settings.solward_home))
+    rows = list(rows_of(registry, settings))
     if as_json:
         places = list(map(_place_json, registry.places))
         listed = {"plugins": [asdict(row) for row in rows], "distributions": places}
@@ -121,7 +122,7 @@ def list_skills() -> None:
     )
 
 
-def rows_of(registry: Registry, allow: Collection[str], home: Path | None = None) -> Iterator[Row]:
+def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
     """Loaded plugins, built-ins first, then those left out."""
     from solward.manifest import Terms
     from solward.provider import ProviderSpec
@@ -130,7 +131,7 @@ def rows_of(registry: Registry, allow: Collection[str], home: Path | None = None
     left_out = {
         (each.group, each.plugin, each.distribution, each.version) for each in registry.problems
     }
-    for found in discover(allow, home=home)[0]:
+    for found in discover(settings.plugins, home=settings.solward_home)[0]:
         key = (found.group, found.name, found.distribution, found.version)
         if key in left_out and not found.built_in:
             continue
@@ -148,10 +149,17 @@ def rows_of(registry: Registry, allow: Collection[str], home: Path | None = None
             found.distribution,
             found.version,
             DEMO if isinstance(spec, ProviderSpec) and spec.demo else LOADED,
-            needs=Terms.of(spec).needs(),
+            needs=_needs(Terms.of(spec), settings),
             where="" if found.installed is None else str(found.installed.folder),
         )
+    accepted = {
+        (place.distribution, plugin): terms
+        for place in registry.places
+        if place.installed is not None
+        for plugin, terms in place.installed.accepted.items()
+    }
     for problem in registry.problems:
+        terms = accepted.get((problem.distribution, f"{problem.group}:{problem.plugin}"))
         yield Row(
             problem.plugin,
             _kind(problem.group),
@@ -160,7 +168,12 @@ def rows_of(registry: Registry, allow: Collection[str], home: Path | None = None
             LEFT_OUT,
             problem.code.value,
             problem.detail,
+            needs=() if terms is None else _needs(terms, settings),
         )
+
+
+def _needs(terms: Terms, settings: Settings) -> tuple[str, ...]:
+    return terms.needs(settings.unset(terms))
 
 
 def _kind(group: str) -> str:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nicegui import ui
 
 from solward import jsontext
-from solward.client import Plugin, Plugins, Skill
-from solward.manifest import needs
+from solward.client import Plugin, PluginDistribution, Plugins, Skill
+from solward.manifest import Terms
 from solward_dashboard.api import api
 from solward_dashboard.frame import frame
 from solward_dashboard.polling import Poll
 
 # Plugins change only when the service is restarted.
 EVERY_S = 10.0
+_STATES = {"loaded": "loaded", "disabled": "disabled", "problem": "problem, see above"}
 _TITLES = {"skill": "Skills", "provider": "Providers", "venue": "Swap venues"}
 
 
@@ -54,6 +55,7 @@ def page() -> None:
 
 def _all(answer: Loaded) -> None:
     _problems(answer.plugins)
+    _distributions(answer.plugins.distributions)
     declared = {each.name: each for each in answer.skills}
     for kind, title in _TITLES.items():
         found = [each for each in answer.plugins.plugins if each.kind == kind]
@@ -89,6 +91,36 @@ def _problems(plugins: Plugins) -> None:
                     ui.label(each.detail).classes("sw-text")
 
 
+def _distributions(distributions: Sequence[PluginDistribution]) -> None:
+    """Where others' plugins are installed, and what was accepted of those in their own folders."""
+    if not distributions:
+        return
+    with ui.element("section").classes("sw-card").props('data-testid="distributions"'):
+        ui.label(f"Installed from others ({len(distributions)})").classes("sw-card-title").props(
+            "role=heading aria-level=2"
+        )
+        with ui.element("div").classes("sw-list"):
+            for each in distributions:
+                with ui.element("div"):
+                    with ui.element("div").classes("sw-row"):
+                        ui.label(each.name).classes("sw-strong sw-text")
+                        ui.label(each.version).classes("sw-dim sw-text")
+                        ui.badge(_STATES[each.state]).props("outline").classes("sw-tag")
+                    ui.label(
+                        "In a folder of its own, run by plugin hosts alone."
+                        if each.trust is None
+                        else f"In the service's environment: {each.trust}."
+                    ).classes("sw-dim sw-text")
+                    for one in each.accepted:
+                        _needs(one.terms, one.secrets, f"{one.plugin.partition(':')[2]}: ")
+
+
+def _needs(terms: Terms, secrets: Mapping[str, bool], whose: str = "") -> None:
+    unset = [name for name, has_value in secrets.items() if not has_value]
+    for need in terms.needs(unset):
+        ui.label(whose + need).classes("sw-dim sw-text").props("data-testid=need")
+
+
 def _plugin(plugin: Plugin, skill: Skill | None) -> None:
     with ui.element("div"):
         with ui.element("div").classes("sw-row"):
@@ -101,8 +133,9 @@ def _plugin(plugin: Plugin, skill: Skill | None) -> None:
                 ui.badge("no key set").props("outline").classes("sw-tag")
             ui.space()
             ui.label(f"{plugin.distribution} {plugin.version}").classes("sw-dim")
-        for need in needs(plugin.manifest):
-            ui.label(need).classes("sw-dim sw-text").props("data-testid=need")
+        _needs(
+            Terms(plugin.manifest, False, plugin.secret_env, plugin.base_url_env), plugin.secrets
+        )
         if skill is not None:
             ui.label(skill.description).classes("sw-dim sw-text")
             _schema("Parameters", skill.parameters)

@@ -7,9 +7,9 @@ from typing import Any
 
 from quart import Blueprint
 
-from solward.manifest import manifest_json
+from solward.manifest import Terms, manifest_json, terms_json
 from solward.registry import ProblemCode, Registry
-from solward.registry.discovery import Place
+from solward.registry.discovery import Place, canonical
 from solward.registry.loaded import LoadedProvider
 from solward.settings import Settings
 from solward_server.http.auth import Access, keyed
@@ -53,14 +53,23 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
             "distribution": plugin.distribution,
             "version": plugin.version,
             "manifest": manifest_json(plugin.spec.manifest),
+            "secrets": _secrets(Terms.of(plugin.spec), settings),
         }
         | (_provider(plugin, settings) if kind == "provider" else {})
         for kind, plugins in kinds.items()
         for name, plugin in plugins.items()
     ]
+    wrong = {
+        canonical(each.distribution)
+        for each in registry.problems
+        if each.code is not ProblemCode.DISABLED
+    }
     return {
         "plugins": loaded,
-        "distributions": [_place(place) for place in registry.places],
+        "distributions": [
+            _place(place, canonical(place.distribution) in wrong, settings)
+            for place in registry.places
+        ],
         "guardrails": [guardrail.name for guardrail in registry.guardrails],
         "problems": [
             {
@@ -74,18 +83,32 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _place(place: Place, wrong: bool, settings: Settings) -> dict[str, Any]:
     own = place.installed
+    enabled = own is None or own.enabled
     return {
         "name": place.distribution,
         "version": place.version,
         "ownFolder": own is not None,
-        "enabled": own is None or own.enabled,
+        "enabled": enabled,
+        "state": "disabled" if not enabled else "problem" if wrong else "loaded",
+        "accepted": []
+        if own is None
+        else [
+            {"plugin": plugin} | terms_json(terms) | {"secrets": _secrets(terms, settings)}
+            for plugin, terms in own.accepted.items()
+        ],
         "wheels": []
         if own is None
         else [{"file": each.file, "sha256": each.sha256} for each in own.wheels],
         "trust": place.trust,
     }
+
+
+def _secrets(terms: Terms, settings: Settings) -> list[dict[str, Any]]:
+    """Whether each secret has a value, never the value."""
+    unset = settings.unset(terms)
+    return [{"env": name, "set": name not in unset} for name in terms.secrets()]
 
 
 def _provider(plugin: LoadedProvider, settings: Settings) -> dict[str, Any]:
@@ -96,15 +119,26 @@ def _provider(plugin: LoadedProvider, settings: Settings) -> dict[str, Any]:
         "options": dict(spec.options),
         "isLlm": spec.is_llm,
         "secretEnv": spec.secret_env,
+        "baseUrlEnv": spec.base_url_env,
         "configured": settings.configured(spec),
     }
 
 
+_SECRETS = array(
+    response_object(
+        {
+            "env": text("The service's environment variable."),
+            "set": flag("Whether it has a value; never the value."),
+        }
+    ),
+    "The secrets of its manifest, and a provider's key.",
+)
 _COMMON: dict[str, Schema] = {
     "name": text("Its entry point's."),
     "distribution": text("Where it comes from."),
     "version": text("The distribution's."),
     "manifest": MANIFEST,
+    "secrets": _SECRETS,
 }
 _PLUGIN: Schema = {
     "oneOf": [
@@ -117,6 +151,7 @@ _PLUGIN: Schema = {
                 "options": {"type": "object", "description": "JSON Schema of `llmOptions`."},
                 "isLlm": flag("False for the rule-based demo provider."),
                 "secretEnv": nullable(text("The environment variable of its key.")),
+                "baseUrlEnv": nullable(text("That of an address in place of the vendor's.")),
                 "configured": flag("Whether it has its key, or needs none."),
             }
         ),
@@ -128,6 +163,22 @@ _DISTRIBUTION = response_object(
         "version": text("The distribution's."),
         "ownFolder": flag("It stands in a folder of its own, not in the service's environment."),
         "enabled": flag("False where it is installed and nothing of it is loaded."),
+        "state": choice(
+            "`problem`: `problems` has one of its plugins.", "loaded", "disabled", "problem"
+        ),
+        "accepted": array(
+            response_object(
+                {
+                    "plugin": text("Its entry-point group and name, such as `solward.skills:tip`."),
+                    "manifest": MANIFEST,
+                    "spends": flag("A skill whose effects are SPEND."),
+                    "secretEnv": nullable(text("The environment variable of a provider's key.")),
+                    "baseUrlEnv": nullable(text("That of an address that gets the key.")),
+                    "secrets": _SECRETS,
+                }
+            ),
+            "What its plugins may have, as somebody accepted it; of its own folder alone.",
+        ),
         "wheels": array(
             response_object({"file": text("Its name."), "sha256": text("Of the file.")}),
             "What was unpacked into its own folder.",
@@ -170,6 +221,7 @@ PATHS = {
                             "distribution": "solward",
                             "version": "0.1.0",
                             "manifest": None,
+                            "secrets": [],
                         }
                     ],
                     "distributions": [],

@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+
+import pytest
 from tests.support.browser import Browser
+from tests.support.plugin_distributions import skill_source
+from tests.support.service_process import Service
+from tests.support.wheels import wheel
+
+from solward.folders.install import install
+from solward.manifest import Manifest, Secret, Terms
+
+MANIFEST = "sites=('a.example.com',), secrets=(__import__('solward').Secret('ACME_KEY', {}),)"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with a distribution in a folder of its own."""
+    folder = tmp_path_factory.mktemp("service")
+    declared = f"__import__('solward').Manifest({MANIFEST.format(repr('a.example.com'))})"
+    file = wheel(folder, source=skill_source("acme", manifest=declared))
+    secrets = (Secret("ACME_KEY", "a.example.com"),)
+    terms = Terms(Manifest(sites=("a.example.com",), secrets=secrets))
+    with pytest.MonkeyPatch.context() as patch:
+        # pip takes a second, and has nothing to find.
+        patch.setattr("solward.folders.resolve._resolved", lambda *_: {"acme-tools": {}})
+        install(
+            folder / "home",
+            str(file),
+            accept=lambda _proposal: True,
+            declare=lambda _new: {"solward.skills:acme": terms},
+        )
+    service = Service(folder / "home").start()
+    yield service
+    service.stop(signal.SIGKILL)
 
 
 def test_every_skill_and_provider_is_there_with_what_it_takes(browser: Browser) -> None:
     browser.open("/plugins")
-    browser.wait_for("Skills (18)")
+    browser.wait_for("Skills (19)")
     assert "Everything that is installed could be loaded." in browser.text()
     assert browser.marked("providers").text.count("solward ") == 4
     assert "secret: OPENAI_API_KEY to api.openai.com" in browser.marked("providers").text
@@ -17,4 +51,22 @@ def test_every_skill_and_provider_is_there_with_what_it_takes(browser: Browser) 
     )
     transfer.find_element("css selector", ".q-expansion-item .q-item").click()
     browser.wait_for('"additionalProperties": false')
+    assert browser.errors() == []
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_what_others_installed_is_there_with_what_was_accepted(
+    browser: Browser, width: int
+) -> None:
+    browser.size(width, 900)
+    browser.open("/plugins")
+    browser.wait_for("Installed from others (1)")
+    shown = browser.marked("distributions").text
+    assert "acme-tools\n1.0\nloaded" in shown
+    assert "In a folder of its own, run by plugin hosts alone." in shown
+    assert "acme: network: a.example.com" in shown
+    assert "acme: secret: ACME_KEY to a.example.com (not set)" in shown
+    assert "secret: ACME_KEY to a.example.com (not set)" in browser.marked("skills").text
+    assert "address, which gets the key: OPENAI_BASE_URL" in browser.marked("providers").text
+    assert browser.script("return document.documentElement.scrollWidth") <= width
     assert browser.errors() == []
