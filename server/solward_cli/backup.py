@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from solward.backup import Manifest
     from solward.settings import Settings
@@ -47,7 +47,7 @@ def backup() -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @_passphrase_file
 def create(file: Path, passphrase_file: Path | None) -> None:
-    """Back up database, key file and local ledger of SOLWARD_HOME to FILE."""
+    """Back up database, key file, local ledger and plugins of SOLWARD_HOME to FILE."""
     import asyncio
 
     from solward.backup import create_backup
@@ -56,9 +56,11 @@ def create(file: Path, passphrase_file: Path | None) -> None:
     settings = _settings()
     with refusals():
         passphrase = _passphrase(passphrase_file, new=True)
-        manifest = asyncio.run(create_backup(settings, file.absolute(), passphrase))
+        created = asyncio.run(create_backup(settings, file.absolute(), passphrase))
+    manifest = created.manifest
     click.echo(f"Backup:  {file} ({file.stat().st_size:,} bytes)")
     _print_manifest(manifest)
+    _print_left_out(created.left_out)
     if manifest.keystore == "passphrase":
         click.echo("The keystore's own passphrase is not in it: keep it elsewhere.")
     elif manifest.wallets and "keystore.key" not in manifest.files:
@@ -86,6 +88,7 @@ def verify(file: Path, passphrase_file: Path | None) -> None:
         )
     _print_manifest(restored.manifest)
     _print_keys(restored.keys, restored.manifest)
+    _print_left_out(restored.left_out.values())
 
 
 @click.command()
@@ -110,6 +113,7 @@ def restore(file: Path, passphrase_file: Path | None) -> None:
     click.echo(f"Home:    {settings.solward_home}")
     _print_manifest(restored.manifest)
     _print_keys(restored.keys, restored.manifest)
+    _print_left_out(restored.left_out.values())
     if restored.manifest.network != settings.solana_network:
         click.echo(
             f"Notice: its transactions are on {restored.manifest.network}, and this environment"
@@ -187,7 +191,14 @@ def _keystore_passphrase(settings: Settings) -> Callable[[], str]:
 def _print_manifest(manifest: Manifest) -> None:
     click.echo(f"Made:    {manifest.created} by Solward {manifest.version}")
     click.echo(f"Network: {manifest.network}")
-    click.echo(f"Holds:   {', '.join(manifest.files)}")
+    click.echo(f"Holds:   {', '.join(manifest.holds)}")
+
+
+def _print_left_out(left_out: Iterable[str]) -> None:
+    from solward_cli.render import visible
+
+    for each in left_out:
+        click.echo(visible(f"Left out: {each}"))
 
 
 def _print_keys(keys: int, manifest: Manifest) -> None:

@@ -11,6 +11,7 @@ from tests.support.repository import DOCS
 
 from solward.backup import sealed
 from solward.backup.manifest import FILES, NEXT_KEY_FILE
+from solward.backup.plugins import FOLDERS
 from solward.events import EventKind
 from solward.money import format_sol
 from solward_cli import main
@@ -51,4 +52,4 @@ def test_the_numbers_and_names_are_the_codes() -> None:
     ):
         assert text in PAGE, text
     files = re.findall(r"^\| `([\w.]+)` \|", PAGE, re.M)
-    assert set(files) == set(FILES) - {NEXT_KEY_FILE}
+    assert set(files) == {*FILES, *FOLDERS} - {NEXT_KEY_FILE}

@@ -12,6 +12,7 @@ from typing import IO, Final, cast
 import zstandard
 
 from solward.backup.manifest import MANIFEST, Manifest, parse_manifest
+from solward.backup.plugins import make_folder
 from solward.backup.sealed import SealedReader, SealedWriter
 from solward.errors import BackupError
 from solward.vault.wallets.keyfile import sync_folder
@@ -117,6 +118,7 @@ def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> io.BufferedIOB
 
 
 def _store(path: Path, content: io.BufferedIOBase) -> None:
+    make_folder(path.parent)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         shutil.copyfileobj(content, file, 1 << 20)

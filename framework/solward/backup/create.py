@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import stat
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from solward import __version__
 from solward.backup.archive import refuse_existing, write_archive
 from solward.backup.manifest import DATABASE, KEY_FILE, LEDGER, NEXT_KEY_FILE, Manifest
+from solward.backup.plugins import copy_plugins
 from solward.backup.snapshot import copy_files
 from solward.clock import iso, now_ms
 from solward.errors import BackupError, ConfigError, KeystoreError
@@ -28,8 +30,21 @@ _POSTGRESQL = (
 )
 
 
-async def create_backup(settings: Settings, file: Path, passphrase: str) -> Manifest:
-    """Write database, key file and localnet ledger of the settings' home to `file`, encrypted.
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A backup that was made.
+
+    Attributes:
+        left_out: files and records of plugins that are not in it, and why, in words.
+    """
+
+    manifest: Manifest
+    left_out: tuple[str, ...]
+
+
+async def create_backup(settings: Settings, file: Path, passphrase: str) -> Created:
+    """Write database, key file, localnet ledger and plugins of the settings' home to `file`,
+    encrypted.
 
     Only in a process of its own (see `snapshot.copy_files`). Temporary copies are made in the home.
 
@@ -48,11 +63,12 @@ async def create_backup(settings: Settings, file: Path, passphrase: str) -> Mani
     folder = Path(tempfile.mkdtemp(prefix=".backup-", dir=home))
     try:
         copy_files(database, ledger, folder)
-        manifest = await _describe(settings, folder)
+        plugins, left_out = copy_plugins(home, folder)
+        manifest = await _describe(settings, folder, plugins)
         write_archive(file, folder, manifest, passphrase)
     finally:
         shutil.rmtree(folder)
-    return manifest
+    return Created(manifest, tuple(left_out))
 
 
 def sqlite_file(settings: Settings) -> Path:
@@ -63,7 +79,7 @@ def sqlite_file(settings: Settings) -> Path:
     return file
 
 
-async def _describe(settings: Settings, folder: Path) -> Manifest:
+async def _describe(settings: Settings, folder: Path, plugins: list[str]) -> Manifest:
     database = Database.inspect(None, folder)
     try:
         async with database.read() as connection:
@@ -87,7 +103,7 @@ async def _describe(settings: Settings, folder: Path) -> Manifest:
         revision=str(revision),
         keystore=kind,
         wallets={row["id"]: row["public_key"] for row in wallets},
-        files={name: (folder / name).stat().st_size for name in names},
+        files={name: (folder / name).stat().st_size for name in (*names, *plugins)},
     )
 
 

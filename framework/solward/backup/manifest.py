@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from solward import jsontext
+from solward.backup.plugins import is_path
 from solward.errors import BackupError
 
 MANIFEST = "manifest.json"
@@ -29,7 +30,7 @@ class Manifest:
         revision: the database's schema revision.
         keystore: `passphrase`, `file`, or `none` where there were no wallets yet.
         wallets: id -> base58 public key.
-        files: name -> bytes.
+        files: name -> bytes; those of plugins by their path in the home.
     """
 
     version: str
@@ -39,6 +40,15 @@ class Manifest:
     keystore: str
     wallets: Mapping[str, str]
     files: Mapping[str, int]
+
+    @property
+    def holds(self) -> list[str]:
+        """What it holds, for people: of plugins the folders alone."""
+        folders = [name.rsplit("/")[:2] for name in self.files if name not in FILES]
+        return [
+            *(name for name in self.files if name in FILES),
+            *dict.fromkeys("/".join(each) for each in folders),
+        ]
 
     def to_json(self) -> bytes:
         """The manifest's file."""
@@ -52,7 +62,9 @@ def parse_manifest(data: bytes) -> Manifest:
     try:
         fields: dict[str, Any] = jsontext.loads(data)
         manifest = Manifest(**{name: fields[name] for name in Manifest.__slots__})
-        known = set(manifest.files) <= set(FILES) and DATABASE in manifest.files
+        known = DATABASE in manifest.files and all(
+            name in FILES or is_path(name) for name in manifest.files
+        )
         sizes = all(type(size) is int and size >= 0 for size in manifest.files.values())
         wallets = all(type(key) is str for key in manifest.wallets.values())
         texts = all(type(fields[name]) is str for name in ("version", "network", "revision"))

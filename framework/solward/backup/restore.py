@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,10 @@ from solward.backup.archive import read_archive
 from solward.backup.create import sqlite_file
 from solward.backup.drill import drill
 from solward.backup.manifest import DATABASE, KEY_FILE, LEDGER, NEXT_KEY_FILE, Manifest
+from solward.backup.plugins import FOLDERS, refused
 from solward.clock import now_ms
 from solward.errors import BackupError
+from solward.folders.layout import plugins_folder
 from solward.settings import Settings
 from solward.settings.home import LOCK_NAME, Home
 from solward.vault.wallets import keyring
@@ -30,10 +32,15 @@ SKIPPED_POCKETS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The result of a drill: `keys` open and match database and manifest."""
+    """The result of a drill: `keys` open and match database and manifest.
+
+    Attributes:
+        left_out: plugins that the restored home does not have, by distribution, and why, in words.
+    """
 
     manifest: Manifest
     keys: int
+    left_out: Mapping[str, str]
 
 
 async def verify_backup(
@@ -48,9 +55,10 @@ async def verify_backup(
     try:
         manifest = read_archive(file, folder, passphrase)
         keys = await drill(folder, manifest, keystore_passphrase, settings.keystore_key_file)
+        left_out = refused(folder)
     finally:
         shutil.rmtree(folder)
-    return Restored(manifest, keys)
+    return Restored(manifest, keys, left_out)
 
 
 async def restore_backup(
@@ -82,11 +90,17 @@ async def restore_backup(
         skip_pockets(folder / DATABASE)
         end_holds(folder / DATABASE)
         freeze(folder / DATABASE, f"restored from the backup of {manifest.created}")
+        left_out = refused(folder)
+        for name in left_out:
+            shutil.rmtree(plugins_folder(folder) / name)
+        for top in FOLDERS:
+            if (folder / top).is_dir():
+                _move(folder / top, settings.solward_home / top)
         # The database last: without it a half restored home cannot be served.
         for name in (KEY_FILE, NEXT_KEY_FILE, LEDGER, DATABASE):
             if (folder / name).exists():
                 _move(folder / name, places[name])
-    return Restored(manifest, keys)
+    return Restored(manifest, keys, left_out)
 
 
 def skip_pockets(database: Path) -> None:

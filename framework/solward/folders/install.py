@@ -84,7 +84,7 @@ def install(
         version = records[0].version
         new = Installed(
             found.name, version, unpacked, records, (), {}, tuple(tree.left_out),
-            before is None or before.enabled,
+            before is None or before.enabled, layout.tree_digest(unpacked),
         )  # fmt: skip
         new = replace(new, plugins=_plugins(new))
         if not new.plugins:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +30,7 @@ from solward.manifest import Terms, read_terms, terms_json
 
 FORMAT = 1
 RECORD = "installed.json"
+FOLDER = "plugins"
 # Below, what is no distribution: no canonical name begins with a dot.
 _STAGING, _TRASH, _LOCK, _USED = ".staging-", ".trash-", ".lock", ".used"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,98}[a-z0-9])?")
@@ -72,6 +75,7 @@ class Installed:
             for one that was never read.
         left_out: files of the wheels that are not unpacked, as an interpreter would run them.
         enabled: whether it is to be loaded.
+        digest: of all that is in `folder`, as it was accepted (`tree_digest`).
     """
 
     name: str
@@ -82,6 +86,7 @@ class Installed:
     accepted: Mapping[str, Terms] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     enabled: bool = True
+    digest: str = ""
 
     def distribution(self) -> PathDistribution:
         """Its metadata, read from its folder; nothing of it is imported.
@@ -100,9 +105,37 @@ def canonical(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
+def is_name(text: str) -> bool:
+    """Whether a distribution of this canonical name can have a folder."""
+    return _NAME.fullmatch(text) is not None
+
+
+def tree_digest(folder: Path) -> str:
+    """SHA-256 over names and contents of all files below a folder, in hexadecimal.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds what no unpacked wheel does, such as a link.
+    """
+    whole = hashlib.sha256()
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            file = os.path.join(place, name)
+            if not stat.S_ISREG(os.lstat(file).st_mode):
+                raise ValueError(f"{file} is no plain file")
+            with open(file, "rb") as content:
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
+            path = os.path.relpath(file, folder)
+            whole.update(f"{digest} {len(os.fsencode(path))} ".encode() + os.fsencode(path))
+        if any(os.path.islink(os.path.join(place, each)) for each in folders):
+            raise ValueError(f"{place} holds a link to a folder")
+    return whole.hexdigest()
+
+
 def plugins_folder(home: Path) -> Path:
     """Where the folders stand."""
-    return home / "plugins"
+    return home / FOLDER
 
 
 def installed(home: Path) -> tuple[list[Installed], dict[str, str]]:
@@ -153,6 +186,7 @@ def read(home: Path, name: str) -> Installed | None:
             {plugin: read_terms(each) for plugin, each in raw["accepted"].items()},
             tuple(raw["leftOut"]),
             raw["enabled"],
+            raw["digest"],
         )
     except FileNotFoundError:
         return None
@@ -175,6 +209,7 @@ def write(home: Path, one: Installed) -> None:
         "accepted": {name: terms_json(each) for name, each in one.accepted.items()},
         "leftOut": list(one.left_out),
         "enabled": one.enabled,
+        "digest": one.digest,
     }
     descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{RECORD}-")
     try:
