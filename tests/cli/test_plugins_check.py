@@ -51,6 +51,14 @@ def test_a_plugin_that_breaks_its_contract_is_exit_code_1_with_what_to_mend(tmp_
     }
 
 
+def test_in_process_is_said_to_check_less(tmp_path: Path) -> None:
+    create("fresh", KINDS["guardrail"], tmp_path / "fresh")
+    hosted, here = check("fresh"), check("fresh", "--in-process")
+    assert (hosted.exit_code, here.exit_code) == (0, 0), here.output
+    assert "  ok       host: in a plugin host, confined as in production" in hosted.output
+    assert "  skipped  host: in this process, for debugging: not checked is" in here.output
+
+
 def test_json_is_all_there_is_on_standard_output(tmp_path: Path) -> None:
     create("quiet", KINDS["provider"], tmp_path / "quiet")
     result = check("quiet", "--json")

@@ -28,7 +28,7 @@ def documented(kind: str) -> set[str]:
         ("skill", "solward_plugin_template.total"),
         ("provider", "solward_plugin_template.provider"),
         ("guardrail", "solward_plugin_template.guardrail"),
-        ("venue", "jupiter"),
+        ("venue", "tests.testing.bad_plugins:made.Venue"),
     ],
 )
 def test_the_checks_of_each_kind_are_the_documented_ones(

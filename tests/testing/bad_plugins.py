@@ -7,6 +7,9 @@ import itertools
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import httpx
@@ -15,17 +18,26 @@ from solward import (
     Completion,
     CompletionRequest,
     Effects,
+    LedgerUnavailable,
+    Manifest,
     ProviderContext,
     ProviderError,
     ProviderSpec,
+    Quote,
+    QuoteRequest,
+    Secret,
     SkillContext,
     SkillError,
     SkillSpec,
+    SwapTransaction,
     Usage,
+    VenueContext,
+    VenueSpec,
     hookimpl,
 )
 from solward.guardrail import Hold, Intent, TransactionEffects
 
+SITE = "api.mine.example"
 STRANGER = "11111111111111111111111111111112"
 TEXT = {"type": "string", "description": "What to say.", "maxLength": 50}
 AMOUNT = {"type": "number", "description": "SOL.", "exclusiveMinimum": 0, "maximum": 1}
@@ -252,8 +264,9 @@ class Provider:
     @hookimpl
     def provider_spec(self) -> ProviderSpec:
         return ProviderSpec(
-            type(self).__name__.lower(), "m-1", self.options, "MINE_API_KEY", "MINE_BASE_URL"
-        )
+            type(self).__name__.lower(), "m-1", self.options, "MINE_API_KEY", "MINE_BASE_URL",
+            manifest=Manifest((SITE,), secrets=(Secret("MINE_API_KEY", SITE),)),
+        )  # fmt: skip
 
     @hookimpl
     async def provider_complete(
@@ -380,3 +393,53 @@ class Silent(Guardrail):
 class RefusesAll(Guardrail):
     def judge(self, intent: Intent, effects: TransactionEffects) -> Any:
         return "no"
+
+
+class Venue:
+    """A venue that conforms, of a vendor with one call; what is bad overrides a part of it."""
+
+    @hookimpl
+    def venue_spec(self) -> VenueSpec:
+        return VenueSpec(type(self).__name__.lower(), Manifest())
+
+    @hookimpl
+    async def venue_quote(self, request: QuoteRequest, context: VenueContext) -> Any:
+        try:
+            out = int((await context.http.get("/price")).json()["out"])
+        except (httpx.HTTPError, ValueError, KeyError, TypeError, RecursionError):
+            raise LedgerUnavailable("the venue did not answer") from None
+        return self.quote(request, out)
+
+    def quote(self, request: QuoteRequest, out: int) -> Any:
+        least = out * (10_000 - request.slippage_bps) // 10_000 + 1
+        sold = (request.input_mint, request.output_mint, request.amount)
+        return Quote(*sold, out, least, request.slippage_bps, Decimal(0))
+
+    @hookimpl
+    async def venue_swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
+        return SwapTransaction(b"", 1)
+
+
+class FragileVenue(Venue):
+    @hookimpl
+    async def venue_quote(self, request: QuoteRequest, context: VenueContext) -> Any:
+        return self.quote(request, (await context.http.get("/price")).json()["out"])
+
+
+class StingyVenue(Venue):
+    def quote(self, request: QuoteRequest, out: int) -> Any:
+        return replace(super().quote(request, out), minimum_out=1)
+
+
+class QuotelessVenue(Venue):
+    def quote(self, request: QuoteRequest, out: int) -> Any:
+        return None
+
+
+def _of(kind: type) -> list[type]:
+    return [kind, *(each for below in kind.__subclasses__() for each in _of(below))]
+
+
+KINDS = (Skill, Provider, Guardrail, Venue)
+made = SimpleNamespace(**{each.__name__: each() for kind in KINDS for each in _of(kind)})
+"""One of each, under its class's name: a plugin host imports `tests.testing.bad_plugins:made.X`."""

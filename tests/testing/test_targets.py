@@ -143,7 +143,7 @@ async def test_a_plugin_of_another_kind_is_refused() -> None:
 def test_one_line_makes_a_test_of_each_kind(capsys: Any) -> None:
     skill_test("wait", cases=[{"reason": "Nothing to do."}])()
     provider_test("rules")()
-    guardrail_test(bad_plugins.Guardrail())()
+    guardrail_test(bad_plugins.Guardrail(), in_process=True)()
     told = capsys.readouterr().out
     assert "skill wait (solward 0.1.0) conforms" in told
     assert "3 ran" in told
@@ -153,7 +153,14 @@ def test_one_line_makes_a_test_of_each_kind(capsys: Any) -> None:
         in told
     )
     with pytest.raises(AssertionError, match=r"skill emptyoutcome .* does not conform: outcome"):
-        skill_test(bad_plugins.EmptyOutcome())()
+        skill_test("tests.testing.bad_plugins:made.EmptyOutcome")()
+
+
+async def test_a_host_imports_by_name_so_an_object_needs_this_process() -> None:
+    with pytest.raises(InvalidRequest, match="'skill' is an object of this process"):
+        await check_skill(bad_plugins.Skill())
+    with pytest.raises(InvalidRequest, match="neither an installed plugin's name nor a module"):
+        await check_skill("tests.testing.bad_plugins:made.Nothing")
 
 
 def test_a_report_is_found_by_its_checks(shelf: Shelf) -> None:

@@ -11,6 +11,8 @@ import httpx
 import pytest
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
+from tests.testing import bad_plugins as bad
+from tests.testing.test_bad_plugins_are_found import IN_HOST, IN_PROCESS, given
 
 from solward import Quote, QuoteRequest, SwapInstructions, SwapTransaction, VenueSpec, hookimpl
 from solward.solana.programs import WRAPPED_SOL_MINT
@@ -87,7 +89,7 @@ class Broken:
         return plugin
 
     async def report(self, http: httpx.AsyncClient) -> Report:
-        return await check_venue(self.module(), http=http, requests=REQUESTS[:1])
+        return await check_venue(self.module(), http=http, requests=REQUESTS[:1], in_process=True)
 
 
 def swapping(change: Callable[[list[AccountMeta]], list[AccountMeta]]) -> Change:
@@ -155,6 +157,30 @@ async def test_a_venue_that_breaks_its_contract_is_told_how(
     assert text in found.detail
 
 
+@pytest.mark.parametrize("mode", [IN_HOST, IN_PROCESS])
+@pytest.mark.parametrize(
+    ("venue", "check", "text"),
+    [
+        (bad.Venue, None, ""),
+        (bad.FragileVenue, "venue_failures", "ConnectError"),
+        (bad.StingyVenue, "quotes", "the minimum is less than the slippage allows"),
+        (bad.QuotelessVenue, "quotes", ""),
+    ],
+)
+async def test_a_venue_has_the_same_verdict_in_a_host_and_in_process(
+    mode: str, venue: type, check: str | None, text: str
+) -> None:
+    def answer(_request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"out": 100_000})
+
+    transport = httpx.MockTransport(answer)
+    async with httpx.AsyncClient(transport=transport, base_url="http://venue.invalid") as http:
+        report = await check_venue(**given(mode, venue), http=http, requests=REQUESTS[:1])
+    assert (check in report.failed) if check else report.ok, str(report)
+    if check is not None:
+        assert text in report.finding(check).detail
+
+
 async def test_a_venue_that_lets_its_servers_failure_through_is_told_so() -> None:
     plugin = ModuleType("fragile_venue")
 
@@ -173,7 +199,7 @@ async def test_a_venue_that_lets_its_servers_failure_through_is_told_so() -> Non
 
     for hook in (venue_spec, venue_quote, venue_swap):
         setattr(plugin, hook.__name__, hook)
-    report = await check_venue(plugin)
+    report = await check_venue(plugin, in_process=True)
     assert report.failed == ("venue_failures",)
     assert "ConnectError" in report.finding("venue_failures").detail
-    assert report.skipped == ("quotes", "swaps")
+    assert report.skipped == ("host", "quotes", "swaps")

@@ -238,7 +238,7 @@ class Capabilities:
         context = call.context
         assert context is not None
         for asset in assets:
-            if not may_move(call.manifest, *_names(asset, context.tokens)):
+            if not may_move(call.manifest, *names_of(asset, context.tokens)):
                 raise SkillError(
                     "asset_not_declared",
                     f"The manifest of {call.plugin!r} does not name the asset {str(asset)[:64]!r}",
@@ -411,7 +411,7 @@ def _sold(lamports: int, tokens: Mapping[str, int]) -> list[object]:
     return [*([SOL] if lamports else []), *(mint for mint, units in tokens.items() if units)]
 
 
-def _names(asset: object, tokens: TokenList) -> tuple[str, ...]:
+def names_of(asset: object, tokens: TokenList) -> tuple[str, ...]:
     """The mint and the symbol of an asset that is named by either, as a manifest may name it."""
     try:
         mint = tokens.resolve(asset, "asset")

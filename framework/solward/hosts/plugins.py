@@ -93,6 +93,8 @@ class PluginHosts:
     Args:
         make: makes the hosts, which call its argument where one is disabled.
         egress: makes their HTTP requests.
+        tenant: what their hosts run (`HostConfig.tenant`).
+        capabilities: makes those of each host.
     """
 
     def __init__(
@@ -100,6 +102,8 @@ class PluginHosts:
         make: Callable[[Callable[[Host, str], None]], Hosts],
         *,
         egress: Egress | None = None,
+        tenant: str = TENANT,
+        capabilities: Callable[[], Capabilities] = Capabilities,
     ) -> None:
         self.on_problem: Callable[[Problem], object] = lambda _problem: None
         """Called with each problem that comes up while the plugins run."""
@@ -107,12 +111,19 @@ class PluginHosts:
         self._opened = False
         self._egress = egress or Egress()
         self._running: dict[Host, list[Candidate]] = {}
+        self._tenants: dict[tuple[str, str], TenantHost] = {}
+        self._tenant = tenant
+        self._capabilities = capabilities
 
     async def close(self) -> None:
         """End every host; the calls that run fail."""
         if self._opened:
             await self.hosts.close()
         await self._egress.close()
+
+    def host_of(self, group: str, name: str) -> TenantHost | None:
+        """Where a plugin runs; None where it was not loaded."""
+        return self._tenants.get((group, name))
 
     def _disabled(self, host: Host, reason: str) -> None:
         for candidate in self._running.get(host, []):
@@ -137,12 +148,12 @@ class PluginHosts:
         return [found[id(candidate)] for candidate in candidates]
 
     async def _of_host(self, name: str, candidates: list[Candidate]) -> list[Found]:
-        capabilities = Capabilities()
+        capabilities = self._capabilities()
         own = candidates[0].installed
         named = [[each.group, each.name, each.entry_point.value] for each in candidates]
         config = HostConfig(
             name=name,
-            tenant=TENANT,
+            tenant=self._tenant,
             folder=None if own is None else str(own.folder),
             # Of a folder of its own a host knows where its modules are.
             modules=()
@@ -169,6 +180,7 @@ class PluginHosts:
             return [Rejected(code, text) for _ in candidates]
         self._running[host] = candidates
         plugins = TenantHost(host, capabilities, host.name)
+        self._tenants |= {(each.group, each.name): plugins for each in candidates}
         return [
             _found(plugins, candidate, each)
             for candidate, each in zip(candidates, specs.plugins, strict=True)

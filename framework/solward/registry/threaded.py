@@ -1,4 +1,4 @@
-"""A guardrail that runs in the service's own process: for debugging and the conformance kit."""
+"""A guardrail that runs in the service's own process, for debugging."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 from solward.errors import InvalidRequest, PluginError
@@ -18,7 +19,6 @@ from solward.registry.hooks import GROUPS, HOOKS
 from solward.registry.load import load_registry
 from solward.registry.loaded import LoadedProvider, LoadedSkill, LoadedVenue, Registry
 from solward.registry.problems import Problem, ProblemCode
-from solward.registry.threaded import ThreadedRule
 
 KINDS = {group: group.removeprefix("solward.").removesuffix("s") for group in GROUPS}
 
@@ -66,23 +66,15 @@ class Target:
 
     Attributes:
         kind: `skill`, `provider`, `venue` or `guardrail`.
-        plugin: the module or object the entry point names, None when it cannot be imported.
-        loaded: the registry's loaded plugin, for a guardrail its bound check; None with a problem.
+        loaded: the registry's loaded plugin, for a guardrail what asks it; None with a problem.
     """
 
     name: str
     kind: str
     distribution: str
     version: str
-    plugin: Any
     loaded: Any
     problem: Problem | None
-
-    @property
-    def root(self) -> str:
-        """The folder of the plugin's own source, ending with a separator; empty when unknown."""
-        file = getattr(self.plugin, "__file__", None) or _file_of(self.plugin)
-        return str(Path(file).parent) + "/" if file else ""
 
 
 def target_of(plugin: object) -> Target:
@@ -106,10 +98,15 @@ def entry_point_of(plugin: object) -> EntryPoint:
     if found:
         groups = ", ".join(f"{each.group}:{each.name}" for each in found)
         raise InvalidRequest(f"target: {plugin!r} is the name of more than one plugin: {groups}")
-    with contextlib.suppress(ImportError, ValueError):
-        return _entry_point_of_object(importlib.import_module(plugin))
+    module, _, attributes = plugin.partition(":")
+    with contextlib.suppress(ImportError, ValueError, AttributeError):
+        found_object = importlib.import_module(module)
+        for attribute in filter(None, attributes.split(".")):
+            found_object = getattr(found_object, attribute)
+        return _entry_point_of_object(found_object, plugin)
     raise InvalidRequest(
-        f"target: {plugin!r} is neither an installed plugin's name nor a module;"
+        f"target: {plugin!r} is neither an installed plugin's name nor a module or an object of"
+        " one (module:object);"
         " `solward plugins list` shows what is installed"
     )
 
@@ -132,12 +129,8 @@ def load_target(entry_point: EntryPoint) -> Target:
     title = distribution.metadata["Name"] if distribution else "unknown"
     version = distribution.metadata["Version"] if distribution else "unknown"
     problem, registry = _load(entry_point)
-    plugin = None
-    if problem is None or problem.code is not ProblemCode.IMPORT_FAILED:
-        with contextlib.suppress(Exception):
-            plugin = entry_point.load()
-    loaded = None if registry is None else _loaded(registry, kind, name)
-    return Target(name, kind, title, version, plugin, loaded, problem)
+    loaded = None if registry is None else loaded_of(registry, kind, name)
+    return Target(name, kind, title, version, loaded, problem)
 
 
 @contextlib.contextmanager
@@ -175,7 +168,8 @@ def folder(path: Path) -> Iterator[list[EntryPoint]]:
                 sys.path.remove(each)
 
 
-def _load(entry_point: EntryPoint) -> tuple[Problem | None, Registry | None]:
+def conflict(entry_point: EntryPoint) -> Problem | None:
+    """That a plugin has the name of a built-in one."""
     if entry_point.dist is not None:
         own = [
             each
@@ -185,7 +179,14 @@ def _load(entry_point: EntryPoint) -> tuple[Problem | None, Registry | None]:
         ]
         for problem in discover(("*",), [*own, entry_point])[1]:
             if problem.code is ProblemCode.NAME_CONFLICT:
-                return problem, None
+                return problem
+    return None
+
+
+def _load(entry_point: EntryPoint) -> tuple[Problem | None, Registry | None]:
+    problem = conflict(entry_point)
+    if problem is not None:
+        return problem, None
     try:
         registry = load_registry(("*",), demo=True, entry_points=[entry_point])
     except PluginError as broken:
@@ -193,9 +194,10 @@ def _load(entry_point: EntryPoint) -> tuple[Problem | None, Registry | None]:
     return (registry.problems[0], None) if registry.problems else (None, registry)
 
 
-def _loaded(registry: Registry, kind: str, name: str) -> Loaded:
+def loaded_of(registry: Registry, kind: str, name: str) -> Loaded:
+    """A plugin of a registry, for a guardrail what asks it; raises `KeyError`."""
     if kind == "guardrail":
-        return cast(ThreadedRule, registry.guardrails[0].check).function
+        return {each.name: each for each in registry.guardrails}[name].check
     found: dict[str, Any] = {
         "skill": registry.skills,
         "provider": registry.providers,
@@ -204,7 +206,8 @@ def _loaded(registry: Registry, kind: str, name: str) -> Loaded:
     return found[kind][name]
 
 
-def _entry_point_of_object(plugin: object) -> EntryPoint:
+def _entry_point_of_object(plugin: object, value: str = "") -> EntryPoint:
+    """The entry point of a plugin object; `value` is where it can be imported from."""
     for group, hooks in HOOKS.items():
         if any(hasattr(plugin, hook) for hook in hooks):
             declare = getattr(plugin, hooks[0], None)
@@ -213,7 +216,8 @@ def _entry_point_of_object(plugin: object) -> EntryPoint:
                 # The contract check reports what it raises.
                 with contextlib.suppress(Exception):
                     name = str(declare().name)
-            value = getattr(plugin, "__name__", "") or type(plugin).__module__
+            if not value and isinstance(plugin, ModuleType):
+                value = plugin.__name__
             for each in _installed():
                 if (each.group, each.value, each.name) == (group, value, name):
                     return each
@@ -233,8 +237,3 @@ def _plugins_of(distribution: Distribution) -> Iterable[EntryPoint]:
 
 def _has_name(distribution: Distribution, name: str) -> bool:
     return canonical(distribution.metadata["Name"] or "") == canonical(name)
-
-
-def _file_of(plugin: object) -> str | None:
-    module = sys.modules.get(type(plugin).__module__)
-    return getattr(module, "__file__", None)

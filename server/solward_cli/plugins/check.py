@@ -20,8 +20,9 @@ _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": 
 @click.command("check")
 @click.argument("target", metavar="PATH-or-NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def check(target: str, as_json: bool) -> None:
-    """Check a plugin against its contract, on a ledger of its own.
+@click.option("--in-process", is_flag=True, help="Not in a plugin host, to debug the plugin.")
+def check(target: str, as_json: bool, in_process: bool) -> None:
+    """Check a plugin against its contract, in a plugin host and on a ledger of its own.
 
     PATH is a folder with a pyproject.toml, which need not be installed; NAME an installed
     distribution or plugin. Ends with exit code 1 where a check fails. The plugin's code runs, with
@@ -35,7 +36,7 @@ def check(target: str, as_json: bool) -> None:
     logs.configure("error")
     with refusals():
         try:
-            reports = check_path_or_name(target)
+            reports = check_path_or_name(target, in_process=in_process)
         except InvalidRequest as error:
             refuse(str(error))
     if as_json:

@@ -57,6 +57,7 @@ from solward.registry.problems import Rejected, described
 from solward.venue import Quote, SwapInstructions, SwapTransaction, VenueContext
 
 T = TypeVar("T")
+P = TypeVar("P", bound="Plugins")
 
 ENTRY_POINTS = "entry_points"
 """The option that names the plugins: JSON of `[group, name, value]`s."""
@@ -70,13 +71,22 @@ _log = logging.getLogger("plugin")
 
 def plugins(setup: Setup) -> Mapping[str, Handler]:
     """Import the distribution's plugins; their handlers by method name."""
+    return handlers(imported(setup, Plugins))
+
+
+def imported(setup: Setup, kind: type[P]) -> P:
+    """The distribution's plugins, imported."""
     named = [
         EntryPoint(name, value, group)
         for group, name, value in jsontext.loads(setup.options[ENTRY_POINTS])
     ]
     # Before a plugin is imported, which may make a client of its own.
     install(cast(Channel, CurrentChannel()), current_cap)
-    tenant = Plugins(named)
+    return kind(named)
+
+
+def handlers(tenant: Plugins) -> dict[str, Handler]:
+    """By method name."""
     return {
         methods.SPECS.name: tenant.specs,
         methods.SKILL_EXECUTE.name: tenant.skill_execute,

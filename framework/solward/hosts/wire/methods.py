@@ -32,6 +32,7 @@ from solward.hosts.wire.values import (
     LongText,
     ModelPrice,
     Name,
+    Names,
     Natural,
     ProviderContext,
     ProviderSpec,
@@ -407,6 +408,68 @@ class HttpPiece(Wire):
     data: Annotated[bytes, Meta(max_length=PIECE)] = b""
 
 
+# What the conformance kit's tenant tells of the plugins that it runs; no other tenant serves it.
+
+
+class CallNumber(Wire):
+    """The call number `number`, from 0, of those with the same key."""
+
+    key: LongText
+    number: Natural
+
+
+class Raised(Wire):
+    """What a plugin's own code raised.
+
+    Attributes:
+        place: its file and line, of what is not deliberate.
+        deliberate: it is one of `solward.errors`.
+        shown: its text and its repr.
+    """
+
+    type: Name
+    text: Text
+    place: Name
+    deliberate: bool
+    cancelled: bool
+    shown: Text
+
+
+class Observed(Wire):
+    """One call of a hook, as seen where it runs.
+
+    Attributes:
+        executed: whether any of its code ran.
+        ended: whether it ended.
+        cancelled: whether it was cancelled before it ended.
+        returned: whether it returned, even so.
+        answer: the type of what it returned.
+        odd: what a guardrail answered, where that is no answer.
+        changed: whether it changed what it was given.
+        read: paths of the parameters it read.
+        tasks: those of its tasks that still run.
+    """
+
+    executed: bool = False
+    ended: bool = False
+    cancelled: bool = False
+    returned: bool = False
+    answer: Name = ""
+    odd: Name = ""
+    changed: bool = False
+    raised: Raised | None = None
+    read: Names = ()
+    tasks: Names = ()
+    seconds: float = 0.0
+
+
+class Blocked(Wire):
+    """How long a plugin held up the event loop of its host at a time, and where."""
+
+    seconds: float
+    where: Name
+
+
 _LEDGER: Final = 32 << 20
 _LARGE_AT_ONCE: Final = 4
 # Many times a transaction, of which the rest is details.
@@ -428,6 +491,8 @@ LEDGER_PROGRAM_ACCOUNTS = Method(
 LEDGER_STAKE_MINIMUM_DELEGATION = Method("ledger.stake_minimum_delegation", Empty, Amount)
 LEDGER_VOTE_ACCOUNTS = Method("ledger.vote_accounts", Empty, VoteAccounts, _LEDGER, _LARGE_AT_ONCE)
 HTTP_REQUEST = StreamMethod("http.request", HttpRequest, HttpPiece, HttpBody)
+KIT_OBSERVED = Method("kit.observed", CallNumber, Observed)
+KIT_BLOCKED = Method("kit.blocked", Empty, Blocked)
 
 METHODS: Final[Mapping[str, AnyMethod]] = MappingProxyType(
     {

@@ -5,7 +5,9 @@
     test_tip = conformance.skill_test("tip", cases=[{"to": ADDRESS, "amount": 1}])
 
 A target is an installed entry point's name (`tip`, or `solward.skills:tip` where two groups have
-the name), a module's dotted name, or a module or other plugin object. A case of a skill is its
+the name), a module or an object of one by name (`tools.tip`, `tools.tip:skill`), or a module. It
+runs in a plugin host, as in production; `in_process` imports it into this process instead, for
+debugging, and then any plugin object is a target. A case of a skill is its
 parameters, or a function that takes a new `TestWallet`, prepares it for the skill, and returns the
 parameters; it may be async.
 """
@@ -41,7 +43,7 @@ __all__ = [
 ]
 
 
-def check_path_or_name(target: str) -> list[Report]:
+def check_path_or_name(target: str, *, in_process: bool = False) -> list[Report]:
     """One report for each plugin of an installed distribution, an entry point, or a project folder.
 
     Runs the plugins' code. A skill is run with the `examples` it declares.
@@ -49,33 +51,42 @@ def check_path_or_name(target: str) -> list[Report]:
     Args:
         target: the name of an installed distribution or entry point, or a folder with a
             `pyproject.toml`; its entry points are imported from the folder without installing.
+        in_process: as of the others.
 
     Raises:
         InvalidRequest: there is no such plugin, or the folder is no plugin project.
     """
     from solward.testing.conformance.runner import reports_of
 
-    return reports_of(target)
+    return reports_of(target, in_process=in_process)
 
 
 async def check_skill(
-    target: object, *, cases: Sequence[Case] = (), stand: Stand | None = None
+    target: object,
+    *,
+    cases: Sequence[Case] = (),
+    stand: Stand | None = None,
+    in_process: bool = False,
 ) -> Report:
     """Every check of one skill, with the examples it declares and these cases.
 
     Args:
         stand: the service to run it on; without one, a service is opened whose secrets are
             canaries.
+        in_process: import it into this process, for debugging; an object that no module has under a
+            name can be checked in no other way.
 
     Raises:
         InvalidRequest: there is no such plugin.
     """
     from solward.testing.conformance.runner import check
 
-    return await check(target, stand, cases=cases, kind="skill")
+    return await check(target, stand, cases=cases, kind="skill", in_process=in_process)
 
 
-async def check_provider(target: object, *, address: str | None = None) -> Report:
+async def check_provider(
+    target: object, *, address: str | None = None, in_process: bool = False
+) -> Report:
     """Every check of one provider; calls servers of this machine only.
 
     Args:
@@ -87,7 +98,7 @@ async def check_provider(target: object, *, address: str | None = None) -> Repor
     """
     from solward.testing.conformance.runner import check
 
-    return await check(target, None, address=address, kind="provider")
+    return await check(target, address=address, kind="provider", in_process=in_process)
 
 
 async def check_guardrail(
@@ -96,6 +107,7 @@ async def check_guardrail(
     refused: Sequence[Pair] = (),
     allowed: Sequence[Pair] = (),
     held: Sequence[Pair] = (),
+    in_process: bool = False,
 ) -> Report:
     """Every check of one guardrail, on the kit's transactions and on these.
 
@@ -109,7 +121,14 @@ async def check_guardrail(
     """
     from solward.testing.conformance.runner import check
 
-    return await check(target, None, refused=refused, allowed=allowed, held=held, kind="guardrail")
+    return await check(
+        target,
+        refused=refused,
+        allowed=allowed,
+        held=held,
+        kind="guardrail",
+        in_process=in_process,
+    )
 
 
 async def check_venue(
@@ -117,6 +136,7 @@ async def check_venue(
     *,
     http: httpx.AsyncClient | None = None,
     requests: Sequence[QuoteRequest] = (),
+    in_process: bool = False,
 ) -> Report:
     """Every check of one swap venue; sends nothing to a ledger.
 
@@ -130,17 +150,21 @@ async def check_venue(
     """
     from solward.testing.conformance.runner import check
 
-    return await check(target, None, http=http, requests=requests, kind="venue")
+    return await check(target, http=http, requests=requests, kind="venue", in_process=in_process)
 
 
-def skill_test(target: object, *, cases: Sequence[Case] = ()) -> Callable[[], None]:
+def skill_test(
+    target: object, *, cases: Sequence[Case] = (), in_process: bool = False
+) -> Callable[[], None]:
     """A test function that fails with the report if the skill does not conform."""
-    return _test(lambda: check_skill(target, cases=cases))
+    return _test(lambda: check_skill(target, cases=cases, in_process=in_process))
 
 
-def provider_test(target: object, *, address: str | None = None) -> Callable[[], None]:
+def provider_test(
+    target: object, *, address: str | None = None, in_process: bool = False
+) -> Callable[[], None]:
     """A test function that fails with the report if the provider does not conform."""
-    return _test(lambda: check_provider(target, address=address))
+    return _test(lambda: check_provider(target, address=address, in_process=in_process))
 
 
 def guardrail_test(
@@ -149,9 +173,14 @@ def guardrail_test(
     refused: Sequence[Pair] = (),
     allowed: Sequence[Pair] = (),
     held: Sequence[Pair] = (),
+    in_process: bool = False,
 ) -> Callable[[], None]:
     """A test function that fails with the report if the guardrail does not conform."""
-    return _test(lambda: check_guardrail(target, refused=refused, allowed=allowed, held=held))
+    return _test(
+        lambda: check_guardrail(
+            target, refused=refused, allowed=allowed, held=held, in_process=in_process
+        )
+    )
 
 
 def venue_test(
@@ -159,9 +188,10 @@ def venue_test(
     *,
     http: httpx.AsyncClient | None = None,
     requests: Sequence[QuoteRequest] = (),
+    in_process: bool = False,
 ) -> Callable[[], None]:
     """A test function that fails with the report if the venue does not conform."""
-    return _test(lambda: check_venue(target, http=http, requests=requests))
+    return _test(lambda: check_venue(target, http=http, requests=requests, in_process=in_process))
 
 
 def _test(check: Callable[[], Any]) -> Callable[[], None]:

@@ -48,6 +48,12 @@ class Watchdog:
         if self._timer is not None:
             self._timer.cancel()
 
+    def take(self) -> tuple[float, str]:
+        """What it has seen until now, which then counts no more."""
+        seen = self.blocked_s, self.where
+        self.blocked_s, self.where = 0.0, ""
+        return seen
+
     def _tick(self) -> None:
         self._beat = time.monotonic()
         self._timer = asyncio.get_running_loop().call_later(_BEAT_S, self._tick)

@@ -6,24 +6,27 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
-from solward.registry import LoadedSkill
 from solward.registry.interceptors import GRACE_S
 from solward.skill import Effects
 from solward.testing.conformance.observed_run import (
     Case,
     Run,
+    WatchedSkill,
     observe_run,
     prepared,
     start,
-    tasks_recorded,
 )
 from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.watch import Asking
 from solward.testing.stand import TestWallet
 
 # Calls on the context that return before the one at which the skill is cancelled.
 CANCELLED_AFTER = (0, 1, 2)
 # A skill without such a call is cancelled after this time.
 UNGATED_S = 0.3
+# After the end, tasks may need a moment to end too.
+LOOKS_S = 0.01
+TASKS_LOOKS = 10
 AT_ONCE = 3
 ALL_ARRIVED_S = 2.0
 
@@ -38,7 +41,7 @@ class BlockingGate:
         self.reached = asyncio.Event()
         self._passes = passes
 
-    async def enter(self, run: Run) -> None:
+    async def enter(self, run: Asking) -> None:
         """See `Gate.enter`."""
         self._passes -= 1
         if self._passes < 0:
@@ -60,7 +63,7 @@ class StartingGate:
         if len(self._arrived) == self._runs:
             self._all_arrived.set()
 
-    async def enter(self, run: Run) -> None:
+    async def enter(self, run: Asking) -> None:
         """See `Gate.enter`."""
         self.arrive(run.wallet)
         # A run that waits for something else first must not block the others for ever.
@@ -70,21 +73,20 @@ class StartingGate:
 
 
 async def check_cancellation(
-    skill: LoadedSkill, make_wallet: MakeWallet, case: Case, runs: list[Run]
+    skill: WatchedSkill, make_wallet: MakeWallet, case: Case, runs: list[Run]
 ) -> Finding:
     """Wherever it is cancelled, the skill ends at once and leaves no task."""
     places = 0
     for passes in CANCELLED_AFTER:
         wallet = await make_wallet()
-        run = Run(wallet, await prepared(case, wallet))
-        gate = BlockingGate(passes)
-        with tasks_recorded():
-            cancelled = await _cancelled(skill, run, gate)
+        run = skill.begin(wallet, await prepared(case, wallet))
+        cancelled_at = await _cancelled(run, BlockingGate(passes))
         runs.append(run)
-        trouble = await _after(run) if cancelled else ""
+        trouble = "" if cancelled_at is None else await _after(run, cancelled_at + GRACE_S)
         if trouble:
+            await skill.watch.restart()
             return Finding("timeout", Outcome.FAILED, trouble)
-        if not cancelled:
+        if cancelled_at is None:
             break
         places += 1
     if not places:
@@ -92,41 +94,51 @@ async def check_cancellation(
     return Finding("timeout", Outcome.OK, f"cancelled at {places} places, it ended at once")
 
 
-async def _cancelled(skill: LoadedSkill, run: Run, gate: BlockingGate) -> bool:
-    """Run until the gate blocks, and cancel it there; False where it ended before."""
-    task = asyncio.ensure_future(start(skill, run, gate=gate))
+async def _cancelled(run: Run, gate: BlockingGate) -> float | None:
+    """Run until the gate blocks, and cancel it there; when that was, None where it ended before."""
+    task = asyncio.ensure_future(start(run, gate=gate))
     blocked = asyncio.ensure_future(gate.reached.wait())
     await asyncio.wait({task, blocked}, timeout=UNGATED_S, return_when=asyncio.FIRST_COMPLETED)
     blocked.cancel()
     if task.done():
         if not task.cancelled() and task.exception() is None:
             run.outcome = task.result()
-        return False
+        await run.look()
+        return None
+    cancelled_at = asyncio.get_running_loop().time()
     task.cancel()
     await asyncio.wait({task}, timeout=2 * GRACE_S)
-    return True
+    return cancelled_at
 
 
-async def _after(run: Run) -> str:
-    """The fault of a cancelled run; empty where there is none."""
-    for _ in range(10):
-        if run.ended and all(task.done() for task in run.tasks):
+async def _after(run: Run, until: float) -> str:
+    """The fault of a cancelled run; empty where there is none.
+
+    Args:
+        until: when it must have ended, by the loop's clock.
+    """
+    loop = asyncio.get_running_loop()
+    seen = await run.look()
+    while seen.executed and not seen.ended and loop.time() < until:
+        await asyncio.sleep(LOOKS_S)
+        seen = await run.look()
+    for _ in range(TASKS_LOOKS):
+        if not seen.tasks:
             break
-        await asyncio.sleep(0.01)
-    left = [task for task in run.tasks if not task.done()]
-    for task in left:
-        task.cancel()
-    if not run.ended:
+        await asyncio.sleep(LOOKS_S)
+        seen = await run.look()
+    if seen.executed and not seen.ended:
         return f"still runs {GRACE_S:g} s after it was cancelled"
-    if run.returned:
+    # One that was not cancelled ended before.
+    if seen.cancelled and seen.returned:
         return "goes on after it is cancelled: let CancelledError pass"
-    if run.raised is not None and not isinstance(run.raised, asyncio.CancelledError):
-        return f"turns its cancellation into {type(run.raised).__name__}"
-    return f"leaves a task running: {left[0]!r:.160}" if left else ""
+    if seen.cancelled and seen.raised is not None and not seen.raised.cancelled:
+        return f"turns its cancellation into {seen.raised.type}"
+    return f"leaves a task running: {seen.tasks[0]:.160}" if seen.tasks else ""
 
 
 async def check_concurrency(
-    skill: LoadedSkill, make_wallet: MakeWallet, good: Good, runs: list[Run]
+    skill: WatchedSkill, make_wallet: MakeWallet, good: Good, runs: list[Run]
 ) -> Finding:
     """Runs on different wallets at once have the same results as runs alone."""
     gate = StartingGate(AT_ONCE)
@@ -142,14 +154,13 @@ async def check_concurrency(
     params = [
         await prepared(case, wallet) for (case, _), wallet in zip(cases, wallets, strict=True)
     ]
-    with tasks_recorded():
-        together = await asyncio.gather(*map(one, wallets, params))
+    together = await asyncio.gather(*map(one, wallets, params))
     runs += together
     trouble: list[str] = []
     for run, (_, alone) in zip(together, cases, strict=True):
         others = [other for other in wallets if other is not run.wallet]
         trouble += _mixed(run, alone, others)
-        if skill.spec.effects is Effects.READ and not trouble:
+        if skill.loaded.spec.effects is Effects.READ and not trouble:
             trouble += await _differs(skill, run)
     if trouble:
         return Finding("concurrency", Outcome.FAILED, joined(trouble))
@@ -172,7 +183,7 @@ def _mixed(run: Run, alone: Run, others: Sequence[TestWallet]) -> list[str]:
     return []
 
 
-async def _differs(skill: LoadedSkill, run: Run) -> list[str]:
+async def _differs(skill: WatchedSkill, run: Run) -> list[str]:
     """A skill that reads only has the same outcome alone, if two runs alone have the same."""
     first = await observe_run(skill, run.wallet, run.params)
     second = await observe_run(skill, run.wallet, run.params)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from decimal import Decimal
 
 from solward.guardrail import AuthorityChange, Hold, Intent, Outflow, Request, TransactionEffects
+from solward.hosts.wire.methods import Observed
 from solward.solana.token_list import token_list
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.watch import Watch
+from solward.vault.transactions.plugin_rules import TIME_LIMIT_S
 
-Check = Callable[[Intent, TransactionEffects], str | Hold | None]
+Ask = Callable[[Intent, TransactionEffects], Awaitable[str | Hold | None]]
 Pair = tuple[Intent, TransactionEffects]
 
 WALLET = "4Nd1mYfYgoYyYgXbbXnhmCbtLrcZQAMTrQwpCRhVoNLh"
@@ -25,39 +28,59 @@ MAX_REASON = 500
 SLOW_S = 0.05
 
 
-def guardrail_findings(
-    check: Check,
+async def guardrail_findings(
+    ask: Ask,
+    watch: Watch,
     refused: Sequence[Pair] = (),
     allowed: Sequence[Pair] = (),
     held: Sequence[Pair] = (),
 ) -> list[Finding]:
-    """Every check of a loaded guardrail, in a fixed order."""
-    answers: list[object] = []
-    raised, impure, slow = [], [], 0.0
+    """Every check of a loaded guardrail, in a fixed order.
+
+    Args:
+        ask: asks it, as the vault does.
+    """
+    answers: list[str | Hold | None] = []
+    raised, impure, odd, slow = [], [], [], 0.0
     pairs = [*refused, *allowed, *held, *transactions()]
+    number = 0
     for intent, effects in pairs:
-        before = copy.deepcopy((intent, effects))
-        started = time.perf_counter()
-        try:
-            answer = check(intent, effects)
-            slow = max(slow, time.perf_counter() - started)
-            again = check(intent, effects)
-        except Exception as error:
-            raised.append(f"{type(error).__name__}: {error} (on a {intent.type!r})")
-            answers.append(None)
+        asked: list[str | Hold | None] = []
+        seen: list[Observed] = []
+        for _ in range(2):
+            asked.append(await _asked(ask, intent, effects))
+            seen.append(await watch.observed("", number))
+            number += seen[-1].executed
+        answers.append(asked[0])
+        for each in seen:
+            if not each.ended:
+                raised.append(str(asked[0]))
+            elif each.raised is not None:
+                raised.append(f"{each.raised.type}: {each.raised.text} (on a {intent.type!r})")
+        if any(each.raised is not None or not each.ended for each in seen):
             continue
-        answers.append(answer)
-        if answer != again:
-            impure.append(f"answers {answer!r:.80} and then {again!r:.80} to the same")
-        if before != (intent, effects):
+        slow = max(slow, seen[0].seconds)
+        if asked[0] != asked[1]:
+            impure.append(f"answers {asked[0]!r:.80} and then {asked[1]!r:.80} to the same")
+        if any(each.changed for each in seen):
             impure.append("changes what it is given")
+        odd += [each.odd for each in seen if each.odd]
     return [
         _finding("does_not_raise", raised, f"{len(pairs)} transactions"),
         _finding("pure", impure),
-        _finding("answer", _malformed(answers)),
+        _finding("answer", [*map(_odd, odd), *_malformed(answers)]),
         _cases(answers, refused, allowed, held),
         _quick(slow),
     ]
+
+
+async def _asked(ask: Ask, intent: Intent, effects: TransactionEffects) -> str | Hold | None:
+    try:
+        return await asyncio.wait_for(
+            ask(copy.deepcopy(intent), copy.deepcopy(effects)), TIME_LIMIT_S
+        )
+    except TimeoutError:
+        return f"no answer within {TIME_LIMIT_S:g} s (on a {intent.type!r})"
 
 
 def transactions() -> Iterator[Pair]:
@@ -106,18 +129,20 @@ def transactions() -> Iterator[Pair]:
     )  # fmt: skip
 
 
-def _malformed(answers: Sequence[object]) -> list[str]:
+def _odd(answer: str) -> str:
+    return (
+        f"answers {answer}; a refusal is text, a question to a person Hold with text,"
+        " anything else is None"
+    )
+
+
+def _malformed(answers: Sequence[str | Hold | None]) -> list[str]:
     trouble = []
     for answer in answers:
-        reason: object = answer.reason if isinstance(answer, Hold) else answer
-        if reason is None and not isinstance(answer, Hold):
+        if answer is None:
             continue
-        if not isinstance(reason, str):
-            trouble.append(
-                f"answers {answer!r:.80}; a refusal is text, a question to a person Hold with text,"
-                " anything else is None"
-            )
-        elif not reason.strip():
+        reason = answer.reason if isinstance(answer, Hold) else answer
+        if not reason.strip():
             what = "asks a person" if isinstance(answer, Hold) else "refuses"
             trouble.append(f"{what} without a reason")
         elif len(reason) > MAX_REASON:
@@ -126,7 +151,7 @@ def _malformed(answers: Sequence[object]) -> list[str]:
 
 
 def _cases(
-    answers: Sequence[object],
+    answers: Sequence[str | Hold | None],
     refused: Sequence[Pair],
     allowed: Sequence[Pair],
     held: Sequence[Pair],

@@ -1,29 +1,43 @@
-"""One run of a skill, observed: parameters read, transactions requested, texts, tasks, records."""
+"""One run of a skill, observed: parameters read, what it asked for, texts, tasks, records."""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import functools
 import inspect
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from types import CodeType
-from typing import Any, Protocol, cast
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-import httpx
-
-from solward.context import SkillContext
-from solward.errors import SolwardError
+from solward.errors import SkillError
+from solward.hosts.host import DISABLED, ENDED
+from solward.hosts.wire.methods import Observed
 from solward.record import TransactionRecord
 from solward.registry import LoadedSkill, run_skill
-from solward.testing.conformance.parameter_paths import RecordedParams
+from solward.testing.conformance.watch import Asked, Gate, Watch
 from solward.testing.stand import TestWallet
 
-_current: contextvars.ContextVar[Run | None] = contextvars.ContextVar("run", default=None)
+
+@dataclass(slots=True, eq=False)
+class WatchedSkill:
+    """A loaded skill, and where it is seen."""
+
+    loaded: LoadedSkill
+    watch: Watch
+    # By wallet: its calls are kept where it runs, in their order.
+    _calls: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    async def observed(self, run: Run) -> Observed:
+        """A run as its skill's code has it until now."""
+        seen = await self.watch.observed(run.wallet.id, run.number)
+        if seen.executed:
+            self._calls[run.wallet.id] = run.number + 1
+        return seen
+
+    def begin(self, wallet: TestWallet, params: Any) -> Run:
+        """A run on a wallet, which has no other at the time."""
+        return Run(self, wallet, params, self._calls[wallet.id])
 
 
 @dataclass(slots=True, eq=False)
@@ -31,68 +45,64 @@ class Run:
     """Everything one run did.
 
     Attributes:
+        number: of the wallet's calls, from 0.
         outcome: its text, None when it raised.
         error: the exception its caller got.
-        raised: the exception of the skill's own code, whatever its caller got.
-        executed: whether any of its code ran.
-        ended: whether its code ended.
-        returned: whether it returned, even after it was cancelled.
-        read: paths of the parameters it read.
-        requested: number of transactions it requested.
+        seen: what its own code did, whatever its caller got.
+        asked: what it asked the service for.
         records: records stored for its wallet meanwhile.
         unrecorded: signatures of its wallet on the ledger without a record.
-        tasks: tasks made by its code or its libraries, not by Solward.
     """
 
+    skill: WatchedSkill
     wallet: TestWallet
     params: Any
+    number: int
     outcome: str | None = None
     error: BaseException | None = None
-    raised: BaseException | None = None
-    executed: bool = False
-    ended: bool = False
-    returned: bool = False
-    read: set[str] = field(default_factory=set)
-    requested: int = 0
+    seen: Observed = field(default_factory=Observed)
+    asked: list[Asked] = field(default_factory=list)
     records: list[TransactionRecord] = field(default_factory=list)
     unrecorded: list[str] = field(default_factory=list)
-    tasks: list[asyncio.Task[Any]] = field(default_factory=list)
     seconds: float = 0.0
+
+    async def look(self) -> Observed:
+        """See again what its code has done."""
+        self.seen = await self.skill.observed(self)
+        return self.seen
+
+    @property
+    def requested(self) -> list[str]:
+        """The money calls that it asked for."""
+        return [each.operation for each in self.asked if each.operation]
 
     @property
     def texts(self) -> list[str]:
         """Every text it returned or raised."""
         texts = [self.outcome] if isinstance(self.outcome, str) else []
-        for error in (self.error, self.raised):
-            if error is not None:
-                texts += [str(error), repr(error)]
-        return texts
+        if self.error is not None:
+            texts += [str(self.error), repr(self.error)]
+        return texts if self.seen.raised is None else [*texts, self.seen.raised.shown]
 
     @property
     def crashed(self) -> bool:
-        """Whether it raised anything but a deliberate error."""
-        return self.raised is not None and not isinstance(
-            self.raised, SolwardError | asyncio.CancelledError
-        )
+        """Whether it raised anything but a deliberate error, or ended its host."""
+        raised = self.seen.raised
+        if raised is not None and not (raised.deliberate or raised.cancelled):
+            return True
+        return isinstance(self.error, SkillError) and self.error.code in (ENDED, DISABLED)
 
     @property
     def trouble(self) -> str:
         """The error and its place, for the plugin's author."""
-        error = self.raised if self.crashed else (self.error or self.raised)
-        where = _place(error) if self.crashed else ""
-        return f"{type(error).__name__}{where}: {error}" if error is not None else ""
-
-
-class Gate(Protocol):
-    """Delays the calls a skill makes on its context."""
-
-    async def enter(self, run: Run) -> None:
-        """Return once the call may start."""
-        ...
+        raised = self.seen.raised
+        if raised is not None and (raised.place or self.error is None):
+            return f"{raised.type}{' at ' if raised.place else ''}{raised.place}: {raised.text}"
+        return f"{type(self.error).__name__}: {self.error}" if self.error is not None else ""
 
 
 async def observe_run(
-    skill: LoadedSkill, wallet: TestWallet, params: object, *, gate: Gate | None = None
+    skill: WatchedSkill, wallet: TestWallet, params: object, *, gate: Gate | None = None
 ) -> Run:
     """Run a skill as the service does; raises only `CancelledError`."""
     known = {record.id for record in await wallet.records()}
@@ -107,142 +117,27 @@ async def observe_run(
 
 
 async def run_once(
-    skill: LoadedSkill, wallet: TestWallet, params: object, *, gate: Gate | None = None
+    skill: WatchedSkill, wallet: TestWallet, params: object, *, gate: Gate | None = None
 ) -> Run:
     """As `observe_run`, without reading the wallet's records and the ledger."""
-    run = Run(wallet, params)
+    run = skill.begin(wallet, params)
     started = time.monotonic()
     try:
-        run.outcome = await start(skill, run, gate=gate)
+        run.outcome = await start(run, gate=gate)
     except asyncio.CancelledError:
         raise
     except BaseException as error:
         run.error = error
     run.seconds = time.monotonic() - started
+    await run.look()
     return run
 
 
-async def start(skill: LoadedSkill, run: Run, *, gate: Gate | None = None) -> str:
+async def start(run: Run, *, gate: Gate | None = None) -> str:
     """The run itself; raises as `run_skill`."""
-
-    async def call(params: Mapping[str, Any], context: SkillContext) -> Any:
-        token = _current.set(run)
-        run.executed = True
-        try:
-            outcome = await skill.call(params=RecordedParams(params, run.read), context=context)
-            run.returned = True
-            return outcome
-        except BaseException as error:
-            run.raised = error
-            raise
-        finally:
-            run.ended = True
-            _current.reset(token)
-
-    context = _ObservedContext(run, run.wallet.context(skill), gate)
-    with tasks_recorded():
-        return await run_skill(
-            replace(skill, call=call), run.params, context, emit=lambda _name, _data: None
-        )
-
-
-def calls_plugin(code: CodeType) -> bool:
-    """Whether this is the code of the frame in which `start` calls the plugin."""
-    return code.co_qualname == "start.<locals>.call" and code.co_filename == __file__
-
-
-class _ObservedContext(SkillContext):
-    """The same context; counts requested transactions, and its calls wait at the gate."""
-
-    __slots__ = ("_gate", "_run")
-
-    def __init__(self, run: Run, context: SkillContext, gate: Gate | None) -> None:
-        for slot in SkillContext.__slots__:
-            setattr(self, slot, getattr(context, slot))
-        self._run = run
-        self._gate = gate
-        if gate is not None:
-            self._ledger = cast(Any, _Gated(self._ledger, gate, run))
-            self._calls = cast(Any, _Gated(self._calls, gate, run))
-
-    @property
-    def http(self) -> httpx.AsyncClient:
-        """The same client; its calls wait at the gate."""
-        client = super().http
-        return client if self._gate is None else cast(Any, _Gated(client, self._gate, self._run))
-
-    async def _perform(self, operation: str, params: Mapping[str, Any]) -> TransactionRecord:
-        self._run.requested += 1
-        return await super()._perform(operation, params)
-
-    async def transact(self, **declared: Any) -> TransactionRecord:
-        self._run.requested += 1
-        return await super().transact(**declared)
-
-
-class _Gated:
-    """An object whose async methods wait at a gate first."""
-
-    def __init__(self, behind: Any, gate: Gate, run: Run) -> None:
-        self._behind, self._gate, self._run = behind, gate, run
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._behind, name)
-        if not inspect.iscoroutinefunction(found):
-            return found
-
-        @functools.wraps(found)
-        async def gated(*args: Any, **kwargs: Any) -> Any:
-            await self._gate.enter(self._run)
-            return await found(*args, **kwargs)
-
-        return gated
-
-
-@contextmanager
-def tasks_recorded() -> Iterator[None]:
-    """Inside the block, tasks created by an observed run are added to it."""
-    loop = asyncio.get_running_loop()
-    before = loop.get_task_factory()
-
-    def make(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
-        run = _current.get()
-        if run is not None and not _made_by_solward():
-            run.tasks.append(task)
-        return task
-
-    if getattr(before, "records_tasks", False):
-        # Concurrent runs share one factory.
-        yield
-        return
-    make.records_tasks = True  # type: ignore[attr-defined]  # marks this function
-    loop.set_task_factory(make)
-    try:
-        yield
-    finally:
-        loop.set_task_factory(before)
-
-
-def _made_by_solward() -> bool:
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        module = str(frame.f_globals.get("__name__", ""))
-        if not module.startswith("asyncio"):
-            return module.startswith("solward.")
-        frame = frame.f_back
-    return False
-
-
-def _place(error: BaseException | None) -> str:
-    trace = error.__traceback__ if error is not None else None
-    place = ""
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if "/solward/" not in code.co_filename:
-            place = f" at {code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return place
+    skill = run.skill.loaded
+    context = run.skill.watch.context(run, run.wallet.context(skill), gate)
+    return await run_skill(skill, run.params, context, emit=lambda _name, _data: None)
 
 
 async def _signatures(wallet: TestWallet) -> list[str]:

@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from importlib.metadata import EntryPoint
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +19,7 @@ from solward.errors import InvalidRequest
 from solward.registry.problems import ProblemCode
 from solward.testing.canaries import Canaries
 from solward.testing.conformance.guardrails import guardrail_findings
+from solward.testing.conformance.loading import Subject, loaded
 from solward.testing.conformance.observed_run import Case
 from solward.testing.conformance.providers import provider_findings
 from solward.testing.conformance.report import Finding, Outcome, Report
@@ -27,11 +27,11 @@ from solward.testing.conformance.skills import skill_findings
 from solward.testing.conformance.venues import venue_findings
 from solward.testing.stand import Stand, open_stand
 from solward.testing.targets import (
+    KINDS,
     Target,
+    entry_point_of,
     folder,
     installed_entry_points,
-    load_target,
-    target_of,
 )
 
 if TYPE_CHECKING:
@@ -45,19 +45,19 @@ T = TypeVar("T")
 _CANCEL_WAIT_S = 1.0
 
 
-def reports_of(target: str) -> list[Report]:
+def reports_of(target: str, *, in_process: bool = False) -> list[Report]:
     """See `conformance.check_path_or_name`."""
     path = Path(target)
     if path.is_dir():
         with folder(path.resolve()) as found:
-            return run(_check_all(found))
+            return run(_check_all(loaded(found, in_process=in_process)))
     installed = installed_entry_points(target)
     if not installed:
         raise InvalidRequest(
             f"target: {target!r} is neither a project's folder nor an installed plugin's or"
             " distribution's name"
         )
-    return run(_check_all(installed))
+    return run(_check_all(loaded(installed, in_process=in_process)))
 
 
 @asynccontextmanager
@@ -75,7 +75,32 @@ async def open_conformance() -> AsyncIterator[Stand]:
 
 async def check(
     plugin: object,
-    stand: Stand | None,
+    stand: Stand | None = None,
+    *,
+    kind: str | None = None,
+    in_process: bool = False,
+    **given: Any,
+) -> Report:
+    """The report of one plugin, on `stand` or one opened for it.
+
+    Args:
+        given: what the check of its kind takes (`check_skill` and so on).
+
+    Raises:
+        InvalidRequest: there is no such plugin, it is of another kind, or a plugin host cannot
+            import it.
+    """
+    entry_point = entry_point_of(plugin)
+    name, found = entry_point.name, KINDS[entry_point.group]
+    if kind not in (None, found):
+        raise InvalidRequest(f"target: {name!r} is a {found}, not a {kind}")
+    async with loaded([entry_point], in_process=in_process) as [subject]:
+        return await check_subject(subject, stand, **given)
+
+
+async def check_subject(
+    subject: Subject,
+    stand: Stand | None = None,
     *,
     cases: Sequence[Case] = (),
     address: str | None = None,
@@ -84,29 +109,23 @@ async def check(
     held: Sequence[Any] = (),
     http: httpx.AsyncClient | None = None,
     requests: Sequence[QuoteRequest] = (),
-    kind: str | None = None,
 ) -> Report:
-    """The report of one plugin, on `stand` or one opened for it.
-
-    Raises:
-        InvalidRequest: there is no such plugin, or it is of another kind.
-    """
-    target = plugin if isinstance(plugin, Target) else target_of(plugin)
-    if kind not in (None, target.kind):
-        raise InvalidRequest(f"target: {target.name!r} is a {target.kind}, not a {kind}")
+    """The report of a plugin that is loaded."""
+    target, watch = subject.target, subject.watch
     findings = [_contract(target)]
+    if subject.host is not None:
+        findings.append(subject.host)
     if target.problem is not None:
         return _report(target, findings)
     if target.kind == "skill":
-        if stand is None:
-            async with open_conformance() as opened:
-                findings += await skill_findings(target.loaded, opened, cases)
-        else:
-            findings += await skill_findings(target.loaded, stand, cases)
+        async with contextlib.AsyncExitStack() as stack:
+            if stand is None:
+                stand = await stack.enter_async_context(open_conformance())
+            findings += await skill_findings(target.loaded, watch, stand, cases)
     elif target.kind == "provider":
-        findings += await provider_findings(target.loaded, address)
+        findings += await provider_findings(target.loaded, watch, address)
     elif target.kind == "guardrail":
-        findings += guardrail_findings(target.loaded, refused, allowed, held)
+        findings += await guardrail_findings(target.loaded, watch, refused, allowed, held)
     else:
         findings += await venue_findings(target.loaded, http, requests)
     return _report(target, findings)
@@ -128,13 +147,14 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         loop.close()
 
 
-async def _check_all(entry_points: Sequence[EntryPoint]) -> list[Report]:
-    targets = [load_target(each) for each in entry_points]
+async def _check_all(loading: AbstractAsyncContextManager[list[Subject]]) -> list[Report]:
     async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(capture_logs())
+        subjects = await stack.enter_async_context(loading)
         stand = None
-        if any(each.kind == "skill" and each.problem is None for each in targets):
+        if any(each.target.kind == "skill" and each.target.problem is None for each in subjects):
             stand = await stack.enter_async_context(open_conformance())
-        return [await check(each, stand) for each in targets]
+        return [await check_subject(each, stand) for each in subjects]
 
 
 def _contract(target: Target) -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,24 +13,27 @@ from solward.record import TransactionStatus
 from solward.registry import LoadedSkill
 from solward.skill import Effects
 from solward.testing.conformance import samples
-from solward.testing.conformance.blocking import BLOCKED_S, Watchdog
+from solward.testing.conformance.blocking import BLOCKED_S
 from solward.testing.conformance.cancellation import check_cancellation, check_concurrency
 from solward.testing.conformance.dialects import check_dialects
 from solward.testing.conformance.observed_run import (
     Case,
     Run,
-    calls_plugin,
+    WatchedSkill,
     observe_run,
     prepared,
     run_once,
 )
 from solward.testing.conformance.parameter_paths import declared_paths, present_paths
 from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.watch import Held, Watch
 from solward.testing.stand import Stand, TestWallet
 
 # Longer outcomes crowd out the rest of a model's memory.
 MAX_OUTCOME = 8_000
 MOST_EDGES = 10
+# Why a host was ended that held up its event loop for too long.
+NO_ANSWER = "it did not answer"
 NO_BASE = "no example ran, so there is nothing to start from"
 
 _numbers = itertools.count(1)
@@ -47,12 +49,17 @@ class Subject:
         runs: every run so far.
     """
 
-    skill: LoadedSkill
+    watched: WatchedSkill
     stand: Stand
     cases: Sequence[Case]
     generated: bool = False
     good: list[tuple[Case, Run]] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
+
+    @property
+    def skill(self) -> LoadedSkill:
+        """As it is loaded."""
+        return self.watched.loaded
 
     async def wallet(self) -> TestWallet:
         """A new wallet with a name of its own."""
@@ -61,22 +68,23 @@ class Subject:
     async def run(self, case: Case) -> Run:
         """A case on a new wallet."""
         wallet = await self.wallet()
-        run = await observe_run(self.skill, wallet, await prepared(case, wallet))
+        run = await observe_run(self.watched, wallet, await prepared(case, wallet))
         self.runs.append(run)
         return run
 
 
 async def skill_findings(
-    skill: LoadedSkill, stand: Stand, cases: Sequence[Case] = ()
+    skill: LoadedSkill, watch: Watch, stand: Stand, cases: Sequence[Case] = ()
 ) -> list[Finding]:
     """Every check of a loaded skill, in a fixed order."""
-    with Watchdog(calls_plugin) as watchdog:
-        findings = await _checked(skill, stand, cases)
-    return [*findings, _blocking(watchdog)]
+    subject, unsampled = _subject(WatchedSkill(skill, watch), stand, cases)
+    async with watch.blocking() as held:
+        findings = await _checked(subject, unsampled)
+    return [*findings, _blocking(subject, held)]
 
 
-async def _checked(skill: LoadedSkill, stand: Stand, cases: Sequence[Case]) -> list[Finding]:
-    subject, unsampled = _subject(skill, stand, cases)
+async def _checked(subject: Subject, unsampled: samples.Unsampled | None) -> list[Finding]:
+    skill = subject.skill
     findings = [_described(skill)]
     findings.append(await _examples(subject, unsampled))
     params = [run.params for _, run in subject.good]
@@ -102,16 +110,17 @@ async def _checked(skill: LoadedSkill, stand: Stand, cases: Sequence[Case]) -> l
 
 
 def _subject(
-    skill: LoadedSkill, stand: Stand, cases: Sequence[Case]
+    watched: WatchedSkill, stand: Stand, cases: Sequence[Case]
 ) -> tuple[Subject, samples.Unsampled | None]:
-    known: list[Case] = [*cases, *skill.spec.examples]
+    spec = watched.loaded.spec
+    known: list[Case] = [*cases, *spec.examples]
     if known:
-        return Subject(skill, stand, known), None
+        return Subject(watched, stand, known), None
     try:
-        made: Mapping[str, Any] = samples.sample(skill.spec.parameters)
+        made: Mapping[str, Any] = samples.sample(spec.parameters)
     except samples.Unsampled as error:
-        return Subject(skill, stand, ()), error
-    return Subject(skill, stand, [made], generated=True), None
+        return Subject(watched, stand, ()), error
+    return Subject(watched, stand, [made], generated=True), None
 
 
 def _described(skill: LoadedSkill) -> Finding:
@@ -153,7 +162,7 @@ async def _parameters_used(subject: Subject) -> Finding:
     declared = list(declared_paths(subject.skill.spec.parameters))
     if not subject.good:
         return Finding("parameters_used", Outcome.SKIPPED, NO_BASE)
-    read = set().union(*(run.read for _, run in subject.good))
+    read = set().union(*(run.seen.read for _, run in subject.good))
     present = set().union(*(present_paths(run.params) for _, run in subject.good))
     defaulted = {name for name, schema in declared if "default" in schema}
     unread = [name for name, _ in declared if name not in read]
@@ -175,9 +184,9 @@ async def _bad_parameters(subject: Subject) -> Finding:
     trouble = []
     wrongs = samples.bad(schema, params)
     for what, wrong in wrongs:
-        run = await run_once(subject.skill, wallet, wrong)
+        run = await run_once(subject.watched, wallet, wrong)
         subject.runs.append(run)
-        if run.executed or not isinstance(run.error, InvalidRequest):
+        if run.seen.executed or not isinstance(run.error, InvalidRequest):
             trouble.append(f"{what} is accepted")
     if trouble:
         return Finding("bad_parameters", Outcome.FAILED, joined(trouble))
@@ -193,7 +202,7 @@ async def _edge_parameters(subject: Subject) -> Finding:
     params = await prepared(case, wallet)
     for what, odd in samples.edges(subject.skill.spec.parameters, params, MOST_EDGES):
         count += 1
-        run = await observe_run(subject.skill, wallet, odd)
+        run = await observe_run(subject.watched, wallet, odd)
         subject.runs.append(run)
         if run.crashed:
             trouble.append(f"{what}: {run.trouble}")
@@ -236,22 +245,21 @@ async def _timeout(subject: Subject) -> Finding:
     if slow:
         detail = f"an example took {slow[0].seconds:.1f} of {subject.skill.spec.timeout_s:g} s"
         return Finding("timeout", Outcome.WARNING, detail)
-    await asyncio.sleep(0)
-    left = [task for _, each in subject.good for task in each.tasks if not task.done()]
+    left = [task for _, each in subject.good for task in (await each.look()).tasks]
     if left:
-        return Finding("timeout", Outcome.FAILED, f"leaves a task running: {left[0]!r:.160}")
-    return await check_cancellation(subject.skill, subject.wallet, case, subject.runs)
+        return Finding("timeout", Outcome.FAILED, f"leaves a task running: {left[0]:.160}")
+    return await check_cancellation(subject.watched, subject.wallet, case, subject.runs)
 
 
 async def _concurrency(subject: Subject) -> Finding:
     if not subject.good:
         return Finding("concurrency", Outcome.SKIPPED, NO_BASE)
-    return await check_concurrency(subject.skill, subject.wallet, subject.good, subject.runs)
+    return await check_concurrency(subject.watched, subject.wallet, subject.good, subject.runs)
 
 
 async def _outcome(subject: Subject) -> Finding:
     trouble = []
-    returned = [run for run in subject.runs if run.returned]
+    returned = [run for run in subject.runs if run.seen.returned]
     for run in returned:
         if not isinstance(run.outcome, str):
             if getattr(run.error, "code", None) == "bad_outcome":
@@ -281,10 +289,12 @@ async def _secrets(subject: Subject) -> Finding:
     return Finding("secrets", Outcome.OK, f"none in the texts of {len(subject.runs)} runs")
 
 
-def _blocking(watchdog: Watchdog) -> Finding:
-    if watchdog.blocked_s < BLOCKED_S:
+def _blocking(subject: Subject, held: Held) -> Finding:
+    ended = [run.trouble for run in subject.runs if run.crashed and NO_ANSWER in run.trouble]
+    if held.seconds < BLOCKED_S and not ended:
         return Finding("blocking", Outcome.OK)
-    detail = f"held up the event loop for {watchdog.blocked_s:.1f} s at {watchdog.where}"
+    detail = f"held up the event loop for {held.seconds:.1f} s at {held.where}"
+    detail = ended[0] if ended else detail
     return Finding("blocking", Outcome.FAILED, f"{detail}; await, or use asyncio.to_thread")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import httpx
@@ -16,6 +16,7 @@ from solward.registry.loaded import LoadedVenue
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
 from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.watch import said
 from solward.venue import Quote, QuoteRequest, SwapInstructions, SwapTransaction, VenueContext
 
 _USDC = token_list("mainnet-beta").resolve("USDC", "mint")
@@ -47,7 +48,7 @@ async def venue_findings(
         detail = "needs `http`, a client of a server that answers, and `requests`"
         skipped = [Finding(name, Outcome.SKIPPED, detail) for name in ("quotes", "swaps")]
         return [*skipped, failures]
-    context = VenueContext(http)
+    context = VenueContext(_streaming(http))
     bad_quotes: list[str] = []
     bad_swaps: list[str] = []
     for request in requests:
@@ -55,13 +56,13 @@ async def venue_findings(
         try:
             quote = await venue.quote(request, context)
         except Exception as error:
-            bad_quotes.append(f"{sale}: {type(error).__name__}: {error}")
+            bad_quotes.append(f"{sale}: {said(error)}")
             continue
         bad_quotes += [f"{sale}: {each}" for each in _of_quote(quote, request)]
         try:
             bad_swaps += [f"{sale}: {each}" for each in await _of_swap(venue, quote, context)]
         except Exception as error:
-            bad_swaps.append(f"{sale}: {type(error).__name__}: {error}")
+            bad_swaps.append(f"{sale}: {said(error)}")
     return [_finding("quotes", bad_quotes), _finding("swaps", bad_swaps), failures]
 
 
@@ -126,13 +127,45 @@ async def _failures(venue: LoadedVenue) -> Finding:
         transport = httpx.MockTransport(_failing(failure))
         async with httpx.AsyncClient(transport=transport, base_url=_ADDRESS) as http:
             try:
-                quote = await venue.quote(_REQUEST, VenueContext(http))
+                quote = await venue.quote(_REQUEST, VenueContext(_streaming(http)))
                 trouble += [f"{failure!r:.40}: {each}" for each in _of_quote(quote, _REQUEST)]
             except (InvalidRequest, LedgerUnavailable):
                 continue
             except Exception as error:
-                trouble.append(f"{failure!r:.40}: {type(error).__name__}: {error}")
+                trouble.append(f"{failure!r:.40}: {said(error)}")
     return _finding("venue_failures", trouble)
+
+
+class _Through(httpx.AsyncBaseTransport):
+    """Requests by another client, whose answers are streams also where it makes them up."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """See `httpx.AsyncBaseTransport`."""
+        answer = await self._http.send(request)
+        kept = [each for each in answer.headers.multi_items() if each[0] not in _OF_THE_BODY]
+        return httpx.Response(answer.status_code, headers=kept, stream=_Body(answer.content))
+
+
+class _Body(httpx.AsyncByteStream):
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._content
+
+
+# What is no longer true of a body that was read.
+_OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
+
+
+def _streaming(http: httpx.AsyncClient) -> httpx.AsyncClient:
+    """As `http`, for a plugin host's requests, which read an answer as it comes."""
+    return httpx.AsyncClient(
+        transport=_Through(http), base_url=http.base_url, headers=http.headers, timeout=http.timeout
+    )
 
 
 def _failing(failure: Any) -> Callable[[httpx.Request], httpx.Response]:

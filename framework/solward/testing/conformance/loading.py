@@ -1,0 +1,149 @@
+"""Loads the plugins to check: into plugin hosts as the service does, or into this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any, Final
+
+from solward.errors import InvalidRequest
+from solward.folders.layout import Installed
+from solward.hosts.forking import ZygoteEnded
+from solward.hosts.plugins import PluginHosts
+from solward.hosts.supervisor import Hosts
+from solward.registry import open_registry
+from solward.registry.discovery import Candidate, canonical, of_folder
+from solward.registry.threaded import ThreadedRule
+from solward.testing.conformance.report import Finding, Outcome
+from solward.testing.conformance.tenant import TENANT
+from solward.testing.conformance.watch import HostWatch, ProcessWatch, Watch, WatchedCapabilities
+from solward.testing.targets import KINDS, Target, conflict, load_target, loaded_of
+
+# Of what no process of its own can show.
+_UNSEEN: Final = "not checked is what its plugin host, confinement and manifest would refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A plugin to check, and where it runs.
+
+    Attributes:
+        host: whether that is a plugin host as in production; None for a built-in plugin, which
+            runs in the service's own process there.
+    """
+
+    target: Target
+    watch: Watch
+    host: Finding | None
+
+
+@asynccontextmanager
+async def loaded(
+    entry_points: Sequence[EntryPoint] = (),
+    *,
+    own: tuple[Path, Installed] | None = None,
+    in_process: bool = False,
+) -> AsyncIterator[list[Subject]]:
+    """The plugins of these entry points, in their order, until the block ends.
+
+    Args:
+        own: a home, and the distribution in a folder of its own there, whose plugins they are.
+        in_process: import them into this process, for debugging.
+
+    Raises:
+        InvalidRequest: a plugin host cannot import such an object, or this process may not.
+    """
+    candidates = [_candidate(each) for each in entry_points]
+    if own is not None:
+        candidates = of_folder(own[1])
+    if in_process:
+        yield [_here(each, f"in this process, for debugging: {_UNSEEN}") for each in candidates]
+        return
+    names = {canonical(each.distribution) for each in candidates}
+    hosts = PluginHosts(
+        lambda disabled: Hosts(unconfined=names, on_disabled=disabled),
+        tenant=TENANT,
+        capabilities=WatchedCapabilities,
+    )
+    try:
+        await hosts.declared(())
+        try:
+            unconfined = await hosts.hosts.unavailable()
+        except (OSError, ZygoteEnded) as error:
+            where = f"in this process, as no plugin host starts here ({error}): {_UNSEEN}"
+            yield [_here(each, where) for each in candidates]
+            return
+        yield await _hosted(candidates, hosts, None if own is None else own[0], unconfined)
+    finally:
+        await hosts.close()
+
+
+async def _hosted(
+    candidates: Sequence[Candidate], hosts: PluginHosts, home: Path | None, unconfined: str | None
+) -> list[Subject]:
+    others = [each for each in candidates if not each.built_in]
+    problems: dict[tuple[str, str], Any] = {}
+    for each in others:
+        if each.installed is None and not each.entry_point.value:
+            raise InvalidRequest(
+                f"target: {each.name!r} is an object of this process, and a plugin host imports by"
+                " name: give 'module:object', or in_process=True"
+            )
+        found = conflict(each.entry_point)
+        if found is not None:
+            problems[each.group, each.name] = found
+    registry = await open_registry(
+        ("*",) if home is None else tuple({each.distribution for each in others}),
+        hosts=hosts,
+        demo=True,
+        entry_points=[
+            each.entry_point
+            for each in others
+            if each.installed is None and (each.group, each.name) not in problems
+        ],
+        home=home,
+    )
+    problems |= {(each.group, each.plugin): each for each in registry.problems}
+    host = Finding("host", Outcome.OK, "in a plugin host, confined as in production")
+    if unconfined is not None:
+        detail = f"in a plugin host that this machine cannot confine ({unconfined})"
+        host = Finding("host", Outcome.SKIPPED, f"{detail}: not checked is what that refuses")
+    subjects = []
+    for each in candidates:
+        if each.built_in:
+            subjects.append(replace(_here(each, ""), host=None))
+            continue
+        kind, problem = KINDS[each.group], problems.get((each.group, each.name))
+        plugin = None if problem is not None else loaded_of(registry, kind, each.name)
+        target = Target(each.name, kind, each.distribution, each.version, plugin, problem)
+        tenant = hosts.host_of(each.group, each.name)
+        watch = ProcessWatch() if tenant is None else HostWatch(tenant)
+        subjects.append(Subject(target, watch, host))
+    return subjects
+
+
+def _here(candidate: Candidate, where: str) -> Subject:
+    """A plugin in this process, its hooks observed."""
+    target, watch = load_target(candidate.entry_point), ProcessWatch()
+    watched = watch.observer.watched
+    plugin = target.loaded
+    if target.kind == "guardrail" and plugin is not None:
+        function = plugin.function
+        rule = watched("guardrail_check", lambda intent, effects: function(intent, effects))
+        plugin = ThreadedRule(lambda intent, effects: rule(intent=intent, effects=effects))
+    elif target.kind == "skill" and plugin is not None:
+        plugin = replace(plugin, call=watched("skill_execute", plugin.call))
+    elif target.kind == "provider" and plugin is not None:
+        plugin = replace(plugin, call=watched("provider_complete", plugin.call))
+    return Subject(replace(target, loaded=plugin), watch, Finding("host", Outcome.SKIPPED, where))
+
+
+def _candidate(entry_point: EntryPoint) -> Candidate:
+    distribution = entry_point.dist
+    if distribution is None:
+        return Candidate(entry_point, "unknown", "unknown")
+    metadata = distribution.metadata
+    return Candidate(entry_point, metadata["Name"] or "unknown", metadata["Version"] or "unknown")

@@ -1,0 +1,216 @@
+"""Sees what a plugin's own code does, where it runs: in a plugin host or in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from solward.errors import SolwardError
+from solward.guardrail import Hold
+from solward.hosts.wire.methods import Observed, Raised
+from solward.testing.conformance.parameter_paths import RecordedParams
+
+# What is told of one text, path or task.
+_MOST = 200
+_MOST_TEXT = 20_000
+# Of a call, so that a plugin that makes more fills no memory.
+_MOST_TASKS = 1_000
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """One call of a hook; see `Observed`."""
+
+    started: float = field(default_factory=time.perf_counter)
+    ended: bool = False
+    cancelled: bool = False
+    returned: bool = False
+    answer: str = ""
+    odd: str = ""
+    changed: bool = False
+    raised: BaseException | None = None
+    read: set[str] = field(default_factory=set)
+    tasks: list[asyncio.Task[Any]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def end(self) -> None:
+        with suppress(RuntimeError):  # a guardrail has no task
+            task = asyncio.current_task()
+            self.cancelled = task is not None and task.cancelling() > 0
+        self.ended = True
+        self.seconds = time.perf_counter() - self.started
+
+
+_current: contextvars.ContextVar[_Call | None] = contextvars.ContextVar("call", default=None)
+
+
+class Observer:
+    """The calls of some plugins' hooks: of a skill by its wallet's id, of a provider by its
+    context's address."""
+
+    def __init__(self) -> None:
+        self._calls: defaultdict[str, list[_Call]] = defaultdict(list)
+
+    def observed(self, key: str, number: int) -> Observed:
+        """A call as far as it has got; one that never ran did nothing."""
+        calls = self._calls[key]
+        if number >= len(calls):
+            return Observed()
+        call = calls[number]
+        running = [repr(task)[:_MOST] for task in call.tasks if not task.done()]
+        return Observed(
+            executed=True,
+            ended=call.ended,
+            cancelled=call.cancelled,
+            returned=call.returned,
+            answer=call.answer,
+            odd=call.odd,
+            changed=call.changed,
+            raised=None if call.raised is None else _raised(call.raised),
+            read=tuple(sorted(path[:_MOST] for path in call.read)),
+            tasks=tuple(running),
+            seconds=call.seconds,
+        )
+
+    def watched(self, hook: str, bound: Callable[..., Any]) -> Callable[..., Any]:
+        """A bound hook whose calls are kept, where they are of use."""
+        if hook == "skill_execute":
+            return self._skill(bound)
+        if hook == "provider_complete":
+            return self._provider(bound)
+        return self._guardrail(bound) if hook == "guardrail_check" else bound
+
+    def _begun(self, key: str) -> _Call:
+        call = _Call()
+        self._calls[key].append(call)
+        return call
+
+    def _skill(self, bound: Callable[..., Any]) -> Callable[..., Any]:
+        async def watched_call(params: Any, context: Any) -> Any:
+            call = self._begun(context.wallet.id)
+            with _seen(call):
+                answer = await bound(params=RecordedParams(params, call.read), context=context)
+                call.returned, call.answer = True, type(answer).__name__
+                return answer
+
+        return watched_call
+
+    def _provider(self, bound: Callable[..., Any]) -> Callable[..., Any]:
+        async def watched_call(request: Any, options: Any, context: Any) -> Any:
+            call = self._begun(context.base_url or "")
+            with _seen(call):
+                answer = await bound(request=request, options=options, context=context)
+                call.returned, call.answer = True, type(answer).__name__
+                return answer
+
+        return watched_call
+
+    def _guardrail(self, bound: Callable[..., Any]) -> Callable[..., Any]:
+        def watched_call(intent: Any, effects: Any) -> Any:
+            call = self._begun("")
+            before = copy.deepcopy((intent, effects))
+            with _seen(call):
+                answer = bound(intent=intent, effects=effects)
+                call.returned, call.answer = True, type(answer).__name__
+                reason = answer.reason if isinstance(answer, Hold) else answer
+                if not isinstance(reason, str) and answer is not None:
+                    call.odd = f"{answer!r:.80}"
+                call.changed = before != (intent, effects)
+                return answer
+
+        return watched_call
+
+
+def calls_plugin(code: CodeType) -> bool:
+    """Whether this is the code of the frame in which an observer calls a plugin."""
+    return code.co_name == "watched_call" and code.co_filename == __file__
+
+
+@contextmanager
+def _seen(call: _Call) -> Iterator[None]:
+    token = _current.set(call)
+    try:
+        yield
+    except BaseException as error:
+        call.raised = error
+        raise
+    finally:
+        call.end()
+        _current.reset(token)
+
+
+@contextmanager
+def tasks_seen() -> Iterator[None]:
+    """Inside the block, the tasks that an observed call makes are kept with it."""
+    loop = asyncio.get_running_loop()
+    before = loop.get_task_factory()
+
+    def make(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
+        call = _current.get()
+        if call is not None and len(call.tasks) < _MOST_TASKS and not _made_by_solward():
+            call.tasks.append(task)
+        return task
+
+    if getattr(before, "sees_tasks", False):
+        # Concurrent runs share one factory.
+        yield
+        return
+    make.sees_tasks = True  # type: ignore[attr-defined]  # marks this function
+    loop.set_task_factory(make)
+    try:
+        yield
+    finally:
+        loop.set_task_factory(before)
+
+
+def _made_by_solward() -> bool:
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if not module.startswith("asyncio"):
+            return module.startswith("solward.")
+        frame = frame.f_back
+    return False
+
+
+def _raised(error: BaseException) -> Raised:
+    cancelled = isinstance(error, asyncio.CancelledError)
+    deliberate = isinstance(error, SolwardError)
+    try:
+        text = str(error)
+        shown = f"{text}\n{error!r}"
+    except Exception:
+        text = shown = ""
+    return Raised(
+        type(error).__name__[:_MOST],
+        _exact(text)[:_MOST_TEXT],
+        "" if deliberate or cancelled else _place(error)[:_MOST],
+        deliberate,
+        cancelled,
+        _exact(shown)[:_MOST_TEXT],
+    )
+
+
+def _exact(text: str) -> str:
+    return str.__str__(text).encode("utf-8", "replace").decode()
+
+
+def _place(error: BaseException) -> str:
+    trace = error.__traceback__
+    place = ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if "/solward/" not in code.co_filename and not code.co_filename.startswith("<"):
+            place = f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place

@@ -1,0 +1,324 @@
+"""What the kit sees of a plugin: in its plugin host, or in this process."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import inspect
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import httpx
+
+from solward.context import SkillContext
+from solward.errors import SkillError, SolwardError
+from solward.hosts.capabilities import Capabilities, RunningCall, names_of
+from solward.hosts.egress import Egress
+from solward.hosts.tenant_host import TenantHost
+from solward.hosts.wire import methods
+from solward.hosts.wire.channel import Handler, Incoming
+from solward.hosts.wire.failures import HostBug
+from solward.hosts.wire.methods import Observed
+from solward.hosts.wire.values import Empty
+from solward.record import TransactionRecord
+from solward.testing.conformance.blocking import Watchdog
+from solward.testing.conformance.observer import Observer, calls_plugin, tasks_seen
+from solward.testing.stand import TestWallet
+
+# What stands in a plugin host for a secret begins so.
+STAND_IN = "solward-secret-"
+_MONEY: dict[str, Callable[[Any], str]] = {
+    methods.OP_PERFORM.name: lambda request: str(request.operation),
+    methods.OP_TRANSACT.name: lambda _request: "transact",
+    methods.OP_POCKET.name: lambda _request: "pocket",
+}
+
+
+@dataclass(slots=True)
+class Asked:
+    """One thing that a plugin asked its service for.
+
+    Attributes:
+        operation: the operation of a money call, `transact` or `pocket`; else empty.
+        url: of a request by HTTP; else empty.
+        assets: mints and symbols of what was to leave the wallet.
+        carries: whether the request had a secret in it.
+        refused: the code of the refusal, empty where there was none.
+    """
+
+    operation: str = ""
+    url: str = ""
+    assets: tuple[str, ...] = ()
+    carries: bool = False
+    refused: str = ""
+
+
+class Asking(Protocol):
+    """A run of a skill."""
+
+    wallet: TestWallet
+    asked: list[Asked]
+
+
+class Gate(Protocol):
+    """Delays the calls a skill makes on its context."""
+
+    async def enter(self, run: Asking) -> None:
+        """Return once the call may start."""
+        ...
+
+
+@dataclass(slots=True)
+class Held:
+    """How long a plugin held up its event loop at a time, and where."""
+
+    seconds: float = 0.0
+    where: str = ""
+
+
+class Watch(Protocol):
+    """Where a plugin runs, as the checks see it."""
+
+    async def observed(self, key: str, number: int) -> Observed:
+        """One call of a hook (`Observer.observed`)."""
+
+    def blocking(self) -> Any:
+        """An async context manager that gives a `Held`, which is filled when the block ends."""
+
+    def context(self, run: Asking, context: SkillContext, gate: Gate | None) -> SkillContext:
+        """A skill's context that counts what the run asks for, and has it wait at the gate."""
+
+    def asked(self, plugin: str) -> tuple[Asked, ...]:
+        """All that a plugin asked for until now; nothing where that is not seen."""
+
+    async def restart(self) -> None:
+        """Leave nothing of what a plugin may still be doing."""
+
+
+class _RunContext(SkillContext):
+    """A context that knows its run."""
+
+    __slots__ = ("gate", "run")
+
+    def __init__(self, run: Asking, context: SkillContext, gate: Gate | None) -> None:
+        for slot in SkillContext.__slots__:
+            setattr(self, slot, getattr(context, slot))
+        self.run = run
+        self.gate = gate
+
+
+class HostWatch:
+    """Sees a plugin in its host, and what it asks for where the service answers it."""
+
+    def __init__(self, tenant: TenantHost) -> None:
+        self._tenant = tenant
+
+    async def observed(self, key: str, number: int) -> Observed:
+        """See `Watch`; of a host that ended, nothing."""
+        asked = methods.CallNumber(key, number)
+        try:
+            return await self._tenant.host.call(methods.KIT_OBSERVED, asked)
+        except SolwardError:
+            return Observed()
+
+    @asynccontextmanager
+    async def blocking(self) -> AsyncIterator[Held]:
+        """See `Watch`."""
+        held = Held()
+        await self._blocked()
+        yield held
+        held.seconds, held.where = await self._blocked()
+
+    async def _blocked(self) -> tuple[float, str]:
+        try:
+            answer = await self._tenant.host.call(methods.KIT_BLOCKED, Empty())
+        except SolwardError:
+            return 0.0, ""
+        return answer.seconds, answer.where
+
+    def context(self, run: Asking, context: SkillContext, gate: Gate | None) -> SkillContext:
+        """See `Watch`."""
+        return _RunContext(run, context, gate)
+
+    def asked(self, plugin: str) -> tuple[Asked, ...]:
+        """See `Watch`."""
+        return tuple(cast(WatchedCapabilities, self._tenant.capabilities).asked[plugin])
+
+    async def restart(self) -> None:
+        """See `Watch`; the next call starts another process."""
+        process = self._tenant.host.process
+        if process is not None:
+            await process.stop(0.0)
+
+
+class WatchedCapabilities(Capabilities):
+    """Keeps what is asked for on behalf of each plugin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: defaultdict[str, list[Asked]] = defaultdict(list)
+
+    def handlers(self, egress: Egress) -> dict[str, Handler]:
+        """See `Capabilities.handlers`; each is kept, and waits at the run's gate."""
+        return {
+            name: self._stream(handler)
+            if name == methods.HTTP_REQUEST.name
+            else self._one(name, handler)
+            for name, handler in super().handlers(egress).items()
+        }
+
+    def _one(self, name: str, handler: Any) -> Handler:
+        async def watched(incoming: Incoming) -> Any:
+            operation = _MONEY.get(name)
+            asked = Asked("" if operation is None else operation(incoming.request))
+            await self._enter(incoming, asked)
+            with _refusal(asked):
+                return await handler(incoming)
+
+        return watched
+
+    def _stream(self, handler: Any) -> Handler:
+        async def watched(incoming: Incoming) -> AsyncGenerator[Any, None]:
+            request = incoming.request
+            texts = [request.url.encode(), *(_plain(value) for _, value in request.headers)]
+            carries = any(STAND_IN.encode() in text for text in texts)
+            asked = Asked(url=request.url, carries=carries)
+            await self._enter(incoming, asked)
+            with _refusal(asked):
+                async with aclosing(handler(incoming)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+
+        return watched
+
+    async def _money(self, call: RunningCall, assets: Collection[object], work: Any) -> Any:
+        assert call.context is not None
+        names = [name for each in assets for name in names_of(each, call.context.tokens)]
+        self.asked[call.plugin].append(Asked(assets=tuple(names)))
+        return await super()._money(call, assets, work)
+
+    async def _enter(self, incoming: Incoming, asked: Asked) -> None:
+        try:
+            call = self.of(incoming.cap)
+        except SkillError:
+            return  # as its handler will say
+        self.asked[call.plugin].append(asked)
+        if isinstance(call.context, _RunContext):
+            run: Asking = call.context.run
+            run.asked.append(asked)
+            if call.context.gate is not None:
+                await call.context.gate.enter(run)
+
+
+@contextmanager
+def _refusal(asked: Asked) -> Iterator[None]:
+    try:
+        yield
+    except SkillError as error:
+        asked.refused = error.code
+        raise
+
+
+def _plain(value: bytes) -> bytes:
+    """A header's value, `Basic` credentials in clear."""
+    scheme, _, rest = value.partition(b" ")
+    if scheme.lower() != b"basic":
+        return value
+    try:
+        return base64.b64decode(rest)
+    except ValueError:
+        return value
+
+
+class ProcessWatch:
+    """Sees a plugin in this process."""
+
+    def __init__(self) -> None:
+        self.observer = Observer()
+
+    async def observed(self, key: str, number: int) -> Observed:
+        """See `Watch`."""
+        return self.observer.observed(key, number)
+
+    @asynccontextmanager
+    async def blocking(self) -> AsyncIterator[Held]:
+        """See `Watch`."""
+        held = Held()
+        with tasks_seen(), Watchdog(calls_plugin) as watchdog:
+            yield held
+        held.seconds, held.where = watchdog.take()
+
+    def context(self, run: Asking, context: SkillContext, gate: Gate | None) -> SkillContext:
+        """See `Watch`."""
+        return _ProcessContext(run, context, gate)
+
+    def asked(self, plugin: str) -> tuple[Asked, ...]:
+        """See `Watch`; no manifest is enforced here, so nothing is known."""
+        return ()
+
+    async def restart(self) -> None:
+        """See `Watch`; nothing ends here by force."""
+
+
+class _ProcessContext(_RunContext):
+    """As `_RunContext`; its own calls count and wait, as there is no host that makes them."""
+
+    __slots__ = ()
+
+    def __init__(self, run: Asking, context: SkillContext, gate: Gate | None) -> None:
+        super().__init__(run, context, gate)
+        if gate is not None:
+            self._ledger = cast(Any, _Gated(self._ledger, gate, run))
+            self._calls = cast(Any, _Gated(self._calls, gate, run))
+
+    @property
+    def http(self) -> httpx.AsyncClient:
+        """The same client; its calls wait at the gate."""
+        client = super().http
+        return client if self.gate is None else cast(Any, _Gated(client, self.gate, self.run))
+
+    async def _perform(self, operation: str, params: Mapping[str, Any]) -> TransactionRecord:
+        self.run.asked.append(Asked(operation))
+        return await super()._perform(operation, params)
+
+    async def transact(self, **declared: Any) -> TransactionRecord:
+        """See `SkillContext`."""
+        self.run.asked.append(Asked("transact"))
+        return await super().transact(**declared)
+
+    async def pocket(self, *given: Any, **declared: Any) -> TransactionRecord:
+        """See `SkillContext`."""
+        self.run.asked.append(Asked("pocket"))
+        return await super().pocket(*given, **declared)
+
+
+class _Gated:
+    """An object whose async methods wait at a gate first."""
+
+    def __init__(self, behind: Any, gate: Gate, run: Asking) -> None:
+        self._behind, self._gate, self._run = behind, gate, run
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._behind, name)
+        if not inspect.iscoroutinefunction(found):
+            return found
+
+        @functools.wraps(found)
+        async def gated(*args: Any, **kwargs: Any) -> Any:
+            await self._gate.enter(self._run)
+            return await found(*args, **kwargs)
+
+        return gated
+
+
+def name_of(error: BaseException) -> str:
+    """The type of what a plugin raised, wherever it runs."""
+    return error.type_name if isinstance(error, HostBug) else type(error).__name__
+
+
+def said(error: BaseException) -> str:
+    """What a plugin raised: a host says of a mistake its type alone."""
+    return name_of(error) if isinstance(error, HostBug) else f"{name_of(error)}: {error}"
