@@ -32,6 +32,7 @@ from solward import Manifest, Secret, SkillError
 from solward.context.lifetime import Lifetime
 from solward.hosts.egress import Egress, EgressCall, Limits
 from solward.hosts.egress.addresses import public
+from solward.hosts.egress.connection import dial_tcp
 from solward.hosts.inside.http import RequestRefused, install
 from solward.hosts.wire import methods as m
 from solward.hosts.wire.channel import Channel
@@ -254,7 +255,7 @@ async def network(authority: tuple[Path, Path], limits: Limits = LIMITS) -> Asyn
     async def dial(address: str, port: int, timeout: float | None) -> httpcore.AsyncNetworkStream:
         net.dialled.append(address)
         there = (LISTEN, at[address]) if address in at else (address, port)
-        return Counting(net, await httpcore.AnyIOBackend().connect_tcp(*there, timeout))
+        return Counting(net, await dial_tcp(*there, timeout))
 
     trusted = ssl.create_default_context(cafile=ca)
     egress = Egress(limits, resolve=resolve, dial=dial, trusted=trusted)
@@ -497,7 +498,7 @@ async def test_a_public_address_of_this_very_machine_is_refused(authority: Any) 
         return [ADDRESS]
 
     async def dial(_address: str, _port: int, timeout: float | None) -> Any:
-        return await httpcore.AnyIOBackend().connect_tcp("127.0.0.1", port, timeout)
+        return await dial_tcp("127.0.0.1", port, timeout)
 
     egress = Egress(LIMITS, resolve=resolve, dial=dial)
     call = EgressCall("acme", "acme-plugin", Manifest(sites=(API,)))

@@ -208,11 +208,3 @@ class SystemResolver:
 
 
 _LOOK_UPS: Final = 2
-
-
-async def dial_tcp(
-    address: str,
-    port: int,
-    timeout: float | None,
-) -> httpcore.AsyncNetworkStream:
-    return await httpcore.AnyIOBackend().connect_tcp(address, port, timeout)

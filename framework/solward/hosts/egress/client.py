@@ -34,8 +34,8 @@ from solward.hosts.egress.addresses import (
     Dial,
     Resolve,
     SystemResolver,
-    dial_tcp,
 )
+from solward.hosts.egress.connection import dial_tcp
 from solward.hosts.egress.limits import (
     LIMITS,
     AnswerReading,
