@@ -33,13 +33,18 @@ define install_extra
 	@echo "Installing 'solward[$(1)]' into $(VENV); this takes a minute or two, once."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[$(1)]'
+	@# Where an older release installed it: beside the service's keys.
+	$(BIN)/python -m pip uninstall -qq --yes litellm
+	$(BIN)/solward models install >/dev/null
 endef
 
-$(UP): pyproject.toml requirements/constraints.txt
+LOCKS := requirements/constraints.txt framework/solward/folders/models.txt
+
+$(UP): pyproject.toml $(LOCKS)
 	$(call install_extra,up)
 	touch $(UP)
 
-$(DEV): pyproject.toml requirements/constraints.txt
+$(DEV): pyproject.toml $(LOCKS)
 	$(call install_extra,dev)
 	touch $(UP) $(DEV)
 

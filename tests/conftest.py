@@ -13,7 +13,12 @@ from hypothesis import settings
 from tests.support import databases
 from tests.support import postgres_server as servers
 
+from solward.folders import models
 from solward.vault.store.database import Database
+
+# In a test's own process, which has no keys, providers call litellm without a host.
+if folder := models.installed(models.default_root()):
+    sys.path.append(str(folder))
 
 # A busy machine is no failure; pytest-timeout ends what hangs.
 settings.register_profile("solward", deadline=None)

@@ -157,7 +157,9 @@ class Solward:
                 plugin_hosts(settings.solward_plugins_unconfined)
             )
             models = ModelHosts(
-                settings.model_processes, unconfined=settings.solward_plugins_unconfined
+                settings.model_processes,
+                settings.models_folder,
+                unconfined=settings.solward_plugins_unconfined,
             )
             stack.push_async_callback(models.close)
             registry = await open_registry(

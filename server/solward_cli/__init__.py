@@ -43,6 +43,7 @@ _COMMANDS = {
         "solward_cli.plugins.command:plugins",
         "Skills, providers and venues that are installed.",
     ),
+    "models": ("solward_cli.models:models", "The vendors' libraries, in a folder of their own."),
     "skills": ("solward_cli.plugins.command:skills", "What an agent can do: listed, run."),
     "completion": ("solward_cli.completion:completion", "Completion for your shell."),
     "version": ("solward_cli.config:version", "The version of Solward."),

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from solward.hosts.confinement import Availability
 
 _MINIMUM = "Linux 6.2"
@@ -34,9 +36,10 @@ def doctor(as_json: bool) -> None:
     from solward_cli.render import show, table
 
     with refusals():
-        unconfined = Settings().solward_plugins_unconfined
+        settings = Settings()
     found = available()
-    lines = diagnosis(found, unconfined)
+    lines = diagnosis(found, settings.solward_plugins_unconfined)
+    lines.append(_models(settings.models_folder))
     if as_json:
         confined = {"confinement": found.available, "lines": [line._asdict() for line in lines]}
         click.echo(json.dumps(confined, indent=2))
@@ -98,6 +101,22 @@ def _landlock(abi: int) -> str:
     if abi:
         return f"run {_MINIMUM} or later"
     return f"run {_MINIMUM} or later; in a container, {_CONTAINER}"
+
+
+def _models(root: Path) -> Line:
+    from solward.folders.models import COMMAND, beside_the_service, installed
+
+    folder = installed(root)
+    if beside_the_service():
+        remove = "take litellm out (pip uninstall litellm)"
+        return Line(
+            "Language models",
+            "litellm is in the service's environment: what it runs at each start runs beside keys",
+            remove if folder is not None else f"{remove}, then `{COMMAND}`",
+        )
+    if folder is not None:
+        return Line("Language models", "litellm is in a folder of its own", _ALREADY)
+    return Line("Language models", "litellm is not installed", COMMAND)
 
 
 def _hosts(found: Availability, unconfined: tuple[str, ...]) -> Line:

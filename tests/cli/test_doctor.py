@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from solward.folders import models
 from solward.hosts.confinement import landlock, seccomp
 from solward_cli import main
 
@@ -19,6 +20,8 @@ PROFILE = "let the container's seccomp profile pass prctl, seccomp and landlock_
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOLWARD_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
+    # Whatever this test's environment has.
+    monkeypatch.setattr(models, "beside_the_service", lambda: False)
 
 
 def run(*options: str, **environment: str) -> Result:
@@ -39,6 +42,7 @@ def test_this_machine_confines_hosts() -> None:
         "seccomp",
         "Confinement",
         "Plugin hosts",
+        "Language models",
     ]
     assert found["Confinement"] == ("tried in a child process: holds", "nothing")
     assert found["Plugin hosts"] == ("hosts of third parties are confined", "nothing")
@@ -106,3 +110,28 @@ def test_who_runs_unconfined_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         "run unconfined: a-plugin, another; other third parties are refused",
         "remove them, or mend the lines above; mainnet refuses them",
     )
+
+
+@pytest.mark.parametrize(
+    ("folder", "beside", "found", "advice"),
+    [
+        (True, False, "litellm is in a folder of its own", "nothing"),
+        (False, False, "litellm is not installed", "solward models install"),
+        (True, True, "litellm is in the service's environment", "(pip uninstall litellm)"),
+        (False, True, "litellm is in the service's environment", "then `solward models install`"),
+    ],
+)
+def test_where_the_language_models_are_is_said(
+    folder: bool,
+    beside: bool,
+    found: str,
+    advice: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(models, "beside_the_service", lambda: beside)
+    if folder:
+        (tmp_path / "models" / models._digest()).mkdir(parents=True)
+    shown = lines(MODELS_FOLDER=str(tmp_path / "models"))["Language models"]
+    assert shown[0].startswith(found)
+    assert shown[1].endswith(advice)

@@ -40,6 +40,7 @@ NEEDING = {
     "audit list": "up",
     "doctor": "up",
     "config show": "up",
+    "models install": "up",
     "plugins list": "up",
     "plugins check": "up",
     "skills list": "up",

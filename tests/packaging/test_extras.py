@@ -58,6 +58,7 @@ def test_a_plugin_of_the_template_needs_the_base_alone() -> None:
     assert '\ntest = ["solward[test]"]\n' in template
 
 
-def test_up_has_every_part() -> None:
-    assert "solward[dashboard,llm,mcp]" in EXTRAS["up"]
+def test_up_has_every_part_but_what_is_kept_away_from_keys() -> None:
+    assert "solward[dashboard,mcp]" in EXTRAS["up"]
+    assert not any("llm" in each for name in EXTRAS.keys() - {"llm"} for each in EXTRAS[name])
     assert "solward[up]" in EXTRAS["test"]

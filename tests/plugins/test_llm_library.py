@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.support.repository import ROOT
 
+from solward.folders import models
+
 pytestmark = pytest.mark.samples("test_loading_every_provider_imports_no_litellm")
 
 # Every address but loopback is refused, and noted.
@@ -32,9 +34,13 @@ socket.socket.connect, socket.getaddrinfo = guarded, resolved
 """
 
 
+# As tests/conftest.py does.
+FOLDER = f"sys.path.append({str(models.installed(models.default_root()))!r})\n"
+
+
 def run(program: str) -> Any:
     done = subprocess.run(
-        [sys.executable, "-c", FORBID + program],
+        [sys.executable, "-c", FORBID + FOLDER + program],
         capture_output=True,
         text=True,
         timeout=100,

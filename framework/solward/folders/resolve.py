@@ -170,7 +170,7 @@ def _resolved(
     """What has to be installed, by canonical name, as pip reports it."""
     report = into / "report.json"
     options = ("--dry-run", "--no-user", "--only-binary", ":all:", "--report", str(report))
-    _pip(["install", *options, "--", target], into)
+    run_pip(["install", *options, "--", target], into)
     with report.open("rb") as file:
         items = jsontext.loads(file.read(_MAX_REPORT))["install"]
     report.unlink()
@@ -193,7 +193,7 @@ def _resolved(
 def _fetch(items: Mapping[str, Mapping[str, Any]], into: Path) -> None:
     exact = [f"{key}=={item['metadata']['version']}" for key, item in items.items()]
     options = ("--no-deps", "--only-binary", ":all:", "--dest", str(into))
-    _pip(["download", *options, "--", *exact], into)
+    run_pip(["download", *options, "--", *exact], into)
 
 
 def _sha256(item: Mapping[str, Any]) -> str | None:
@@ -202,7 +202,7 @@ def _sha256(item: Mapping[str, Any]) -> str | None:
     return None if found is None else str(found)
 
 
-def _pip(arguments: Sequence[str], folder: Path) -> None:
+def run_pip(arguments: Sequence[str], folder: Path) -> None:
     """Run the pip of the service's interpreter; it imports nothing but itself."""
     command = [sys.executable, "-I", "-c", _BOOTSTRAP, *_OPTIONS, *arguments]
     try:

@@ -11,9 +11,12 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 from solward import jsontext
+from solward.errors import ProviderError
+from solward.folders import models
 from solward.hosts.capabilities import Capabilities
 from solward.hosts.egress import Egress, Limits
 from solward.hosts.host import Host, HostConfig, SupervisionLimits
@@ -57,15 +60,13 @@ class ModelHosts:
 
     Args:
         count: processes, of which each call takes the least busy.
+        root: where `solward models install` unpacks litellm; looked at by the first call.
         unconfined: as of `Hosts`.
-        folder: where litellm is, if not beside Solward.
     """
 
-    def __init__(
-        self, count: int, *, unconfined: Collection[str] = (), folder: str | None = None
-    ) -> None:
+    def __init__(self, count: int, root: Path, *, unconfined: Collection[str] = ()) -> None:
         self._count = count
-        self._folder = folder
+        self._root = root
         self._hosts = Hosts(unconfined=unconfined, limits=_SUPERVISION)
         self._egress = Egress(_EGRESS)
         self._modules: dict[str, str] = {}
@@ -110,13 +111,19 @@ class ModelHosts:
             yield tenant
 
     async def _open(self) -> None:
+        folder = models.installed(self._root)
+        if folder is None and not models.beside_the_service():
+            raise ProviderError(
+                f"The language models' libraries are not installed; run `{models.COMMAND}` on the"
+                " service's machine, and try again"
+            )
         await self._hosts.open()
         named = [[PROVIDERS, name, module] for name, module in self._modules.items()]
         for number in range(self._count):
             config = HostConfig(
                 name=NAME,
                 tenant=TENANT,
-                folder=self._folder,
+                folder=None if folder is None else str(folder),
                 modules=tuple(self._modules.values()),
                 memory_bytes=_ADDRESSES,
                 resident_bytes=_RESIDENT,

@@ -18,6 +18,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from solders.pubkey import Pubkey
 
 from solward.errors import ConfigError, InvalidRequest
+from solward.folders import models
 from solward.money import U64_MAX, sol_to_lamports
 from solward.settings.access import AccessSettings, http_address, is_protected
 from solward.settings.masking import addresses_of, masked_value, secret_fields
@@ -114,6 +115,7 @@ class Settings(AccessSettings, VendorSettings):
     approval_webhook_secret: SecretStr | None = None
 
     model_processes: int = Field(1, ge=1, le=64)
+    models_folder: Path = Field(default_factory=models.default_root)
 
     # None keeps for ever.
     decision_retention_days: int | None = Field(None, ge=1, le=MAX_DAYS)
@@ -222,7 +224,7 @@ class Settings(AccessSettings, VendorSettings):
             raise ValueError(f"expected at least {MIN_SECRET_BYTES} bytes")
         return value
 
-    @field_validator("solward_home", "keystore_key_file")
+    @field_validator("solward_home", "keystore_key_file", "models_folder")
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else value.expanduser().absolute()

@@ -19,6 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from solward import ProviderError
 from solward_plugins.llm.vendor import Vendor
 
 # Read at the import: no .env of a parent folder, no lists fetched from the network.
@@ -73,7 +74,14 @@ def _prepare(vendor: Vendor) -> Any:
     warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)
     for name in _SILENT:
         logging.getLogger(name).disabled = True
-    litellm: Any = importlib.import_module("litellm")
+    try:
+        litellm: Any = importlib.import_module("litellm")
+    except ModuleNotFoundError as error:
+        if error.name != "litellm":
+            raise
+        # A model host has it (`solward models install`); so this is a process that asks by itself.
+        words = "litellm is not installed beside Solward: pip install 'solward[llm]'"
+        raise ProviderError(words) from None
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     for name in _QUIET:

@@ -1,0 +1,54 @@
+"""`solward models install`: the vendors' libraries, away from the service's environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.group()
+def models() -> None:
+    """The libraries that language models of the vendors are called with."""
+
+
+@models.command("install")
+def install() -> None:
+    """Unpack litellm and what it needs into a folder of their own.
+
+    65 MB are downloaded and 270 MB unpacked: wheels alone, with the hashes of this release. Nothing
+    of them runs here, and the service's environment stays as it is; model hosts alone import them.
+    """
+    from solward.folders.models import beside_the_service, installed, others
+    from solward.folders.models import install as unpack
+    from solward.settings import Settings
+    from solward_cli.entrypoint import refusals
+
+    with refusals():
+        root = Settings().models_folder
+        if installed(root) is None:
+            click.echo(f"Fetching the language models' libraries into {root} ...", err=True)
+        made = unpack(root)
+    if made is None:
+        click.echo(f"Installed already: {installed(root)}")
+    else:
+        for each in made.wheels:
+            click.echo(f"  {each.file}  sha256:{each.sha256}")
+        for left in made.left_out:
+            click.echo(f"  left out, as it would run by itself: {left}")
+        click.echo(f"Installed {len(made.wheels)} wheels: {made.folder}")
+    _warn(others(root), beside_the_service())
+
+
+def _warn(others: list[Path], beside_the_service: bool) -> None:
+    for each in others:
+        click.echo(f"Of another release or Python, yours to remove: {each}", err=True)
+    if beside_the_service:
+        click.echo(
+            "litellm is in the service's environment too: what it runs at each start runs beside"
+            " keys, and model hosts import that one. Take it out: pip uninstall litellm",
+            err=True,
+        )
