@@ -75,6 +75,8 @@ class EventKind(StrEnum):
     """New transactions of a wallet, or of all, were stopped."""
     SWITCH_THAWED = "switch:thawed"
     """They were allowed again."""
+    PLUGIN_CHANGED = "plugin:changed"
+    """A distribution of its own folder was installed, upgraded, enabled, disabled or removed."""
     KEYSTORE_ROTATED = "keystore:rotated"
     """Wallets' keys are sealed under a new secret from here on."""
     AUDIT_AUTHENTICATED = "audit:authenticated"

@@ -61,9 +61,12 @@ class Policies:
         database: Database,
         tokens: TokenList,
         ledger: ReadLedger,
-        registry: Registry,
+        registry: Callable[[], Registry],
         key_names: KeyNames,
     ) -> None:
+        """Args:
+        registry: gives the plugins as they are loaded now.
+        """
         self._database = database
         self._tokens = tokens
         self._ledger = ledger
@@ -231,12 +234,13 @@ class Policies:
         self, connection: AsyncConnection, stored: GrantPolicy
     ) -> dict[str, dict[str, str]]:
         """kind -> id -> name."""
-        plugins = {canonical(each.distribution) for each in self._registry.skills.values()}
+        registry = self._registry()
+        plugins = {canonical(each.distribution) for each in registry.skills.values()}
         rows = {
             "wallet": await all_names(connection, "wallet"),
             "agent": await all_names(connection, "agent"),
             "key": dict(await self._key_names()) | await all_names(connection, "key"),
-            "skill": {name: name for name in self._registry.skills},
+            "skill": {name: name for name in registry.skills},
             "plugin": {name: name for name in plugins},
         }
         for who in stored.sets:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,12 +31,13 @@ from solward.folders.layout import in_use
 from solward.hold import Hold
 from solward.hosts.models import ModelHosts
 from solward.hosts.plugins import PluginHosts, plugin_hosts
+from solward.live_plugins import LivePlugins
 from solward.operations.approvals import Approvals, Keys, swept
 from solward.operations.perform import Operations, SkillCalls
 from solward.operations.swap import SwapLimits, Venue
 from solward.policies import Policies
 from solward.record import TransactionRecord
-from solward.registry import Problem, Registry, open_registry, run_skill
+from solward.registry import Problem, Registry, run_skill
 from solward.registry.discovery import canonical
 from solward.settings import Settings
 from solward.settings.home import Home
@@ -46,6 +48,7 @@ from solward.solana.stakes import Stake, read_stakes
 from solward.solana.token_list import TokenList, token_list
 from solward.store.event_feed import event_feed
 from solward.store.retention import hourly_retention
+from solward.telemetry import metrics
 from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.guardrails.grants.document import GrantPolicy
 from solward.vault.ledger.protocol import Ledger
@@ -110,7 +113,7 @@ class Solward:
 
     def __post_init__(self) -> None:
         self.policies = Policies(
-            self.database, self.tokens, self.ledger, self.registry, self._key_names
+            self.database, self.tokens, self.ledger, lambda: self.registry, self._key_names
         )
         # Agents call the service itself, so they are made last.
         self.agents = AgentService(self)
@@ -162,11 +165,6 @@ class Solward:
                 unconfined=settings.solward_plugins_unconfined,
             )
             stack.push_async_callback(models.close)
-            registry = await open_registry(
-                settings.plugins, hosts=plugins, demo=demo, models=models, home=home.path
-            )
-            for problem in registry.problems:
-                _log.warning("plugin_problem", problem=str(problem))
             database = await Database.open(settings.database_url, home.path)
             stack.push_async_callback(database.close)
             events = EventBus()
@@ -174,6 +172,12 @@ class Solward:
             database.on_committed = events.publish_stored
             await stack.enter_async_context(event_feed(database, events))
             wallets = await Wallets.open(database, settings, home.path)
+            process = Process.new(kind)
+            live = LivePlugins(
+                settings, home.path, database, process.id, plugins, models, demo=demo
+            )
+            registry = await live.load()
+            _tell_problems(registry.problems, registry.problems)
             cluster = await stack.enter_async_context(open_cluster(settings))
             await stack.enter_async_context(ledger_time_read(cluster.ledger, database))
             tokens = token_list(cluster.network)
@@ -182,7 +186,7 @@ class Solward:
             engine = Engine(
                 cluster.ledger, database, wallets,
                 _engine_options(settings, registry, prices, tokens, cluster.network),
-                verify_cluster=cluster.verify, hook=step_hook, process=Process.new(kind),
+                verify_cluster=cluster.verify, hook=step_hook, process=process,
             )  # fmt: skip
             await stack.enter_async_context(registered(database, engine.process, engine.reconcile))
             stack.push_async_callback(engine.close)
@@ -201,7 +205,7 @@ class Solward:
                     ledger=cluster.ledger,
                     tokens=tokens,
                     network=cluster.network,
-                    venues=[Venue(venue, venue_context) for venue in registry.venues.values()],
+                    venues=_venues(registry, venue_context),
                     swap_limits=SwapLimits(settings.max_slippage_bps),
                 ),
                 registry=registry,
@@ -226,12 +230,24 @@ class Solward:
             await service.agents.resume()
             await stack.enter_async_context(swept(service.approvals))
             await stack.enter_async_context(hourly_retention(database, settings))
+            live.on_change = partial(service.use_plugins, venue_context)
+            await stack.enter_async_context(live.watched())
             yield service
 
+    def use_plugins(self, venue_context: VenueContext, registry: Registry) -> None:
+        """Work with these plugins from now on; what runs goes on with those it began with."""
+        before, now = self.registry.problems, registry.problems
+        _tell_problems([each for each in now if each not in before], now)
+        if registry.guardrails != self.registry.guardrails:
+            self.engine.use_guardrails(registry.guardrails)
+        self.registry = registry
+        self.operations.use_venues(_venues(registry, venue_context))
+        _log.info("plugins_loaded", skills=len(registry.skills), problems=len(registry.problems))
+
     def add_problem(self, problem: Problem) -> None:
-        """Show a problem that came up since the start beside those of it."""
-        _log.error("plugin_problem", problem=str(problem))
+        """Show a problem that came up since the plugins were loaded beside those of then."""
         self.registry = replace(self.registry, problems=(*self.registry.problems, problem))
+        _tell_problems([problem], self.registry.problems)
 
     @property
     def process(self) -> Process:
@@ -443,6 +459,19 @@ class Solward:
             scope = f"wallet:{(await self.wallets.get(wallet_id)).id}"
         async with self.database.write() as connection:
             await spending.set_frozen(connection, scope, frozen, reason)
+
+
+def _tell_problems(new: Iterable[Problem], every: Iterable[Problem]) -> None:
+    """Log new problems of plugins, and count every one."""
+    for problem in new:
+        _log.warning("plugin_problem", problem=str(problem))
+    metrics.PLUGIN_PROBLEMS.clear()
+    for code, count in Counter(each.code.value for each in every).items():
+        metrics.PLUGIN_PROBLEMS.labels(code).set(count)
+
+
+def _venues(registry: Registry, context: VenueContext) -> list[Venue]:
+    return [Venue(venue, context) for venue in registry.venues.values()]
 
 
 def wallet_limits(settings: Settings) -> ScopeLimits:

@@ -50,7 +50,7 @@ def create_app(service: Solward) -> Quart:
     for make_blueprint in BLUEPRINTS:
         blueprint = make_blueprint(context)
         app.register_blueprint(blueprint, url_prefix=PREFIX + (blueprint.url_prefix or ""))
-    app.register_blueprint(openapi.blueprint(service.registry, PREFIX), url_prefix=PREFIX)
+    app.register_blueprint(openapi.blueprint(lambda: service.registry, PREFIX), url_prefix=PREFIX)
     app.register_blueprint(docs.blueprint())
     app.register_blueprint(metrics.blueprint())
     mount_mcp(app, service.settings)

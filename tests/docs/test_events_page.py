@@ -21,6 +21,8 @@ from solward.errors import DecisionRefused
 from solward.events import EventKind
 from solward.hold import HoldState
 from solward.settings import Settings
+from solward.store import plugin_acts
+from solward.store.plugin_acts import PluginAct
 from solward.store.retention import retain
 from solward.vault.store import holds
 from solward.vault.store.alerts import BLOCKS
@@ -93,6 +95,7 @@ async def everything(api: Api) -> None:
                 await holds.add(connection, row)
                 for each in (HoldState.APPROVED, state):
                     await holds.move(connection, row.hold.id, HoldState, each, by="admin")
+        await plugin_acts.store(connection, [PluginAct("1", "acme", 0, "1.0", "d", True)])
         assert database.audit_key is not None
         await outbox.authenticate(connection, database.audit_key)
         old = [("wallet:old", "x", None)] * 2

@@ -20,7 +20,7 @@ from tests.support.plugin_hosts import QUICK, config, gone, run
 from solward.errors import ProviderError, SkillError
 from solward.hosts import forking
 from solward.hosts.forking import Zygote
-from solward.hosts.host import DISABLED, ENDED, UNCONFINED, Host, SupervisionLimits
+from solward.hosts.host import DISABLED, ENDED, UNCONFINED, Disabled, Fault, Host, SupervisionLimits
 from solward.hosts.supervisor import Hosts
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import Log, write
@@ -232,15 +232,15 @@ async def test_it_cannot_fork(hosts: Hosts) -> None:
 
 
 async def test_three_ends_disable_the_tenant_alone(opened: Open) -> None:
-    problems: list[tuple[str, str]] = []
-    hosts = await opened(on_disabled=lambda host, reason: problems.append((host.name, reason)))
+    disabled: list[Host] = []
+    hosts = await opened(on_disabled=disabled.append)
     host, other = hosts.add(config(), {}), hosts.add(config("other"), {})
     for _ in range(3):
-        assert not problems
+        assert not disabled
         await ended(host, "leave")
-    assert problems == [
-        ("tip-jar", "it ended 3 times within 60 s, at last because it ended with status 7")
-    ]
+    assert disabled == [host]
+    text = "it ended 3 times within 60 s, at last because it ended with status 7"
+    assert host.disabled == Disabled(Fault.CRASHES, text)
     with pytest.raises(SkillError, match="is disabled: it ended 3 times") as caught:
         await run(host, "tell")
     assert caught.value.code == DISABLED

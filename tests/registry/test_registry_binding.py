@@ -252,8 +252,28 @@ async def test_a_guardrail_is_a_named_rule_for_the_judge(shelf: Shelf) -> None:
     assert exits == "the rule failed: PluginCrash"
 
 
-def test_a_guardrail_cannot_take_a_built_in_rules_name(shelf: Shelf) -> None:
-    shelf.install("dist-g", {"max_per_tx": GUARDRAIL}, "solward.guardrails")
+@pytest.mark.parametrize(
+    ("name", "source", "code"),
+    [
+        ("max_per_tx", GUARDRAIL, "name_conflict"),
+        ("sundays", "raise RuntimeError", "import_failed"),
+        ("sundays", "x = 1", "bad_contract"),
+    ],
+)
+async def test_in_place_of_a_guardrail_that_is_not_loaded_everything_is_refused(
+    shelf: Shelf, name: str, source: str, code: str
+) -> None:
+    shelf.install("dist-g", {name: source}, "solward.guardrails")
     registry = load_registry(entry_points=shelf.entry_points())
-    assert not registry.guardrails
-    assert [problem.code for problem in registry.problems] == ["name_conflict"]
+    assert [problem.code for problem in registry.problems] == [code]
+    [guardrail] = registry.guardrails
+    seen = SimulatedEffects(lamports_out=0, fee_lamports=5_000)
+    answer = await guardrail.check(Intent(type="transfer", wallet="w"), seen)
+    assert str(answer).startswith(f"the guardrail is not loaded: '{name}' of dist-g: {code}: ")
+
+
+async def test_a_guardrail_that_the_operator_left_out_refuses_nothing(shelf: Shelf) -> None:
+    shelf.install("dist-g", {"sundays": GUARDRAIL}, "solward.guardrails")
+    registry = load_registry(["another"], entry_points=shelf.entry_points())
+    assert [problem.code for problem in registry.problems] == ["not_allowed"]
+    assert registry.guardrails == ()

@@ -33,7 +33,9 @@ def asks(_intent: Intent, effects: TransactionEffects) -> Ask | None:
 
 
 def guardrails(*checks: Callable[..., Any]) -> tuple[PluginGuardrail, ...]:
-    return tuple(LoadedGuardrail(check.__name__, ThreadedRule(check)) for check in checks)
+    return tuple(
+        LoadedGuardrail(check.__name__, "rules", "1.0", ThreadedRule(check)) for check in checks
+    )
 
 
 @dataclass(slots=True)

@@ -126,7 +126,7 @@ def ask_always() -> None:
         return Hold("it leaves") if effects.outflow and effects.outflow.lines else None
 
     def asking(*given: Any) -> Any:
-        rules = (LoadedGuardrail("asks", ThreadedRule(asks)),)
+        rules = (LoadedGuardrail("asks", "rules", "1.0", ThreadedRule(asks)),)
         return dataclasses.replace(made(*given), plugin_guardrails=rules)
 
     service._engine_options = asking

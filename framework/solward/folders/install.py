@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from solward.errors import FolderError
 from solward.folders import layout
-from solward.folders.layout import Installed, Plugin, canonical
+from solward.folders.layout import Act, Installed, Plugin, canonical
 from solward.folders.resolve import gather
 from solward.folders.wheels import Tree, check_modules
 from solward.manifest import Terms
@@ -98,15 +97,14 @@ def install(
         proposal = Proposal(new, before, more)
         if proposal.asks and not accept(proposal):
             raise FolderError(f"{found.name} {version} was not accepted; nothing has changed")
-        digest = hashlib.sha256("".join(each.sha256 for each in records).encode()).hexdigest()
-        folder = layout.place(home, found.name, unpacked, f"{version}-{digest[:12]}")
+        folder = layout.place(home, found.name, unpacked, f"{version}-{new.digest[:12]}")
         new = replace(new, folder=folder)
         layout.write(home, new)
         return new
 
 
 def remove(home: Path, name: str) -> Installed:
-    """Remove a distribution; a running service keeps what it has loaded until it ends.
+    """Remove a distribution; a running service ends what runs of it.
 
     Raises:
         FolderError: it is not installed.
@@ -118,13 +116,13 @@ def remove(home: Path, name: str) -> Installed:
 
 
 def enable(home: Path, name: str, enabled: bool) -> Installed:
-    """Have a distribution loaded at the next start, or not.
+    """Have a distribution loaded, or not; by a running service too.
 
     Raises:
         FolderError: it is not installed.
     """
     with layout.changing(home):
-        one = replace(_installed(home, name), enabled=enabled)
+        one = replace(_installed(home, name), enabled=enabled, act=Act.new())
         layout.write(home, one)
         return one
 

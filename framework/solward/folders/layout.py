@@ -2,6 +2,8 @@
 
     <home>/plugins/<name>/installed.json        what is installed; only ever renamed into place
     <home>/plugins/<name>/<version>-<digest>/   its unpacked wheels; complete once it has this name
+    <home>/plugins/.removed/<name>              the command that removed it, so that nobody takes a
+                                                folder that was lost for one that was removed
 
 A folder that no record names is left over: from a process that was killed, from an upgrade, or from
 a removal. It goes when no service uses the home, as a running one may still import from it.
@@ -17,7 +19,9 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+import uuid
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PathDistribution, distributions
@@ -32,10 +36,28 @@ FORMAT = 1
 RECORD = "installed.json"
 FOLDER = "plugins"
 # Below, what is no distribution: no canonical name begins with a dot.
-_STAGING, _TRASH, _LOCK, _USED = ".staging-", ".trash-", ".lock", ".used"
+_STAGING, _TRASH, _LOCK, _USED, _REMOVED = ".staging-", ".trash-", ".lock", ".used", ".removed"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,98}[a-z0-9])?")
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.!+_-]{0,120}")
 _MAX_RECORD = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A command that changed what is installed.
+
+    Attributes:
+        id: no other command's, on any machine.
+        ms: when, in Unix milliseconds by the clock of its machine.
+    """
+
+    id: str
+    ms: int
+
+    @classmethod
+    def new(cls) -> Act:
+        """A command of now."""
+        return cls(uuid.uuid4().hex, time.time_ns() // 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +98,7 @@ class Installed:
         left_out: files of the wheels that are not unpacked, as an interpreter would run them.
         enabled: whether it is to be loaded.
         digest: of all that is in `folder`, as it was accepted (`tree_digest`).
+        act: the latest command about it.
     """
 
     name: str
@@ -87,6 +110,7 @@ class Installed:
     left_out: tuple[str, ...] = ()
     enabled: bool = True
     digest: str = ""
+    act: Act = field(default_factory=Act.new)
 
     def distribution(self) -> PathDistribution:
         """Its metadata, read from its folder; nothing of it is imported.
@@ -138,19 +162,67 @@ def plugins_folder(home: Path) -> Path:
     return home / FOLDER
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is installed in a home.
+
+    Attributes:
+        installed: every distribution of its own folder, by name, in the order of names.
+        unreadable: why others' records cannot be read.
+        removed: the command that removed a distribution, by name.
+    """
+
+    installed: Mapping[str, Installed]
+    unreadable: Mapping[str, str]
+    removed: Mapping[str, Act]
+
+
+def state(home: Path) -> State:
+    """What is installed in a home now."""
+    found, unreadable = installed(home)
+    removed: dict[str, Act] = {}
+    for name in _names(plugins_folder(home) / _REMOVED):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            raw = jsontext.loads((plugins_folder(home) / _REMOVED / name).read_bytes())
+            removed[name] = Act(**raw)
+    return State({each.name: each for each in found}, unreadable, removed)
+
+
+def fingerprint(home: Path) -> Hashable:
+    """Something that differs once a command has changed what is installed.
+
+    Cheap enough to be taken every second; each command puts a new file in place.
+    """
+    root = plugins_folder(home)
+    marks = []
+    paths = [root / name / RECORD for name in _names(root)]
+    paths += [root / _REMOVED / name for name in _names(root / _REMOVED)]
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found = path.stat()
+            marks.append((str(path), found.st_ino, found.st_mtime_ns, found.st_size))
+    return tuple(marks)
+
+
+def _names(folder: Path) -> list[str]:
+    """The distributions that have an entry in a folder; none where it cannot be read."""
+    try:
+        return sorted(filter(_NAME.fullmatch, os.listdir(folder)))
+    except OSError:
+        return []
+
+
 def installed(home: Path) -> tuple[list[Installed], dict[str, str]]:
     """Every distribution of its own folder, by name, and why others' records cannot be read."""
     found: list[Installed] = []
     unreadable: dict[str, str] = {}
     try:
-        names = sorted(os.listdir(plugins_folder(home)))
+        names = sorted(filter(_NAME.fullmatch, os.listdir(plugins_folder(home))))
     except FileNotFoundError:
         names = []
     except OSError as error:
         return [], {"*": f"{plugins_folder(home)} cannot be read: {error.strerror}"}
     for name in names:
-        if _NAME.fullmatch(name) is None:
-            continue
         try:
             one = read(home, name)
         except FolderError as error:
@@ -187,6 +259,7 @@ def read(home: Path, name: str) -> Installed | None:
             tuple(raw["leftOut"]),
             raw["enabled"],
             raw["digest"],
+            Act(**raw["act"]),
         )
     except FileNotFoundError:
         return None
@@ -198,7 +271,6 @@ def read(home: Path, name: str) -> Installed | None:
 
 def write(home: Path, one: Installed) -> None:
     """Make this what is installed; a crash leaves the former record or this one."""
-    folder = plugins_folder(home) / one.name
     raw = {
         "format": FORMAT,
         "name": one.name,
@@ -210,14 +282,20 @@ def write(home: Path, one: Installed) -> None:
         "leftOut": list(one.left_out),
         "enabled": one.enabled,
         "digest": one.digest,
+        "act": asdict(one.act),
     }
-    descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{RECORD}-")
+    _put(plugins_folder(home) / one.name, RECORD, raw)
+
+
+def _put(folder: Path, target: str, raw: Mapping[str, Any]) -> None:
+    """Write a file of JSON in one step."""
+    descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{target}-")
     try:
         with open(descriptor, "wb") as file:
             file.write(jsontext.dumps(raw).encode())
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, folder / RECORD)
+        os.replace(name, folder / target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -242,9 +320,14 @@ def place(home: Path, name: str, tree: Path, folder: str) -> Path:
 
 def forget(home: Path, name: str) -> None:
     """Remove a record; its folder goes when nothing uses it."""
+    removed = plugins_folder(home) / _REMOVED
+    removed.mkdir(mode=0o700, exist_ok=True)
+    # First, so that no crash leaves a distribution that seems to be lost.
+    _put(removed, name, asdict(Act.new()))
     folder = plugins_folder(home) / name
-    (folder / RECORD).unlink(missing_ok=True)
-    _sync(folder)
+    if folder.is_dir():
+        (folder / RECORD).unlink(missing_ok=True)
+        _sync(folder)
 
 
 @contextmanager
@@ -288,10 +371,8 @@ def in_use(home: Path) -> Iterator[None]:
         FolderError: the home cannot be written.
     """
     root = plugins_folder(home)
-    if not root.exists():
-        yield
-        return
     try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
         used = os.open(root / _USED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise FolderError(f"{root} cannot be written: {error.strerror}") from None
@@ -299,6 +380,22 @@ def in_use(home: Path) -> Iterator[None]:
         # Waits for a sweep that runs, which is short.
         fcntl.flock(used, fcntl.LOCK_SH)
         yield
+    finally:
+        os.close(used)
+
+
+def is_in_use(home: Path) -> bool:
+    """Whether a process imports from the folders of a home."""
+    try:
+        used = os.open(plugins_folder(home) / _USED, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
     finally:
         os.close(used)
 

@@ -9,6 +9,7 @@ import signal
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -32,6 +33,9 @@ DISABLED: Final = "plugin_host_disabled"
 """The host ended too often, and is not started again."""
 UNCONFINED: Final = "confinement_unavailable"
 """This machine cannot confine the host, and the operator did not name it."""
+
+STOPPED: Final = "it was stopped"
+"""What callers of a host are told that ended with the service."""
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _CLOCK: Final = os.sysconf("SC_CLK_TCK")
@@ -114,6 +118,23 @@ class SupervisionLimits:
     flood_lines: int = 10_000
 
 
+class Fault(StrEnum):
+    """Why a tenant is disabled; each is the name of a `ProblemCode` too."""
+
+    CRASHES = "crashes"
+    """It ended too often."""
+    DECLARATION_CHANGED = "declaration_changed"
+    """A later process of it declared something else than the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disabled:
+    """A tenant that is not started again, and the reason in words."""
+
+    fault: Fault
+    reason: str
+
+
 class HostProcess:
     """One process of a host, from its fork to its end."""
 
@@ -147,6 +168,11 @@ class HostProcess:
         """Whether calls can begin."""
         return not (self.ended.done() or self.gone.done() or self.channel.closed.done())
 
+    @property
+    def busy(self) -> bool:
+        """Whether a call runs."""
+        return self._calls > 0
+
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
         """While a call runs."""
@@ -163,9 +189,9 @@ class HostProcess:
         self._kill()
         self.channel.end(ConnectionAbortedError(reason))
 
-    async def stop(self, grace_s: float) -> None:
+    async def stop(self, reason: str, grace_s: float) -> None:
         """End it, with some time for it to do so by itself; it is gone afterwards."""
-        self._decide("it was stopped", blameless=True)
+        self._decide(reason, blameless=True)
         await self.channel.close()
         await asyncio.wait([self.gone], timeout=grace_s)
         self._kill()
@@ -293,11 +319,11 @@ class Host:
         *,
         launch: Callable[[Host], Awaitable[HostProcess]],
         limits: SupervisionLimits,
-        on_disabled: Callable[[Host, str], None],
+        on_disabled: Callable[[Host], None],
     ) -> None:
         self.config = config
         self.handlers = handlers
-        self.disabled: str | None = None
+        self.disabled: Disabled | None = None
         """Why it is not started any more."""
         self._launch = launch
         self._limits = limits
@@ -305,7 +331,8 @@ class Host:
         self._process: HostProcess | None = None
         self._starting: asyncio.Task[HostProcess] | None = None
         self._ends: deque[float] = deque(maxlen=limits.crashes)
-        self._closed = False
+        self._closed: str | None = None
+        self._expected: _Expected | None = None
         self._minute = 0.0
         self._lines = 0
 
@@ -405,20 +432,35 @@ class Host:
                         return
                     yield piece
 
+    @property
+    def busy(self) -> bool:
+        """Whether a call runs or waits for a start."""
+        process = self.process
+        return self._starting is not None or (process is not None and process.busy)
+
+    def expect(self, method: Method[Empty, Res], answer: Res) -> None:
+        """Have every later process answer this method with exactly this before it serves a call;
+        one that answers anything else disables the tenant."""
+        self._expected = _Expected(method, answer)
+
     def enable(self) -> None:
-        """Let a disabled tenant start again."""
+        """Let a disabled tenant start again, its earlier ends forgotten."""
         self.disabled = None
         self._ends.clear()
 
-    async def close(self) -> None:
-        """End its process, its calls with it; it does not start again."""
-        self._closed = True
+    async def close(self, reason: str = STOPPED) -> None:
+        """End its process, its calls with it; it does not start again.
+
+        Args:
+            reason: what its callers are told.
+        """
+        self._closed = reason
         if self._starting is not None:
             self._starting.cancel()
             await asyncio.wait([self._starting])
         process = self._process
         if process is not None:
-            await process.stop(self._limits.stop_s)
+            await process.stop(reason, self._limits.stop_s)
 
     def log(self, line: Log) -> None:
         """Write a line of the host's, scrubbed, shortened and not too many of them."""
@@ -446,10 +488,11 @@ class Host:
             raise _error_of(method, error.code, str(error), may_cost=False) from None
 
     async def _running(self) -> HostProcess:
-        if self._closed:
-            raise NotRunning(ENDED, f"Plugin host of {self.name} was stopped")
+        if self._closed is not None:
+            raise self._not_running()
         if self.disabled is not None:
-            raise NotRunning(DISABLED, f"Plugin host of {self.name} is disabled: {self.disabled}")
+            text = f"Plugin host of {self.name} is disabled: {self.disabled.reason}"
+            raise NotRunning(DISABLED, text)
         if self._starting is None:
             if self._process is not None and self._process.usable:
                 return self._process
@@ -459,9 +502,12 @@ class Host:
             # One start serves all who wait, also when the first of them leaves.
             return await asyncio.shield(self._starting)
         except asyncio.CancelledError:
-            if self._closed:
-                raise NotRunning(ENDED, f"Plugin host of {self.name} was stopped") from None
+            if self._closed is not None:
+                raise self._not_running() from None
             raise
+
+    def _not_running(self) -> NotRunning:
+        return NotRunning(ENDED, f"Plugin host of {self.name} does not run: {self._closed}")
 
     async def _start(self) -> HostProcess:
         try:
@@ -473,6 +519,7 @@ class Host:
         try:
             with process.call():
                 await process.channel.call(START, Empty(), timeout_s=self.config.start_s)
+                same = await self._declares_the_same(process)
         except TimeoutError:
             process.kill(f"it had not started after {self.config.start_s:g} s")
         except ChannelClosed:
@@ -480,13 +527,25 @@ class Host:
         except (SolwardError, HostBug) as error:
             process.kill(f"its tenant could not start: {scrub_text(str(error))[:_MAX_LINE]}")
         except asyncio.CancelledError:
-            process.kill("it was stopped", blameless=True)
+            process.kill(STOPPED, blameless=True)
             raise
         else:
-            process.started = True
-            return process
-        text = f"Plugin host of {self.name} could not be started: {await process.reason()}"
-        raise NotRunning(ENDED, text)
+            if same:
+                process.started = True
+                return process
+            reason = "started again, it declared something else than what was loaded"
+            process.kill(reason, blameless=True)
+            self._disable(Disabled(Fault.DECLARATION_CHANGED, reason))
+        reason = await process.reason()
+        code = ENDED if self.disabled is None else DISABLED
+        raise NotRunning(code, f"Plugin host of {self.name} could not be started: {reason}")
+
+    async def _declares_the_same(self, process: HostProcess) -> bool:
+        expected = self._expected
+        if expected is None:
+            return True
+        answer = await process.channel.call(expected.method, Empty(), timeout_s=self.config.start_s)
+        return bool(answer == expected.answer)
 
     def _started(self, starting: asyncio.Task[HostProcess]) -> None:
         self._starting = None
@@ -494,22 +553,32 @@ class Host:
             starting.exception()  # each caller has been told
 
     def _on_ended(self, process: HostProcess) -> None:
-        if process.blameless or self._closed:
+        if process.blameless or self._closed is not None:
             return
         now, reason = asyncio.get_running_loop().time(), process.ended.result()
         _log.warning("plugin_host_ended", host=self.name, reason=reason)
         self._ends.append(now)
         most, window_s = self._limits.crashes, self._limits.crash_window_s
         if self.disabled is None and len(self._ends) == most and now - self._ends[0] < window_s:
-            self.disabled = f"it ended {most} times within {window_s:g} s, at last because {reason}"
-            _log.error("plugin_host_disabled", host=self.name, reason=self.disabled)
-            self._on_disabled(self, self.disabled)
+            text = f"it ended {most} times within {window_s:g} s, at last because {reason}"
+            self._disable(Disabled(Fault.CRASHES, text))
+
+    def _disable(self, disabled: Disabled) -> None:
+        self.disabled = disabled
+        _log.error("plugin_host_disabled", host=self.name, reason=disabled.reason)
+        self._on_disabled(self)
 
     async def _ended(
         self, process: HostProcess, method: Method[Any, Any] | StreamMethod[Any, Any, Any]
     ) -> SolwardError:
         text = f"Plugin host of {self.name} ended during the call: {await process.reason()}"
         return _error_of(method, ENDED, text, may_cost=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    method: Method[Empty, Any]
+    answer: Wire
 
 
 class NotRunning(Exception):

@@ -83,6 +83,11 @@ _log = structlog.get_logger(__name__)
 TENANT: Final = "solward.hosts.inside.plugins:plugins"
 # Declarations are pure, and modules are imported when the host starts.
 _SPECS_S: Final = 10.0
+# Whoever took a plugin from the registry before it was replaced calls it within this time: a
+# transaction is judged by one guardrail after the other.
+_QUIET_S: Final = 2 * TIME_LIMIT_S
+# The longest that a call of a version that was replaced goes on.
+_DRAIN_S: Final = 60.0
 
 
 class PluginHosts:
@@ -99,7 +104,7 @@ class PluginHosts:
 
     def __init__(
         self,
-        make: Callable[[Callable[[Host, str], None]], Hosts],
+        make: Callable[[Callable[[Host], None]], Hosts],
         *,
         egress: Egress | None = None,
         tenant: str = TENANT,
@@ -114,9 +119,13 @@ class PluginHosts:
         self._tenants: dict[tuple[str, str], TenantHost] = {}
         self._tenant = tenant
         self._capabilities = capabilities
+        self._retiring: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """End every host; the calls that run fail."""
+        for task in self._retiring:
+            task.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
         if self._opened:
             await self.hosts.close()
         await self._egress.close()
@@ -125,9 +134,52 @@ class PluginHosts:
         """Where a plugin runs; None where it was not loaded."""
         return self._tenants.get((group, name))
 
-    def _disabled(self, host: Host, reason: str) -> None:
-        for candidate in self._running.get(host, []):
-            self.on_problem(candidate.problem(ProblemCode.CRASHES, reason))
+    def _disabled(self, host: Host) -> None:
+        for problem in self._faults(host):
+            self.on_problem(problem)
+
+    def faults(self) -> list[Problem]:
+        """A problem for each plugin whose host is disabled."""
+        return [problem for host in self._running for problem in self._faults(host)]
+
+    def _faults(self, host: Host) -> list[Problem]:
+        disabled = host.disabled
+        if disabled is None:
+            return []
+        code = ProblemCode(disabled.fault)
+        return [each.problem(code, disabled.reason) for each in self._running.get(host, [])]
+
+    def enable(self, candidates: Sequence[Candidate]) -> None:
+        """Let the hosts of these plugins start again where they were disabled."""
+        for host in self._hosts_of(candidates):
+            host.enable()
+
+    def retire(self, candidates: Sequence[Candidate], reason: str, *, drain: bool) -> None:
+        """End the hosts of these plugins, which nothing calls any more; waits for nothing.
+
+        Args:
+            reason: what callers are told whose calls end with it.
+            drain: let running calls go on for a while.
+        """
+        for host in self._hosts_of(candidates):
+            del self._running[host]
+            task = asyncio.create_task(self._retired(host, reason, _DRAIN_S if drain else 0.0))
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
+
+    def _hosts_of(self, candidates: Sequence[Candidate]) -> list[Host]:
+        wanted = set(map(id, candidates))
+        return [host for host, run in self._running.items() if wanted & set(map(id, run))]
+
+    async def _retired(self, host: Host, reason: str, drain_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        last = loop.time() + drain_s
+        quiet = min(last, loop.time() + _QUIET_S)
+        while loop.time() < quiet:
+            await asyncio.sleep(min(_QUIET_S, quiet - loop.time()) / 20 + 0.01)
+            if host.busy:
+                quiet = min(last, loop.time() + _QUIET_S)
+        await self.hosts.remove(host, reason)
 
     async def declared(self, candidates: Sequence[Candidate]) -> list[Found]:
         """What each candidate declares, in their order; the hosts are started at once."""
@@ -168,6 +220,7 @@ class PluginHosts:
             answered = [(each.group, each.name) for each in specs.plugins]
             if answered != [(each.group, each.name) for each in candidates]:
                 raise HostileFrame("declarations of other plugins than were asked for")
+            host.expect(methods.SPECS, specs)
         except Exception as error:
             # Whatever a tenant brings about is its own problem: the service starts without it.
             if not isinstance(error, SkillError | HostBug | HostileFrame | TimeoutError):

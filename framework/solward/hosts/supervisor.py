@@ -17,6 +17,7 @@ from solward.hosts.forking import (
     package_folders,
 )
 from solward.hosts.host import (
+    STOPPED,
     UNCONFINED,
     Host,
     HostConfig,
@@ -38,13 +39,13 @@ class Hosts:
         self,
         *,
         unconfined: Collection[str] = (),
-        on_disabled: Callable[[Host, str], None] = lambda host, reason: None,
+        on_disabled: Callable[[Host], None] = lambda _host: None,
         limits: SupervisionLimits = SupervisionLimits(),  # noqa: B008 - frozen
     ) -> None:
         """
         Args:
             unconfined: names of third parties that run also where confinement is not available.
-            on_disabled: called with a host and the reason when its tenant is disabled.
+            on_disabled: called with a host when its tenant was disabled.
         """
         self._unconfined = frozenset(unconfined)
         self._on_disabled = on_disabled
@@ -110,10 +111,10 @@ class Hosts:
             raise
         return host
 
-    async def remove(self, host: Host) -> None:
-        """End a host and forget it."""
+    async def remove(self, host: Host, reason: str = STOPPED) -> None:
+        """End a host and forget it; `reason` is what callers are told."""
         self._hosts.remove(host)
-        await host.close()
+        await host.close(reason)
 
     async def close(self) -> None:
         """End all hosts, their calls with them, and the zygote; none is left when it returns."""

@@ -85,6 +85,10 @@ class Operations:
         # Purchases in this process by wallet and mint, with how many wait for each.
         self._purchases: dict[tuple[str, str], _Turn] = {}
 
+    def use_venues(self, venues: Sequence[Venue]) -> None:
+        """Swap by the first of these from now on."""
+        self._venues = venues
+
     async def perform(
         self,
         name: str,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
 
@@ -17,7 +17,18 @@ from solward.registry.hooks import GROUPS, GUARDRAILS
 from solward.registry.problems import Problem, ProblemCode, described
 from solward.vault.guardrails import RULES
 
-__all__ = ["BUILT_IN", "Candidate", "Place", "canonical", "discover", "of_folder", "survey"]
+__all__ = [
+    "BUILT_IN",
+    "Candidate",
+    "Folders",
+    "Place",
+    "canonical",
+    "disabled",
+    "discover",
+    "environment",
+    "of_folder",
+    "survey",
+]
 
 BUILT_IN = "solward"
 _BUILT_IN_MODULES = "solward_plugins."
@@ -69,6 +80,33 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Folders:
+    """Distributions in folders of their own, and what is to be loaded of them.
+
+    Attributes:
+        installed: all of them.
+        withheld: those of which nothing is loaded, by name: why, in a code and in words.
+        unreadable: others, by name, and why they cannot be read.
+    """
+
+    installed: Sequence[Installed] = ()
+    withheld: Mapping[str, tuple[ProblemCode, str]] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, home: Path) -> Folders:
+        """Those of a home, as its records alone say."""
+        found, unreadable = installed(home)
+        withheld = {each.name: disabled(each.name) for each in found if not each.enabled}
+        return cls(found, withheld, unreadable)
+
+
+def disabled(name: str) -> tuple[ProblemCode, str]:
+    """Why nothing is loaded of a distribution that was disabled."""
+    return ProblemCode.DISABLED, f"solward plugins enable {name} has it loaded again"
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where a third party's distribution is installed.
 
@@ -104,22 +142,23 @@ def discover(
         entry_points: these instead of those of the service's environment.
         home: whose plugins in folders of their own are candidates too.
     """
-    return survey(allow, entry_points, home)[:2]
+    return survey(allow, entry_points, None if home is None else Folders.of(home))[:2]
 
 
 def survey(
     allow: Collection[str],
     entry_points: Iterable[EntryPoint] | None = None,
-    home: Path | None = None,
+    folders: Folders | None = None,
 ) -> tuple[list[Candidate], list[Problem], tuple[Place, ...]]:
     """As `discover`, and where each third party's distribution is."""
     problems: list[Problem] = []
     if entry_points is None:
-        entry_points = _installed(problems)
+        entry_points, problems = environment()
     every = [_candidate(each) for each in entry_points if each.group in GROUPS]
     places = {each.distribution: _place(each) for each in every if not each.built_in}
-    if home is not None:
-        every += _of_home(home, {canonical(each.distribution) for each in every}, places, problems)
+    if folders is not None:
+        taken = {canonical(each.distribution) for each in every}
+        every += _of_folders(folders, taken, places, problems)
     allowed = {canonical(name) for name in allow}
     by_name: dict[tuple[str, str], list[Candidate]] = defaultdict(list)
     for candidate in every:
@@ -155,15 +194,14 @@ def of_folder(one: Installed) -> list[Candidate]:
     return [Candidate(each, one.name, one.version, one) for each in points if each.group in GROUPS]
 
 
-def _of_home(
-    home: Path, taken: Collection[str], places: dict[str, Place], problems: list[Problem]
+def _of_folders(
+    folders: Folders, taken: Collection[str], places: dict[str, Place], problems: list[Problem]
 ) -> list[Candidate]:
-    """The plugins of a home that may be loaded."""
+    """The plugins in folders of their own that may be loaded."""
     found: list[Candidate] = []
-    folders, unreadable = installed(home)
-    for name, detail in unreadable.items():
+    for name, detail in folders.unreadable.items():
         problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", name, detail))
-    for one in folders:
+    for one in folders.installed:
         try:
             candidates = of_folder(one)
         except FolderError as error:
@@ -177,11 +215,11 @@ def _of_home(
             problems += [each.problem(ProblemCode.NAME_CONFLICT, detail) for each in candidates]
             continue
         places[one.name] = Place(one.name, one.version, one)
-        if one.enabled:
-            found += candidates
+        if one.name in folders.withheld:
+            code, detail = folders.withheld[one.name]
+            problems += [each.problem(code, detail) for each in candidates]
         else:
-            detail = f"solward plugins enable {one.name} has it loaded again"
-            problems += [each.problem(ProblemCode.DISABLED, detail) for each in candidates]
+            found += candidates
     return found
 
 
@@ -226,14 +264,16 @@ def _candidate(entry_point: EntryPoint) -> Candidate:
     )
 
 
-def _installed(problems: list[Problem]) -> list[EntryPoint]:
-    """Entry points of each distribution on the path; of two with one name, the first.
+def environment() -> tuple[list[EntryPoint], list[Problem]]:
+    """Entry points of each distribution on the path, of two with one name the first; and problems
+    of those that cannot be read.
 
     Unlike `importlib.metadata.entry_points()`, an unreadable entry_points.txt does not stop the
     start, and another distribution named `solward`, earlier on the path, does not hide the
     built-ins.
     """
     found: list[EntryPoint] = []
+    problems: list[Problem] = []
     seen: set[str] = set()
     for distribution in distributions():
         name = "unknown"
@@ -246,4 +286,4 @@ def _installed(problems: list[Problem]) -> list[EntryPoint]:
         except Exception as error:
             detail = f"its entry points cannot be read: {described(error)}"
             problems.append(Problem(ProblemCode.IMPORT_FAILED, "*", name, detail))
-    return found
+    return found, problems

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from solward.errors import PluginError
+from solward.guardrail import Intent, TransactionEffects
 from solward.manifest import Terms
 from solward.provider import ProviderSpec
 from solward.registry.checks import (
@@ -20,7 +21,7 @@ from solward.registry.checks import (
     check_skill,
 )
 from solward.registry.containment import contained_call
-from solward.registry.discovery import Candidate, Place, survey
+from solward.registry.discovery import Candidate, Folders, Place, survey
 from solward.registry.hooks import (
     DECLARED,
     GUARDRAILS,
@@ -64,6 +65,7 @@ class Declared:
 
 
 Found = Declared | Rejected
+Loaded = LoadedSkill | LoadedProvider | LoadedVenue | LoadedGuardrail
 
 
 class PluginSource(Protocol):
@@ -107,7 +109,7 @@ def load_registry(
     Raises:
         PluginError: a built-in plugin fails.
     """
-    candidates, problems, places = survey(allow, entry_points, home)
+    candidates, problems, places = survey(allow, entry_points, _folders(home))
     detail = "it stands in a folder of its own, and only plugin hosts import from there"
     problems += [
         each.problem(ProblemCode.NEEDS_HOST, detail)
@@ -115,7 +117,7 @@ def load_registry(
         if each.installed is not None
     ]
     candidates = [each for each in candidates if each.installed is None]
-    return _registry(candidates, in_process(candidates), problems, places, demo, models)
+    return compose(_checked(candidates, in_process(candidates), models), problems, places, demo)
 
 
 async def open_registry(
@@ -135,12 +137,28 @@ async def open_registry(
     """
     if hosts is None:
         return load_registry(allow, demo=demo, entry_points=entry_points, models=models, home=home)
-    candidates, problems, places = survey(allow, entry_points, home)
+    candidates, problems, places = survey(allow, entry_points, _folders(home))
+    plugins = await loaded(candidates, hosts, models)
+    return compose(plugins, problems, places, demo)
+
+
+async def loaded(
+    candidates: Sequence[Candidate], hosts: PluginSource, models: ModelSource | None
+) -> list[tuple[Candidate, Loaded | Rejected]]:
+    """Load plugins, all but the built-in ones in plugin hosts, and check what they declare.
+
+    Args:
+        models: as of `load_registry`.
+    """
     built_in = [candidate for candidate in candidates if candidate.built_in]
     others = [candidate for candidate in candidates if not candidate.built_in]
     found = in_process(built_in)
     found += await hosts.declared(others) if others else []
-    return _registry([*built_in, *others], found, problems, places, demo, models)
+    return _checked([*built_in, *others], found, models)
+
+
+def _folders(home: Path | None) -> Folders | None:
+    return None if home is None else Folders.of(home)
 
 
 def in_process(candidates: Sequence[Candidate]) -> list[Found]:
@@ -185,47 +203,88 @@ def _named(call: HookCall, intent: Any, effects: Any) -> Any:
     return call(intent=intent, effects=effects)
 
 
-def _registry(
-    candidates: Sequence[Candidate],
-    found: Sequence[Found],
-    problems: list[Problem],
+def _checked(
+    candidates: Sequence[Candidate], found: Sequence[Found], models: ModelSource | None
+) -> list[tuple[Candidate, Loaded | Rejected]]:
+    """Each plugin, its declaration checked here, whoever imported it."""
+    return [
+        (candidate, _attempt(partial(_one, candidate, each, models)))
+        for candidate, each in zip(candidates, found, strict=True)
+    ]
+
+
+def _one(candidate: Candidate, found: Found, models: ModelSource | None) -> Loaded:
+    if isinstance(found, Rejected):
+        raise found
+    if candidate.group == SKILLS:
+        return _skill(candidate, found)
+    if candidate.group == PROVIDERS:
+        return _provider(candidate, found, models)
+    if candidate.group == VENUES:
+        return _venue(candidate, found)
+    return _guardrail(candidate, found)
+
+
+def compose(
+    plugins: Iterable[tuple[Candidate, Loaded | Rejected]],
+    problems: Iterable[Problem],
     places: tuple[Place, ...],
     demo: bool,
-    models: ModelSource | None,
 ) -> Registry:
-    """The registry of what was found; declarations are checked here, whoever imported them."""
+    """The registry of these plugins, of which the first of a name counts.
+
+    In place of a guardrail that is not loaded, and was not left out on purpose, stands one that
+    refuses everything: what the guardrail would have refused nobody knows.
+
+    Args:
+        problems: of plugins that are not among these.
+        demo: with demo providers.
+
+    Raises:
+        PluginError: a built-in plugin was rejected.
+    """
     skills: dict[str, LoadedSkill] = {}
     providers: dict[str, LoadedProvider] = {}
     venues: dict[str, LoadedVenue] = {}
-    guardrails: list[LoadedGuardrail] = []
-    for candidate, each in zip(candidates, found, strict=True):
+    guardrails: dict[str, LoadedGuardrail] = {}
+    every = list(problems)
+    for candidate, each in plugins:
         name = candidate.name
-        try:
-            if isinstance(each, Rejected):
-                raise each
-            if candidate.group == SKILLS:
-                skills[name] = _skill(candidate, each)
-            elif candidate.group == PROVIDERS:
-                provider = _provider(candidate, each, models)
-                if demo or not provider.spec.demo:
-                    providers[name] = provider
-            elif candidate.group == VENUES:
-                venues[name] = _venue(candidate, each)
-            else:
-                guardrails.append(_guardrail(candidate, each))
-        except Rejected as rejected:
-            problem = candidate.problem(rejected.code, rejected.detail)
+        if isinstance(each, Rejected):
+            problem = candidate.problem(each.code, each.detail)
             if candidate.built_in:
-                raise PluginError(problem) from rejected
-            problems.append(problem)
+                raise PluginError(problem) from each
+            every.append(problem)
+        elif isinstance(each, LoadedSkill):
+            skills.setdefault(name, each)
+        elif isinstance(each, LoadedProvider):
+            if demo or not each.spec.demo:
+                providers.setdefault(name, each)
+        elif isinstance(each, LoadedVenue):
+            venues.setdefault(name, each)
+        else:
+            guardrails.setdefault(name, each)
+    for problem in every:
+        if problem.group == GUARDRAILS and problem.code not in _ON_PURPOSE:
+            guardrails.setdefault(problem.plugin, _refusing(problem))
     return Registry(
         MappingProxyType(skills),
         MappingProxyType(providers),
         MappingProxyType(venues),
-        tuple(guardrails),
-        tuple(problems),
+        tuple(guardrails.values()),
+        tuple(every),
         places,
     )
+
+
+_ON_PURPOSE = (ProblemCode.NOT_ALLOWED, ProblemCode.DISABLED)
+
+
+def _refusing(problem: Problem) -> LoadedGuardrail:
+    async def check(_intent: Intent, _effects: TransactionEffects) -> str:
+        return f"the guardrail is not loaded: {problem}"
+
+    return LoadedGuardrail(problem.plugin, problem.distribution, problem.version, check)
 
 
 def _skill(candidate: Candidate, found: Declared) -> LoadedSkill:
@@ -300,4 +359,6 @@ def _check_needs(candidate: Candidate, spec: SkillSpec | ProviderSpec | VenueSpe
 
 
 def _guardrail(candidate: Candidate, found: Declared) -> LoadedGuardrail:
-    return LoadedGuardrail(candidate.name, found.calls["guardrail_check"])
+    return LoadedGuardrail(
+        candidate.name, candidate.distribution, candidate.version, found.calls["guardrail_check"]
+    )

@@ -189,6 +189,8 @@ class LoadedGuardrail:
     """A guardrail with its hook bound: gives the reason to refuse, or to ask a person, or None."""
 
     name: str
+    distribution: str
+    version: str
     check: Callable[[Intent, TransactionEffects], Coroutine[Any, Any, str | Hold | None]]
 
 

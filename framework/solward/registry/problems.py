@@ -35,6 +35,12 @@ class ProblemCode(StrEnum):
     """This machine cannot confine its plugin host, and the operator did not name it."""
     CRASHES = "crashes"
     """Its plugin host ended three times within a minute, and is not started again."""
+    DECLARATION_CHANGED = "declaration_changed"
+    """Its plugin host started again and declared something else; it is not started again."""
+    UPGRADE_FAILED = "upgrade_failed"
+    """Another version of it was installed and cannot be loaded; the one before goes on."""
+    VERSION_MISMATCH = "version_mismatch"
+    """This process does not have the version that the service's processes agreed on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,18 @@ text. The alembic migrations create exactly these (tested).
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Index, Integer, Table, Text, text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    Table,
+    Text,
+    text,
+)
 
 from solward.audit.tables import metadata
 from solward.vault.store.tables import Sequence
@@ -144,4 +155,26 @@ webhook_nonces = Table(
     Column("nonce", Text, primary_key=True),
     Column("created_ms", BigInteger, nullable=False),
     Index(None, "created_ms"),
+)
+
+# Commands that changed what is installed in folders of its own, each once, and what is installed
+# after it. The newest of a distribution is what all processes agree on.
+plugin_acts = Table(
+    "plugin_acts",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("distribution", Text, nullable=False),
+    Column("made_ms", BigInteger, nullable=False),
+    Column("version", Text),  # null: it was removed
+    Column("digest", Text),  # null: likewise
+    Column("enabled", Boolean, nullable=False),
+    Column("guardrails", JSON, nullable=False),  # names
+)
+
+# Others' distributions in the environment of a process: version by name.
+process_plugins = Table(
+    "process_plugins",
+    metadata,
+    Column("process_id", Text, primary_key=True),
+    Column("versions", JSON, nullable=False),
 )

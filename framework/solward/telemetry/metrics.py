@@ -100,6 +100,7 @@ SKILL = _histogram("skill_execution_seconds", "How long a skill ran.", _SLOW, "s
 PLUGIN_REQUESTS = _counter(
     "plugin_requests", "HTTP requests of plugins, by outcome.", "plugin", "outcome"
 )
+PLUGIN_PROBLEMS = _gauge("plugin_problems", "Problems of plugins in this process, by code.", "code")
 
 RPC_CALLS = _counter("rpc_calls", "Calls of the ledger's RPC, by outcome.", "method", "outcome")
 RPC_CALL = _histogram("rpc_call_seconds", "How long the RPC took to answer.", _SLOW, "method")

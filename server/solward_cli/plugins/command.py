@@ -18,7 +18,7 @@ from solward_cli.plugins.skill_run import run
 
 if TYPE_CHECKING:
     from solward.manifest import Terms
-    from solward.registry import LoadedProvider, LoadedSkill, LoadedVenue, Registry
+    from solward.registry import Registry
     from solward.registry.discovery import Place
     from solward.settings import Settings
 
@@ -125,32 +125,37 @@ def list_skills() -> None:
 def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
     """Loaded plugins, built-ins first, then those left out."""
     from solward.manifest import Terms
-    from solward.provider import ProviderSpec
-    from solward.registry.discovery import discover
+    from solward.registry.discovery import BUILT_IN
 
-    left_out = {
-        (each.group, each.plugin, each.distribution, each.version) for each in registry.problems
+    own = {each.distribution: each.installed for each in registry.places}
+    left_out = {(_kind(each.group), each.plugin) for each in registry.problems}
+    kinds: dict[str, Mapping[str, Any]] = {
+        # What refuses in place of one that is left out is none.
+        "guardrail": {
+            each.name: each
+            for each in registry.guardrails
+            if ("guardrail", each.name) not in left_out
+        },
+        "provider": registry.providers,
+        "skill": registry.skills,
+        "venue": registry.venues,
     }
-    for found in discover(settings.plugins, home=settings.solward_home)[0]:
-        key = (found.group, found.name, found.distribution, found.version)
-        if key in left_out and not found.built_in:
-            continue
-        kind = _kind(found.group)
-        by_kind: dict[str, Mapping[str, LoadedSkill | LoadedProvider | LoadedVenue]] = {
-            "skill": registry.skills,
-            "provider": registry.providers,
-            "venue": registry.venues,
-        }
-        loaded = by_kind.get(kind, {})
-        spec = loaded[found.name].spec if found.name in loaded else None
+    loaded = [
+        (kind, name, plugin)
+        for kind, plugins in kinds.items()
+        for name, plugin in sorted(plugins.items())
+    ]
+    for kind, name, plugin in sorted(loaded, key=lambda each: each[2].distribution != BUILT_IN):
+        spec = getattr(plugin, "spec", None)
+        folder = own.get(plugin.distribution)
         yield Row(
-            found.name,
+            name,
             kind,
-            found.distribution,
-            found.version,
-            DEMO if isinstance(spec, ProviderSpec) and spec.demo else LOADED,
+            plugin.distribution,
+            plugin.version,
+            DEMO if getattr(spec, "demo", False) else LOADED,
             needs=_needs(Terms.of(spec), settings),
-            where="" if found.installed is None else str(found.installed.folder),
+            where="" if folder is None else str(folder.folder),
         )
     accepted = {
         (place.distribution, plugin): terms

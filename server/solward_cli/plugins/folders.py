@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from solward.folders.layout import Installed
     from solward.manifest import Terms
 
-_NEXT = "Takes effect at the service's next start."
 
 _YES = click.option("--yes", is_flag=True, help="Accept what it needs without being asked.")
 
@@ -129,7 +128,14 @@ def _plugins(one: Installed) -> str:
 
 
 def _done(text: str) -> None:
-    _echo(f"{text} {_NEXT}")
+    from solward.folders.layout import is_in_use
+
+    when = (
+        "The running service takes it over; GET /plugins has its problems."
+        if is_in_use(_home())
+        else "Takes effect at the service's next start."
+    )
+    _echo(f"{text} {when}")
 
 
 def _echo(*lines: str) -> None:

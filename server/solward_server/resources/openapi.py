@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 from quart import Blueprint, Response
@@ -65,14 +66,25 @@ _TAGS = {
 }
 
 
-def blueprint(registry: Registry, prefix: str) -> Blueprint:
-    """`GET /openapi.json`; the plugins do not change while a service runs, so neither does it."""
+def blueprint(registry: Callable[[], Registry], prefix: str) -> Blueprint:
+    """`GET /openapi.json`.
+
+    Args:
+        registry: gives the plugins as they are loaded now.
+    """
     routes = Blueprint("openapi", __name__)
-    text = jsontext.dumps(describe(registry, prefix))
+    # Made once for the same plugins: it takes a while.
+    made = registry(), jsontext.dumps(describe(registry(), prefix))
 
     @routes.get("/openapi.json")
     @public
     async def openapi() -> Response:
+        nonlocal made
+        loaded, text = made
+        if registry() is not loaded:
+            loaded = registry()
+            text = jsontext.dumps(describe(loaded, prefix))
+            made = loaded, text
         return Response(text, mimetype="application/json")
 
     return routes

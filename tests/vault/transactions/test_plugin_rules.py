@@ -32,7 +32,9 @@ PATIENCE_S = 20
 
 
 def rules(*checks: Callable[..., Any]) -> tuple[LoadedGuardrail, ...]:
-    return tuple(LoadedGuardrail(check.__name__, ThreadedRule(check)) for check in checks)
+    return tuple(
+        LoadedGuardrail(check.__name__, "rules", "1.0", ThreadedRule(check)) for check in checks
+    )
 
 
 def fine(_intent: Intent, _effects: TransactionEffects) -> str | None:

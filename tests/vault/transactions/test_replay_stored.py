@@ -82,7 +82,7 @@ class Service:
             database,
             Rules(),
             ScopeLimits(max_tx_per_minute=200),
-            (LoadedGuardrail("rule", ThreadedRule(rule)),),
+            (LoadedGuardrail("rule", "rules", "1.0", ThreadedRule(rule)),),
             granting=Granting(prices, TOKENS),
         )
 

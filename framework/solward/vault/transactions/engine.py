@@ -137,6 +137,10 @@ class Engine:
         )
         self._running: set[asyncio.Task[Any]] = set()
 
+    def use_guardrails(self, guardrails: Sequence[PluginGuardrail]) -> None:
+        """Judge by these guardrails of plugins from now on; see `Reserver.use_guardrails`."""
+        self._reserver.use_guardrails(guardrails)
+
     async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
         """Judge, sign and send a draft, and wait for its end.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -62,6 +64,7 @@ FREEZE_RULE = "freeze"
 CLOCK_RULE = "clock"
 # Judged again where grants were changed in between, and count dollars of other assets.
 _PRICE_TRIES = 3
+_RULE_TRIES = 3
 # Rules of rolling windows.
 _WINDOWED = ("rate_limit", "daily_limit", "spending_limit_check")
 
@@ -90,6 +93,24 @@ class _Found:
     verdict: Verdict
     usages: Mapping[str, ScopeUsage]
     granted: Granted | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What was found before the write transaction, by plugins' rules too.
+
+    Attributes:
+        verdict: None where there are no such rules.
+        plugin_hold: why they want a person to decide.
+    """
+
+    rules: PluginRules
+    verdict: Verdict | None = None
+    plugin_hold: str | None = None
+
+
+class _RulesChanged(Exception):
+    """Since the trial the plugins' rules were replaced."""
 
 
 def _alone(
@@ -169,10 +190,14 @@ class Reserver:
         self._owner = owner
         self._policy = policy
         self._wallet_limits = wallet_limits
-        self._plugin_rules = PluginRules(plugin_guardrails)
+        self.use_guardrails(plugin_guardrails)
         # scope -> when its costs were last near the ceiling; in memory, because a repeated alert
         # after a restart is better than a query of the audit log under the reservation's locks.
         self._alerted_ms: dict[str, int] = {}
+
+    def use_guardrails(self, guardrails: Sequence[PluginGuardrail]) -> None:
+        """Judge by these guardrails of plugins: each reservation from now on was judged by them."""
+        self._plugin_rules = PluginRules(guardrails)
 
     async def reserve(
         self,
@@ -194,20 +219,16 @@ class Reserver:
             Held: a person decides; the hold is stored in place of a record.
             HoldTaken: the approval was used, or has ended.
         """
-        before, plugin_hold = None, None
-        if self._plugin_rules.names:
-            # Before the write transaction: a plugin must hold no lock of the database.
-            before, plugin_hold = await self._trial(
-                record.wallet_id, actor, intent, effects, pocket
-            )
         question = Question.of(record.wallet_id, actor, intent, effects, pocket)
-
-        async def reserve(prices: Prices) -> Reservation:
-            return await self._reserve(
-                record, question, effects, pocket, prices, before, plugin_hold
-            )
-
-        return await self._priced(question, reserve)
+        for _ in range(_RULE_TRIES):
+            trial = _Trial(self._plugin_rules)
+            if trial.rules.names:
+                # Before the write transaction: a plugin must hold no lock of the database.
+                trial = await self._trial(record.wallet_id, actor, intent, effects, pocket)
+            reserve = partial(self._reserve, record, question, effects, pocket, trial)
+            with contextlib.suppress(_RulesChanged):
+                return await self._priced(question, reserve)
+        raise StoreError("The plugins' guardrails are changed all the time; try again")
 
     async def _priced(self, question: Question, judge: Callable[[Prices], Awaitable[_T]]) -> _T:
         """Judge with the prices that grants count in; again where they were changed meanwhile."""
@@ -227,16 +248,13 @@ class Reserver:
         question: Question,
         effects: TransactionEffects,
         pocket: PocketUse | None,
+        trial: _Trial,
         prices: Prices,
-        before: Verdict | None,
-        plugin_hold: str | None,
     ) -> Reservation:
         actor, intent = question.actor, question.intent
         scopes = self._scopes(record.wallet_id, actor)
         async with self._database.write() as connection:
-            judged = await self._judge(
-                connection, record, question, scopes, effects, prices, before, plugin_hold
-            )
+            judged = await self._judge(connection, record, question, scopes, effects, prices, trial)
             if judged.is_allowed and pocket is not None and not actor.is_admins:
                 refusal = await owned_by_another(connection, judged.record, pocket)
                 judged = judged if refusal is None else judged.blocked(refusal)
@@ -320,8 +338,9 @@ class Reserver:
         pocket: PocketUse | None = None,
     ) -> Verdict:
         """Judge as `reserve` would now, and change nothing."""
-        verdict, _plugin_hold = await self._trial(wallet_id, actor, intent, effects, pocket)
-        return verdict
+        found = await self._trial(wallet_id, actor, intent, effects, pocket)
+        assert found.verdict is not None
+        return found.verdict
 
     async def _trial(
         self,
@@ -330,8 +349,9 @@ class Reserver:
         intent: Intent,
         effects: TransactionEffects | None,
         pocket: PocketUse | None,
-    ) -> tuple[Verdict, str | None]:
-        """The verdict, and why plugins' rules want a person to decide."""
+    ) -> _Trial:
+        """The verdict by the rules of now."""
+        rules = self._plugin_rules
         question = Question.of(wallet_id, actor, intent, effects, pocket)
         scopes = self._scopes(wallet_id, actor)
 
@@ -347,9 +367,10 @@ class Reserver:
         verdict = found.verdict
         if effects is not None:
             effects = replace(effects, request=_request(wallet_id, actor, found.granted))
-        judged = await self._plugin_rules.judge(replace(verdict, hold=None), intent, effects)
+        judged = await rules.judge(replace(verdict, hold=None), intent, effects)
         plugin_hold = None if actor.is_admins else judged.hold
-        return replace(judged, hold=joined(verdict.hold, plugin_hold)), plugin_hold
+        judged = replace(judged, hold=joined(verdict.hold, plugin_hold))
+        return _Trial(rules, judged, plugin_hold)
 
     async def release(self, record: TransactionRecord, error: str) -> TransactionRecord:
         """Release a reservation without signed bytes.
@@ -396,19 +417,21 @@ class Reserver:
         scopes: tuple[tuple[str, ScopeLimits], ...],
         effects: TransactionEffects | None,
         prices: Prices,
-        before: Verdict | None = None,
-        plugin_hold: str | None = None,
+        trial: _Trial | None = None,
     ) -> Judged:
         """The record with its verdict, under the locks of its scopes.
 
         Args:
-            before: the verdict of a moment ago, the plugins' included. A refusal stands; where it
-                allows, the built-in rules judge again, because the usage may have changed.
-            plugin_hold: why plugins' rules wanted a person to decide.
+            trial: what was found a moment ago, by plugins too. A refusal stands; where it allows,
+                the built-in rules judge again, because the usage may have changed.
 
         Raises:
             PricesMissing: ask for them, and judge again.
+            _RulesChanged: ask the plugins' rules again, which are others now.
         """
+        if trial is not None and trial.rules is not self._plugin_rules:
+            raise _RulesChanged
+        before = None if trial is None else trial.verdict
         actor, run = question.actor, question.actor.run
         try:
             await spending.lock(
@@ -434,11 +457,11 @@ class Reserver:
                 connection, question, switches, scopes, effects, now, prices
             )
         verdict = found.verdict
-        if before is not None and verdict.allowed:
+        if trial is not None and verdict.allowed:
             verdict = replace(
                 verdict,
-                applied=verdict.applied + self._plugin_rules.names,
-                hold=joined(verdict.hold, plugin_hold),
+                applied=verdict.applied + trial.rules.names,
+                hold=joined(verdict.hold, trial.plugin_hold),
             )
         judged = replace(
             record,

@@ -1,0 +1,301 @@
+"""A service that runs takes over what the command line installs, upgrades, disables and removes."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.hosted_plugins import QUICK, Hosted, opened_hosts
+from tests.support.live_plugins import (
+    FORBIDDEN,
+    put,
+    remove,
+    rule_wheel,
+    skill_wheel,
+    switch,
+    until,
+    without_pip,
+)
+
+from solward.audit.log import AuditLog
+from solward.errors import SkillError, SkillNotFound, SolwardError
+from solward.events import EventKind
+from solward.folders import layout
+from solward.hosts import plugins as plugins_module
+from solward.hosts.supervisor import Hosts
+from solward.record import TransactionStatus
+from solward.testing.stand import TestWallet, open_stand
+
+pytestmark = pytest.mark.samples(
+    "test_a_distribution_comes_changes_and_goes_while_the_service_runs",
+    "test_a_guardrail_judges_from_its_installation_to_its_removal",
+)
+
+TO = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+OF_THREE = Decimal(FORBIDDEN) / 10**9
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pip(monkeypatch)
+    monkeypatch.setattr(plugins_module, "_QUIET_S", 0.5)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch, home: Path) -> Any:
+    opened_hosts(monkeypatch, home)  # the imports
+
+    @asynccontextmanager
+    async def opened(**settings: Any) -> AsyncIterator[Hosted]:
+        monkeypatch.setattr(plugins_module, "Hosts", lambda **given: Hosts(**given, limits=QUICK))
+        async with open_stand(home, **settings) as stand:
+            yield Hosted(stand)
+
+    return opened
+
+
+def version(hosted: Hosted, skill: str = "acme") -> str | None:
+    found = hosted.stand.service.registry.skills.get(skill)
+    return None if found is None else found.version
+
+
+def rules(hosted: Hosted) -> list[tuple[str, str]]:
+    return [(each.name, each.version) for each in hosted.stand.service.registry.guardrails]
+
+
+async def pays(wallet: TestWallet, amount: Decimal) -> str:
+    """`paid`, or the refusal."""
+    try:
+        await wallet.run("transfer", to=TO, amount=amount)
+    except SolwardError as error:
+        return str(error)
+    return "paid"
+
+
+async def test_a_distribution_comes_changes_and_goes_while_the_service_runs(
+    home: Path, tmp_path: Path, opened: Any
+) -> None:
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet(sol=0)
+        first = await put(
+            home, skill_wheel(tmp_path, "1", "await asyncio.sleep(0.5); return 'one'")
+        )
+        await until(lambda: version(hosted) == "1", "version 1")
+        assert "acme" in {each.name for each in hosted.stand.service.registry.tools()}
+        running = asyncio.create_task(hosted.run("acme", wallet.id))
+        [old] = hosted.stand.service.plugins.hosts.hosts
+        await until(lambda: old.busy, "the call")
+        await put(home, skill_wheel(tmp_path, "2", "await asyncio.sleep(60)"), upgrade=True)
+        await until(lambda: version(hosted) == "2", "version 2")
+        # What began with the version before ends with it, and then its process does.
+        assert await running == "one"
+        await until(lambda: old not in hosted.stand.service.plugins.hosts.hosts, "its host's end")
+        running = asyncio.create_task(hosted.run("acme", wallet.id))
+        await until(lambda: hosted.stand.service.plugins.hosts.hosts[0].busy, "the call")
+        await switch(home, "acme-tools", False)
+        with pytest.raises(SkillError, match="ended during the call: it was disabled") as caught:
+            await running
+        assert caught.value.code == "plugin_host_ended"
+        with pytest.raises(SkillNotFound):
+            await hosted.run("acme", wallet.id)
+        assert hosted.problems == {"acme": "disabled"}
+        await switch(home, "acme-tools", True)
+        await until(lambda: version(hosted) == "2", "it is enabled")
+        assert hosted.problems == {}
+        await remove(home, "acme-tools")
+        await until(lambda: version(hosted) is None, "it is removed")
+        assert (hosted.problems, hosted.stand.service.registry.places) == ({}, ())
+        # What a process may import from stays until no service runs.
+        assert first.folder.is_dir()
+        audit = await AuditLog(hosted.stand.service.database).latest()
+        told = [each.to_json()["data"] for each in audit if each.event == EventKind.PLUGIN_CHANGED]
+        assert [each["after"].get("enabled") for each in reversed(told)] == [
+            True, None, False, True, False
+        ]  # fmt: skip
+        assert told[-2]["before"] == {"version": "1", "digest": first.digest}
+        assert {each["principal"] for each in told} == {"cli"}
+
+
+async def test_an_upgrade_that_cannot_be_loaded_leaves_the_old_one_running(
+    home: Path, tmp_path: Path, opened: Any
+) -> None:
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet(sol=0)
+        await put(home, skill_wheel(tmp_path, "1", "return 'one'"))
+        await until(lambda: version(hosted) == "1", "version 1")
+        worse = {
+            "import_failed": skill_wheel(
+                tmp_path, "2", "pass", extra="raise RuntimeError('no luck')"
+            ),
+            "not_accepted": skill_wheel(
+                tmp_path,
+                "3",
+                "pass",
+                manifest="__import__('solward').Manifest(sites=('evil.example',))",
+            ),
+        }
+        for code, path in worse.items():
+            # Behind the back of the command line, which would have asked and refused.
+            await put(home, path, upgrade=True, checked=False)
+            await until(lambda c=code: c in str(hosted.stand.service.registry.problems), code)
+            assert hosted.problems == {"acme": "upgrade_failed"}
+            assert await hosted.run("acme", wallet.id) == "one"
+        await put(home, skill_wheel(tmp_path, "4", "return 'four'"), upgrade=True)
+        await until(lambda: version(hosted) == "4", "version 4")
+        assert hosted.problems == {}
+
+
+async def test_a_record_swapped_for_another_version_is_not_loaded(
+    home: Path, tmp_path: Path, opened: Any
+) -> None:
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet(sol=0)
+        one = await put(home, skill_wheel(tmp_path, "1", "return 'one'"))
+        await until(lambda: version(hosted) == "1", "version 1")
+        other = await put(tmp_path / "other", skill_wheel(tmp_path / "w", "1", "return 'evil'"))
+        record = (other.folder.parent / layout.RECORD).read_text()
+        shutil.copytree(other.folder, one.folder.parent / other.folder.name)
+        layout._put(
+            one.folder.parent,
+            layout.RECORD,
+            layout.jsontext.loads(record) | {"act": {"id": one.act.id, "ms": one.act.ms}},
+        )
+        await until(lambda: hosted.problems == {"*": "version_mismatch"}, "the mismatch")
+        assert await hosted.run("acme", wallet.id) == "one"
+    async with opened() as hosted:
+        assert hosted.problems == {"*": "version_mismatch"}
+        assert version(hosted) is None
+
+
+async def test_enabling_lets_one_start_again_that_crashed(
+    home: Path, tmp_path: Path, opened: Any
+) -> None:
+    body = "import os; os._exit(7)"
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet(sol=0)
+        await put(home, skill_wheel(tmp_path, "1", body))
+        await until(lambda: version(hosted) == "1", "version 1")
+
+        async def ends() -> str:
+            with pytest.raises(SkillError) as caught:
+                await hosted.run("acme", wallet.id)
+            return caught.value.code
+
+        assert [await ends() for _ in range(4)] == [
+            *3 * ["plugin_host_ended"],
+            "plugin_host_disabled",
+        ]
+        assert hosted.problems == {"acme": "crashes"}
+        await switch(home, "acme-tools", True)
+        await until(lambda: hosted.problems == {}, "it is enabled")
+        assert await ends() == "plugin_host_ended"
+
+
+async def test_a_host_that_declares_otherwise_when_it_starts_again_is_disabled(
+    home: Path, tmp_path: Path, opened: Any
+) -> None:
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet(sol=0)
+        one = await put(home, skill_wheel(tmp_path, "1", "import os; os._exit(7)"))
+        await until(lambda: version(hosted) == "1", "version 1")
+        module = one.folder / "acme_tools_acme.py"
+        module.write_text(module.read_text().replace("Does acme.", "Does evil."))
+        for code in ("plugin_host_ended", "plugin_host_disabled", "plugin_host_disabled"):
+            with pytest.raises(SkillError) as caught:
+                await hosted.run("acme", wallet.id)
+            assert caught.value.code == code
+        assert hosted.problems == {"acme": "declaration_changed"}
+        module.write_text(module.read_text().replace("Does evil.", "Does acme."))
+        await switch(home, "acme-tools", True)
+        await until(lambda: hosted.problems == {}, "it is enabled")
+        with pytest.raises(SkillError) as caught:
+            await hosted.run("acme", wallet.id)
+        assert caught.value.code == "plugin_host_ended"
+
+
+async def test_a_guardrail_judges_from_its_installation_to_its_removal(
+    home: Path, tmp_path: Path, opened: Any
+) -> None:
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        assert await pays(wallet, OF_THREE) == "paid"
+        await put(home, rule_wheel(tmp_path, "1"), checked=False)
+        await until(lambda: rules(hosted) == [("cap", "1")], "the guardrail")
+        assert "not three, says 1" in await pays(wallet, OF_THREE)
+        # One that does not start leaves the old one judging.
+        await put(
+            home, rule_wheel(tmp_path, "2", "import os; os._exit(1)"), upgrade=True, checked=False
+        )
+        await until(lambda: hosted.problems == {"cap": "upgrade_failed"}, "the failure")
+        assert "not three, says 1" in await pays(wallet, OF_THREE)
+        # A folder that is lost is no command, now or at the next start.
+        shutil.rmtree(home / "plugins" / "acme-rules")
+        await until(lambda: hosted.problems == {"*": "version_mismatch"}, "the loss")
+        assert "not three, says 1" in await pays(wallet, OF_THREE)
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet("another")
+        assert rules(hosted) == [("cap", "")]
+        refusal = await pays(wallet, OF_THREE / 3)
+        assert "the guardrail is not loaded: 'cap' of acme-rules: version_mismatch" in refusal
+        await put(home, rule_wheel(tmp_path, "1"), checked=False)
+        await until(lambda: rules(hosted) == [("cap", "1")], "the guardrail")
+        assert await pays(wallet, OF_THREE / 3) == "paid"
+        await remove(home, "acme-rules")
+        await until(lambda: rules(hosted) == [], "its removal")
+        assert await pays(wallet, OF_THREE) == "paid"
+
+
+async def test_no_payment_passes_a_guardrail_while_it_is_upgraded(
+    home: Path, tmp_path: Path, opened: Any
+) -> None:
+    limits = {"max_transactions_per_minute": 100_000, "daily_spending_limit_sol": 1000}
+    async with opened(**limits) as hosted:
+        wallets = [await hosted.stand.wallet(f"w{n}", sol=50) for n in range(4)]
+        await put(home, rule_wheel(tmp_path, "0"), checked=False)
+        await until(lambda: rules(hosted) == [("cap", "0")], "the guardrail")
+        before = await hosted.stand.service.ledger.balance(TO)
+        told: list[str] = []
+        stop = asyncio.Event()
+
+        async def pay(wallet: TestWallet, amount: Decimal) -> None:
+            while not stop.is_set():
+                told.append(await pays(wallet, amount))
+
+        payers = [
+            asyncio.create_task(pay(wallet, amount))
+            for wallet, amount in zip(
+                wallets, [OF_THREE, OF_THREE, OF_THREE, OF_THREE / 3], strict=True
+            )
+        ]
+        try:
+            for number in range(1, 21):
+                broken = "import os; os._exit(1)" if number % 4 == 0 else ""
+                path = rule_wheel(tmp_path, str(number), broken)
+                await put(home, path, upgrade=True, checked=False)
+                if broken:
+                    await until(lambda: "cap" in hosted.problems, "the failure")
+                else:
+                    await until(lambda n=number: rules(hosted) == [("cap", str(n))], "the upgrade")
+        finally:
+            stop.set()
+            await asyncio.gather(*payers)
+        records = [each for wallet in wallets for each in await wallet.records()]
+        paid = [each for each in records if each.status is TransactionStatus.CONFIRMED]
+        moved = await hosted.stand.service.ledger.balance(TO) - before
+        assert moved == len(paid) * FORBIDDEN // 3
+        assert len(paid) > 20
+        said = {text.partition("says ")[2] for text in told if "not three" in text}
+        assert len(said) > 10
+        # Nobody's payment was refused for the upgrade's sake.
+        assert not [text for text in told if text != "paid" and "not three" not in text]

@@ -1,0 +1,84 @@
+"""Wheels put into the home of a service that runs, as the command line does it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.support.plugin_distributions import skill_source
+from tests.support.wheels import wheel
+
+from solward import live_plugins
+from solward.folders import install as folders
+from solward.folders.layout import Installed
+from solward.hosts.declarations import terms
+from solward.manifest import Terms
+
+GUARDRAILS = "solward.guardrails"
+FORBIDDEN = 30_000_000
+
+
+def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wheel's own file is what pip would find; pip takes a second each time."""
+
+    def alone(_target: str, name: str, _into: Path, _have: object) -> object:
+        return {name: {}}
+
+    monkeypatch.setattr("solward.folders.resolve._resolved", alone)
+    monkeypatch.setattr("os.sync", lambda: None)
+    monkeypatch.setattr(live_plugins, "POLL_S", 0.02)
+
+
+def skill_wheel(folder: Path, version: str, body: str, name: str = "acme", **spec: str) -> Path:
+    """A wheel of `acme-tools` with a skill."""
+    source = skill_source(name, body=body, **spec)
+    return wheel(folder, version=version, plugin=name, source=source)
+
+
+def rule_wheel(folder: Path, version: str, head: str = "", name: str = "acme_rules") -> Path:
+    """A wheel with the guardrail `cap`, which refuses payments of exactly `FORBIDDEN` lamports."""
+    source = f"""
+from solward import hookimpl
+{head}
+
+@hookimpl
+def guardrail_check(intent, effects):
+    return "not three, says {version}" if intent.lamports_out == {FORBIDDEN} else None
+"""
+    return wheel(folder, name=name, version=version, plugin="cap", group=GUARDRAILS, source=source)
+
+
+async def put(home: Path, path: Path, *, upgrade: bool = False, checked: bool = True) -> Installed:
+    """Install or upgrade; `checked` reads what it declares, as the command line does."""
+    return await asyncio.to_thread(
+        folders.install,
+        home,
+        str(path),
+        accept=lambda _proposal: True,
+        declare=terms
+        if checked
+        else lambda new: {f"{each.group}:{each.name}": Terms() for each in new.plugins},
+        upgrade=upgrade,
+    )
+
+
+async def switch(home: Path, name: str, enabled: bool) -> None:
+    """Enable or disable."""
+    await asyncio.to_thread(folders.enable, home, name, enabled)
+
+
+async def remove(home: Path, name: str) -> None:
+    """Remove."""
+    await asyncio.to_thread(folders.remove, home, name)
+
+
+async def until(holds: Callable[[], object], what: str, within_s: float = 20.0) -> None:
+    """Wait until something holds."""
+    try:
+        async with asyncio.timeout(within_s):
+            while not holds():
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"{what} did not come true within {within_s:g} s") from None
