@@ -206,7 +206,9 @@ class LivePlugins:
         targets = {name: _target(name, view) for name in _names(view)}
         for name, target in targets.items():
             if not await asyncio.to_thread(self._is_intact, target):
-                detail = "its files are not those that were accepted: install the same version again"
+                detail = (
+                    "its files are not those that were accepted: install the same version again"
+                )
                 withheld = ProblemCode.VERSION_MISMATCH, detail
                 targets[name] = replace(target, withheld=withheld)
         folders = Folders(
@@ -226,8 +228,7 @@ class LivePlugins:
         failed = {name for name in started if self._has_failed(started[name], targets[name])}
         running = {name: each for name, each in started.items() if name not in failed}
         for name, old in self._running.items():
-            target = targets.get(name)
-            if target is not None and name not in running and target.keeps(old):
+            if name in targets and name not in running and targets[name].keeps(old):
                 running[name] = old
         try:
             await self._store([_stored(each, running) for each in targets.values()], versions)
@@ -240,7 +241,9 @@ class LivePlugins:
             self._failed[name] = (acts[name], _upgrade_problems(started[name]))
         self._swap(running, targets)
         stays = [
-            name for name, each in running.items() if each.one.digest != _digest(targets[name])
+            name
+            for name, each in running.items()
+            if targets[name].is_mismatch or each.one.digest != _digest(targets[name])
         ]
         problems += [*self._unreadable, *self._hosts.faults()]
         problems += _other_environments(versions, view.told)

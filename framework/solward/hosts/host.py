@@ -189,7 +189,7 @@ class HostProcess:
         self._kill()
         self.channel.end(ConnectionAbortedError(reason))
 
-    async def stop(self, reason: str, grace_s: float) -> None:
+    async def stop(self, grace_s: float, reason: str = STOPPED) -> None:
         """End it, with some time for it to do so by itself; it is gone afterwards."""
         self._decide(reason, blameless=True)
         await self.channel.close()
@@ -460,7 +460,7 @@ class Host:
             await asyncio.wait([self._starting])
         process = self._process
         if process is not None:
-            await process.stop(reason, self._limits.stop_s)
+            await process.stop(self._limits.stop_s, reason)
 
     def log(self, line: Log) -> None:
         """Write a line of the host's, scrubbed, shortened and not too many of them."""
