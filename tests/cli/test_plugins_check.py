@@ -32,6 +32,11 @@ def test_a_new_plugin_conforms_without_being_installed(tmp_path: Path, kind: str
     lines = result.output.splitlines()
     assert lines[0] == f"{kind} {name} of fresh-{kind} 0.1.0"
     assert "conform" in lines[-1]
+    # Its folder, not a wheel: that is all that keeps it from platinum.
+    gold = "  gold: it declares what it uses and nothing else, says clearly what is wrong"
+    assert any(
+        line.startswith(gold) and line.endswith("; for platinum it lacks wheels") for line in lines
+    ), result.output
     assert not any(line.startswith(("  failed", "  warning")) for line in lines), result.output
 
 
@@ -44,7 +49,7 @@ def test_a_plugin_that_breaks_its_contract_is_exit_code_1_with_what_to_mend(tmp_
     assert any(line.startswith("  failed ") for line in result.output.splitlines())
     assert "Mend before you install it: greedy (" in result.output
     told = json.loads(check("greedy", "--json").output)
-    assert told["ok"] is False
+    assert (told["ok"], told["tier"]) == (False, None)
     assert {plugin["name"]: plugin["ok"] for plugin in told["plugins"]} == {
         "greedy": False,
         "greedy_total": True,

@@ -17,6 +17,16 @@ ROWS = re.findall(
 )
 
 
+def test_the_tiers_of_the_page_are_those_of_the_kit() -> None:
+    rows = [
+        f"| {tier.name} | {tier.means} | {', '.join(f'`{check}`' for check in tier.checks)} |"
+        for tier in conformance.TIERS
+    ]
+    assert "\n".join(["| tier | what holds | checks |", "|---|---|---|", *rows, ""]) in PAGE
+    checks = {name for _, names in ROWS for name in re.findall(r"\w+", names)}
+    assert checks == {check for tier in conformance.TIERS for check in tier.checks}
+
+
 def documented(kind: str) -> set[str]:
     kinds = {kind, "all"} | ({"skill and provider"} if kind in ("skill", "provider") else set())
     return {name for row, names in ROWS if row in kinds for name in re.findall(r"\w+", names)}

@@ -202,4 +202,4 @@ async def test_a_venue_that_lets_its_servers_failure_through_is_told_so() -> Non
     report = await check_venue(plugin, in_process=True)
     assert report.failed == ("venue_failures",)
     assert "ConnectError" in report.finding("venue_failures").detail
-    assert report.skipped == ("host", "quotes", "swaps")
+    assert report.skipped == ("host", "quotes", "swaps", "manifest", "wheels")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from solward.testing.conformance import Report
+    from solward.testing.conformance import Grade, Report
 
 EXIT_FAILED = 1
 
@@ -24,19 +24,22 @@ _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": 
 def check(target: str, as_json: bool, in_process: bool) -> None:
     """Check a plugin against its contract, in a plugin host and on a ledger of its own.
 
-    PATH is a folder with a pyproject.toml, which need not be installed; NAME an installed
-    distribution or plugin. Ends with exit code 1 where a check fails. The plugin's code runs, with
-    test money only.
+    PATH is a folder with a pyproject.toml, which need not be installed, or a wheel; NAME an
+    installed distribution or plugin. Says which tier it reaches, and what keeps it from the next.
+    Ends with exit code 1 where a check fails. The plugin's code runs, with test money only.
     """
     from solward.errors import InvalidRequest
+    from solward.settings import Settings
     from solward.telemetry import logs
-    from solward.testing.conformance import check_path_or_name
+    from solward.testing.conformance.runner import check_target
     from solward_cli.entrypoint import refusals, refuse
 
     logs.configure("error")
     with refusals():
         try:
-            reports = check_path_or_name(target, in_process=in_process)
+            reports = check_target(
+                target, in_process=in_process, home=lambda: Settings().solward_home
+            ).reports
         except InvalidRequest as error:
             refuse(str(error))
     if as_json:
@@ -48,8 +51,11 @@ def check(target: str, as_json: bool, in_process: bool) -> None:
 
 
 def _json(reports: Sequence[Report]) -> dict[str, object]:
+    from solward.testing.conformance.report import lowest
+
     return {
         "ok": all(report.ok for report in reports),
+        "tier": _name(lowest(reports)),
         "plugins": [
             {
                 "name": report.plugin,
@@ -57,6 +63,7 @@ def _json(reports: Sequence[Report]) -> dict[str, object]:
                 "distribution": report.distribution,
                 "version": report.version,
                 "ok": report.ok,
+                "tier": _name(report.grade),
                 "findings": [
                     {"check": each.check, "outcome": each.outcome.value, "detail": each.detail}
                     for each in report.findings
@@ -65,6 +72,10 @@ def _json(reports: Sequence[Report]) -> dict[str, object]:
             for report in reports
         ],
     }
+
+
+def _name(grade: Grade | None) -> str | None:
+    return None if grade is None or grade.tier is None else grade.tier.name
 
 
 def _show(reports: Sequence[Report]) -> None:
@@ -88,8 +99,19 @@ def _show(reports: Sequence[Report]) -> None:
                 (f"  {each.outcome.value:<7}", _STYLES[each.outcome.value]),
                 (f"  {each.check}{detail}", ""),
             )
+        if report.grade is not None:
+            write((f"  {tier_line(report.grade)}", "bold"))
     for line in advice(reports):
         write((line, ""))
+
+
+def tier_line(grade: Grade) -> str:
+    """The tier, and what keeps it from the next one."""
+    reached = "no tier" if grade.tier is None else f"{grade.tier.name}: {grade.tier.means}"
+    if grade.above is None:
+        return reached
+    missing = ", ".join(each.check for each in grade.missing)
+    return f"{reached}; for {grade.above.name} it lacks {missing}"
 
 
 def advice(reports: Sequence[Report]) -> list[str]:

@@ -17,9 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from solward.testing.conformance.report import Finding, Outcome, Report
+from solward.testing.conformance.report import TIERS, Finding, Grade, Outcome, Report, Tier
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import httpx
 
     from solward.testing.conformance.guardrails import Pair
@@ -28,9 +30,12 @@ if TYPE_CHECKING:
     from solward.venue import QuoteRequest
 
 __all__ = [
+    "TIERS",
     "Finding",
+    "Grade",
     "Outcome",
     "Report",
+    "Tier",
     "check_guardrail",
     "check_path_or_name",
     "check_provider",
@@ -43,22 +48,27 @@ __all__ = [
 ]
 
 
-def check_path_or_name(target: str, *, in_process: bool = False) -> list[Report]:
-    """One report for each plugin of an installed distribution, an entry point, or a project folder.
+def check_path_or_name(
+    target: str, *, in_process: bool = False, home: Path | None = None
+) -> list[Report]:
+    """One report for each plugin of a distribution, an entry point, a project's folder or a wheel.
 
     Runs the plugins' code. A skill is run with the `examples` it declares.
 
     Args:
-        target: the name of an installed distribution or entry point, or a folder with a
-            `pyproject.toml`; its entry points are imported from the folder without installing.
-        in_process: as of the others.
+        target: the name of an installed distribution or entry point; or a folder with a
+            `pyproject.toml`, whose entry points are imported without installing; or a wheel, which
+            is unpacked as `solward plugins install` does, for the time of the check.
+        in_process: as of the others; of a wheel nothing is imported into this process.
+        home: where distributions in folders of their own are looked for, too.
 
     Raises:
         InvalidRequest: there is no such plugin, or the folder is no plugin project.
+        FolderError: the wheel cannot be unpacked.
     """
-    from solward.testing.conformance.runner import reports_of
+    from solward.testing.conformance.runner import check_target
 
-    return reports_of(target, in_process=in_process)
+    return check_target(target, in_process=in_process, home=lambda: home).reports
 
 
 async def check_skill(

@@ -13,6 +13,7 @@ from solward.solana.token_list import token_list
 from solward.solana.tokens import TOKEN_ACCOUNT_RENT
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.conformance.watch import Watch
+from solward.testing.conformance.wording import errors_finding
 from solward.vault.transactions.plugin_rules import TIME_LIMIT_S
 
 Ask = Callable[[Intent, TransactionEffects], Awaitable[str | Hold | None]]
@@ -34,11 +35,14 @@ async def guardrail_findings(
     refused: Sequence[Pair] = (),
     allowed: Sequence[Pair] = (),
     held: Sequence[Pair] = (),
+    *,
+    tiered: bool = False,
 ) -> list[Finding]:
     """Every check of a loaded guardrail, in a fixed order.
 
     Args:
         ask: asks it, as the vault does.
+        tiered: as of `skill_findings`.
     """
     answers: list[str | Hold | None] = []
     raised, impure, odd, slow = [], [], [], 0.0
@@ -71,6 +75,7 @@ async def guardrail_findings(
         _finding("answer", [*map(_odd, odd), *_malformed(answers)]),
         _cases(answers, refused, allowed, held),
         _quick(slow),
+        *([errors_finding(_reasons(answers))] if tiered else []),
     ]
 
 
@@ -127,6 +132,10 @@ def transactions() -> Iterator[Pair]:
             violations=(("authority_change", "gives the wallet away"),),
         ),
     )  # fmt: skip
+
+
+def _reasons(answers: Sequence[str | Hold | None]) -> list[str]:
+    return [each.reason if isinstance(each, Hold) else each for each in answers if each is not None]
 
 
 def _odd(answer: str) -> str:

@@ -33,11 +33,13 @@ class Subject:
     Attributes:
         host: whether that is a plugin host as in production; None for a built-in plugin, which
             runs in the service's own process there.
+        wheels: whether the hashes of all that runs are known.
     """
 
     target: Target
     watch: Watch
     host: Finding | None
+    wheels: Finding
 
 
 @asynccontextmanager
@@ -73,6 +75,10 @@ async def loaded(
         try:
             unconfined = await hosts.hosts.unavailable()
         except (OSError, ZygoteEnded) as error:
+            if own is not None:
+                raise InvalidRequest(
+                    f"target: no plugin host starts here ({error}); nothing else imports a wheel"
+                ) from None
             where = f"in this process, as no plugin host starts here ({error}): {_UNSEEN}"
             yield [_here(each, where) for each in candidates]
             return
@@ -121,7 +127,7 @@ async def _hosted(
         target = Target(each.name, kind, each.distribution, each.version, plugin, problem)
         tenant = hosts.host_of(each.group, each.name)
         watch = ProcessWatch() if tenant is None else HostWatch(tenant)
-        subjects.append(Subject(target, watch, host))
+        subjects.append(Subject(target, watch, host, _wheels(each.installed)))
     return subjects
 
 
@@ -138,7 +144,17 @@ def _here(candidate: Candidate, where: str) -> Subject:
         plugin = replace(plugin, call=watched("skill_execute", plugin.call))
     elif target.kind == "provider" and plugin is not None:
         plugin = replace(plugin, call=watched("provider_complete", plugin.call))
-    return Subject(replace(target, loaded=plugin), watch, Finding("host", Outcome.SKIPPED, where))
+    host = Finding("host", Outcome.SKIPPED, where)
+    return Subject(replace(target, loaded=plugin), watch, host, _wheels(None))
+
+
+def _wheels(own: Installed | None) -> Finding:
+    if own is None:
+        detail = "checked where it stands, whose files may change; give its wheel"
+        return Finding("wheels", Outcome.SKIPPED, detail)
+    if own.left_out:
+        return Finding("wheels", Outcome.WARNING, f"has files that are left out: {own.left_out[0]}")
+    return Finding("wheels", Outcome.OK, f"{len(own.wheels)} with their SHA-256")
 
 
 def _candidate(entry_point: EntryPoint) -> Candidate:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from solward.errors import InvalidRequest, ProviderError
+from solward.errors import InvalidRequest, ProviderError, SolwardError
 from solward.provider import Completion, CompletionRequest, ProviderContext, ToolCall, Usage
 from solward.registry import LoadedProvider
 from solward.testing.conformance import samples
@@ -20,6 +20,7 @@ from solward.testing.conformance.fake_vendor import (
 )
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.conformance.watch import STAND_IN, Watch, name_of, said
+from solward.testing.conformance.wording import errors_finding
 from solward.testing.provider_requests import provider_request
 
 AT_ONCE = 4
@@ -30,6 +31,7 @@ LOOKS_S = 0.01
 # A first call may import a vendor's library.
 STARTS_WITHIN_S = 60.0
 
+CALLS_NOBODY = "declares neither a key nor an address, so it calls no server"
 NO_ADDRESS = "declares no base_url_env, so it cannot be sent to a server of this machine"
 NO_VENDOR = "needs its vendor; give the address of a server that speaks its protocol"
 
@@ -41,6 +43,7 @@ class Subject:
     Attributes:
         address: of a server that answers it; None where there is none.
         texts: every text it returned or raised so far.
+        errors: those that it raised on purpose.
     """
 
     provider: LoadedProvider
@@ -48,6 +51,7 @@ class Subject:
     address: str | None
     secret: str = field(default_factory=lambda: f"canary-{secrets.token_hex(16)}", repr=False)
     texts: list[str] = field(default_factory=list)
+    errors: list[SolwardError] = field(default_factory=list)
 
     @property
     def alone(self) -> bool:
@@ -82,15 +86,17 @@ class Subject:
             answer = await self.provider.complete(self.request(marker), {}, self.lent(address))
         except Exception as error:
             self.texts += [str(error), repr(error)]
+            if isinstance(error, SolwardError):
+                self.errors.append(error)
             return error
         self.texts.append(repr(answer))
         return answer
 
 
 async def provider_findings(
-    provider: LoadedProvider, watch: Watch, address: str | None
+    provider: LoadedProvider, watch: Watch, address: str | None, *, tiered: bool = False
 ) -> list[Finding]:
-    """Every check of a loaded provider, in a fixed order."""
+    """Every check of a loaded provider, in a fixed order; `tiered` as of `skill_findings`."""
     subject = Subject(provider, watch, address)
     options = _options(provider)
     if options.outcome is Outcome.FAILED:
@@ -100,7 +106,8 @@ async def provider_findings(
     failing = await asyncio.gather(
         _refused_connection(subject), _vendor_failures(subject), _cancellation(subject)
     )
-    return [options, *answering, *failing, _secrets(subject)]
+    beside = [errors_finding(subject.errors)] if tiered else []
+    return [options, *answering, *failing, _secrets(subject), *beside]
 
 
 def _options(provider: LoadedProvider) -> Finding:
@@ -135,6 +142,8 @@ async def _answers(subject: Subject) -> Finding:
 
 async def _refused_connection(subject: Subject) -> Finding:
     name = "refused_connection"
+    if subject.alone:
+        return Finding(name, Outcome.OK, CALLS_NOBODY)
     if subject.provider.spec.base_url_env is None:
         return Finding(name, Outcome.SKIPPED, NO_ADDRESS)
     answer = await _within(FAILS_WITHIN_S, subject.complete(refusing_address()))
@@ -148,6 +157,8 @@ async def _refused_connection(subject: Subject) -> Finding:
 
 async def _vendor_failures(subject: Subject) -> Finding:
     name = "vendor_failures"
+    if subject.alone:
+        return Finding(name, Outcome.OK, CALLS_NOBODY)
     if subject.provider.spec.base_url_env is None:
         return Finding(name, Outcome.SKIPPED, NO_ADDRESS)
     trouble = []
@@ -211,7 +222,7 @@ async def _concurrency(subject: Subject) -> Finding:
 
 async def _stream(subject: Subject) -> Finding:
     if subject.provider.stream_call is None:
-        return Finding("stream", Outcome.SKIPPED, "not implemented; a chat comes in one piece")
+        return Finding("stream", Outcome.OK, "not implemented; a chat comes in one piece")
     if not subject.answerable:
         return Finding("stream", Outcome.SKIPPED, NO_VENDOR)
     request = replace(subject.request(), tools=())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,9 +16,15 @@ from solward.extras import needs
 with needs("solward.testing.conformance", "test"):
     from structlog.testing import capture_logs
 
-from solward.errors import InvalidRequest
+from solward.errors import FolderError, InvalidRequest
+from solward.folders import layout
+from solward.folders.install import install
+from solward.folders.layout import Installed
+from solward.hosts.declarations import terms
+from solward.manifest import Terms
 from solward.registry.problems import ProblemCode
 from solward.testing.canaries import Canaries
+from solward.testing.conformance.declared import manifest_finding
 from solward.testing.conformance.guardrails import guardrail_findings
 from solward.testing.conformance.loading import Subject, loaded
 from solward.testing.conformance.observed_run import Case
@@ -45,19 +52,64 @@ T = TypeVar("T")
 _CANCEL_WAIT_S = 1.0
 
 
-def reports_of(target: str, *, in_process: bool = False) -> list[Report]:
-    """See `conformance.check_path_or_name`."""
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was checked, and how it went.
+
+    Attributes:
+        own: the distribution whose wheels were checked, unpacked; None for what stands in a
+            project's folder or in the environment.
+    """
+
+    reports: list[Report]
+    own: Installed | None = None
+
+
+def check_target(
+    target: str, *, in_process: bool = False, home: Callable[[], Path | None] = lambda: None
+) -> Checked:
+    """See `conformance.check_path_or_name`.
+
+    Args:
+        home: asked for where the environment has no such name.
+    """
     path = Path(target)
     if path.is_dir():
         with folder(path.resolve()) as found:
-            return run(_check_all(loaded(found, in_process=in_process)))
+            return Checked(run(_check_all(loaded(found, in_process=in_process))))
+    if path.suffix == ".whl" and path.is_file():
+        if in_process:
+            raise _needs_host(target)
+        with tempfile.TemporaryDirectory(prefix="solward-check-") as made:
+            one = install(Path(made), target, accept=lambda _proposal: True, declare=_declared)
+            return Checked(run(_check_all(loaded(own=(Path(made), one)))), one)
     installed = installed_entry_points(target)
-    if not installed:
+    if installed:
+        return Checked(run(_check_all(loaded(installed, in_process=in_process))))
+    place = home()
+    own = None if place is None else layout.read(place, layout.canonical(target))
+    if own is None or place is None:
         raise InvalidRequest(
-            f"target: {target!r} is neither a project's folder nor an installed plugin's or"
-            " distribution's name"
+            f"target: {target!r} is neither a project's folder nor a wheel, nor an installed"
+            " plugin's or distribution's name"
         )
-    return run(_check_all(loaded(installed, in_process=in_process)))
+    if in_process:
+        raise _needs_host(target)
+    return Checked(run(_check_all(loaded(own=(place, own)))), own)
+
+
+def _needs_host(target: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"target: only plugin hosts import from {target}; check the project's folder in process"
+    )
+
+
+def _declared(new: Installed) -> Mapping[str, Terms]:
+    """All that its plugins need: what is checked here is accepted by nobody else."""
+    try:
+        return terms(new, (new.name,))
+    except FolderError:
+        return {}  # as its check will say
 
 
 @asynccontextmanager
@@ -112,6 +164,7 @@ async def check_subject(
 ) -> Report:
     """The report of a plugin that is loaded."""
     target, watch = subject.target, subject.watch
+    tiered = subject.host is not None
     findings = [_contract(target)]
     if subject.host is not None:
         findings.append(subject.host)
@@ -121,13 +174,17 @@ async def check_subject(
         async with contextlib.AsyncExitStack() as stack:
             if stand is None:
                 stand = await stack.enter_async_context(open_conformance())
-            findings += await skill_findings(target.loaded, watch, stand, cases)
+            findings += await skill_findings(target.loaded, watch, stand, cases, tiered=tiered)
     elif target.kind == "provider":
-        findings += await provider_findings(target.loaded, watch, address)
+        findings += await provider_findings(target.loaded, watch, address, tiered=tiered)
     elif target.kind == "guardrail":
-        findings += await guardrail_findings(target.loaded, watch, refused, allowed, held)
+        findings += await guardrail_findings(
+            target.loaded, watch, refused, allowed, held, tiered=tiered
+        )
     else:
-        findings += await venue_findings(target.loaded, http, requests)
+        findings += await venue_findings(target.loaded, http, requests, tiered=tiered)
+    if tiered:
+        findings += _beside(subject)
     return _report(target, findings)
 
 
@@ -155,6 +212,16 @@ async def _check_all(loading: AbstractAsyncContextManager[list[Subject]]) -> lis
         if any(each.target.kind == "skill" and each.target.problem is None for each in subjects):
             stand = await stack.enter_async_context(open_conformance())
         return [await check_subject(each, stand) for each in subjects]
+
+
+def _beside(subject: Subject) -> list[Finding]:
+    """What the higher tiers ask of every kind."""
+    target = subject.target
+    spec = getattr(target.loaded, "spec", None)
+    found = [manifest_finding(spec, subject.watch.asked(target.name)), subject.wheels]
+    if target.kind != "skill":
+        found.append(Finding("money", Outcome.OK, "moves none"))
+    return found
 
 
 def _contract(target: Target) -> Finding:

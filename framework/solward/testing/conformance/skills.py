@@ -16,6 +16,7 @@ from solward.testing.conformance import samples
 from solward.testing.conformance.blocking import BLOCKED_S
 from solward.testing.conformance.cancellation import check_cancellation, check_concurrency
 from solward.testing.conformance.dialects import check_dialects
+from solward.testing.conformance.money import check_money
 from solward.testing.conformance.observed_run import (
     Case,
     Run,
@@ -27,6 +28,7 @@ from solward.testing.conformance.observed_run import (
 from solward.testing.conformance.parameter_paths import declared_paths, present_paths
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.conformance.watch import Held, Watch
+from solward.testing.conformance.wording import errors_finding
 from solward.testing.stand import Stand, TestWallet
 
 # Longer outcomes crowd out the rest of a model's memory.
@@ -74,13 +76,42 @@ class Subject:
 
 
 async def skill_findings(
-    skill: LoadedSkill, watch: Watch, stand: Stand, cases: Sequence[Case] = ()
+    skill: LoadedSkill,
+    watch: Watch,
+    stand: Stand,
+    cases: Sequence[Case] = (),
+    *,
+    tiered: bool = False,
 ) -> list[Finding]:
-    """Every check of a loaded skill, in a fixed order."""
+    """Every check of a loaded skill, in a fixed order.
+
+    Args:
+        tiered: those of the higher tiers too.
+    """
     subject, unsampled = _subject(WatchedSkill(skill, watch), stand, cases)
     async with watch.blocking() as held:
         findings = await _checked(subject, unsampled)
-    return [*findings, _blocking(subject, held)]
+        beside = await _beside(subject, findings) if tiered else []
+    return [*findings, _blocking(subject, held), *beside]
+
+
+async def _beside(subject: Subject, findings: Sequence[Finding]) -> list[Finding]:
+    """What the higher tiers ask for."""
+    errors = [
+        run.error
+        for run in subject.runs
+        if run.error is not None and run.seen.raised is not None and run.seen.raised.deliberate
+    ]
+    return [errors_finding(errors), await _money(subject, findings)]
+
+
+async def _money(subject: Subject, findings: Sequence[Finding]) -> Finding:
+    if subject.skill.spec.effects is Effects.READ:
+        return Finding("money", Outcome.OK, "moves none")
+    if any(each.outcome is Outcome.FAILED for each in findings):
+        return Finding("money", Outcome.SKIPPED, "first mend what fails")
+    cases = [case for case, _ in subject.good]
+    return await check_money(subject.watched, subject.wallet, cases)
 
 
 async def _checked(subject: Subject, unsampled: samples.Unsampled | None) -> list[Finding]:

@@ -11,12 +11,13 @@ from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from solward.errors import InvalidRequest, LedgerUnavailable
+from solward.errors import InvalidRequest, LedgerUnavailable, SolwardError
 from solward.registry.loaded import LoadedVenue
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.conformance.watch import said
+from solward.testing.conformance.wording import errors_finding
 from solward.venue import Quote, QuoteRequest, SwapInstructions, SwapTransaction, VenueContext
 
 _USDC = token_list("mainnet-beta").resolve("USDC", "mint")
@@ -40,10 +41,25 @@ _FAILURES: tuple[bytes | int | type[httpx.HTTPError], ...] = (
 
 
 async def venue_findings(
-    venue: LoadedVenue, http: httpx.AsyncClient | None, requests: Sequence[QuoteRequest]
+    venue: LoadedVenue,
+    http: httpx.AsyncClient | None,
+    requests: Sequence[QuoteRequest],
+    *,
+    tiered: bool = False,
 ) -> list[Finding]:
-    """Every check of a loaded venue, in a fixed order."""
-    failures = await _failures(venue)
+    """Every check of a loaded venue, in a fixed order; `tiered` as of `skill_findings`."""
+    errors: list[SolwardError] = []
+    findings = await _checked(venue, http, requests, errors)
+    return [*findings, errors_finding(errors)] if tiered else findings
+
+
+async def _checked(
+    venue: LoadedVenue,
+    http: httpx.AsyncClient | None,
+    requests: Sequence[QuoteRequest],
+    errors: list[SolwardError],
+) -> list[Finding]:
+    failures = await _failures(venue, errors)
     if http is None or not requests:
         detail = "needs `http`, a client of a server that answers, and `requests`"
         skipped = [Finding(name, Outcome.SKIPPED, detail) for name in ("quotes", "swaps")]
@@ -120,7 +136,7 @@ def _of_instructions(made: object, taker: str, destination: str) -> list[str]:
     return trouble
 
 
-async def _failures(venue: LoadedVenue) -> Finding:
+async def _failures(venue: LoadedVenue, errors: list[SolwardError]) -> Finding:
     """Servers that fail: each is an error the caller is told, whatever it answers."""
     trouble = []
     for failure in _FAILURES:
@@ -129,8 +145,8 @@ async def _failures(venue: LoadedVenue) -> Finding:
             try:
                 quote = await venue.quote(_REQUEST, VenueContext(_streaming(http)))
                 trouble += [f"{failure!r:.40}: {each}" for each in _of_quote(quote, _REQUEST)]
-            except (InvalidRequest, LedgerUnavailable):
-                continue
+            except (InvalidRequest, LedgerUnavailable) as error:
+                errors.append(error)
             except Exception as error:
                 trouble.append(f"{failure!r:.40}: {said(error)}")
     return _finding("venue_failures", trouble)

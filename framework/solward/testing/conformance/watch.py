@@ -91,8 +91,8 @@ class Watch(Protocol):
     def context(self, run: Asking, context: SkillContext, gate: Gate | None) -> SkillContext:
         """A skill's context that counts what the run asks for, and has it wait at the gate."""
 
-    def asked(self, plugin: str) -> tuple[Asked, ...]:
-        """All that a plugin asked for until now; nothing where that is not seen."""
+    def asked(self, plugin: str) -> tuple[Asked, ...] | None:
+        """All that a plugin asked for until now; None where that is not seen."""
 
     async def restart(self) -> None:
         """Leave nothing of what a plugin may still be doing."""
@@ -255,9 +255,8 @@ class ProcessWatch:
         """See `Watch`."""
         return _ProcessContext(run, context, gate)
 
-    def asked(self, plugin: str) -> tuple[Asked, ...]:
-        """See `Watch`; no manifest is enforced here, so nothing is known."""
-        return ()
+    def asked(self, plugin: str) -> None:
+        """See `Watch`."""
 
     async def restart(self) -> None:
         """See `Watch`; nothing ends here by force."""

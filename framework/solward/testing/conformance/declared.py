@@ -1,0 +1,75 @@
+"""Whether a manifest names what the runs used, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import httpx
+
+from solward.manifest import Manifest, Site, declared_site, needs
+from solward.skill import Effects
+from solward.testing.conformance.report import Finding, Outcome, joined
+from solward.testing.conformance.watch import Asked
+
+# Refusals of what a manifest does not name. An asset may be one that odd parameters name.
+_UNDECLARED = {"no_network", "site_not_declared", "operation_not_declared"}
+_PORTS = {"https": 443, "http": 80}
+
+
+def manifest_finding(spec: object, asked: Iterable[Asked] | None) -> Finding:
+    """The finding `manifest` of a plugin.
+
+    Args:
+        spec: its declaration; None for a guardrail, which has no manifest.
+        asked: all that it asked for; None where that was not seen.
+    """
+    if asked is None:
+        detail = "in this process nothing holds it to its manifest"
+        return Finding("manifest", Outcome.SKIPPED, detail)
+    asked = tuple(asked)
+    manifest: Manifest | None = getattr(spec, "manifest", None)
+    spends = getattr(spec, "effects", None) is Effects.SPEND
+    trouble = [*_refused(asked), *_unbounded(manifest, spends=spends)]
+    if manifest is not None:
+        trouble += _unused(manifest, asked)
+    if trouble:
+        return Finding("manifest", Outcome.WARNING, joined(trouble))
+    return Finding("manifest", Outcome.OK, "; ".join(needs(manifest)) or "needs nothing")
+
+
+def _refused(asked: Iterable[Asked]) -> Iterator[str]:
+    for each in asked:
+        if each.refused in _UNDECLARED:
+            yield f"does not name {each.operation or httpx.URL(each.url).host}, and it was refused"
+
+
+def _unbounded(manifest: Manifest | None, *, spends: bool) -> Iterator[str]:
+    if not spends:
+        return
+    for kind in ("operations", "assets"):
+        if manifest is None or getattr(manifest, kind) is None:
+            yield f"{kind} are not named, so it may use any"
+
+
+def _unused(manifest: Manifest, asked: tuple[Asked, ...]) -> Iterator[str]:
+    called = [httpx.URL(each.url) for each in asked if each.url]
+    # At an address that the operator configured, another server stands in for the declared ones.
+    named = {text: declared_site(text) for text in manifest.sites}
+    reached = {Site(url.scheme, url.host, url.port or _PORTS[url.scheme]) for url in called}
+    elsewhere = not reached <= set(named.values())
+    carried = any(each.carries for each in asked)
+    for secret in manifest.secrets:
+        if not carried:
+            yield f"the secret {secret.env} was not used"
+    stood_in = {each.site for each in manifest.secrets} if elsewhere and carried else set()
+    for text, site in named.items():
+        if site not in reached and text not in stood_in:
+            yield f"the site {text} was not called"
+    operations = {each.operation for each in asked}
+    for operation in manifest.operations or ():
+        if operation not in operations:
+            yield f"the operation {operation} was not used"
+    moved = {name for each in asked for name in each.assets}
+    for asset in manifest.assets or ():
+        if asset not in moved:
+            yield f"the asset {asset} was not moved"
