@@ -405,7 +405,7 @@ def _withheld(one: Installed | None, agreed: PluginAct) -> tuple[ProblemCode, st
     has = "none of it" if one is None else f"{one.version} ({one.digest[:12]})"
     return ProblemCode.VERSION_MISMATCH, (
         f"this service has agreed on {agreed.version} ({agreed.digest[:12]}), and this process has"
-        f" {has}: install the same here, or disable it"
+        f" {has}: install the same here, or solward plugins remove --lost {name}"
     )
 
 

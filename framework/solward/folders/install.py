@@ -103,16 +103,22 @@ def install(
         return new
 
 
-def remove(home: Path, name: str) -> Installed:
+def remove(home: Path, name: str, *, lost: bool = False) -> None:
     """Remove a distribution; a running service ends what runs of it.
 
+    Args:
+        lost: also where nothing of it is here, so that the service expects it no more.
+
     Raises:
-        FolderError: it is not installed.
+        FolderError: it is not installed, or cannot be.
     """
     with layout.changing(home):
-        one = _installed(home, name)
-        layout.forget(home, one.name)
-        return one
+        own = canonical(name)
+        if not lost:
+            own = _installed(home, name).name
+        elif not layout.is_name(own):
+            raise FolderError(f"{name!r} is no distribution's name")
+        layout.forget(home, own)
 
 
 def enable(home: Path, name: str, enabled: bool) -> Installed:

@@ -44,14 +44,17 @@ def upgrade(target: str, yes: bool) -> None:
 
 @click.command("remove")
 @click.argument("name")
-def remove(name: str) -> None:
+@click.option(
+    "--lost", is_flag=True, help="Also where its folder is lost, so that the service does without."
+)
+def remove(name: str, lost: bool) -> None:
     """Remove a distribution's folder."""
     from solward.folders.install import remove as removed
     from solward_cli.entrypoint import refusals
 
     with refusals():
-        one = removed(_home(), name)
-    _done(f"Removed {one.name} {one.version}.")
+        removed(_home(), name, lost=lost)
+    _done(f"Removed {name}.")
 
 
 @click.command("enable")
