@@ -61,7 +61,8 @@ class Manifest:
         operations: names of operations, `transact` and `pocket`; None for any that its effects
             and the grants allow.
         assets: symbols and mints that it may move; None for any that the grants allow.
-        storage_mb: megabytes of files that it wants to keep, 0 to 1,024; no host has a folder yet.
+        storage_mb: megabytes (2**20 bytes) of files that it wants to keep, 0 to 1,024. The plugins
+            of a distribution share one folder, of which the largest of theirs counts.
         secrets: what its requests carry, and where.
     """
 
@@ -192,19 +193,41 @@ def site_of(manifest: Manifest | None, url: str, configured: Iterable[str] = ())
 
 def secret_sites(
     manifest: Manifest | None, env: str, configured: Iterable[str] = ()
-) -> tuple[Site, ...]:
-    """The sites that get a secret of the manifest: the configured ones where there are any, else
-    the manifest's.
+) -> dict[Site, bool]:
+    """The sites that get a secret of the manifest, and whether it may stand in a query there: the
+    configured ones where there are any, else the manifest's.
 
     A configured address receives the key instead of the vendor, because its operator may have
     another key for it than the vendor's.
     """
-    if manifest is None:
-        return ()
-    named = [declared_site(each.site) for each in manifest.secrets if each.env == env]
+    named: dict[Site, bool] = {}
+    for each in () if manifest is None else manifest.secrets:
+        site = declared_site(each.site) if each.env == env else None
+        if site is not None:
+            named[site] = each.in_query or named.get(site, False)
     # Only what was declared, and so accepted, goes anywhere: also to a configured address.
     instead = tuple(map(_configured_site, configured)) if named else ()
-    return instead or tuple(site for site in named if site is not None)
+    return dict.fromkeys(instead, any(named.values())) if instead else named
+
+
+def secret_text(declared: Mapping[str, str | None], env: str) -> str:
+    """What a plugin gets where it asks for one of its secrets.
+
+    Args:
+        declared: those that its manifest declares, by variable; None where it is not set.
+
+    Raises:
+        SkillError: `secret_not_declared` or `secret_not_set`.
+    """
+    if env not in declared:
+        shown = str(env)[:64]
+        raise SkillError(
+            "secret_not_declared", f"The plugin's manifest does not name the secret {shown!r}"
+        )
+    text = declared[env]
+    if text is None:
+        raise SkillError("secret_not_set", f"{env} is not set in the service's environment or .env")
+    return text
 
 
 def may_operate(manifest: Manifest | None, operation: str) -> bool:

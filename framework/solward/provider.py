@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from solward.manifest import Manifest
@@ -45,10 +46,12 @@ class ProviderContext:
     Attributes:
         secret: value of `secret_env`, None when it is not set or none is declared.
         base_url: value of `base_url_env` without trailing slashes, None for the vendor's own.
+        storage: as `SkillContext.storage`; None where the manifest declares no `storage_mb`.
     """
 
     secret: str | None = field(default=None, repr=False)
     base_url: str | None = None
+    storage: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

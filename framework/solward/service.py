@@ -28,10 +28,12 @@ from solward.context import AgentView, SkillContext, WalletView
 from solward.errors import InvalidRequest, KeyRevoked, LedgerError, NotFound, SkillNotFound
 from solward.events import EventBus
 from solward.folders.layout import in_use
+from solward.folders.storage import make_storage, storage_folder
 from solward.hold import Hold
 from solward.hosts.models import ModelHosts
 from solward.hosts.plugins import PluginHosts, plugin_hosts
 from solward.live_plugins import LivePlugins
+from solward.manifest import Terms
 from solward.operations.approvals import Approvals, Keys, swept
 from solward.operations.perform import Operations, SkillCalls
 from solward.operations.swap import SwapLimits, Venue
@@ -39,10 +41,10 @@ from solward.policies import Policies
 from solward.record import TransactionRecord
 from solward.registry import Problem, Registry, run_skill
 from solward.registry.discovery import canonical
+from solward.registry.loaded import LoadedSkill
 from solward.settings import Settings
 from solward.settings.home import Home
 from solward.settings.settings import MAINNET
-from solward.skill import SkillSpec
 from solward.solana.balances import Balances, read_balances
 from solward.solana.stakes import Stake, read_stakes
 from solward.solana.token_list import TokenList, token_list
@@ -157,7 +159,11 @@ class Solward:
             )
             stack.enter_context(in_use(home.path))
             plugins = await stack.enter_async_context(
-                plugin_hosts(settings.solward_plugins_unconfined)
+                plugin_hosts(
+                    settings.solward_plugins_unconfined,
+                    secret=settings.plugin_secret,
+                    home=home.path,
+                )
             )
             models = ModelHosts(
                 settings.model_processes,
@@ -276,13 +282,22 @@ class Solward:
         wallet = await self.wallets.get(wallet_id)
         via = (f"skill:{skill.spec.name}", f"plugin:{canonical(skill.distribution)}")
         actor = replace(actor, via=via)
-        context = self.skill_context(skill.spec, wallet, actor, agent)
+        context = self.skill_context(skill, wallet, actor, agent)
         return await run_skill(skill, params, context, emit=self.events.publish)
 
     def skill_context(
-        self, spec: SkillSpec, wallet: Wallet, actor: Actor, agent: AgentView | None = None
+        self, skill: LoadedSkill, wallet: Wallet, actor: Actor, agent: AgentView | None = None
     ) -> SkillContext:
-        """A skill's context for one run on a wallet."""
+        """A skill's context for one run on a wallet.
+
+        Its secrets and its folder are for a skill that runs in this process; a plugin host has a
+        context of its own.
+        """
+        spec, storage = skill.spec, None
+        if spec.manifest is not None and spec.manifest.storage_mb:
+            storage = storage_folder(self.settings.solward_home, canonical(skill.distribution))
+            if storage is not None:
+                make_storage(storage)
         return SkillContext(
             wallet=WalletView(wallet.id, wallet.name, wallet.address),
             agent=agent,
@@ -290,6 +305,10 @@ class Solward:
             tokens=self.tokens,
             calls=SkillCalls(self.operations, wallet.id, actor, spec.effects),
             log=structlog.get_logger(f"solward.skill.{spec.name}"),
+            secrets={
+                env: self.settings.plugin_secret(env) for env in Terms(spec.manifest).secrets()
+            },
+            storage=storage,
         )
 
     async def balances(self, wallet_id: str, *, empty: bool = False) -> Balances:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from solward.manifest import Manifest
+from solward.manifest import Manifest, secret_text
 
 if TYPE_CHECKING:
     import httpx
@@ -29,9 +30,20 @@ class VenueSpec:
 
 @dataclass(frozen=True, slots=True)
 class VenueContext:
-    """An HTTP client bound to the venue's configured address."""
+    """An HTTP client bound to the venue's configured address, and what its manifest declares.
+
+    Attributes:
+        secrets: by variable, None where one is not set; ask `secret`.
+        storage: as `SkillContext.storage`; None where the manifest declares no `storage_mb`.
+    """
 
     http: httpx.AsyncClient
+    secrets: Mapping[str, str | None] = field(default_factory=dict, repr=False, compare=False)
+    storage: Path | None = None
+
+    def secret(self, name: str) -> str:
+        """As `SkillContext.secret`."""
+        return secret_text(self.secrets, name)
 
 
 @dataclass(frozen=True, slots=True)

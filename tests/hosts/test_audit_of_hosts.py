@@ -169,7 +169,8 @@ async def test_a_venues_requests_go_out_as_any_others() -> None:
         async with httpx.AsyncClient(base_url=url, headers={"x-api-key": "operator's"}) as client:
             host: Any = SimpleNamespace(connections="dist-v")
             spec = VenueSpec("mirror", manifest=Manifest())
-            _, running = _Plugin(host, "mirror", spec)._venue(VenueContext(client))
+            plugin = _Plugin(host, "mirror", spec, lambda _env: None)
+            _, running, _ = plugin._venue(VenueContext(client))
             capabilities, egress = Capabilities(), Egress()
             handler: Any = capabilities.handlers(egress)["http.request"]
 
@@ -310,7 +311,7 @@ def test_json_nested_deep_is_one_plugins_problem(depth: int) -> None:
     spec = values.SkillSpec("deep", "Nests.", text)
     plugin = methods.Plugin("solward.skills", "deep", ("skill_spec", "skill_execute"), spec)
     candidate: Any = SimpleNamespace(group="solward.skills", name="deep")
-    found = _found(cast(Any, None), candidate, plugin)
+    found = _found(cast(Any, None), candidate, plugin, lambda _env: None)
     assert isinstance(found, Rejected)
     assert found.code == ProblemCode.BAD_CONTRACT
     with pytest.raises(values.Unreadable):

@@ -703,6 +703,18 @@ async def test_a_secret_stands_in_a_query_where_the_manifest_says_so(net: Net) -
     assert request.line == (f"GET /{placeholder}?key=sk-acme%2F0123456789%2Babcdef&b=1 HTTP/1.1")
 
 
+async def test_a_query_of_another_site_of_the_same_secret_keeps_what_stands_for_it(
+    net: Net,
+) -> None:
+    both = (Secret("ACME_KEY", API, in_query=True), Secret("ACME_KEY", OTHER))
+    call = net.begin(Manifest((API, OTHER), secrets=both), values={"ACME_KEY": SECRET})
+    placeholder = str(call.placeholder("ACME_KEY"))
+    await get(f"https://{OTHER}/?key={placeholder}", headers={"X-Key": placeholder})
+    [request] = net.other.requests
+    assert request.header("x-key") == SECRET
+    assert request.line == f"GET /?key={placeholder} HTTP/1.1"
+
+
 async def test_a_secret_that_comes_back_does_not_come_into_the_host(net: Net, secret: str) -> None:
     # With two characters before it the secret's own form in base64 is not part of it.
     basic = base64.b64encode(f"u:{SECRET}".encode()).decode()
@@ -784,12 +796,19 @@ async def test_a_placeholder_is_of_one_call_and_stands_for_what_is_declared(
 
 async def test_a_configured_address_gets_the_key_instead_of_the_vendor(net: Net) -> None:
     manifest = Manifest((API,), secrets=(Secret("ACME_KEY", API),))
-    call = net.begin(manifest, configured=(net.configured,), values={"ACME_KEY": SECRET})
+    given = {"configured": (net.configured,), "values": {"ACME_KEY": SECRET}}
+    call = net.begin(manifest, key="ACME_KEY", **given)
     headers = {"X-Key": str(call.placeholder("ACME_KEY"))}
     await get(net.configured, headers=headers)
     await get(f"https://{API}/", headers=headers)
     assert net.plain.requests[0].header("x-key") == SECRET
     assert net.api.requests[0].header("x-key") == headers["X-Key"]
+    # A secret that is no provider's key goes to its own site all the same.
+    headers = {"X-Key": str(net.begin(manifest, **given).placeholder("ACME_KEY"))}
+    await get(net.configured, headers=headers)
+    await get(f"https://{API}/", headers=headers)
+    assert net.plain.requests[1].header("x-key") == headers["X-Key"]
+    assert net.api.requests[1].header("x-key") == SECRET
 
 
 async def test_a_secret_that_no_header_can_carry_is_not_quoted(net: Net) -> None:

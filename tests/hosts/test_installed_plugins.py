@@ -189,9 +189,9 @@ from solward import Completion, Manifest, ProviderSpec, Secret, hookimpl
 @hookimpl
 def provider_spec():
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
-    secrets = tuple(Secret(each, "a.example.com") for each in ("ACME_KEY", "OPENAI_API_KEY"))
-    manifest = Manifest(("a.example.com",), secrets=secrets)
-    return ProviderSpec("acme", "m", schema, SPEC, manifest=manifest)
+    key, address = SPEC
+    manifest = Manifest(("a.example.com",), secrets=(Secret(key, "a.example.com"),))
+    return ProviderSpec("acme", "m", schema, key, address, manifest=manifest)
 
 @hookimpl
 async def provider_complete(request, options):

@@ -25,7 +25,7 @@ from solward.hosts.supervisor import Hosts
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import Log, write
 from solward.hosts.wire.methods import PROVIDER_STREAM, ProviderComplete
-from solward.hosts.wire.values import CompletionRequest, ProviderContext
+from solward.hosts.wire.values import CompletionRequest
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -93,7 +93,6 @@ async def test_a_provider_that_ends_may_be_asked_again_and_may_have_cost(hosts: 
         name="ends",
         request=CompletionRequest(model="m", system="", messages=()),
         options="{}",
-        context=ProviderContext(),
     )
     pieces = []
     with pytest.raises(ProviderError, match="ended with status 3") as caught:  # noqa: PT012

@@ -13,6 +13,7 @@ FOLDERS = (
     "plugins/solward_plugins",
     "plugin_template",
     "examples/http_provider",
+    "examples/http_skill",
     "examples/solana_skills",
 )
 MODULES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from solward.context.lifetime import Lifetime
 from solward.context.operations import OperationMethods
+from solward.errors import SkillError
 from solward.guardrail import Intent
+from solward.manifest import secret_text
 from solward.record import TransactionRecord
 
 if TYPE_CHECKING:
@@ -85,7 +88,10 @@ class SkillContext(OperationMethods):
     raises `SkillError` `call_ended`. Its attributes cannot be assigned.
     """
 
-    __slots__ = ("_agent", "_calls", "_http", "_ledger", "_log", "_ordinal", "_tokens", "_wallet")
+    __slots__ = (
+        "_agent", "_calls", "_http", "_ledger", "_log", "_ordinal", "_secrets", "_storage",
+        "_tokens", "_wallet",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -96,6 +102,8 @@ class SkillContext(OperationMethods):
         tokens: TokenList,
         calls: MoneyCalls,
         log: Any,
+        secrets: Mapping[str, str | None] = {},
+        storage: Path | None = None,
     ) -> None:
         # Imported at first use, as below: it brings solders.
         from solward.solana.ledger import ReadOnlyLedger
@@ -107,6 +115,8 @@ class SkillContext(OperationMethods):
         self._http: httpx.AsyncClient | None = None
         self._log = log
         self._calls = calls
+        self._secrets = secrets
+        self._storage = storage
         self._ordinal = itertools.count(1)
 
     @property
@@ -138,6 +148,37 @@ class SkillContext(OperationMethods):
 
             self._http = CallClient(self._calls.lifetime)
         return self._http
+
+    def secret(self, name: str) -> str:
+        """What to put into a request where a secret of the manifest belongs.
+
+        In a plugin host it is a text that stands for the value: the service puts the value into
+        the headers of requests to the secret's own site, and nowhere else. In the service's own
+        process, as in `skill_context`, it is the value. So put it into a header as it is; do not
+        compute with it.
+
+        Args:
+            name: the environment variable that the manifest's `Secret` names.
+
+        Raises:
+            SkillError: `secret_not_declared`, or `secret_not_set` by the operator.
+        """
+        return secret_text(self._secrets, name)
+
+    @property
+    def storage(self) -> Path:
+        """The folder of the plugin's distribution, whose files outlive its calls and upgrades.
+
+        Files alone: runs at the same time, in other processes too, share it without locks. Beyond
+        the manifest's `storage_mb` the plugin host is ended, and does not start again until
+        somebody made room.
+
+        Raises:
+            SkillError: `no_storage`: the manifest declares no `storage_mb`.
+        """
+        if self._storage is None:
+            raise SkillError("no_storage", "The plugin's manifest declares no storage_mb")
+        return self._storage
 
     @property
     def log(self) -> Any:

@@ -10,6 +10,7 @@ from solward.errors import FolderError
 from solward.folders import layout
 from solward.folders.layout import Act, Installed, Plugin, canonical
 from solward.folders.resolve import gather
+from solward.folders.storage import empty, storage_folder
 from solward.folders.wheels import Tree, check_modules
 from solward.manifest import Terms
 
@@ -103,22 +104,28 @@ def install(
         return new
 
 
-def remove(home: Path, name: str, *, lost: bool = False) -> None:
+def remove(home: Path, name: str, *, lost: bool = False, purge: bool = False) -> None:
     """Remove a distribution; a running service ends what runs of it.
 
     Args:
         lost: also where nothing of it is here, so that the service expects it no more.
+        purge: delete the files that its plugins keep, too, also where it is not installed.
 
     Raises:
         FolderError: it is not installed, or cannot be.
     """
     with layout.changing(home):
         own = canonical(name)
-        if not lost:
-            own = _installed(home, name).name
-        elif not layout.is_name(own):
+        if not layout.is_name(own):
             raise FolderError(f"{name!r} is no distribution's name")
-        layout.forget(home, own)
+        kept = storage_folder(home, own) if purge else None
+        keeps = kept is not None and kept.is_dir()
+        if lost or layout.read(home, own) is not None:
+            layout.forget(home, own)
+        elif not keeps:
+            raise _not_installed(name)
+        if kept is not None and keeps:
+            empty(kept)
 
 
 def enable(home: Path, name: str, enabled: bool) -> Installed:
@@ -136,8 +143,12 @@ def enable(home: Path, name: str, enabled: bool) -> Installed:
 def _installed(home: Path, name: str) -> Installed:
     one = layout.read(home, canonical(name))
     if one is None:
-        raise FolderError(f"{name} is not installed in a folder of its own")
+        raise _not_installed(name)
     return one
+
+
+def _not_installed(name: str) -> FolderError:
+    return FolderError(f"{name} is not installed in a folder of its own")
 
 
 def _plugins(one: Installed) -> tuple[Plugin, ...]:

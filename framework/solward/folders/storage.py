@@ -4,13 +4,13 @@ its upgrades.
     <home>/storage/<name>/
 
 Its host writes there, so it holds whatever a stranger likes. Who reads it takes plain files alone,
-follows nothing and waits for nothing.
+follows nothing, waits for nothing and does not recurse.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +24,12 @@ def storage_folder(home: Path, name: str) -> Path | None:
     return home / FOLDER / name if is_name(name) else None
 
 
+def make_storage(folder: Path) -> None:
+    """Make a distribution's folder, for its owner alone, where it is missing."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def stored(home: Path) -> list[str]:
     """The distributions that have a folder."""
     try:
@@ -34,24 +40,47 @@ def stored(home: Path) -> list[str]:
 
 def files(root: Path) -> Iterator[tuple[str, Path]]:
     """Every plain file below a folder, by its path from there with `/`."""
-    try:
-        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
-    except OSError:
-        return  # it is gone meanwhile
-    for entry in entries:
+    left = [""]
+    while left:
+        folder = left.pop()
+        try:
+            entries = sorted(os.scandir(root / folder), key=lambda entry: entry.name)
+        except OSError:
+            continue  # it is gone meanwhile, or nobody can read it
+        for entry in entries:
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                left.append(path)
+            elif entry.is_file(follow_symlinks=False):
+                yield path, Path(entry.path)
+
+
+def empty(folder: Path) -> None:
+    """Delete all that is in a distribution's folder, however deep it is and whatever is closed.
+
+    The folder itself stays, in which a running plugin host goes on to keep files.
+
+    Raises:
+        OSError: something cannot be deleted.
+    """
+    numbers = itertools.count()
+    while inner := _folders_left(folder):
+        # What is one level further down comes up, so that no path grows.
+        for each in inner:
+            os.chmod(each, 0o700)
+            for entry in list(os.scandir(each)):
+                if entry.is_dir(follow_symlinks=False):
+                    os.chmod(entry.path, 0o700)
+                os.rename(entry.path, folder / f".emptied-{os.getpid()}-{next(numbers)}")
+            os.rmdir(each)
+
+
+def _folders_left(folder: Path) -> list[str]:
+    """Delete the files of a folder; returns the folders in it."""
+    left = []
+    for entry in list(os.scandir(folder)):
         if entry.is_dir(follow_symlinks=False):
-            yield from ((f"{entry.name}/{path}", file) for path, file in files(Path(entry.path)))
-        elif entry.is_file(follow_symlinks=False):
-            yield entry.name, Path(entry.path)
-
-
-def used_bytes(root: Path) -> int:
-    """Of all files together, as they say."""
-    return sum(file.lstat().st_size for _, file in files(root))
-
-
-def purge(home: Path, name: str) -> None:
-    """Delete all that a distribution keeps."""
-    folder = storage_folder(home, name)
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
+            left.append(entry.path)
+        else:
+            os.unlink(entry.path)
+    return left

@@ -31,6 +31,8 @@ ENDED: Final = "plugin_host_ended"
 """The host ended while the call ran, or could not be started."""
 DISABLED: Final = "plugin_host_disabled"
 """The host ended too often, and is not started again."""
+STORAGE_FULL: Final = "plugin_storage_full"
+"""Its storage holds more than it may, so the host is not started."""
 UNCONFINED: Final = "confinement_unavailable"
 """This machine cannot confine the host, and the operator did not name it."""
 

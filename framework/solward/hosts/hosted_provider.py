@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from solward.errors import ProviderError, SkillError, SolwardError
@@ -16,7 +16,6 @@ from solward.hosts.wire.values import (
     COMPLETION,
     COMPLETION_REQUEST,
     MODEL_PRICE,
-    PROVIDER_CONTEXT,
     USAGE,
     to_json,
 )
@@ -97,6 +96,7 @@ class HostedProvider:
             manifest=self.spec.manifest,
             configured=() if context.base_url is None else (context.base_url,),
             values={} if variable is None or secret is None else {variable: secret},
+            key=variable,
         )
         return RunningCall(self.spec.name, manifest=self.spec.manifest, egress=egress)
 
@@ -115,7 +115,8 @@ class HostedProvider:
             name=self.spec.name,
             request=COMPLETION_REQUEST.to_wire(request),
             options=to_json(options),
-            context=PROVIDER_CONTEXT.to_wire(replace(context, secret=lent)),
+            secret=lent,
+            base_url=context.base_url,
         )
         return asked, running
 

@@ -16,8 +16,9 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -31,6 +32,7 @@ from solward.errors import (
     SkillError,
     SolwardError,
 )
+from solward.folders.storage import make_storage, storage_folder
 from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.hosts.capabilities import Capabilities, RunningCall, sayable
 from solward.hosts.egress import Egress, EgressCall
@@ -59,7 +61,7 @@ from solward.hosts.wire.values import (
     Unreadable,
     to_json,
 )
-from solward.manifest import Manifest
+from solward.manifest import MAX_STORAGE_MB, Manifest, Terms
 from solward.provider import (
     ProviderSpec,
 )
@@ -79,6 +81,9 @@ from solward.venue import (
 )
 
 _log = structlog.get_logger(__name__)
+
+SecretOf = Callable[[str], str | None]
+"""The value of a secret by its environment variable, None where it is not set."""
 
 TENANT: Final = "solward.hosts.inside.plugins:plugins"
 # Declarations are pure, and modules are imported when the host starts.
@@ -100,6 +105,9 @@ class PluginHosts:
         egress: makes their HTTP requests.
         tenant: what their hosts run (`HostConfig.tenant`).
         capabilities: makes those of each host.
+        secret: the value of a secret that a manifest declares, by its variable; None where it is
+            not set.
+        home: where plugins keep files; None: nowhere.
     """
 
     def __init__(
@@ -109,12 +117,16 @@ class PluginHosts:
         egress: Egress | None = None,
         tenant: str = TENANT,
         capabilities: Callable[[], Capabilities] = Capabilities,
+        secret: SecretOf = lambda _env: None,
+        home: Path | None = None,
     ) -> None:
         self.on_problem: Callable[[Problem], object] = lambda _problem: None
         """Called with each problem that comes up while the plugins run."""
         self.hosts = make(self._disabled)
         self._opened = False
         self._egress = egress or Egress()
+        self._secret = secret
+        self._home = home
         self._running: dict[Host, list[Candidate]] = {}
         self._tenants: dict[tuple[str, str], TenantHost] = {}
         self._tenant = tenant
@@ -220,7 +232,12 @@ class PluginHosts:
             answered = [(each.group, each.name) for each in specs.plugins]
             if answered != [(each.group, each.name) for each in candidates]:
                 raise HostileFrame("declarations of other plugins than were asked for")
+            if kept := self._kept(name, candidates, specs):
+                # Only now is it known what they declare, and confined it gets no more rights.
+                await self.hosts.remove(host)
+                host = self.hosts.add(replace(config, **kept), capabilities.handlers(self._egress))
             host.expect(methods.SPECS, specs)
+            await host.start()
         except Exception as error:
             # Whatever a tenant brings about is its own problem: the service starts without it.
             if not isinstance(error, SkillError | HostBug | HostileFrame | TimeoutError):
@@ -235,27 +252,66 @@ class PluginHosts:
         plugins = TenantHost(host, capabilities, host.name)
         self._tenants |= {(each.group, each.name): plugins for each in candidates}
         return [
-            _found(plugins, candidate, each)
+            _found(plugins, candidate, each, self._secret)
             for candidate, each in zip(candidates, specs.plugins, strict=True)
         ]
 
+    def _kept(
+        self, name: str, candidates: Sequence[Candidate], specs: methods.Specs
+    ) -> dict[str, Any]:
+        """What a host's configuration says of the files that its plugins keep; empty for none.
+
+        Of a folder of its own counts what was accepted, whatever is declared now.
+        """
+        megabytes = [0]
+        for candidate, plugin in zip(candidates, specs.plugins, strict=True):
+            spec = plugin.spec
+            declared = None if isinstance(spec, methods.Problem | None) else spec.manifest
+            wanted = 0 if declared is None else declared.storage_mb
+            if candidate.installed is not None:
+                key = f"{candidate.group}:{candidate.name}"
+                accepted = candidate.installed.accepted.get(key, Terms()).manifest
+                wanted = min(wanted, 0 if accepted is None else accepted.storage_mb)
+            # More than there may be is this plugin's problem, which its checks name.
+            megabytes.append(wanted if wanted <= MAX_STORAGE_MB else 0)
+        folder = None if self._home is None else storage_folder(self._home, name)
+        if folder is None or max(megabytes) <= 0:
+            return {}
+        storage_bytes = max(megabytes) << 20
+        make_storage(folder)
+        return {
+            "scratch": str(folder),
+            "scratch_bytes": storage_bytes,
+            "file_bytes": storage_bytes,
+        }
+
 
 @asynccontextmanager
-async def plugin_hosts(unconfined: Collection[str] = ()) -> AsyncIterator[PluginHosts]:
+async def plugin_hosts(
+    unconfined: Collection[str] = (),
+    *,
+    secret: SecretOf = lambda _env: None,
+    home: Path | None = None,
+) -> AsyncIterator[PluginHosts]:
     """Where third parties' plugins run; every host is gone when the block ends.
 
     Args:
         unconfined: distributions that run also where this machine cannot confine them.
+        secret, home: as `PluginHosts`; without them plugins have no secrets, and keep nothing.
     """
     names = {canonical(name) for name in unconfined}
-    plugins = PluginHosts(lambda disabled: Hosts(unconfined=names, on_disabled=disabled))
+    plugins = PluginHosts(
+        lambda disabled: Hosts(unconfined=names, on_disabled=disabled), secret=secret, home=home
+    )
     try:
         yield plugins
     finally:
         await plugins.close()
 
 
-def _found(host: TenantHost, candidate: Candidate, plugin: methods.Plugin) -> Found:
+def _found(
+    host: TenantHost, candidate: Candidate, plugin: methods.Plugin, secret: SecretOf
+) -> Found:
     """A plugin as its host declared it, in exact built-in values, or why it cannot be used."""
     try:
         spec = plugin.spec
@@ -281,7 +337,7 @@ def _found(host: TenantHost, candidate: Candidate, plugin: methods.Plugin) -> Fo
         if isinstance(made, ProviderSpec):
             calls = HostedProvider(made, lambda: nullcontext(host)).hooks()
         else:
-            calls = _Plugin(host, candidate.name, made).calls(group)
+            calls = _Plugin(host, candidate.name, made, secret).calls(group)
         hooks = {*HOOKS[group], *(set(plugin.hooks) & set(OPTIONAL.get(group, ())))}
         return Declared(made, {hook: call for hook, call in calls.items() if hook in hooks})
     except Unreadable as error:
@@ -330,6 +386,7 @@ class _Plugin:
     host: TenantHost
     name: str
     spec: SkillSpec | VenueSpec | None
+    secret: SecretOf = field(repr=False)
 
     def calls(self, group: str) -> dict[str, Callable[..., Any]]:
         """Its hooks by name, called as those of a plugin in this process."""
@@ -350,14 +407,15 @@ class _Plugin:
 
     async def skill_execute(self, params: dict[str, Any], context: SkillContext) -> str:
         """Run the skill; money calls and reads come back as calls of this one's capability."""
+        running, placeholders = self._running(context=context)
         request = methods.SkillExecute(
             name=self.name,
             params=to_json(params),
             wallet=WALLET_VIEW.to_wire(context.wallet),
             agent=None if context.agent is None else AGENT_VIEW.to_wire(context.agent),
             tokens=tuple(map(KNOWN_TOKEN.to_wire, context.tokens)),
+            secrets=placeholders,
         )
-        running = self._running(context=context)
         try:
             answer = await self.host.call(methods.SKILL_EXECUTE, request, running)
         except HostBug as bug:
@@ -375,20 +433,24 @@ class _Plugin:
         context: SkillContext | None = None,
         configured: str | None = None,
         client: httpx.AsyncClient | None = None,
-    ) -> RunningCall:
+    ) -> tuple[RunningCall, dict[str, str | None]]:
+        """A call, and what stands for the secrets of its manifest."""
+        values = {each: self.secret(each) for each in Terms(self.manifest).secrets()}
         egress = EgressCall(
             tenant=self.host.connections,
             plugin=self.name,
             manifest=self.manifest,
             configured=() if configured is None else (configured,),
+            values={env: value for env, value in values.items() if value},
             client=client,
         )
         effects = self.spec.effects if isinstance(self.spec, SkillSpec) else Effects.READ
-        return RunningCall(self.name, context, self.manifest, egress, effects)
+        running = RunningCall(self.name, context, self.manifest, egress, effects)
+        return running, {env: egress.placeholder(env) for env in values}
 
-    def _venue(self, context: VenueContext) -> tuple[str, RunningCall]:
+    def _venue(self, context: VenueContext) -> tuple[str, RunningCall, dict[str, str | None]]:
         address = str(context.http.base_url)
-        return address, self._running(configured=address, client=context.http)
+        return address, *self._running(configured=address, client=context.http)
 
     async def _of_venue(
         self, method: methods.Method[Any, Any], request: Any, running: RunningCall
@@ -401,8 +463,8 @@ class _Plugin:
 
     async def venue_quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
         """An offer."""
-        address, running = self._venue(context)
-        asked = methods.VenueQuote(self.name, QUOTE_REQUEST.to_wire(request), address)
+        address, running, secrets = self._venue(context)
+        asked = methods.VenueQuote(self.name, QUOTE_REQUEST.to_wire(request), address, secrets)
         answer = await self._of_venue(methods.VENUE_QUOTE, asked, running)
         quote: Quote = self.host.read(QUOTE.from_wire, answer)
         return quote
@@ -416,9 +478,9 @@ class _Plugin:
         context: VenueContext,
     ) -> SwapInstructions:
         """A swap as an instruction."""
-        address, running = self._venue(context)
+        address, running, secrets = self._venue(context)
         asked = methods.VenueInstructions(
-            self.name, QUOTE.to_wire(quote), taker, destination, max_accounts, address
+            self.name, QUOTE.to_wire(quote), taker, destination, max_accounts, address, secrets
         )
         answer = await self._of_venue(methods.VENUE_INSTRUCTIONS, asked, running)
         made: SwapInstructions = self.host.read(SWAP_INSTRUCTIONS.from_wire, answer)
@@ -426,8 +488,8 @@ class _Plugin:
 
     async def venue_swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
         """A swap as a transaction."""
-        address, running = self._venue(context)
-        asked = methods.VenueSwap(self.name, QUOTE.to_wire(quote), wallet, address)
+        address, running, secrets = self._venue(context)
+        asked = methods.VenueSwap(self.name, QUOTE.to_wire(quote), wallet, address, secrets)
         answer = await self._of_venue(methods.VENUE_SWAP, asked, running)
         made: SwapTransaction = self.host.read(SWAP_TRANSACTION.from_wire, answer)
         return made

@@ -18,6 +18,7 @@ from solward.hosts.forking import (
 )
 from solward.hosts.host import (
     STOPPED,
+    STORAGE_FULL,
     UNCONFINED,
     Host,
     HostConfig,
@@ -143,6 +144,11 @@ class Hosts:
                     " and SOLWARD_PLUGINS_UNCONFINED does not name it",
                 )
             _log.warning("plugin_host_unconfined", host=config.name, reason=reason)
+        if config.scratch and (problem := await asyncio.to_thread(_too_much, config)):
+            raise NotRunning(
+                STORAGE_FULL,
+                f"{config.name} does not run: {problem}. Make room in {config.scratch}",
+            )
         ours, theirs = socket.socketpair()
         try:
             forked = await zygote.fork(_description(config, confined=reason is None), theirs)
@@ -208,12 +214,16 @@ def _too_much(config: HostConfig) -> str | None:
                     count += 1
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
-                    # Blocks, as a file may have less on the disk than its size, and a folder more.
-                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    # Of a file with holes the size, of a folder the blocks.
+                    status = entry.stat(follow_symlinks=False)
+                    size += max(status.st_size, status.st_blocks * 512)
                     if size > config.scratch_bytes:
                         return f"it stored more than {config.scratch_bytes} bytes"
                     if count > config.scratch_files:
                         return f"it stored more than {config.scratch_files} files"
-        except OSError:
+        except FileNotFoundError:
             continue  # it is gone meanwhile
+        except OSError as error:
+            # Too deep for a path, or closed to its owner: what is below could be of any size.
+            return f"it stored a folder that cannot be read ({error.strerror})"
     return None

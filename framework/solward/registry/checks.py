@@ -96,6 +96,10 @@ def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
         if not isinstance(secret, Secret):
             raise broken(f"{at} must be a Secret")
         _check_variable(f"{at}.env", secret.env)
+        if isinstance(spec, ProviderSpec) and secret.env != spec.secret_env:
+            raise broken(
+                f"{at}.env must be the secret_env, {spec.secret_env}: a provider is given no other"
+            )
         if not isinstance(secret.site, str) or secret.site not in manifest.sites:
             raise broken(f"{at}.site must be one of manifest.sites, not {_shown(secret.site)}")
         if not isinstance(secret.in_query, bool):

@@ -58,10 +58,10 @@ class TestWallet:
 
     def context(self, skill: object, *, effects: Effects | None = None) -> SkillContext:
         """A skill's context on this wallet; `effects` overrides those it declares."""
-        spec = self.stand.skill(skill).spec
+        loaded = self.stand.skill(skill)
         if effects is not None:
-            spec = replace(spec, effects=effects)
-        return self.stand.service.skill_context(spec, self.record, ADMIN)
+            loaded = replace(loaded, spec=replace(loaded.spec, effects=effects))
+        return self.stand.service.skill_context(loaded, self.record, ADMIN)
 
     async def run(self, skill: object, /, **params: Any) -> str:
         """Run a skill as the service does: validate, time out, execute; the outcome's text.

@@ -47,14 +47,29 @@ def upgrade(target: str, yes: bool) -> None:
 @click.option(
     "--lost", is_flag=True, help="Also where its folder is lost, so that the service does without."
 )
-def remove(name: str, lost: bool) -> None:
-    """Remove a distribution's folder."""
+@click.option("--purge", is_flag=True, help="Delete the files that its plugins keep, too.")
+def remove(name: str, lost: bool, purge: bool) -> None:
+    """Remove a distribution's folder.
+
+    The files that its plugins keep stay, for when it is installed again, but with --purge, which
+    also deletes those of a distribution that is not installed any more.
+    """
     from solward.folders.install import remove as removed
     from solward_cli.entrypoint import refusals
 
     with refusals():
-        removed(_home(), name, lost=lost)
-    _done(f"Removed {name}.")
+        removed(_home(), name, lost=lost, purge=purge)
+    _done(f"Removed {name}.{'' if purge else _kept(name)}")
+
+
+def _kept(name: str) -> str:
+    from solward.folders.layout import canonical
+    from solward.folders.storage import storage_folder
+
+    folder = storage_folder(_home(), canonical(name))
+    if folder is None or not folder.exists():
+        return ""
+    return f" The files that its plugins keep stay in {folder}; --purge deletes them."
 
 
 @click.command("enable")

@@ -74,6 +74,7 @@ class EgressCall:
         manifest: the plugin's.
         configured: addresses that the operator configured for the plugin.
         values: the secrets that the manifest names and that are set, by their variable.
+        key: the variable of a provider's key, which configured addresses get in place of its sites.
         client: makes the requests to configured addresses, with headers of the operator's own;
             None for a client like any other.
         deadline: the loop's time at which the call ends.
@@ -84,6 +85,7 @@ class EgressCall:
     manifest: Manifest | None
     configured: tuple[str, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    key: str | None = None
     client: httpx.AsyncClient | None = None
     deadline: float | None = None
     requests: int = 0
@@ -93,21 +95,16 @@ class EgressCall:
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
 
     def placeholder(self, env: str) -> str | None:
-        """What stands for a secret in the host; None where it is not set or not declared.
-
-        Where an address is configured for a provider, its key goes there.
-        """
+        """What stands for a secret in the host; None where it is not set or not declared."""
         value = self.values.get(env)
-        sites = secret_sites(self.manifest, env, self.configured)
+        sites = secret_sites(self.manifest, env, self.configured if env == self.key else ())
         if not value or not sites:
             return None
         found = self._placed.get(env)
         if found is None:
-            assert self.manifest is not None
-            in_query = any(each.env == env and each.in_query for each in self.manifest.secrets)
             conceal([value])
             made = f"solward-secret-{secrets.token_hex(16)}"
-            found = self._placed[env] = PlacedSecret(env, made, value, sites, in_query)
+            found = self._placed[env] = PlacedSecret(env, made, value, sites)
         return found.placeholder
 
     def end(self) -> None:

@@ -131,7 +131,7 @@ def outgoing_request(
         "read": _least(request.read_s, limits.total_s),
         "write": _least(request.write_s, limits.total_s),
     }
-    path = fill_query(target.path, placed).encode()
+    path = fill_query(target.path, target.site, placed).encode()
     # One that is short could be an ordinary word.
     patterns = {text: instead for text, instead in patterns.items() if len(text) >= _MIN_PATTERN}
     return Outgoing(request.method, path, tuple(headers), timeouts, length, patterns)

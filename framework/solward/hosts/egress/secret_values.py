@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
@@ -19,13 +19,16 @@ HEADER_VALUE: Final = re.compile(rb"[\t\x20-\x7e\x80-\xff]{0,16384}")
 
 @dataclass(frozen=True, slots=True)
 class PlacedSecret:
-    """A secret of a call, and what stands for it in the host."""
+    """A secret of a call, and what stands for it in the host.
+
+    Attributes:
+        sites: those that get the value, and whether it may stand in a query there.
+    """
 
     env: str
     placeholder: str
     value: str = field(repr=False)
-    sites: tuple[Site, ...]
-    in_query: bool
+    sites: Mapping[Site, bool]
 
 
 def fill_header(name: bytes, value: bytes, placed: tuple[PlacedSecret, ...]) -> bytes:
@@ -48,10 +51,10 @@ def fill_header(name: bytes, value: bytes, placed: tuple[PlacedSecret, ...]) -> 
     return value
 
 
-def fill_query(path: str, placed: tuple[PlacedSecret, ...]) -> str:
+def fill_query(path: str, site: Site, placed: tuple[PlacedSecret, ...]) -> str:
     before, mark, query = path.partition("?")
     for each in placed:
-        if each.in_query:
+        if each.sites[site]:
             query = query.replace(each.placeholder, quote(each.value, safe=""))
     return before + mark + query
 

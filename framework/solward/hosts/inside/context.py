@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from solward.context import SkillContext
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def remote_context(
-    call: Running, request: methods.SkillExecute
+    call: Running, request: methods.SkillExecute, storage: Path | None
 ) -> tuple[SkillContext, RemoteCalls]:
     """The context of one call, and its money calls, which end with it."""
     calls = RemoteCalls(call)
@@ -52,6 +53,8 @@ def remote_context(
         tokens=TokenList(map(KNOWN_TOKEN.from_wire, request.tokens)),
         calls=calls,
         log=HostLog(call.channel, request.name),
+        secrets=request.secrets,
+        storage=storage,
     )
     return context, calls
 

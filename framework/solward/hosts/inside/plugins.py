@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import httpx
@@ -27,7 +28,6 @@ from solward.hosts.wire.values import (
     EFFECTS,
     INTENT,
     MODEL_PRICE,
-    PROVIDER_CONTEXT,
     PROVIDER_SPEC,
     QUOTE,
     QUOTE_REQUEST,
@@ -38,7 +38,7 @@ from solward.hosts.wire.values import (
     VENUE_SPEC,
     from_json,
 )
-from solward.provider import Completion, ModelPrice, Usage
+from solward.provider import Completion, ModelPrice, ProviderContext, Usage
 from solward.registry.containment import PluginCrash, contained, contained_stream, deliberate
 from solward.registry.hooks import (
     DECLARED,
@@ -82,7 +82,7 @@ def imported(setup: Setup, kind: type[P]) -> P:
     ]
     # Before a plugin is imported, which may make a client of its own.
     install(cast(Channel, CurrentChannel()), current_cap)
-    return kind(named)
+    return kind(named, None if setup.scratch is None else Path(setup.scratch))
 
 
 def handlers(tenant: Plugins) -> dict[str, Handler]:
@@ -104,8 +104,9 @@ def handlers(tenant: Plugins) -> dict[str, Handler]:
 class Plugins:
     """The plugins of one distribution, imported, and their running calls."""
 
-    def __init__(self, named: list[EntryPoint]) -> None:
+    def __init__(self, named: list[EntryPoint], storage: Path | None) -> None:
         self._named = named
+        self._storage = storage
         self._manager = Manager()
         self._modules: list[Any] = []
         for each in named:
@@ -152,7 +153,7 @@ class Plugins:
         """Run a skill; its context ends with it."""
         request: methods.SkillExecute = incoming.request
         call = self._call(incoming)
-        context, calls = remote_context(call, request)
+        context, calls = remote_context(call, request, self._storage)
         self._calls[call.cap] = calls
         hook = self._bound(SKILLS, request.name, "skill_execute")
         try:
@@ -185,7 +186,7 @@ class Plugins:
                 hook,
                 request=COMPLETION_REQUEST.from_wire(request.request),
                 options=from_json(request.options),
-                context=PROVIDER_CONTEXT.from_wire(request.context),
+                context=self._provider_context(request),
             ),
         )
         return COMPLETION.to_wire(_of_type(completion, Completion, "provider_complete"))
@@ -201,7 +202,7 @@ class Plugins:
             pieces = hook(
                 request=COMPLETION_REQUEST.from_wire(request.request),
                 options=from_json(request.options),
-                context=PROVIDER_CONTEXT.from_wire(request.context),
+                context=self._provider_context(request),
             )
             async with aclosing(contained_stream(pieces)) as every:
                 async for piece in every:
@@ -275,7 +276,11 @@ class Plugins:
         bound = self._bound(VENUES, request.name, hook)
         client = httpx.AsyncClient(base_url=request.base_url or "", timeout=_VENUE_TIMEOUT_S)
         async with client as http:
-            return await self._run(call, partial(bound, **given, context=VenueContext(http)))
+            context = VenueContext(http, request.secrets, self._storage)
+            return await self._run(call, partial(bound, **given, context=context))
+
+    def _provider_context(self, request: methods.ProviderComplete) -> ProviderContext:
+        return ProviderContext(request.secret, request.base_url, self._storage)
 
     def _bound(self, group: str, name: str, hook: str) -> Callable[..., Any]:
         for named, module in zip(self._named, self._modules, strict=True):

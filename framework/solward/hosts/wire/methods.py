@@ -34,7 +34,6 @@ from solward.hosts.wire.values import (
     Name,
     Names,
     Natural,
-    ProviderContext,
     ProviderSpec,
     Quote,
     QuoteRequest,
@@ -188,6 +187,10 @@ class Specs(Wire):
     plugins: Annotated[tuple[Plugin, ...], Meta(max_length=256)]
 
 
+Placeholders = dict[Name, Name | None]
+"""By variable, what stands for each secret of a plugin's manifest; None where it is not set."""
+
+
 class SkillExecute(Wire):
     """Attributes: params: by the skill's schema, defaults applied."""
 
@@ -196,6 +199,7 @@ class SkillExecute(Wire):
     wallet: WalletView
     agent: AgentView | None
     tokens: tuple[KnownToken, ...]
+    secrets: Placeholders = msgspec.field(default_factory=dict)
 
 
 class Outcome(Wire):
@@ -203,10 +207,13 @@ class Outcome(Wire):
 
 
 class ProviderComplete(Wire):
+    """Attributes: secret: what stands for the provider's key. base_url: its configured address."""
+
     name: Name
     request: CompletionRequest
     options: Json
-    context: ProviderContext
+    secret: Name | None = None
+    base_url: Text | None = None
 
 
 class CompletionPiece(Wire):
@@ -232,6 +239,7 @@ class VenueQuote(Wire):
     name: Name
     request: QuoteRequest
     base_url: Text | None
+    secrets: Placeholders = msgspec.field(default_factory=dict)
 
 
 class VenueInstructions(Wire):
@@ -241,6 +249,7 @@ class VenueInstructions(Wire):
     destination: Address
     max_accounts: int | None
     base_url: Text | None
+    secrets: Placeholders = msgspec.field(default_factory=dict)
 
 
 class VenueSwap(Wire):
@@ -248,6 +257,7 @@ class VenueSwap(Wire):
     quote: Quote
     wallet: Address
     base_url: Text | None
+    secrets: Placeholders = msgspec.field(default_factory=dict)
 
 
 class GuardrailCheck(Wire):

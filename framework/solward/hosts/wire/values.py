@@ -291,11 +291,6 @@ class CompletionRequest(Wire):
     max_output_tokens: int | None = None
 
 
-class ProviderContext(Wire):
-    secret: Text | None = None
-    base_url: Text | None = None
-
-
 # Venues.
 
 
@@ -648,7 +643,6 @@ MODEL_PRICE = Pair(provider.ModelPrice, ModelPrice)
 MESSAGE = Pair(provider.Message, Message)
 TOOL_DEFINITION = _ToolPair()
 COMPLETION_REQUEST = Pair(provider.CompletionRequest, CompletionRequest)
-PROVIDER_CONTEXT = Pair(provider.ProviderContext, ProviderContext)
 ACCOUNT = Pair(accounts.Account, Account)
 TOKEN_HOLDING = Pair(ledger.TokenHolding, TokenHolding)
 VOTE_ACCOUNT = Pair(ledger.VoteAccount, VoteAccount)

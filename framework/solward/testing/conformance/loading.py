@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -65,10 +67,14 @@ async def loaded(
         yield [_here(each, f"in this process, for debugging: {_UNSEEN}") for each in candidates]
         return
     names = {canonical(each.distribution) for each in candidates}
+    kept = tempfile.TemporaryDirectory(prefix="solward-check-")
     hosts = PluginHosts(
         lambda disabled: Hosts(unconfined=names, on_disabled=disabled),
         tenant=TENANT,
         capabilities=WatchedCapabilities,
+        # The author's own where it is set, so that examples can run.
+        secret=lambda env: os.environ.get(env) or f"canary-{env}",
+        home=Path(kept.name),
     )
     try:
         await hosts.declared(())
@@ -85,6 +91,7 @@ async def loaded(
         yield await _hosted(candidates, hosts, None if own is None else own[0], unconfined)
     finally:
         await hosts.close()
+        kept.cleanup()
 
 
 async def _hosted(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any, Final
 
 from solward.hosts.inside.plugins import Plugins, handlers, imported
@@ -30,8 +31,8 @@ def observed(setup: Setup) -> Mapping[str, Handler]:
 class ObservedPlugins(Plugins):
     """Plugins whose hooks are watched, for as long as the host runs."""
 
-    def __init__(self, named: list[EntryPoint]) -> None:
-        super().__init__(named)
+    def __init__(self, named: list[EntryPoint], storage: Path | None) -> None:
+        super().__init__(named, storage)
         self._observer = Observer()
         self._watchdog = Watchdog(calls_plugin)
         self._stack = ExitStack()
