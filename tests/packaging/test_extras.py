@@ -1,16 +1,15 @@
-"""Whatever names an extra names one that exists, and each way to install takes the right one."""
+"""Whatever names an extra names one that exists, and an extra has what it says."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 
-import pytest
 from tests.support.base_install import PROJECT
 from tests.support.repository import ROOT
 
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-_NAMED = re.compile(r"solward(?:-\*\.whl\))?\[([a-z][\w, ]*)\]|needs\([^)]*\"(\w+)\"\)")
+_NAMED = re.compile(r"solward\[([a-z][\w, ]*)\]|needs\([^)]*\"(\w+)\"\)")
 
 
 def files_that_name_extras() -> list[str]:
@@ -33,23 +32,6 @@ def test_every_extra_that_is_named_exists() -> None:
     }
     assert named >= {"up", "test", "mcp", "dashboard", "postgres", "otel"}
     assert named - EXTRAS.keys() == set()
-
-
-@pytest.mark.parametrize(("target", "extra"), [("up", "up"), ("lint", "dev"), ("test", "dev")])
-def test_a_make_target_installs_its_extra_alone(target: str, extra: str) -> None:
-    done = subprocess.run(
-        ["make", "--dry-run", "--always-make", target],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert re.findall(r"-e '\.\[(.+?)\]'", done.stdout) == [extra]
-
-
-def test_the_image_has_all_of_a_service_on_postgresql() -> None:
-    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text()
-    assert "-c requirements/constraints.txt '.[up,postgres,otel]'" in dockerfile
 
 
 def test_a_plugin_of_the_template_needs_the_base_alone() -> None:
