@@ -255,12 +255,12 @@ class LivePlugins:
         self._registry = compose(self._plugins(chosen, stays), problems, places, self._demo)
         return self._registry
 
-    def _is_intact(self, target: _Target) -> bool:
-        """Whether what is to be loaded, and does not run, is what was installed."""
-        running, one = self._running.get(target.name), target.one
+    @staticmethod
+    def _is_intact(target: _Target) -> bool:
+        """Whether what is to be loaded, or runs, is what was installed: what plugins there are is
+        read from the folder each time, so one of whose files some are lost would lose these."""
+        one = target.one
         if target.withheld is not None or one is None:
-            return True
-        if running is not None and running.one.folder == one.folder:
             return True
         try:
             return layout.tree_digest(one.folder) == one.digest

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from solward.errors import FolderError
 from solward.folders import layout
-from solward.folders.layout import Act, Installed, Plugin, canonical
+from solward.folders.layout import Installed, Plugin, canonical
 from solward.folders.resolve import gather
 from solward.folders.storage import empty, storage_folder
 from solward.folders.wheels import Tree, check_modules
@@ -85,6 +85,7 @@ def install(
         new = Installed(
             found.name, version, unpacked, records, (), {}, tuple(tree.left_out),
             before is None or before.enabled, layout.tree_digest(unpacked),
+            layout.next_act(home, found.name),
         )  # fmt: skip
         new = replace(new, plugins=_plugins(new))
         if not new.plugins:
@@ -135,7 +136,8 @@ def enable(home: Path, name: str, enabled: bool) -> Installed:
         FolderError: it is not installed.
     """
     with layout.changing(home):
-        one = replace(_installed(home, name), enabled=enabled, act=Act.new())
+        one = _installed(home, name)
+        one = replace(one, enabled=enabled, act=layout.next_act(home, one.name))
         layout.write(home, one)
         return one
 

@@ -55,9 +55,9 @@ class Act:
     ms: int
 
     @classmethod
-    def new(cls) -> Act:
-        """A command of now."""
-        return cls(uuid.uuid4().hex, time.time_ns() // 1_000_000)
+    def new(cls, after_ms: int = 0) -> Act:
+        """A command of now, or later than `after_ms` where the clock was set back since then."""
+        return cls(uuid.uuid4().hex, max(time.time_ns() // 1_000_000, after_ms + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +180,26 @@ class State:
 def state(home: Path) -> State:
     """What is installed in a home now."""
     found, unreadable = installed(home)
+    return State({each.name: each for each in found}, unreadable, removals(home))
+
+
+def next_act(home: Path, name: str) -> Act:
+    """A command about a distribution, later than those before it in this home."""
+    found = [each.ms for each in [removals(home).get(name)] if each is not None]
+    with contextlib.suppress(FolderError):
+        one = read(home, name)
+        found += [] if one is None else [one.act.ms]
+    return Act.new(max(found, default=0))
+
+
+def removals(home: Path) -> dict[str, Act]:
+    """The command that removed a distribution, by name."""
     removed: dict[str, Act] = {}
     for name in _names(plugins_folder(home) / _REMOVED):
         with contextlib.suppress(OSError, ValueError, TypeError):
             raw = jsontext.loads((plugins_folder(home) / _REMOVED / name).read_bytes())
             removed[name] = Act(**raw)
-    return State({each.name: each for each in found}, unreadable, removed)
+    return removed
 
 
 def fingerprint(home: Path) -> Hashable:
@@ -323,7 +337,7 @@ def forget(home: Path, name: str) -> None:
     removed = plugins_folder(home) / _REMOVED
     removed.mkdir(mode=0o700, exist_ok=True)
     # First, so that no crash leaves a distribution that seems to be lost.
-    _put(removed, name, asdict(Act.new()))
+    _put(removed, name, asdict(next_act(home, name)))
     folder = plugins_folder(home) / name
     if folder.is_dir():
         (folder / RECORD).unlink(missing_ok=True)

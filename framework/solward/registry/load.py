@@ -21,7 +21,7 @@ from solward.registry.checks import (
     check_skill,
 )
 from solward.registry.containment import contained_call
-from solward.registry.discovery import Candidate, Folders, Place, survey
+from solward.registry.discovery import Candidate, Folders, Place, canonical, survey
 from solward.registry.hooks import (
     DECLARED,
     GUARDRAILS,
@@ -231,7 +231,7 @@ def compose(
     places: tuple[Place, ...],
     demo: bool,
 ) -> Registry:
-    """The registry of these plugins, of which the first of a name counts.
+    """The registry of these plugins, of which the first of a name counts; of guardrails each.
 
     In place of a guardrail that is not loaded, and was not left out on purpose, stands one that
     refuses everything: what the guardrail would have refused nobody knows.
@@ -246,7 +246,8 @@ def compose(
     skills: dict[str, LoadedSkill] = {}
     providers: dict[str, LoadedProvider] = {}
     venues: dict[str, LoadedVenue] = {}
-    guardrails: dict[str, LoadedGuardrail] = {}
+    # Also by distribution: of one name none takes the place of another that would have refused.
+    guardrails: dict[tuple[str, str], LoadedGuardrail] = {}
     every = list(problems)
     for candidate, each in plugins:
         name = candidate.name
@@ -263,10 +264,11 @@ def compose(
         elif isinstance(each, LoadedVenue):
             venues.setdefault(name, each)
         else:
-            guardrails.setdefault(name, each)
+            guardrails.setdefault((name, canonical(candidate.distribution)), each)
     for problem in every:
         if problem.group == GUARDRAILS and problem.code not in _ON_PURPOSE:
-            guardrails.setdefault(problem.plugin, _refusing(problem))
+            key = (problem.plugin, canonical(problem.distribution))
+            guardrails.setdefault(key, _refusing(problem))
     return Registry(
         MappingProxyType(skills),
         MappingProxyType(providers),

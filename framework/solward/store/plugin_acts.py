@@ -77,13 +77,17 @@ async def every(connection: AsyncConnection) -> list[PluginAct]:
 async def store(connection: AsyncConnection, acts: Sequence[PluginAct]) -> None:
     """Store those that no process has stored, and put what they changed into the audit log.
 
-    A command of a clock that is ahead counts as one of now.
+    A command of a clock that is ahead counts as one of now, but never as older than one before it,
+    also where the clock was set back.
     """
     now = await clock(connection)
     for each in acts:
         before = newest(await every(connection)).get(each.distribution)
         row = {name: getattr(each, name) for name in PluginAct.__slots__}
-        row |= {"made_ms": min(each.made_ms, now), "guardrails": list(each.guardrails)}
+        made_ms = min(each.made_ms, now)
+        if before is not None and each.order > before.order:
+            made_ms = max(made_ms, before.made_ms + 1)
+        row |= {"made_ms": made_ms, "guardrails": list(each.guardrails)}
         done = await connection.execute(_INSERT[connection.dialect.name], row)
         after = newest(await every(connection))[each.distribution]
         if done.rowcount and after.id == each.id:

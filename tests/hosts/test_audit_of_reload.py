@@ -1,0 +1,119 @@
+"""What an auditor tried on plugins that come, change and go in a running service."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.hosted_plugins import QUICK, Hosted, opened_hosts
+from tests.support.live_plugins import (
+    FORBIDDEN,
+    put,
+    rule_wheel,
+    skill_wheel,
+    switch,
+    until,
+    without_pip,
+)
+
+from solward.errors import SolwardError
+from solward.folders import layout
+from solward.hosts import plugins as plugins_module
+from solward.hosts.supervisor import Hosts
+from solward.testing.stand import TestWallet, open_stand
+
+TO = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+OF_THREE = Decimal(FORBIDDEN) / 10**9
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pip(monkeypatch)
+    monkeypatch.setattr(plugins_module, "_QUIET_S", 0.5)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch, home: Path) -> Any:
+    opened_hosts(monkeypatch, home)  # the imports
+
+    @asynccontextmanager
+    async def opened(**settings: Any) -> AsyncIterator[Hosted]:
+        monkeypatch.setattr(plugins_module, "Hosts", lambda **given: Hosts(**given, limits=QUICK))
+        async with open_stand(home, **settings) as stand:
+            yield Hosted(stand)
+
+    return opened
+
+
+def rules(hosted: Hosted) -> list[tuple[str, str]]:
+    return [(each.name, each.version) for each in hosted.stand.service.registry.guardrails]
+
+
+def has(hosted: Hosted, skill: str) -> bool:
+    return skill in hosted.stand.service.registry.skills
+
+
+async def pays(wallet: TestWallet, amount: Decimal) -> str:
+    """`paid`, or the refusal."""
+    try:
+        await wallet.run("transfer", to=TO, amount=amount)
+    except SolwardError as error:
+        return str(error)
+    return "paid"
+
+
+@pytest.mark.parametrize("lost", ["all", "entry points"])
+async def test_a_guardrail_whose_files_are_lost_judges_on_after_another_command(
+    home: Path, tmp_path: Path, opened: Any, lost: str
+) -> None:
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        one = await put(home, rule_wheel(tmp_path, "1"), checked=False)
+        await until(lambda: rules(hosted) == [("cap", "1")], "the guardrail")
+        if lost == "all":
+            shutil.rmtree(one.folder)
+        else:
+            [points] = one.folder.glob("*.dist-info/entry_points.txt")
+            points.write_text("")
+        await put(home, skill_wheel(tmp_path, "1", "return 'one'"), checked=False)
+        await until(lambda: has(hosted, "acme"), "the skill")
+        assert "not three, says 1" in await pays(wallet, OF_THREE)
+
+
+async def test_another_guardrail_of_the_name_takes_no_missing_ones_place(
+    home: Path, tmp_path: Path, opened: Any
+) -> None:
+    async with opened() as hosted:
+        await put(home, rule_wheel(tmp_path, "1"), checked=False)
+        await until(lambda: rules(hosted) == [("cap", "1")], "the guardrail")
+    shutil.rmtree(home / "plugins" / "acme-rules")
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        assert "the guardrail is not loaded" in await pays(wallet, OF_THREE)
+        source = rule_wheel(tmp_path / "lax", "1", "FORBIDDEN = 1", name="lax_rules")
+        await put(home, source, checked=False)
+        await until(lambda: "lax-rules" in str(hosted.stand.service.registry.places), "the other")
+        refusal = await pays(wallet, OF_THREE / 3)
+        assert "acme-rules: version_mismatch" in refusal
+
+
+async def test_a_disable_counts_though_the_clock_was_set_back(
+    home: Path, tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened() as hosted:
+        await put(home, skill_wheel(tmp_path, "1", "return 'one'"), checked=False)
+        await until(lambda: has(hosted, "acme"), "the skill")
+        now = layout.time.time_ns
+        monkeypatch.setattr(layout.time, "time_ns", lambda: now() - 3600 * 10**9)
+        await switch(home, "acme-tools", False)
+        await until(lambda: not has(hosted, "acme"), "it is disabled", 5)
