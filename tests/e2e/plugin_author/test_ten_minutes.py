@@ -52,7 +52,7 @@ def test_a_stranger_has_a_skill_acting_in_an_agent_within_ten_minutes(tmp_path: 
     sys.stdout.write(f"transcript: {kept}, {told}\n")
     assert done.returncode == 0, done.stdout[-4000:]
     for expected in (
-        r"^tip_jar +skill +tip-jar +0\.1\.0 +loaded +operations: transfer; assets: SOL$",
+        r"^tip_jar +skill +tip-jar .+ loaded +effects: spend; operations: transfer; assets: SOL$",
         r"^tip_jar_total +skill +tip-jar +0\.1\.0 +loaded +operations: none$",
         r"^\d+ passed",
         r"^All 2 plugins conform",
