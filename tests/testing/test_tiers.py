@@ -28,7 +28,7 @@ from solward.testing.conformance.loading import loaded
 from solward.testing.conformance.money import check_money
 from solward.testing.conformance.observed_run import WatchedSkill
 from solward.testing.conformance.report import lowest
-from solward.testing.conformance.runner import open_conformance
+from solward.testing.conformance.runner import check, open_conformance, run
 from solward.testing.targets import entry_point_of
 
 OK = {check: Outcome.OK for tier in TIERS for check in tier.checks}
@@ -55,6 +55,16 @@ async def skill_execute(params, context):
     amount = params.get("amount", Decimal("0.01"))
     await context.transfer(to="11111111111111111111111111111112", amount=amount)
     return f"Paid {amount}."
+"""
+)
+
+
+GUARD = (
+    HEAD
+    + """
+@hookimpl
+def guardrail_check(intent, effects):
+    return None
 """
 )
 
@@ -223,3 +233,23 @@ def test_a_wheel_that_does_not_load_is_a_report_and_no_error(tmp_path: Path) -> 
     [made] = check_path_or_name(str(wheel(tmp_path, source="raise ValueError('no')")))
     assert made.failed == ("contract",)
     assert "import_failed: ValueError: no" in made.finding("contract").detail
+
+
+def test_a_machine_without_plugin_hosts_checks_in_process_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_here() -> None:
+        raise OSError("plugin hosts need Linux; this is darwin")
+
+    monkeypatch.setattr("solward.hosts.supervisor.Zygote", none_here)
+    made = run(check(given(IN_HOST, bad.Guardrail)["target"]))
+    assert made.ok
+    assert made.finding("host").outcome is SKIPS
+    assert (
+        "in this process, as no plugin host starts here (plugin hosts need Linux"
+        in made.finding("host").detail
+    )
+    assert made.grade is not None
+    assert made.grade.tier is TIERS[0]
+    with pytest.raises(InvalidRequest, match="nothing else imports a wheel"):
+        check_path_or_name(str(wheel(tmp_path, source=GUARD, group="solward.guardrails")))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
+    from solward.check_results import CheckKey
     from solward.testing.conformance import Grade, Report
+    from solward.testing.conformance.runner import Checked
 
 EXIT_FAILED = 1
 
@@ -21,13 +24,20 @@ _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": 
 @click.argument("target", metavar="PATH-or-NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--in-process", is_flag=True, help="Not in a plugin host, to debug the plugin.")
-def check(target: str, as_json: bool, in_process: bool) -> None:
+@click.option(
+    "--sign",
+    "key_file",
+    type=click.Path(path_type=Path),
+    help="Write a result that this key of `plugins key` signs into the current folder.",
+)
+def check(target: str, as_json: bool, in_process: bool, key_file: Path | None) -> None:
     """Check a plugin against its contract, in a plugin host and on a ledger of its own.
 
     PATH is a folder with a pyproject.toml, which need not be installed, or a wheel; NAME an
     installed distribution or plugin. Says which tier it reaches, and what keeps it from the next.
     Ends with exit code 1 where a check fails. The plugin's code runs, with test money only.
     """
+    from solward.check_results import read_key
     from solward.errors import InvalidRequest
     from solward.settings import Settings
     from solward.telemetry import logs
@@ -37,17 +47,73 @@ def check(target: str, as_json: bool, in_process: bool) -> None:
     logs.configure("error")
     with refusals():
         try:
-            reports = check_target(
+            key = None if key_file is None else read_key(key_file)
+            checked = check_target(
                 target, in_process=in_process, home=lambda: Settings().solward_home
-            ).reports
+            )
+            reports = checked.reports
+            written = None if key is None else _write(checked, key)
         except InvalidRequest as error:
             refuse(str(error))
     if as_json:
         click.echo(json.dumps(_json(reports), indent=2))
     else:
         _show(reports)
+    if written is not None:
+        click.echo(f"Signed: {written}", err=as_json)
     if not all(report.ok for report in reports):
         sys.exit(EXIT_FAILED)
+
+
+def _write(checked: Checked, key: CheckKey) -> Path:
+    """Sign what was checked, into the current folder.
+
+    Raises:
+        InvalidRequest: of what was checked nobody knows the bytes, or it ran unconfined.
+    """
+    from solward import __version__
+    from solward.check_results import CheckResult, signed
+    from solward.clock import iso, now_ms
+    from solward.errors import InvalidRequest
+    from solward.testing.conformance import Outcome
+    from solward.testing.conformance.report import lowest
+
+    own, reports = checked.own, checked.reports
+    if own is None:
+        raise InvalidRequest(
+            "--sign: a result names the bytes that were checked; give a wheel, or a distribution"
+            " in a folder of its own"
+        )
+    if any(report.finding("host").outcome is not Outcome.OK for report in reports):
+        raise InvalidRequest("--sign: it ran unconfined, where it could have read the key")
+    result = CheckResult(
+        distribution=own.name,
+        version=own.version,
+        digest=checked.digest,
+        wheels=own.wheels,
+        solward=__version__,
+        date=iso(now_ms()),
+        tier=_name(lowest(reports)),
+        plugins=tuple(map(_plugin, reports)),
+    )
+    path = Path(f"{own.name}-{own.version}.check.json")
+    path.write_bytes(signed(result, key))
+    return path
+
+
+def _plugin(report: Report) -> dict[str, Any]:
+    return {
+        "name": report.plugin,
+        "kind": report.kind,
+        "distribution": report.distribution,
+        "version": report.version,
+        "ok": report.ok,
+        "tier": _name(report.grade),
+        "findings": [
+            {"check": each.check, "outcome": each.outcome.value, "detail": each.detail}
+            for each in report.findings
+        ],
+    }
 
 
 def _json(reports: Sequence[Report]) -> dict[str, object]:
@@ -56,21 +122,7 @@ def _json(reports: Sequence[Report]) -> dict[str, object]:
     return {
         "ok": all(report.ok for report in reports),
         "tier": _name(lowest(reports)),
-        "plugins": [
-            {
-                "name": report.plugin,
-                "kind": report.kind,
-                "distribution": report.distribution,
-                "version": report.version,
-                "ok": report.ok,
-                "tier": _name(report.grade),
-                "findings": [
-                    {"check": each.check, "outcome": each.outcome.value, "detail": each.detail}
-                    for each in report.findings
-                ],
-            }
-            for report in reports
-        ],
+        "plugins": list(map(_plugin, reports)),
     }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from solward_cli.plugins import folders
+from solward_cli.plugins import folders, results
 from solward_cli.plugins.check import check
 from solward_cli.plugins.new import new
 from solward_cli.plugins.skill_run import run
@@ -41,7 +41,7 @@ def skills() -> None:
 
 plugins.add_command(new)
 plugins.add_command(check)
-for _command in folders.COMMANDS:
+for _command in (*folders.COMMANDS, *results.COMMANDS):
     plugins.add_command(_command)
 skills.add_command(run)
 

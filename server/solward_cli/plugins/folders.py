@@ -11,35 +11,46 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from solward.check_results import CheckResult
     from solward.folders.install import Proposal
     from solward.folders.layout import Installed
     from solward.manifest import Terms
 
 
 _YES = click.option("--yes", is_flag=True, help="Accept what it needs without being asked.")
+_RESULT = click.option(
+    "--result",
+    type=click.Path(path_type=Path),
+    help="A signed result of `plugins check`, verified with --key and shown.",
+)
+_KEY = click.option("--key", "public", help="The public key of whoever checked.")
 
 
 @click.command("install")
 @click.argument("target", metavar="NAME-or-FILE")
 @_YES
-def install(target: str, yes: bool) -> None:
+@_RESULT
+@_KEY
+def install(target: str, yes: bool, result: Path | None, public: str | None) -> None:
     """Install a distribution's wheels into a folder of its own.
 
     NAME may have versions (`acme-tools==1.2`); FILE is a wheel. What its plugins declare is read in
     a confined process; nothing else of it runs, and the service's environment stays as it is.
     """
-    _install(target, yes=yes, upgrade=False)
+    _install(target, yes=yes, upgrade=False, checked=_checked(result, public))
 
 
 @click.command("upgrade")
 @click.argument("target", metavar="NAME-or-FILE")
 @_YES
-def upgrade(target: str, yes: bool) -> None:
+@_RESULT
+@_KEY
+def upgrade(target: str, yes: bool, result: Path | None, public: str | None) -> None:
     """Replace an installed distribution by another version.
 
     Asks where the new version needs more than was accepted.
     """
-    _install(target, yes=yes, upgrade=True)
+    _install(target, yes=yes, upgrade=True, checked=_checked(result, public))
 
 
 @click.command("remove")
@@ -89,10 +100,24 @@ def disable(name: str) -> None:
 COMMANDS = (install, upgrade, remove, enable, disable)
 
 
-def _install(target: str, *, yes: bool, upgrade: bool) -> None:
+def _checked(result: Path | None, public: str | None) -> CheckResult | None:
+    """The result that is to be shown, verified."""
+    from solward.check_results import read_result
+    from solward_cli.entrypoint import refusals
+
+    if (result is None) != (public is None):
+        raise click.UsageError("--result and --key belong together")
+    if result is None or public is None:
+        return None
+    with refusals():
+        return read_result(result, public)
+
+
+def _install(target: str, *, yes: bool, upgrade: bool, checked: CheckResult | None) -> None:
     from solward.folders.install import install as installed
     from solward.settings import Settings
     from solward_cli.entrypoint import refusals
+    from solward_cli.plugins.results import summary
 
     def accept(proposal: Proposal) -> bool:
         _show(proposal)
@@ -106,6 +131,10 @@ def _install(target: str, *, yes: bool, upgrade: bool) -> None:
     def declare(new: Installed) -> Mapping[str, Terms]:
         from solward.hosts.declarations import terms
 
+        if checked is not None:
+            # First: of other bytes than were checked nothing runs, not even in a host.
+            checked.check_installed(new)
+            _echo(f"Result: {summary(checked)} It is of these wheels.")
         return terms(new, settings.solward_plugins_unconfined)
 
     with refusals():

@@ -59,10 +59,12 @@ class Checked:
     Attributes:
         own: the distribution whose wheels were checked, unpacked; None for what stands in a
             project's folder or in the environment.
+        digest: of what was unpacked (`layout.tree_digest`); empty without.
     """
 
     reports: list[Report]
     own: Installed | None = None
+    digest: str = ""
 
 
 def check_target(
@@ -82,7 +84,7 @@ def check_target(
             raise _needs_host(target)
         with tempfile.TemporaryDirectory(prefix="solward-check-") as made:
             one = install(Path(made), target, accept=lambda _proposal: True, declare=_declared)
-            return Checked(run(_check_all(loaded(own=(Path(made), one)))), one)
+            return _checked_own(Path(made), one)
     installed = installed_entry_points(target)
     if installed:
         return Checked(run(_check_all(loaded(installed, in_process=in_process))))
@@ -95,7 +97,20 @@ def check_target(
         )
     if in_process:
         raise _needs_host(target)
-    return Checked(run(_check_all(loaded(own=(place, own)))), own)
+    return _checked_own(place, own)
+
+
+def _checked_own(home: Path, one: Installed) -> Checked:
+    """The check of unpacked wheels, which are the same bytes before and after it.
+
+    Raises:
+        FolderError: they are not.
+    """
+    digest = layout.tree_digest(one.folder)
+    reports = run(_check_all(loaded(own=(home, one))))
+    if layout.tree_digest(one.folder) != digest:
+        raise FolderError(f"{one.folder} changed while it was checked")
+    return Checked(reports, one, digest)
 
 
 def _needs_host(target: str) -> InvalidRequest:
