@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,29 @@ from tests.support.wheels import wheel
 from solward.backup.archive import read_archive, write_archive
 from solward.backup.plugins import copy_plugins, is_path
 from solward.backup.plugins import refused as refused_plugins
+from solward.errors import GuardrailBlocked
 from solward.folders import layout
 from solward.folders.install import install
 from solward.hosts.plugins import plugin_hosts
 from solward.manifest import Manifest, Terms
 from solward.registry import Registry, open_registry
+from solward.testing.stand import open_stand
+from solward.vault.store import spending
 
+pytestmark = pytest.mark.samples(
+    "test_any_change_of_the_files_is_found",
+    "test_a_backup_cannot_name_files_elsewhere",
+    "test_a_guardrail_that_is_not_restored_refuses_until_somebody_gives_it_up",
+)
+
+PICKY = """
+from solward import hookimpl
+
+@hookimpl
+def guardrail_check(intent, effects):
+    return None
+"""
+RECEIVER = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
 ONCE = f"{PASSPHRASE}\n"
 SITE = skill_source("acme", manifest="__import__('solward').Manifest(sites=('a.example.com',))")
 
@@ -187,3 +205,32 @@ def test_a_backup_cannot_name_files_elsewhere(tmp_path: Path, home: Path) -> Non
     told = refused(solward(tmp_path / "restored", "restore", tmp_path / "bad", typed=ONCE))
     assert "manifest is not one this version reads" in told
     assert not (tmp_path / "restored").exists()
+
+
+def test_a_guardrail_that_is_not_restored_refuses_until_somebody_gives_it_up(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restore must not be a way past a rule: without its bytes nothing is paid."""
+    monkeypatch.setattr("solward.folders.resolve._resolved", lambda *_: {"careful": {}})
+    rule = wheel(tmp_path, name="careful", plugin="picky", group="solward.guardrails", source=PICKY)
+    install(home, str(rule), accept=lambda _proposal: True)
+
+    async def pays(of: Path) -> str:
+        async with open_stand(of) as stand:
+            async with stand.service.database.write() as connection:
+                await spending.set_frozen(connection, "service", False, None)
+            wallet = await stand.wallet("a", sol=2)
+            try:
+                return await wallet.run("transfer", to=RECEIVER, amount=Decimal("0.5"))
+            except GuardrailBlocked as error:
+                return str(error.rule)
+
+    assert "Sent 0.5 SOL" in asyncio.run(pays(home))
+    [_, one], _ = layout.installed(home)
+    (one.folder / "careful_picky.py").write_text(PICKY + "\n# changed\n")
+    target = tmp_path / "restored"
+    solward(target, "restore", backed_up(home, tmp_path / "a.backup"), typed=ONCE)
+    assert [each.name for each in layout.installed(target)[0]] == ["acme-tools"]
+    assert asyncio.run(pays(target)) == "picky"
+    assert solward(target, "plugins", "remove", "careful", "--lost").exit_code == 0
+    assert "Sent 0.5 SOL" in asyncio.run(pays(target))

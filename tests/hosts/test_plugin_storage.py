@@ -190,31 +190,30 @@ FILLED = {
 }
 
 
-@pytest.mark.parametrize("how", FILLED)
 async def test_more_than_was_declared_ends_the_host_and_is_kept(
-    shelf: Shelf, opened: Opened, how: str
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     shelf.install("acme", {"keeps": source("keeps")})
+    # One more than the hosts that are ended here: refusals are no crashes.
+    opened = opened_hosts(monkeypatch, tmp_path, replace(QUICK, crashes=len(FILLED) + 1))
     async with opened() as hosted:
         wallet = await hosted.stand.wallet()
-        await hosted.run("keeps", wallet.id, do="(root / 'precious').write_text('kept')")
-        # Its call may be over before somebody looks.
-        try:
-            await hosted.run("keeps", wallet.id, do=FILLED[how] + "\ntime.sleep(5)")
-        except SkillError as error:
-            assert "it stored" in str(error)  # noqa: PT017
-        await gone(hosted)
-        told = await full(hosted, "keeps", wallet.id)
         folder = home_of(hosted) / "storage" / "acme"
-        assert "it stored" in told
-        assert (folder / "precious").read_text() == "kept"
-        # Not a crash: it is no reason to disable it, and once there is room it runs.
-        for _ in range(4):
-            await full(hosted, "keeps", wallet.id)
+        for how, do in FILLED.items():
+            await hosted.run("keeps", wallet.id, do="(root / 'precious').write_text('kept')")
+            # Its call may be over before somebody looks.
+            try:
+                await hosted.run("keeps", wallet.id, do=f"{do}\ntime.sleep(5)")
+            except SkillError as error:
+                assert "it stored" in str(error), how  # noqa: PT017
+            await gone(hosted)
+            for _ in range(2):
+                assert "it stored" in await full(hosted, "keeps", wallet.id), how
+            assert (folder / "precious").read_text() == "kept"
+            storage.empty(folder)
+            assert os.listdir(folder) == []
+            assert await hosted.run("keeps", wallet.id, do="answer = 'room'") == "room", how
         assert hosted.problems == {}
-        storage.empty(folder)
-        assert os.listdir(folder) == []
-        assert await hosted.run("keeps", wallet.id, do="answer = 'room'") == "room"
 
 
 def test_a_folder_is_emptied_and_copied_however_deep_it_is(tmp_path: Path) -> None:
@@ -274,3 +273,26 @@ async def test_an_upgrade_keeps_it_and_a_removal_asks_to_purge(
     solward("remove", "Acme.Tools", "--purge")
     assert list(kept.iterdir()) == []
     assert "not installed" in solward("remove", "nothing", "--purge", status=2)
+
+
+async def test_a_neighbours_declaration_that_was_not_accepted_gives_nobody_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("solward.folders.resolve._resolved", lambda *_: {"acme-tools": {}})
+    files = {"acme_tools_greedy.py": source("greedy", 100)}
+    points = "[solward.skills]\ngreedy = acme_tools_greedy\n"
+    path = wheel(tmp_path, files, source=source("acme", 1), entry_points=points)
+    accepted = {"solward.skills:acme": Terms(Manifest(storage_mb=1))}
+    install(
+        tmp_path / "home",
+        str(path),
+        accept=lambda _proposal: True,
+        declare=lambda _new: accepted,
+    )
+    async with open_stand(tmp_path / "home") as stand:
+        hosted = Hosted(stand)
+        assert hosted.problems == {"greedy": "not_accepted"}
+        wallet = await stand.wallet()
+        grows = "open(root / 'x', 'wb').truncate({})"
+        assert await hosted.run("acme", wallet.id, do=grows.format(1 << 19)) == "done"
+        assert await hosted.run("acme", wallet.id, do=grows.format(2 << 20)) == "refused EFBIG"

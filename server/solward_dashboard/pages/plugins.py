@@ -16,7 +16,7 @@ from solward_dashboard.api import api
 from solward_dashboard.frame import frame
 from solward_dashboard.polling import Poll
 
-# Plugins change only when the service is restarted.
+# Plugins change when somebody installs, upgrades or disables one.
 EVERY_S = 10.0
 _STATES = {"loaded": "loaded", "disabled": "disabled", "problem": "problem, see above"}
 _TITLES = {"skill": "Skills", "provider": "Providers", "venue": "Swap venues"}
