@@ -391,6 +391,9 @@ def _target(name: str, view: _View) -> _Target:
     news = local if local and local.id not in {each.id for each in acts} else None
     before = plugin_acts.newest(acts).get(name)
     agreed = plugin_acts.newest([*acts, *([news] if news else [])])[name]
+    if one is not None:
+        # As others see it, whatever its own record says.
+        one = replace(one, enabled=agreed.enabled)
     return _Target(name, one, news, agreed, before, _withheld(one, agreed))
 
 

@@ -88,9 +88,8 @@ async def test_a_distribution_comes_changes_and_goes_while_the_service_runs(
 ) -> None:
     async with opened() as hosted:
         wallet = await hosted.stand.wallet(sol=0)
-        first = await put(
-            home, skill_wheel(tmp_path, "1", "await asyncio.sleep(0.5); return 'one'")
-        )
+        waits = "while not (await context.balances()).lamports: await asyncio.sleep(0.02)"
+        first = await put(home, skill_wheel(tmp_path, "1", f"{waits}\nreturn 'one'"))
         await until(lambda: version(hosted) == "1", "version 1")
         assert "acme" in {each.name for each in hosted.stand.service.registry.tools()}
         running = asyncio.create_task(hosted.run("acme", wallet.id))
@@ -99,6 +98,8 @@ async def test_a_distribution_comes_changes_and_goes_while_the_service_runs(
         await put(home, skill_wheel(tmp_path, "2", "await asyncio.sleep(60)"), upgrade=True)
         await until(lambda: version(hosted) == "2", "version 2")
         # What began with the version before ends with it, and then its process does.
+        assert not running.done()
+        await wallet.fund(1)
         assert await running == "one"
         await until(lambda: old not in hosted.stand.service.plugins.hosts.hosts, "its host's end")
         running = asyncio.create_task(hosted.run("acme", wallet.id))
@@ -176,6 +177,22 @@ async def test_a_record_swapped_for_another_version_is_not_loaded(
     async with opened() as hosted:
         assert hosted.problems == {"*": "version_mismatch"}
         assert version(hosted) is None
+
+
+async def test_files_that_were_changed_in_place_are_not_loaded(
+    home: Path, tmp_path: Path, opened: Any
+) -> None:
+    one = await put(home, skill_wheel(tmp_path, "1", "return 'one'"))
+    async with opened() as hosted:
+        assert version(hosted) == "1"
+    module = one.folder / "acme_tools_acme.py"
+    module.write_text(module.read_text().replace("'one'", "'evil'"))
+    async with opened() as hosted:
+        assert hosted.problems == {"*": "version_mismatch"}
+        assert version(hosted) is None
+        module.write_text(module.read_text().replace("'evil'", "'one'"))
+        await switch(home, "acme-tools", True)
+        await until(lambda: version(hosted) == "1", "the files are as they were")
 
 
 async def test_enabling_lets_one_start_again_that_crashed(

@@ -187,6 +187,8 @@ def test_two_processes_agree_on_versions(cluster: Cluster, tmp_path: Path) -> No
     until(lambda: report(second)["guardrails"] == [], "it is disabled")
     first.start()
     assert ("acme-rules", "disabled") in problems(first)
+    [place] = report(first)["distributions"]
+    assert (place["enabled"], place["state"]) == (False, "disabled")
     assert report(first)["guardrails"] == []
     solward(first, "enable", "acme-rules")
     for service in (first, second):

@@ -231,3 +231,30 @@ async def test_one_that_hangs_refuses_until_it_answers(
     async with asyncio.timeout(PATIENCE_S):
         while not (await found.judge(Verdict(()), INTENT, EFFECTS)).allowed:
             await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("stricter", [True, False])
+async def test_what_was_judged_while_they_were_exchanged_is_judged_by_the_new_ones(
+    tmp_path: Path, stricter: bool
+) -> None:
+    asked, go = threading.Event(), threading.Event()
+
+    def slow(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        asked.set()
+        go.wait(PATIENCE_S)
+        return None if stricter else "the old one's word"
+
+    def newer(_intent: Intent, _effects: TransactionEffects) -> str | None:
+        return "the new one's word" if stricter else None
+
+    async with open_bench(tmp_path, plugin_guardrails=rules(slow)) as bench:
+        paying = asyncio.create_task(bench.transfer(1))
+        assert await asyncio.to_thread(asked.wait, PATIENCE_S)
+        bench.engine.use_guardrails(rules(newer))
+        go.set()
+        if stricter:
+            with pytest.raises(GuardrailBlocked, match="newer: the new one's word"):
+                await paying
+            assert await bench.reserved_units() == 0
+        else:
+            assert (await paying).guardrails_applied == (*RULES, "newer")
