@@ -11,7 +11,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import decisions, fleet, grants, history, loop, plugin_hosts, swaps, transfers
+from benchmarks import (
+    decisions,
+    fleet,
+    grants,
+    history,
+    hostile,
+    loop,
+    plugin_hosts,
+    swaps,
+    transfers,
+)
 
 
 async def main() -> int:
@@ -19,7 +29,7 @@ async def main() -> int:
     held = True
     with tempfile.TemporaryDirectory() as tmp:
         for benchmark in (
-            grants, decisions, transfers, swaps, history, loop, plugin_hosts, fleet,
+            grants, decisions, transfers, swaps, history, loop, plugin_hosts, hostile, fleet,
         ):  # fmt: skip
             for ratio in await benchmark.measure(Path(tmp)):
                 held = held and ratio.holds

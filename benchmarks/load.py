@@ -62,16 +62,20 @@ def _answers(url: str) -> bool:
 
 
 @contextmanager
-def service(home: Path) -> Iterator[str]:
+def service(home: Path, **variables: str) -> Iterator[str]:
     """The service on a home of its own, its limits out of the way."""
     port = free_port()
-    environment = os.environ | {
-        "SOLWARD_HOME": str(home),
-        "API_SECRET": SECRET,
-        "MAX_TRANSACTIONS_PER_MINUTE": "1000000",
-        "DAILY_SPENDING_LIMIT_SOL": "1000000",
-        "MAX_COSTS_SOL_PER_DAY": "1000000",
-    }
+    environment = (
+        os.environ
+        | variables
+        | {
+            "SOLWARD_HOME": str(home),
+            "API_SECRET": SECRET,
+            "MAX_TRANSACTIONS_PER_MINUTE": "1000000",
+            "DAILY_SPENDING_LIMIT_SOL": "1000000",
+            "MAX_COSTS_SOL_PER_DAY": "1000000",
+        }
+    )
     command = [sys.executable, "-m", "solward_cli", "server", "start", "--port", str(port)]
     with served(command, environment, port) as url:
         yield url

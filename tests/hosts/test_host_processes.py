@@ -74,7 +74,7 @@ async def test_a_host_has_nothing_of_the_service(
     told = await run(host, "tell")
     assert "hunter2" not in str(told)
     assert set(told["environment"]) == {"LANG", "PATH", "MALLOC_ARENA_MAX", "HOME", "TMPDIR"}
-    assert (told["pid"], told["session"], told["threads"]) == (host.pid, host.pid, 1)
+    assert (told["pid"], told["session"], told["threads"]) == (host.pid, told["parent"], 1)
     assert host.confined
     # 0, 1 and 2 are /dev/null; the rest is the channel and the event loop's own.
     assert len(told["descriptors"]) < 14

@@ -316,6 +316,24 @@ async def test_a_long_import_is_no_silence(hosts: Hosts) -> None:
     assert await run(await hosts.start(slow, {}), "tell")
 
 
+async def test_hosts_stand_back_as_one_and_what_payments_wait_for_does_not(opened: Open) -> None:
+    hosts = await opened(limits=replace(QUICK, nice=7))
+    usual, urgent = [
+        await hosts.start(config(name, urgent=name == "rules"), {}) for name in ("skills", "rules")
+    ]
+    assert hosts.zygote is not None
+    assert usual.pid is not None
+    assert urgent.pid is not None
+    assert os.getpriority(os.PRIO_PROCESS, usual.pid) == 7
+    assert os.getpriority(os.PRIO_PROCESS, urgent.pid) == 0
+    # What many processes get together, the kernel reckons by their session.
+    assert os.getsid(usual.pid) == hosts.zygote.pid
+    assert os.getsid(urgent.pid) == urgent.pid
+    groups = [Path(f"/proc/{pid}/autogroup") for pid in (usual.pid, urgent.pid)]
+    if groups[0].exists():
+        assert [group.read_text().split()[-1] for group in groups] == ["7", "0"]
+
+
 async def test_without_confinement_only_what_the_operator_named_runs(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,7 +355,7 @@ async def test_without_confinement_only_what_the_operator_named_runs(
         (line["log_level"], line["event"], line.get("host")) for line in lines
     ]
     told = await run(named, "tell")
-    assert told["session"] == told["pid"]
+    assert told["session"] == told["parent"]
     assert len(told["descriptors"]) < 14
     # Solward's own tenants are not third parties.
     assert await hosts.start(config("models", third_party=False), {})

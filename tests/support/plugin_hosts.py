@@ -15,7 +15,13 @@ TENANTS = Path(__file__).parents[1] / "hosts" / "tenants"
 WALLET = WalletView(id="w", name="w", address="11111111111111111111111111111111")
 # As in production, in less time.
 QUICK = SupervisionLimits(
-    answer_s=1.0, grace_s=0.5, idle_cpu_s=0.5, watch_s=0.1, lines_a_minute=20, flood_lines=5000
+    answer_s=1.0,
+    grace_s=0.5,
+    idle_cpu_s=0.5,
+    watch_s=0.1,
+    lines_a_minute=20,
+    flood_lines=5000,
+    nice=0,
 )
 
 

@@ -79,8 +79,11 @@ class Zygote:
     """A running zygote. All methods belong to one event loop, which must run in a thread that lives
     as long as the zygote: the kernel ends the zygote with the thread that started it."""
 
-    def __init__(self) -> None:
+    def __init__(self, nice: int) -> None:
         """Start the process; takes a few milliseconds and waits for nothing.
+
+        Args:
+            nice: of it and all its hosts as one, where the kernel schedules sessions as groups.
 
         Raises:
             OSError: it cannot be started.
@@ -113,6 +116,7 @@ class Zygote:
             "source": source_paths(),
             "libraries": library_paths(),
             "warm": _WARM,
+            "nice": nice,
             "parent": os.getpid(),
         }
         self._control.send(json.dumps(first).encode())

@@ -71,7 +71,7 @@ class HostConfig:
         resident_bytes: memory in use.
         threads: at the same time; the kernel's limit would count all processes of the user.
         options: texts for the tenant.
-        nice: how much it stands back from the service where processors are scarce, 0 to 19.
+        urgent: whether payments wait for it: it does not stand back where processors are scarce.
         start_s: seconds until it must have imported what it serves.
     """
 
@@ -90,13 +90,13 @@ class HostConfig:
     open_files: int = 64
     file_bytes: int = 16 << 20
     options: Mapping[str, str] = field(default_factory=dict)
-    nice: int = 5
+    urgent: bool = False
     start_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisionLimits:
-    """When a host is ended, in seconds where nothing else is said.
+    """When a host is ended, in seconds where nothing else is said, and what it gets before.
 
     Attributes:
         answer_s: without an answer to a ping, while a call runs.
@@ -107,6 +107,8 @@ class SupervisionLimits:
         watch_s: between two checks of memory, processor and scratch.
         lines_a_minute: of its log that are kept.
         flood_lines: of its log in a minute, at which it is ended.
+        nice: how much hosts stand back from the service where processors are scarce, 0 to 19, each
+            and all together; those that are urgent do not.
     """
 
     answer_s: float = 5.0
@@ -118,6 +120,7 @@ class SupervisionLimits:
     watch_s: float = 1.0
     lines_a_minute: int = 50
     flood_lines: int = 10_000
+    nice: int = 10
 
 
 class Fault(StrEnum):

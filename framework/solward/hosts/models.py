@@ -46,8 +46,9 @@ _ADDRESSES: Final = 3 << 30
 _RESIDENT: Final = 1 << 30
 # So many calls wait for their vendors in a host at a time; others wait for them.
 _CALLS: Final = 200
-# litellm takes milliseconds of a call, and its import seconds of which some block the host.
-_SUPERVISION: Final = SupervisionLimits(answer_s=30.0)
+# litellm takes milliseconds of a call, and its import seconds of which some block the host: further
+# back, it took half a minute on a busy machine.
+_SUPERVISION: Final = SupervisionLimits(answer_s=30.0, nice=5)
 # Calls whose requests share connections. A pool's work for a request grows with the square of its
 # connections (httpcore 1.0), so there are many small pools.
 _LANE: Final = 8

@@ -224,6 +224,7 @@ class PluginHosts:
             if own is not None
             else tuple({each.entry_point.value.partition(":")[0] for each in candidates}),
             options={ENTRY_POINTS: jsontext.dumps(named)},
+            urgent=candidates[0].group == GUARDRAILS,
         )
         host: Host | None = None
         try:

@@ -130,7 +130,7 @@ class Hosts:
         if self._zygote is None or self._zygote.ended:
             if self._zygote is not None:
                 _log.error("plugin_zygote_ended", pid=self._zygote.pid)
-            self._zygote = Zygote()
+            self._zygote = Zygote(self._limits.nice)
         return self._zygote
 
     async def _launch(self, host: Host) -> HostProcess:
@@ -151,7 +151,9 @@ class Hosts:
             )
         ours, theirs = socket.socketpair()
         try:
-            forked = await zygote.fork(_description(config, confined=reason is None), theirs)
+            forked = await zygote.fork(
+                _description(config, nice=self._limits.nice, confined=reason is None), theirs
+            )
         except BaseException:
             ours.close()
             raise
@@ -181,7 +183,7 @@ class Hosts:
             process.kill(problem)
 
 
-def _description(config: HostConfig, *, confined: bool) -> dict[str, Any]:
+def _description(config: HostConfig, *, nice: int, confined: bool) -> dict[str, Any]:
     modules = modules_of(config.modules)
     own = [place for each in modules.values() for place in each["folders"] or [each["origin"]]]
     read = [*library_paths(), *package_folders("solward"), *own, *config.read]
@@ -199,7 +201,8 @@ def _description(config: HostConfig, *, confined: bool) -> dict[str, Any]:
         "memory_bytes": config.memory_bytes,
         "open_files": config.open_files,
         "file_bytes": config.file_bytes,
-        "nice": config.nice,
+        "nice": 0 if config.urgent else nice,
+        "own_session": config.urgent,
     }
 
 

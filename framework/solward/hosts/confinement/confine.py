@@ -64,6 +64,9 @@ class Confinement:
         open_files: descriptors at the same time.
         file_bytes: the size of one file.
         cpu_s: seconds of processor time, after which the kernel ends the process.
+        own_session: whether it gets a session of its own, or a process group of its own in the
+            session that it has, which must have no terminal. Linux divides processors among
+            sessions first (sched(7), autogroup).
     """
 
     read: tuple[str, ...] = ()
@@ -73,6 +76,7 @@ class Confinement:
     open_files: int = 64
     file_bytes: int = 16 << 20
     cpu_s: int | None = None
+    own_session: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,8 +114,7 @@ def confine(confinement: Confinement, *, abi: int | None = None) -> None:
     if _threads() != 1:
         raise ConfinementUnavailable("a process is confined before its second thread starts")
     try:
-        if os.getsid(0) != os.getpid():
-            os.setsid()
+        separate(confinement)
         _close_descriptors(confinement.keep_fds)
         os.umask(0o077)
         _limit(confinement)
@@ -126,6 +129,16 @@ def confine(confinement: Confinement, *, abi: int | None = None) -> None:
         seccomp.refuse_calls()
     except (OSError, ValueError) as error:
         raise ConfinementUnavailable(f"the kernel refused a step of it: {error}") from error
+
+
+def separate(confinement: Confinement) -> None:
+    """Leave the process group, and where it says so the session, unless this process leads it."""
+    if os.getsid(0) == os.getpid():
+        return
+    if confinement.own_session:
+        os.setsid()
+    else:
+        os.setpgid(0, 0)
 
 
 def available() -> Availability:

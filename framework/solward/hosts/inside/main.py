@@ -18,7 +18,12 @@ from importlib.machinery import ModuleSpec
 from typing import Any, NoReturn
 
 from solward.errors import SkillError
-from solward.hosts.confinement.confine import Confinement, ConfinementUnavailable, confine
+from solward.hosts.confinement.confine import (
+    Confinement,
+    ConfinementUnavailable,
+    confine,
+    separate,
+)
 from solward.hosts.inside.kernel import EXIT_UNCONFINED, die_with, name_process
 from solward.hosts.inside.tenants import Setup, tenant_named
 from solward.hosts.wire.channel import Channel, Incoming
@@ -52,6 +57,7 @@ def run(channel: int, host: Mapping[str, Any], zygote: int) -> NoReturn:
         memory_bytes=host["memory_bytes"],
         open_files=host["open_files"],
         file_bytes=host["file_bytes"],
+        own_session=host["own_session"],
     )
     if not host["confined"]:
         _limit_only(limits)
@@ -98,7 +104,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 def _limit_only(limits: Confinement) -> None:
     """What of `confine` works everywhere."""
-    os.setsid()
+    separate(limits)
     null = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(null, standard)

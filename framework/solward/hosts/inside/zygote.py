@@ -3,7 +3,7 @@
 It has one thread, no event loop and no secret. The service starts it with an environment made from
 nothing and a `SOCK_SEQPACKET` socket, on which each message is one packet of JSON:
 
-    to the zygote     {"source": […], "libraries": […], "warm": […], "parent": pid}, once
+    to the zygote     {"source": […], "libraries": […], "warm": […], "nice": n, "parent": pid}, once
                       {"id": n, "host": {…}}, with the host's end of its channel
     from the zygote   {"ready": pid, "unavailable": why confinement is not, or null}, once
                       {"id": n, "pid": pid}, with a pidfd; or {"id": n, "error": text}
@@ -20,12 +20,16 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from solward.hosts.confinement.confine import available
 from solward.hosts.inside.kernel import MAX_PACKET, die_with, name_process
 from solward.hosts.inside.main import run
+
+_TRIES = 5
+_BETWEEN_S = 0.1
 
 
 def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
@@ -34,6 +38,7 @@ def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
     # A parent's way to ignore its children would be inherited, and their status be lost.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     name_process("solward-zygote")
+    _stand_back(first["nice"])
     for module in first["warm"]:
         _warm(module)
     # Hosts may not read it, so that they have no use for it.
@@ -82,6 +87,24 @@ def _become_host(channel: int, host: dict[str, Any], zygote: int) -> NoReturn:
     finally:
         # Whatever happened: nothing of the zygote runs in a host.
         os._exit(os.EX_SOFTWARE)
+
+
+def _stand_back(nice: int) -> None:
+    """Have all hosts together get less of scarce processors than the service.
+
+    Where sessions are scheduled as groups, a process's own nice value counts in its group alone.
+    """
+    for _ in range(_TRIES):
+        try:
+            with open("/proc/self/autogroup", "w") as group:
+                group.write(str(nice))
+        except BlockingIOError:
+            # The kernel takes ten such changes a second, of all processes together.
+            time.sleep(_BETWEEN_S)
+        except OSError:
+            return  # this kernel does not have it, where nice values count by themselves
+        else:
+            return
 
 
 def _warm(module: str) -> None:
