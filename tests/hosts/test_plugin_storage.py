@@ -238,6 +238,7 @@ def test_a_folder_is_emptied_and_copied_however_deep_it_is(tmp_path: Path) -> No
         subprocess.run(["rm", "-rf", str(root)], check=True)
 
 
+@pytest.mark.more
 async def test_an_upgrade_keeps_it_and_a_removal_asks_to_purge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
