@@ -68,13 +68,16 @@ def read_archive(file: Path, folder: Path, passphrase: str) -> Manifest:
 
 
 def _write(sealed: SealedWriter, folder: Path, manifest: Manifest) -> None:
+    text = manifest.to_json()
+    if len(text) > _MAX_MANIFEST:
+        raise BackupError("The plugins have more files than a backup can list; remove some first")
     with (
         zstandard.ZstdCompressor(level=3).stream_writer(
             cast(IO[bytes], sealed), closefd=False
         ) as packed,
         tarfile.open(fileobj=packed, mode="w|") as archive,
     ):
-        _add(archive, MANIFEST, io.BytesIO(text := manifest.to_json()), len(text))
+        _add(archive, MANIFEST, io.BytesIO(text), len(text))
         for name, size in manifest.files.items():
             with (folder / name).open("rb") as content:
                 _add(archive, name, content, size)

@@ -12,10 +12,16 @@ import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from solward.folders import layout, storage
 
 FOLDERS = (layout.FOLDER, storage.FOLDER)
+# A home that a backup is restored to may have a longer path; the system's own limit is 4,096.
+_MAX_PATH: Final = 1_200
+# Of what a distribution keeps: its host may hold no more, but has a second to make them.
+_MAX_KEPT: Final = 1_000
+_MAX_NAMED: Final = 20
 
 
 def is_path(name: str) -> bool:
@@ -31,9 +37,12 @@ def is_path(name: str) -> bool:
 
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it, for their owner alone, where they are missing."""
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(mode=0o700)
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        each.mkdir(mode=0o700)
 
 
 def copy_plugins(home: Path, folder: Path) -> tuple[list[str], list[str]]:
@@ -53,7 +62,8 @@ def copy_plugins(home: Path, folder: Path) -> tuple[list[str], list[str]]:
             _copy(one.folder, own / one.folder.name, left_out)
             layout.write(folder, one)
     for name in storage.stored(home):
-        _copy(home / storage.FOLDER / name, folder / storage.FOLDER / name, left_out)
+        own = folder / storage.FOLDER / name
+        _copy(home / storage.FOLDER / name, own, left_out, _MAX_KEPT)
     return [path for top in FOLDERS for path, _ in _below(folder, top)], left_out
 
 
@@ -78,18 +88,31 @@ def _below(folder: Path, top: str) -> Iterator[tuple[str, Path]]:
     return ((f"{top}/{path}", file) for path, file in storage.files(folder / top))
 
 
-def _copy(source: Path, target: Path, left_out: list[str]) -> None:
+def _copy(source: Path, target: Path, left_out: list[str], most: int | None = None) -> None:
+    """Copy the files below a folder, `most` of them, whatever they are called."""
+    copied = unnamed = 0
     for path, file in storage.files(source):
         if "__pycache__" in path.split("/"):
             continue  # no wheel is unpacked with it
         try:
             path.encode()
+            if copied == most:
+                raise ValueError(f"the folder holds more than {most:,} files")
+            if len(os.fsencode(path)) > _MAX_PATH:
+                raise ValueError("its path is too long")
             _copy_file(file, target / path)
+            copied += 1
         except FileNotFoundError:
             continue  # removed meanwhile
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else "its name is no UTF-8"
-            left_out.append(f"{os.fsencode(file)!r}: {why}")
+            if len(left_out) >= _MAX_NAMED:
+                unnamed += 1
+                continue
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            why = "its name is no UTF-8" if isinstance(error, UnicodeError) else why
+            left_out.append(f"{os.fsencode(file)[:_MAX_PATH]!r}: {why}")
+    if unnamed:
+        left_out.append(f"{unnamed:,} more files of {source.name}")
 
 
 def _copy_file(source: Path, target: Path) -> None:
