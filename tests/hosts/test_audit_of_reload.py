@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,9 @@ from solward.errors import SolwardError
 from solward.folders import layout
 from solward.hosts import plugins as plugins_module
 from solward.hosts.supervisor import Hosts
+from solward.registry import load
+from solward.registry.discovery import Candidate
+from solward.registry.problems import ProblemCode, Rejected
 from solward.testing.stand import TestWallet, open_stand
 
 TO = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
@@ -117,3 +123,29 @@ async def test_a_disable_counts_though_the_clock_was_set_back(
         monkeypatch.setattr(layout.time, "time_ns", lambda: now() - 3600 * 10**9)
         await switch(home, "acme-tools", False)
         await until(lambda: not has(hosted, "acme"), "it is disabled", 5)
+
+
+async def test_declarations_of_many_plugins_do_not_keep_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    points = [EntryPoint(f"p{n}", "a:b", "solward.skills") for n in range(50)]
+    candidates = [Candidate(each, "acme", "1") for each in points]
+
+    class Source:
+        async def declared(self, those: Any) -> list[Rejected]:
+            return [Rejected(ProblemCode.BAD_CONTRACT, "as slow as a large schema") for _ in those]
+
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    checked = load._checked
+    monkeypatch.setattr(load, "_checked", lambda *each: (time.sleep(0.001), checked(*each))[1])
+    task = asyncio.create_task(others())
+    assert len(await load.loaded(candidates, Source(), None)) == 50
+    task.cancel()
+    assert turns >= 50

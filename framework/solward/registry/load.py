@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -154,7 +155,12 @@ async def loaded(
     others = [candidate for candidate in candidates if not candidate.built_in]
     found = in_process(built_in)
     found += await hosts.declared(others) if others else []
-    return _checked([*built_in, *others], found, models)
+    plugins: list[tuple[Candidate, Loaded | Rejected]] = []
+    for candidate, each in zip([*built_in, *others], found, strict=True):
+        plugins += _checked([candidate], [each], models)
+        # A service that runs goes on meanwhile: the schemas of many take seconds together.
+        await asyncio.sleep(0)
+    return plugins
 
 
 def _folders(home: Path | None) -> Folders | None:
