@@ -27,7 +27,8 @@ def start(service: Service, *arguments: str) -> subprocess.Popen[str]:
     """`solward plugins ...` in the home of a service."""
     return subprocess.Popen(
         [sys.executable, "-m", "solward_cli", "plugins", *arguments],
-        env=service.environment | {"PIP_NO_INDEX": "1"},
+        env=service.environment
+        | {"PIP_NO_INDEX": "1", "SOLWARD_API_URL": service.url.removesuffix("/api/v1")},
         cwd=service.home.parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -173,6 +174,10 @@ def test_two_processes_agree_on_versions(cluster: Cluster, tmp_path: Path) -> No
     solward(second, "upgrade", str(two), "--yes")
     until(lambda: mismatched(first), "the mismatch")
     assert "has agreed on 2 " in pays(first)
+    lines = [line for line in solward(first, "list").splitlines() if "version_mismatch" in line]
+    assert [line.split()[0] for line in lines] == ["*", "cap"]
+    assert all("running service" in line and "has agreed on 2 " in line for line in lines)
+    assert "version_mismatch" not in solward(second, "list")
     assert pays(second) == "paid"
     metrics = httpx.get(
         first.url.removesuffix("/api/v1") + "/metrics",

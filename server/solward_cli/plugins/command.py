@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 LOADED = "loaded"
 DEMO = "with --demo"
 LEFT_OUT = "left out"
+RUNNING = "running service"
 
-_STYLES = {LOADED: "green", DEMO: "cyan", LEFT_OUT: "bold red"}
+_STYLES = {LOADED: "green", DEMO: "cyan", LEFT_OUT: "bold red", RUNNING: "bold red"}
+# A service answers within a moment, or the list goes without it.
+_ASK_S = 5.0
 
 
 @click.group()
@@ -71,10 +74,19 @@ class Row:
 @plugins.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_plugins(as_json: bool) -> None:
-    """List every plugin found: loaded at the next start, or left out and why."""
+    """List every plugin found: to be loaded, or left out and why.
+
+    Where a service runs in this home, its own problems too.
+    """
     settings = _settings()
     registry = _registry(settings)
     rows = list(rows_of(registry, settings))
+    known = {(row.name, row.distribution, row.problem) for row in rows}
+    rows += [
+        row
+        for row in _of_running_service(settings)
+        if (row.name, row.distribution, row.problem) not in known
+    ]
     if as_json:
         places = list(map(_place_json, registry.places))
         listed = {"plugins": [asdict(row) for row in rows], "distributions": places}
@@ -175,6 +187,34 @@ def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
             problem.detail,
             needs=() if terms is None else _needs(terms, settings),
         )
+
+
+def _of_running_service(settings: Settings) -> list[Row]:
+    """Problems that a service has which runs in this home, such as another version elsewhere."""
+    from solward.client import SolwardClient
+    from solward.errors import SolwardError
+    from solward.folders.layout import is_in_use
+    from solward_cli.render import visible
+
+    async def asked() -> list[Row]:
+        async with (
+            asyncio.timeout(_ASK_S),
+            SolwardClient(settings.client_url, settings.client_token) as client,
+        ):
+            problems = (await client.plugins()).problems
+        return [
+            Row(each.plugin, "", each.distribution or "", "", RUNNING, each.code, each.detail)
+            for each in problems
+        ]
+
+    if not is_in_use(settings.solward_home):
+        return []
+    try:
+        return asyncio.run(asked())
+    except (SolwardError, TimeoutError) as error:
+        text = f"The service that runs in this home does not say its problems: {error}"
+        click.echo(visible(text), err=True)
+        return []
 
 
 def _needs(terms: Terms, settings: Settings) -> tuple[str, ...]:
