@@ -304,6 +304,38 @@ class PaysThisAndThat(Payer):
         return Decimal(next(self._amounts)) / 1_000
 
 
+class Keeper(Skill):
+    """Conforms, with a secret and files."""
+
+    manifest: ClassVar[Manifest] = Manifest(
+        (SITE,), (), storage_mb=1, secrets=(Secret("MINE_SKILL_KEY", SITE),)
+    )
+
+    @hookimpl
+    def skill_spec(self) -> SkillSpec:
+        return replace(super().skill_spec(), manifest=self.manifest)
+
+    async def run(self, params: dict[str, Any], context: SkillContext) -> str:
+        key = context.secret("MINE_SKILL_KEY")
+        (context.storage / "said.txt").write_text(params.get("text", ""))
+        with suppress(httpx.HTTPError):
+            await context.http.get(f"https://{SITE}/", headers={"Authorization": f"Bearer {key}"})
+        return self.told(key)
+
+    def told(self, key: str) -> str:
+        return "Kept."
+
+
+class TellsItsSecret(Keeper):
+    def told(self, key: str) -> str:
+        return f"Kept with {key}."
+
+
+class KeepsNothing(Keeper):
+    async def run(self, params: dict[str, Any], context: SkillContext) -> str:
+        return f"Said {params.get('text')}."
+
+
 class Provider:
     """A provider that conforms, of a vendor with one call; what is bad overrides a part of it."""
 

@@ -116,6 +116,7 @@ async def test_the_good_skill_conforms_and_every_check_was_made(stand: Stand, mo
         (bad.BackDoor, "effects", "declares READ and asks for a transaction"),
         (bad.LeakyOutcome, "secrets", "tells API_SECRET"),
         (bad.LeakyError, "secrets", "tells KEYSTORE_PASSPHRASE"),
+        (bad.TellsItsSecret, "secrets", "a secret of its manifest, or what stands for it"),
         (bad.EmptyOutcome, "outcome", "the outcome is empty"),
         (bad.EndlessOutcome, "outcome", "has 50000 characters; at most 8000"),
         (bad.SharedState, "concurrency", "state is shared"),

@@ -135,6 +135,17 @@ async def stand() -> AsyncIterator[Stand]:
                 "the asset USDC was not moved",
             ],
         ),
+        pytest.param(bad.Keeper, None, [], marks=pytest.mark.more),
+        pytest.param(
+            bad.KeepsNothing,
+            "manifest",
+            [
+                "the secret MINE_SKILL_KEY was not used",
+                f"the site {bad.SITE} was not called",
+                "it kept no file, and names storage_mb",
+            ],
+            marks=pytest.mark.more,
+        ),
         pytest.param(
             bad.CallsAnUndeclaredSite,
             "manifest",

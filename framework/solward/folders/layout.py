@@ -24,7 +24,7 @@ import uuid
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PathDistribution, distributions
+from importlib.metadata import DistributionFinder, MetadataPathFinder, PathDistribution
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +118,10 @@ class Installed:
         Raises:
             FolderError: there is none.
         """
-        for found in distributions(path=[str(self.folder)]):
-            if isinstance(found, PathDistribution) and canonical(found.name or "") == self.name:
+        # Not `distributions`, which asks the finders that other libraries put in its place.
+        place = DistributionFinder.Context(path=[str(self.folder)])
+        for found in MetadataPathFinder.find_distributions(place):
+            if canonical(found.name or "") == self.name:
                 return found
         raise FolderError(f"{self.folder} has no metadata of {self.name}: install it again")
 

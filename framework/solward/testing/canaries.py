@@ -25,6 +25,17 @@ VARIABLES = (
     "GEMINI_API_KEY",
 )
 
+# What stands in a plugin host for a secret begins so.
+STAND_IN = "solward-secret-"
+# So begin the kit's values of secrets that a manifest names and nobody has set.
+_OF_A_PLUGIN = "canary-plugin-"
+
+
+def plugin_secret(env: str) -> str:
+    """The value of a secret that a manifest names: the author's own where it is set, so that
+    examples can run, or a canary."""
+    return os.environ.get(env) or f"{_OF_A_PLUGIN}{secrets.token_hex(16)}"
+
 
 def _random_values() -> dict[str, str]:
     return {name: f"canary-{secrets.token_hex(16)}" for name in VARIABLES}
@@ -60,6 +71,8 @@ class Canaries:
         """The names of the secrets in a text, each once."""
         dense = re.sub(r"\s+", "", text)
         found = [name for name, value in self.variables.items() if value in text]
+        if STAND_IN in text or _OF_A_PLUGIN in text:
+            found.append("a secret of its manifest, or what stands for it")
         found += [name for form, name in self._forms.items() if form in dense or form in text]
         return list(dict.fromkeys(found))
 

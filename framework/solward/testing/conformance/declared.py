@@ -16,12 +16,15 @@ _UNDECLARED = {"no_network", "site_not_declared", "operation_not_declared"}
 _PORTS = {"https": 443, "http": 80}
 
 
-def manifest_finding(spec: object, asked: Iterable[Asked] | None) -> Finding:
+def manifest_finding(
+    spec: object, asked: Iterable[Asked] | None, *, stores: bool = False
+) -> Finding:
     """The finding `manifest` of a plugin.
 
     Args:
         spec: its declaration; None for a guardrail, which has no manifest.
         asked: all that it asked for; None where that was not seen.
+        stores: whether it keeps a file.
     """
     if asked is None:
         detail = "in this process nothing holds it to its manifest"
@@ -32,6 +35,8 @@ def manifest_finding(spec: object, asked: Iterable[Asked] | None) -> Finding:
     trouble = [*_refused(asked), *_unbounded(manifest, spends=spends)]
     if manifest is not None:
         trouble += _unused(manifest, asked)
+        if manifest.storage_mb and not stores:
+            trouble.append("it kept no file, and names storage_mb")
     if trouble:
         return Finding("manifest", Outcome.WARNING, joined(trouble))
     return Finding("manifest", Outcome.OK, "; ".join(needs(manifest)) or "needs nothing")

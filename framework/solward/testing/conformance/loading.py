@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -13,12 +13,15 @@ from typing import Any, Final
 
 from solward.errors import InvalidRequest
 from solward.folders.layout import Installed
+from solward.folders.storage import storage_folder
 from solward.hosts.forking import ZygoteEnded
 from solward.hosts.plugins import PluginHosts
 from solward.hosts.supervisor import Hosts
-from solward.registry import open_registry
+from solward.manifest import Terms
+from solward.registry import LoadedSkill, open_registry
 from solward.registry.discovery import Candidate, canonical, of_folder
 from solward.registry.threaded import ThreadedRule
+from solward.testing.canaries import plugin_secret
 from solward.testing.conformance.report import Finding, Outcome
 from solward.testing.conformance.tenant import TENANT
 from solward.testing.conformance.watch import HostWatch, ProcessWatch, Watch, WatchedCapabilities
@@ -64,7 +67,9 @@ async def loaded(
     if own is not None:
         candidates = of_folder(own[1])
     if in_process:
-        yield [_here(each, f"in this process, for debugging: {_UNSEEN}") for each in candidates]
+        where = f"in this process, for debugging: {_UNSEEN}"
+        with _in_process(candidates, where) as subjects:
+            yield subjects
         return
     names = {canonical(each.distribution) for each in candidates}
     kept = tempfile.TemporaryDirectory(prefix="solward-check-")
@@ -72,8 +77,7 @@ async def loaded(
         lambda disabled: Hosts(unconfined=names, on_disabled=disabled),
         tenant=TENANT,
         capabilities=WatchedCapabilities,
-        # The author's own where it is set, so that examples can run.
-        secret=lambda env: os.environ.get(env) or f"canary-{env}",
+        secret=plugin_secret,
         home=Path(kept.name),
     )
     try:
@@ -86,16 +90,22 @@ async def loaded(
                     f"target: no plugin host starts here ({error}); nothing else imports a wheel"
                 ) from None
             where = f"in this process, as no plugin host starts here ({error}): {_UNSEEN}"
-            yield [_here(each, where) for each in candidates]
+            with _in_process(candidates, where) as subjects:
+                yield subjects
             return
-        yield await _hosted(candidates, hosts, None if own is None else own[0], unconfined)
+        home = None if own is None else own[0]
+        yield await _hosted(candidates, hosts, home, unconfined, Path(kept.name))
     finally:
         await hosts.close()
         kept.cleanup()
 
 
 async def _hosted(
-    candidates: Sequence[Candidate], hosts: PluginHosts, home: Path | None, unconfined: str | None
+    candidates: Sequence[Candidate],
+    hosts: PluginHosts,
+    home: Path | None,
+    unconfined: str | None,
+    kept: Path,
 ) -> list[Subject]:
     others = [each for each in candidates if not each.built_in]
     problems: dict[tuple[str, str], Any] = {}
@@ -133,9 +143,29 @@ async def _hosted(
         plugin = None if problem is not None else loaded_of(registry, kind, each.name)
         target = Target(each.name, kind, each.distribution, each.version, plugin, problem)
         tenant = hosts.host_of(each.group, each.name)
-        watch = ProcessWatch() if tenant is None else HostWatch(tenant)
+        watch = (
+            ProcessWatch()
+            if tenant is None
+            else HostWatch(tenant, storage_folder(kept, canonical(each.distribution)))
+        )
         subjects.append(Subject(target, watch, host, _wheels(each.installed)))
     return subjects
+
+
+@contextmanager
+def _in_process(candidates: Sequence[Candidate], where: str) -> Iterator[list[Subject]]:
+    """Plugins in this process; the secrets of their manifests are set meanwhile."""
+    subjects = [_here(each, where) for each in candidates]
+    specs = [
+        each.target.loaded.spec for each in subjects if isinstance(each.target.loaded, LoadedSkill)
+    ]
+    missing = {env for spec in specs for env in Terms.of(spec).secrets() if env not in os.environ}
+    os.environ.update({env: plugin_secret(env) for env in missing})
+    try:
+        yield subjects
+    finally:
+        for env in missing:
+            os.environ.pop(env, None)
 
 
 def _here(candidate: Candidate, where: str) -> Subject:

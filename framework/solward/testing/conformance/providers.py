@@ -11,6 +11,7 @@ from typing import Any
 from solward.errors import InvalidRequest, ProviderError, SolwardError
 from solward.provider import Completion, CompletionRequest, ProviderContext, ToolCall, Usage
 from solward.registry import LoadedProvider
+from solward.testing.canaries import STAND_IN
 from solward.testing.conformance import samples
 from solward.testing.conformance.fake_vendor import (
     GARBAGE,
@@ -19,7 +20,7 @@ from solward.testing.conformance.fake_vendor import (
     refusing_address,
 )
 from solward.testing.conformance.report import Finding, Outcome, joined
-from solward.testing.conformance.watch import STAND_IN, Watch, name_of, said
+from solward.testing.conformance.watch import Watch, name_of, said
 from solward.testing.conformance.wording import errors_finding
 from solward.testing.provider_requests import provider_request
 

@@ -233,7 +233,8 @@ def _beside(subject: Subject) -> list[Finding]:
     """What the higher tiers ask of every kind."""
     target = subject.target
     spec = getattr(target.loaded, "spec", None)
-    found = [manifest_finding(spec, subject.watch.asked(target.name)), subject.wheels]
+    asked = subject.watch.asked(target.name)
+    found = [manifest_finding(spec, asked, stores=subject.watch.stores), subject.wheels]
     if target.kind != "skill":
         found.append(Finding("money", Outcome.OK, "moves none"))
     return found

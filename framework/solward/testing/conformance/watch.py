@@ -9,12 +9,14 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 import httpx
 
 from solward.context import SkillContext
 from solward.errors import SkillError, SolwardError
+from solward.folders.storage import files
 from solward.hosts.capabilities import Capabilities, RunningCall, names_of
 from solward.hosts.egress import Egress
 from solward.hosts.tenant_host import TenantHost
@@ -24,12 +26,11 @@ from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.methods import Observed
 from solward.hosts.wire.values import Empty
 from solward.record import TransactionRecord
+from solward.testing.canaries import STAND_IN
 from solward.testing.conformance.blocking import Watchdog
 from solward.testing.conformance.observer import Observer, calls_plugin, tasks_seen
 from solward.testing.stand import TestWallet
 
-# What stands in a plugin host for a secret begins so.
-STAND_IN = "solward-secret-"
 _MONEY: dict[str, Callable[[Any], str]] = {
     methods.OP_PERFORM.name: lambda request: str(request.operation),
     methods.OP_TRANSACT.name: lambda _request: "transact",
@@ -94,6 +95,10 @@ class Watch(Protocol):
     def asked(self, plugin: str) -> tuple[Asked, ...] | None:
         """All that a plugin asked for until now; None where that is not seen."""
 
+    @property
+    def stores(self) -> bool:
+        """Whether its distribution keeps a file."""
+
     async def restart(self) -> None:
         """Leave nothing of what a plugin may still be doing."""
 
@@ -113,8 +118,14 @@ class _RunContext(SkillContext):
 class HostWatch:
     """Sees a plugin in its host, and what it asks for where the service answers it."""
 
-    def __init__(self, tenant: TenantHost) -> None:
+    def __init__(self, tenant: TenantHost, storage: Path | None) -> None:
         self._tenant = tenant
+        self._storage = storage
+
+    @property
+    def stores(self) -> bool:
+        """See `Watch`."""
+        return self._storage is not None and any(files(self._storage))
 
     async def observed(self, key: str, number: int) -> Observed:
         """See `Watch`; of a host that ended, nothing."""
@@ -238,6 +249,11 @@ class ProcessWatch:
 
     def __init__(self) -> None:
         self.observer = Observer()
+
+    @property
+    def stores(self) -> bool:
+        """See `Watch`; not seen here."""
+        return False
 
     async def observed(self, key: str, number: int) -> Observed:
         """See `Watch`."""
