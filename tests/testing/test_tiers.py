@@ -249,7 +249,7 @@ def test_a_wheel_that_does_not_load_is_a_report_and_no_error(tmp_path: Path) -> 
 def test_a_machine_without_plugin_hosts_checks_in_process_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none_here() -> None:
+    def none_here(*_given: object) -> None:
         raise OSError("plugin hosts need Linux; this is darwin")
 
     monkeypatch.setattr("solward.hosts.supervisor.Zygote", none_here)
