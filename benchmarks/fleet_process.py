@@ -18,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import structlog
 import uvloop
 
 from solward.agents.cycle import Phase, next_due_ms
@@ -104,6 +105,8 @@ def _tell(line: dict[str, Any]) -> None:
 
 def main() -> None:
     """Read the arguments and run."""
+    # Standard output is the report.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     parser = argparse.ArgumentParser()
     parser.add_argument("home")
     parser.add_argument("port", type=int)
