@@ -56,11 +56,13 @@ class _Running:
 
     Attributes:
         act: the id of the command that all agreed on then.
+        ended: whether its hosts were ended because somebody disabled or removed it.
     """
 
     one: Installed
     act: str
     plugins: list[_Plugin]
+    ended: bool = False
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -96,7 +98,14 @@ class _Target:
 
     def keeps(self, running: _Running) -> bool:
         """Whether what runs goes on."""
+        if running.ended:
+            return False
         return self.withheld is None or (self.is_mismatch and self.may_stay(running))
+
+    @property
+    def is_disabled(self) -> bool:
+        """Whether somebody disabled or removed it."""
+        return self.withheld is not None and self.withheld[0] is ProblemCode.DISABLED
 
     def may_stay(self, running: _Running) -> bool:
         """Whether what runs may go on where `one` cannot be loaded: all agree on it."""
@@ -171,14 +180,53 @@ class LivePlugins:
             await asyncio.sleep(POLL_S)
             try:
                 if await self._has_changed():
-                    before, now = self._registry, await self.load()
-                    if now != before:
-                        self.on_change(now)
+                    await self._reload()
             except StoreError as error:
                 _log.warning("plugins_not_compared", error=str(error))
             except Exception:
                 # What runs goes on, and the next round tries again.
                 _log.exception("plugins_not_loaded")
+
+    async def _reload(self) -> None:
+        """Load again. A plugin may take its time to import; no command that ends another waits."""
+        loading = asyncio.create_task(self.load())
+        try:
+            while not loading.done():
+                await asyncio.wait([loading], timeout=POLL_S)
+                if not loading.done():
+                    with contextlib.suppress(StoreError):
+                        await self._end_disabled()
+            loading.result()
+        finally:
+            loading.cancel()
+
+    async def _end_disabled(self) -> None:
+        """End what was disabled or removed since the running `load` began."""
+        view = await self._view()
+        targets = {name: _target(name, view) for name in self._running}
+        ended = {
+            name: running
+            for name, running in self._running.items()
+            if targets[name].is_disabled and not running.ended
+        }
+        if not ended:
+            return
+        if self._database.shared:
+            news = [targets[name].news for name in ended]
+            async with self._database.write() as connection:
+                await plugin_acts.store(connection, [each for each in news if each is not None])
+        if self._registry is not None:
+            self._use(self._registry.without(ended))
+        for name, running in ended.items():
+            running.ended = True
+            self._hosts.retire(running.candidates, _why_ended(targets[name]), drain=False)
+
+    def _use(self, registry: Registry) -> Registry:
+        changed = registry != self._registry
+        self._registry = registry
+        if changed:
+            self.on_change(registry)
+        return registry
 
     async def _has_changed(self) -> bool:
         seen = self._seen
@@ -252,8 +300,7 @@ class LivePlugins:
             if target.is_mismatch and target.one is not None:
                 places += (Place(target.name, target.one.version, target.one),)
         self._seen = view
-        self._registry = compose(self._plugins(chosen, stays), problems, places, self._demo)
-        return self._registry
+        return self._use(compose(self._plugins(chosen, stays), problems, places, self._demo))
 
     @staticmethod
     def _is_intact(target: _Target) -> bool:
@@ -303,7 +350,7 @@ class LivePlugins:
     def _is_wanted(self, target: _Target, chosen: Sequence[Candidate]) -> bool:
         """Whether a distribution is to be loaded that runs otherwise, or not at all."""
         running, one = self._running.get(target.name), target.one
-        if running is None or one is None:
+        if running is None or running.ended or one is None:
             return one is not None
         if target.name in self._failed and target.may_stay(running):
             return False

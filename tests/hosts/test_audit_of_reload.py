@@ -23,6 +23,7 @@ from tests.support.live_plugins import (
     until,
     without_pip,
 )
+from tests.support.wheels import wheel
 
 from solward.errors import SolwardError
 from solward.folders import layout
@@ -123,6 +124,38 @@ async def test_a_disable_counts_though_the_clock_was_set_back(
         monkeypatch.setattr(layout.time, "time_ns", lambda: now() - 3600 * 10**9)
         await switch(home, "acme-tools", False)
         await until(lambda: not has(hosted, "acme"), "it is disabled", 5)
+
+
+@pytest.mark.more
+async def test_a_disable_waits_for_no_other_plugins_import(
+    home: Path, tmp_path: Path, opened: Any
+) -> None:
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet(sol=3)
+        await put(home, skill_wheel(tmp_path, "1", "return 'one'"), checked=False)
+        await put(home, rule_wheel(tmp_path, "1"), checked=False)
+        await until(lambda: has(hosted, "acme") and rules(hosted), "the skill and the rule")
+        slow = wheel(
+            tmp_path / "slow", name="slow_tools", version="1", plugin="slow",
+            source="import time; time.sleep(25)",
+        )  # fmt: skip
+        began = time.monotonic()
+        await put(home, slow, checked=False)
+        live = hosted.stand.service.plugins.hosts
+        await until(lambda: any(each.name == "slow-tools" for each in live.hosts), "its host")
+        await switch(home, "acme-tools", False)
+        await switch(home, "acme-rules", False)
+        await until(lambda: not has(hosted, "acme") and not rules(hosted), "they are disabled")
+        with pytest.raises(SolwardError, match="acme"):
+            await hosted.run("acme", wallet.id)
+        assert await pays(wallet, OF_THREE) == "paid"
+        # Enabled again before the slow one is there.
+        await switch(home, "acme-tools", True)
+        await switch(home, "acme-rules", True)
+        assert time.monotonic() - began < 20, "the import was over, and nothing waited"
+        await until(lambda: has(hosted, "acme") and rules(hosted), "they are there again", 60)
+        assert await hosted.run("acme", wallet.id) == "one"
+        assert "guardrail cap: not three" in await pays(wallet, OF_THREE)
 
 
 async def test_declarations_of_many_plugins_do_not_keep_the_event_loop(

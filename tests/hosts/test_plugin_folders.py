@@ -190,6 +190,23 @@ def test_an_upgrade_asks_where_it_needs_more(home: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("without_pip")
+def test_an_upgrade_asks_where_it_lacks_a_plugin(home: Path, tmp_path: Path) -> None:
+    install(home, str(wheel(tmp_path, group="solward.guardrails", plugin="cap")), accept=yes)
+    other = wheel(tmp_path, version="1.1", group="solward.guardrails", plugin="other")
+    asked: list[Proposal] = []
+
+    def ask(proposal: Proposal) -> bool:
+        asked.append(proposal)
+        return False
+
+    with pytest.raises(FolderError, match="not accepted"):
+        install(home, str(other), accept=ask, upgrade=True)
+    assert [(each.group, each.name) for each in asked[0].dropped] == [("solward.guardrails", "cap")]
+    [kept], _ = layout.installed(home)
+    assert kept.version == "1.0"
+
+
+@pytest.mark.usefixtures("without_pip")
 def test_install_upgrade_remove_and_enable_each_need_their_state(
     home: Path, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from tests.support.wheels import wheel
 from solward import Manifest, SkillError
 from solward.folders import storage
 from solward.folders.install import install
+from solward.hosts import supervisor
 from solward.manifest import Terms
 from solward.testing.stand import open_stand
 from solward_cli import main
@@ -215,6 +216,25 @@ async def test_more_than_was_declared_ends_the_host_and_is_kept(
             assert os.listdir(folder) == []
             assert await hosted.run("keeps", wallet.id, do="answer = 'room'") == "room", how
         assert hosted.problems == {}
+
+
+async def test_a_disk_without_room_ends_the_hosts_that_could_fill_it(
+    shelf: Shelf, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files without a name, which a mapping keeps, are in no folder that anybody could count."""
+    shelf.install("acme", {"keeps": source("keeps")})
+    room = 256 << 20
+    monkeypatch.setattr(supervisor, "_room", lambda _folder: room)
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        assert await hosted.run("keeps", wallet.id, do="pass") == "done"
+        room -= 1
+        await gone(hosted)
+        assert "its disk has less than 268435456 bytes left" in await full(
+            hosted, "keeps", wallet.id
+        )
+        room += 1
+        assert await hosted.run("keeps", wallet.id, do="pass") == "done"
 
 
 def test_a_folder_is_emptied_and_copied_however_deep_it_is(tmp_path: Path) -> None:

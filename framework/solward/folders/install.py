@@ -35,9 +35,17 @@ class Proposal:
     more: Mapping[str, tuple[str, ...]]
 
     @property
+    def dropped(self) -> tuple[Plugin, ...]:
+        """Plugins that are installed now and not in the new version."""
+        had = () if self.before is None else self.before.plugins
+        has = {(each.group, each.name) for each in self.new.plugins}
+        return tuple(each for each in had if (each.group, each.name) not in has)
+
+    @property
     def asks(self) -> bool:
-        """Whether somebody has to agree: at first, and where an upgrade needs more."""
-        return self.before is None or any(self.more.values())
+        """Whether somebody has to agree: at first, and where an upgrade needs more or lacks a
+        plugin, which may be a guardrail."""
+        return self.before is None or any(self.more.values()) or bool(self.dropped)
 
 
 Accept = Callable[[Proposal], bool]
@@ -99,7 +107,7 @@ def install(
         proposal = Proposal(new, before, more)
         if proposal.asks and not accept(proposal):
             raise FolderError(f"{found.name} {version} was not accepted; nothing has changed")
-        folder = layout.place(home, found.name, unpacked, f"{version}-{new.digest[:12]}")
+        folder = layout.place(home, found.name, unpacked, f"{version}-{new.digest[:32]}")
         new = replace(new, folder=folder)
         layout.write(home, new)
         return new

@@ -107,6 +107,7 @@ class SupervisionLimits:
         watch_s: between two checks of memory, processor and scratch.
         lines_a_minute: of its log that are kept.
         flood_lines: of its log in a minute, at which it is ended.
+        free_bytes: that the disk of a host's scratch folder must have left.
         nice: how much hosts stand back from the service where processors are scarce, 0 to 19, each
             and all together; those that are urgent do not.
     """
@@ -120,6 +121,7 @@ class SupervisionLimits:
     watch_s: float = 1.0
     lines_a_minute: int = 50
     flood_lines: int = 10_000
+    free_bytes: int = 256 << 20
     nice: int = 10
 
 

@@ -144,7 +144,7 @@ class Hosts:
                     " and SOLWARD_PLUGINS_UNCONFINED does not name it",
                 )
             _log.warning("plugin_host_unconfined", host=config.name, reason=reason)
-        if config.scratch and (problem := await asyncio.to_thread(_too_much, config)):
+        if config.scratch and (problem := await asyncio.to_thread(self._too_much, config)):
             raise NotRunning(
                 STORAGE_FULL,
                 f"{config.name} does not run: {problem}. Make room in {config.scratch}",
@@ -179,8 +179,17 @@ class Hosts:
         if host.config.scratch is None:
             return
         # In a thread, because a disk may be slow.
-        if problem := await asyncio.to_thread(_too_much, host.config):
+        if problem := await asyncio.to_thread(self._too_much, host.config):
             process.kill(problem)
+
+    def _too_much(self, config: HostConfig) -> str | None:
+        """What is wrong with the scratch folder or its disk; None where nothing is."""
+        if problem := _stored_too_much(config):
+            return problem
+        # A deleted file that is still mapped takes room and has no name: its end gives that back.
+        if _room(config.scratch or "") < self._limits.free_bytes:
+            return f"its disk has less than {self._limits.free_bytes} bytes left"
+        return None
 
 
 def _description(config: HostConfig, *, nice: int, confined: bool) -> dict[str, Any]:
@@ -206,7 +215,13 @@ def _description(config: HostConfig, *, nice: int, confined: bool) -> dict[str, 
     }
 
 
-def _too_much(config: HostConfig) -> str | None:
+def _room(folder: str) -> int:
+    """Bytes that this user may still store on a folder's disk."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def _stored_too_much(config: HostConfig) -> str | None:
     """What is wrong with the scratch folder; reads no more of it than it may hold."""
     size = count = 0
     folders = [config.scratch or ""]
@@ -218,7 +233,10 @@ def _too_much(config: HostConfig) -> str | None:
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
                     # Of a file with holes the size, of a folder the blocks.
-                    status = entry.stat(follow_symlinks=False)
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue  # it is gone meanwhile
                     size += max(status.st_size, status.st_blocks * 512)
                     if size > config.scratch_bytes:
                         return f"it stored more than {config.scratch_bytes} bytes"

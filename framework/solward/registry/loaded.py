@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from solward.folders.layout import canonical
 from solward.guardrail import Hold, Intent, TransactionEffects
 from solward.provider import (
     Completion,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 HookCall = Callable[..., Any]
 
 EMPTY_CONTEXT = ProviderContext()
+
+_Named = TypeVar("_Named", "LoadedSkill", "LoadedProvider", "LoadedVenue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +221,24 @@ class Registry:
             for skill in self.skills.values()
         )
         object.__setattr__(self, "_tools", tools)
+
+    def without(self, distributions: Collection[str]) -> Registry:
+        """Without the plugins of these distributions, by their canonical names."""
+
+        def others(plugins: Mapping[str, _Named]) -> Mapping[str, _Named]:
+            kept = {name: each for name, each in plugins.items() if not is_of_it(each)}
+            return MappingProxyType(kept)
+
+        def is_of_it(plugin: LoadedSkill | LoadedProvider | LoadedVenue | LoadedGuardrail) -> bool:
+            return canonical(plugin.distribution) in distributions
+
+        return replace(
+            self,
+            skills=others(self.skills),
+            providers=others(self.providers),
+            venues=others(self.venues),
+            guardrails=tuple(each for each in self.guardrails if not is_of_it(each)),
+        )
 
     def tools(self) -> tuple[ToolDefinition, ...]:
         """The tool definition of every skill; made once, for all agents."""

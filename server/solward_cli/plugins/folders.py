@@ -4,7 +4,7 @@ own, in the home and not in the service's environment."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from solward.check_results import CheckResult
     from solward.folders.install import Proposal
-    from solward.folders.layout import Installed
+    from solward.folders.layout import Installed, Plugin
     from solward.manifest import Terms
 
 
@@ -48,7 +48,7 @@ def install(target: str, yes: bool, result: Path | None, public: str | None) -> 
 def upgrade(target: str, yes: bool, result: Path | None, public: str | None) -> None:
     """Replace an installed distribution by another version.
 
-    Asks where the new version needs more than was accepted.
+    Asks where the new version needs more than was accepted, or lacks a plugin.
     """
     _install(target, yes=yes, upgrade=True, checked=_checked(result, public))
 
@@ -142,7 +142,7 @@ def _install(target: str, *, yes: bool, upgrade: bool, checked: CheckResult | No
         one = installed(
             settings.solward_home, target, accept=accept, declare=declare, upgrade=upgrade
         )
-    _done(f"Installed {one.name} {one.version}: {_plugins(one)}.")
+    _done(f"Installed {one.name} {one.version}: {_kinds(one.plugins)}.")
 
 
 def _enable(name: str, enabled: bool) -> None:
@@ -158,20 +158,20 @@ def _show(proposal: Proposal) -> None:
     """What somebody is asked about: all of it strangers' text."""
     new = proposal.new
     before = "" if proposal.before is None else f", instead of {proposal.before.version}"
-    lines = [f"{new.name} {new.version}{before}: {_plugins(new)}"]
+    lines = [f"{new.name} {new.version}{before}: {_kinds(new.plugins)}"]
     lines += [f"  {each.file}  sha256:{each.sha256}" for each in new.wheels]
     lines += [f"  left out, as it would run by itself: {each}" for each in new.left_out]
     for plugin, more in proposal.more.items():
         lines += [f"  {plugin.partition(':')[2]} needs {each}" for each in more]
+    if proposal.dropped:
+        lines.append(f"  no longer in it: {_kinds(proposal.dropped)}")
     _echo(*lines)
 
 
-def _plugins(one: Installed) -> str:
-    kinds = (
-        f"{each.group.removeprefix('solward.').removesuffix('s')} {each.name}"
-        for each in one.plugins
+def _kinds(plugins: Iterable[Plugin]) -> str:
+    return ", ".join(
+        f"{each.group.removeprefix('solward.').removesuffix('s')} {each.name}" for each in plugins
     )
-    return ", ".join(kinds)
 
 
 def _done(text: str) -> None:
