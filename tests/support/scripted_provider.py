@@ -60,9 +60,12 @@ class _InThisProcess:
     async def declared(self, candidates: Sequence[Candidate]) -> list[Found]:
         return in_process(candidates)
 
+    def faults(self) -> list[Problem]:
+        return []
+
 
 @contextlib.asynccontextmanager
-async def _in_this_process(*_: object) -> AsyncIterator[_InThisProcess]:
+async def _in_this_process(*_: object, **__: object) -> AsyncIterator[_InThisProcess]:
     yield _InThisProcess()
 
 
