@@ -283,7 +283,9 @@ async def test_keys_in_the_database_outlive_it_as_hashes(tmp_path: Path) -> None
         key, key_id = await first.key(rateLimit=7, permissions=["read"])
         assert (await first.get("/keys")).json["keys"][0]["lastUsedAt"] is None
         assert (await first.get("/wallets", token=key)).status == 200
-    for file in (tmp_path / "home").iterdir():
+    files = [each for each in (tmp_path / "home").rglob("*") if each.is_file()]
+    assert files
+    for file in files:
         assert key.encode() not in file.read_bytes()
     async with serving_api(tmp_path / "home") as second:
         (record,) = (await second.get("/keys")).json["keys"]
