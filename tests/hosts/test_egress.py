@@ -1089,6 +1089,41 @@ async def test_a_host_that_waits_no_longer_closes_the_connection(net: Net) -> No
         await net.api.closed.wait()
 
 
+async def test_one_that_is_cancelled_while_it_closes_still_hangs_up(net: Net) -> None:
+    async def interim(_request: Request, writer: asyncio.StreamWriter) -> None:
+        while True:
+            writer.write(b"HTTP/1.1 102 Processing\r\n\r\n")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    net.plain.answer = interim
+    egress = Egress()
+    call = EgressCall("acme", "acme-plugin", Manifest(), (net.configured,))
+    request = m.HttpRequest("GET", f"{net.configured}/", ())
+
+    async def nothing() -> AsyncIterator[m.HttpBody]:
+        return
+        yield
+
+    async def reads() -> None:
+        async for _ in egress.request(call, request, nothing()):
+            pass
+
+    for steps in range(6):
+        asked = asyncio.create_task(reads())
+        async with asyncio.timeout(10):
+            while len(net.plain.requests) == steps:
+                await asyncio.sleep(0.001)
+            asked.cancel()
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            asked.cancel()
+            await asyncio.wait([asked])
+            await net.plain.closed.wait()
+            net.plain.closed.clear()
+    await egress.close()
+
+
 async def test_what_fails_is_an_exception_of_httpx(net: Net) -> None:
     net.begin(Manifest(), configured=("http://127.0.0.2:1",))
     with pytest.raises(httpx.ConnectError):

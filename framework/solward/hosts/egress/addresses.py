@@ -15,6 +15,7 @@ from typing import Any, Final
 import httpcore
 
 from solward.errors import SkillError
+from solward.hosts.egress.connection import Connection
 from solward.hosts.egress.limits import current_reading
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -168,6 +169,10 @@ class _Counted(httpcore.AsyncNetworkStream):
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        reading = current_reading.get()
+        if reading is not None and isinstance(self._stream, Connection):
+            # A request is written before its answer is read.
+            reading.abort = self._stream.abort
         await self._stream.write(buffer, timeout)
 
     async def aclose(self) -> None:

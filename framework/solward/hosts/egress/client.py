@@ -111,7 +111,9 @@ class EgressCall:
         """The call has ended: no request begins any more, and those that run are cancelled."""
         self.ended = True
         for task in self._tasks:
-            task.cancel()
+            # A second one would break off what the first has begun to close.
+            if not task.cancelling():
+                task.cancel()
 
     @contextmanager
     def requesting(self) -> Iterator[None]:
@@ -273,6 +275,7 @@ class Egress:
             finally:
                 await answer.close()
         finally:
+            reading.hang_up()
             gate.release()
 
     async def _send(
@@ -333,4 +336,5 @@ class Egress:
             for start in range(0, len(data), PIECE):
                 yield HttpPiece(data=data[start : start + PIECE])
             if chunk is None:
+                reading.is_whole = True
                 return

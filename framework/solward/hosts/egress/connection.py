@@ -65,6 +65,10 @@ class Connection(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
     async def aclose(self) -> None:
         """Close it at once: whoever closes it has its answer, or wants none."""
+        self.abort()
+
+    def abort(self) -> None:
+        """As `aclose`, without waiting for anything."""
         self._transport.abort()
 
     async def start_tls(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
@@ -71,7 +72,12 @@ class ReadPace:
 
 @dataclass(slots=True)
 class AnswerReading:
-    """The answer that is being read, as its bytes come from the connection."""
+    """The answer that is being read, as its bytes come from the connection.
+
+    Attributes:
+        is_whole: whether all of it came, so that its connection may serve another request.
+        abort: closes its connection at once; None before there is one.
+    """
 
     site: Site
     limits: Limits
@@ -79,6 +85,14 @@ class AnswerReading:
     received: int = 0
     last: int = 0
     has_head: bool = False
+    is_whole: bool = False
+    abort: Callable[[], object] | None = None
+
+    def hang_up(self) -> None:
+        """Close the connection of an answer that nobody reads to its end. httpcore does so as well,
+        but not where it is cancelled while it does."""
+        if not self.is_whole and self.abort is not None:
+            self.abort()
 
     async def before(self, max_bytes: int) -> int:
         """Wait until more may be read; how much that is.

@@ -563,7 +563,7 @@ class Channel:
             serving.cancelled = True
             serving.outbox.close()
             # A task that is cancelled before its first step would never answer.
-            if serving.started:
+            if serving.started and not serving.task.cancelling():
                 serving.task.cancel()
 
     async def _serve(self, serving: _Serving, handler: Handler, incoming: Incoming) -> None:
