@@ -47,9 +47,9 @@ class Killed:
 
     def approve_and_die(self, step: Step, number: int) -> None:
         """One payment, killed at `step` and taken over; judged by the ledger."""
-        _, payee = self.cluster.wallet(f"payee-{number}")
         self.dying.kill()
         self.dying.start(f"asking,kill:{step}:1")
+        _, payee = self.cluster.wallet(f"payee-{number}")
         path = f"/wallets/{self.wallet}/transfer"
         body = {"to": payee, "amount": LAMPORTS / 10**9}
         key = {"Idempotency-Key": f"{step}-{number}"}
@@ -69,7 +69,8 @@ class Killed:
 
             def settled() -> httpx.Response | None:
                 answer = client.post(path, json=body, headers=key)
-                return None if answer.status_code in (202, 409) else answer
+                # 429: many rounds ask more often than one key may.
+                return None if answer.status_code in (202, 409, 429) else answer
 
             state = until(ended)
             answer = until(settled)
