@@ -5,78 +5,40 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from decimal import Decimal
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.hosted_plugins import QUICK, Hosted, opened_hosts
+from tests.support.hosted_plugins import Hosted
 from tests.support.live_plugins import (
-    FORBIDDEN,
+    OF_THREE,
+    home,
+    opened,
+    pays,
     put,
+    quick,
     rule_wheel,
+    rules,
     skill_wheel,
     switch,
     until,
-    without_pip,
 )
 from tests.support.wheels import wheel
 
 from solward.errors import SolwardError
 from solward.folders import layout
-from solward.hosts import plugins as plugins_module
-from solward.hosts.supervisor import Hosts
 from solward.registry import load
 from solward.registry.discovery import Candidate
 from solward.registry.problems import ProblemCode, Rejected
-from solward.testing.stand import TestWallet, open_stand
 
-TO = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
-OF_THREE = Decimal(FORBIDDEN) / 10**9
+__all__ = ["home", "opened", "quick"]
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pip(monkeypatch)
-    monkeypatch.setattr(plugins_module, "_QUIET_S", 0.5)
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch, home: Path) -> Any:
-    opened_hosts(monkeypatch, home)  # the imports
-
-    @asynccontextmanager
-    async def opened(**settings: Any) -> AsyncIterator[Hosted]:
-        monkeypatch.setattr(plugins_module, "Hosts", lambda **given: Hosts(**given, limits=QUICK))
-        async with open_stand(home, **settings) as stand:
-            yield Hosted(stand)
-
-    return opened
-
-
-def rules(hosted: Hosted) -> list[tuple[str, str]]:
-    return [(each.name, each.version) for each in hosted.stand.service.registry.guardrails]
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def has(hosted: Hosted, skill: str) -> bool:
     return skill in hosted.stand.service.registry.skills
-
-
-async def pays(wallet: TestWallet, amount: Decimal) -> str:
-    """`paid`, or the refusal."""
-    try:
-        await wallet.run("transfer", to=TO, amount=amount)
-    except SolwardError as error:
-        return str(error)
-    return "paid"
 
 
 @pytest.mark.parametrize("lost", ["all", "entry points"])

@@ -4,83 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.hosted_plugins import QUICK, Hosted, opened_hosts
+from tests.support.hosted_plugins import Hosted
 from tests.support.live_plugins import (
     FORBIDDEN,
+    OF_THREE,
+    TO,
+    home,
+    opened,
+    pays,
     put,
+    quick,
     remove,
     rule_wheel,
+    rules,
     skill_wheel,
     switch,
     until,
-    without_pip,
 )
 
 from solward.audit.log import AuditLog
-from solward.errors import SkillError, SkillNotFound, SolwardError
+from solward.errors import SkillError, SkillNotFound
 from solward.events import EventKind
 from solward.folders import layout
-from solward.hosts import plugins as plugins_module
-from solward.hosts.supervisor import Hosts
 from solward.record import TransactionStatus
-from solward.testing.stand import TestWallet, open_stand
+from solward.testing.stand import TestWallet
 
-pytestmark = pytest.mark.samples(
-    "test_a_distribution_comes_changes_and_goes_while_the_service_runs",
-    "test_a_guardrail_judges_from_its_installation_to_its_removal",
-)
+__all__ = ["home", "opened", "quick"]
 
-TO = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
-OF_THREE = Decimal(FORBIDDEN) / 10**9
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_pip(monkeypatch)
-    monkeypatch.setattr(plugins_module, "_QUIET_S", 0.5)
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch, home: Path) -> Any:
-    opened_hosts(monkeypatch, home)  # the imports
-
-    @asynccontextmanager
-    async def opened(**settings: Any) -> AsyncIterator[Hosted]:
-        monkeypatch.setattr(plugins_module, "Hosts", lambda **given: Hosts(**given, limits=QUICK))
-        async with open_stand(home, **settings) as stand:
-            yield Hosted(stand)
-
-    return opened
+pytestmark = [
+    pytest.mark.usefixtures("quick"),
+    pytest.mark.samples(
+        "test_a_distribution_comes_changes_and_goes_while_the_service_runs",
+        "test_a_guardrail_judges_from_its_installation_to_its_removal",
+    ),
+]
 
 
 def version(hosted: Hosted, skill: str = "acme") -> str | None:
     found = hosted.stand.service.registry.skills.get(skill)
     return None if found is None else found.version
-
-
-def rules(hosted: Hosted) -> list[tuple[str, str]]:
-    return [(each.name, each.version) for each in hosted.stand.service.registry.guardrails]
-
-
-async def pays(wallet: TestWallet, amount: Decimal) -> str:
-    """`paid`, or the refusal."""
-    try:
-        await wallet.run("transfer", to=TO, amount=amount)
-    except SolwardError as error:
-        return str(error)
-    return "paid"
 
 
 async def test_a_distribution_comes_changes_and_goes_while_the_service_runs(

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.support.hosted_plugins import QUICK, Hosted, opened_hosts
 from tests.support.plugin_distributions import skill_source
 from tests.support.wheels import wheel
 
 from solward import live_plugins
+from solward.errors import SolwardError
 from solward.folders import install as folders
 from solward.folders.layout import Installed
+from solward.hosts import plugins as plugins_module
 from solward.hosts.declarations import terms
+from solward.hosts.supervisor import Hosts
 from solward.manifest import Terms
+from solward.testing.stand import TestWallet, open_stand
 
 GUARDRAILS = "solward.guardrails"
 FORBIDDEN = 30_000_000
+TO = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
+OF_THREE = Decimal(FORBIDDEN) / 10**9
+"""`FORBIDDEN` in SOL."""
 
 
 def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,6 +40,45 @@ def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("solward.folders.resolve._resolved", alone)
     monkeypatch.setattr("os.sync", lambda: None)
     monkeypatch.setattr(live_plugins, "POLL_S", 0.02)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pip, and without long waits for callers of what was replaced."""
+    without_pip(monkeypatch)
+    monkeypatch.setattr(plugins_module, "_QUIET_S", 0.5)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch, home: Path) -> Any:
+    """Opens services on the same home."""
+    opened_hosts(monkeypatch, home)  # the imports
+
+    @asynccontextmanager
+    async def opened(**settings: Any) -> AsyncIterator[Hosted]:
+        monkeypatch.setattr(plugins_module, "Hosts", lambda **given: Hosts(**given, limits=QUICK))
+        async with open_stand(home, **settings) as stand:
+            yield Hosted(stand)
+
+    return opened
+
+
+def rules(hosted: Hosted) -> list[tuple[str, str]]:
+    return [(each.name, each.version) for each in hosted.stand.service.registry.guardrails]
+
+
+async def pays(wallet: TestWallet, amount: Decimal) -> str:
+    """`paid`, or the refusal."""
+    try:
+        await wallet.run("transfer", to=TO, amount=amount)
+    except SolwardError as error:
+        return str(error)
+    return "paid"
 
 
 def skill_wheel(folder: Path, version: str, body: str, name: str = "acme", **spec: str) -> Path:

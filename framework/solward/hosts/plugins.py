@@ -175,6 +175,9 @@ class PluginHosts:
         """
         for host in self._hosts_of(candidates):
             del self._running[host]
+            self._tenants = {
+                key: each for key, each in self._tenants.items() if each.host is not host
+            }
             task = asyncio.create_task(self._retired(host, reason, _DRAIN_S if drain else 0.0))
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
@@ -192,6 +195,9 @@ class PluginHosts:
             if host.busy:
                 quiet = min(last, loop.time() + _QUIET_S)
         await self.hosts.remove(host, reason)
+        # Another version of the distribution goes on with its connections.
+        if not any(each.name == host.name for each in self._running):
+            await self._egress.close_tenant(host.name)
 
     async def declared(self, candidates: Sequence[Candidate]) -> list[Found]:
         """What each candidate declares, in their order; the hosts are started at once."""
