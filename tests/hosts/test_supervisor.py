@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -428,6 +429,23 @@ async def test_without_a_zygote_each_call_says_why(
             with pytest.raises(SkillError, match=expected) as caught:
                 await hosts.start(config(), {})
             assert caught.value.code == ENDED
+    assert await run(await hosts.start(config(), {}), "tell")
+
+
+async def test_a_zygote_that_ended_before_the_service_went_on_says_why(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(forking, "_BOOTSTRAP", "raise SystemExit('of no use')")
+        patch.setattr(subprocess, "Popen", Slow)
+        hosts = await opened()
+        with pytest.raises(SkillError, match="status 1: of no use"):
+            await hosts.start(config(), {})
     assert await run(await hosts.start(config(), {}), "tell")
 
 

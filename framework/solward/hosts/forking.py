@@ -91,9 +91,19 @@ class Zygote:
         if sys.platform != "linux":
             raise OSError(errno.ENOSYS, f"plugin hosts need Linux; this is {sys.platform}")
         self._loop = asyncio.get_running_loop()
+        first = {
+            "source": source_paths(),
+            "libraries": library_paths(),
+            "warm": _WARM,
+            "nice": nice,
+            "parent": os.getpid(),
+        }
         self._words = os.memfd_create("solward-zygote")
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.setblocking(False)
         try:
+            # Before the process exists: one that ends at once would not be there to send to.
+            self._control.send(json.dumps(first).encode())
             self._process = subprocess.Popen(  # noqa: S603 - this very interpreter
                 [sys.executable, *_FLAGS, "-c", _BOOTSTRAP, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
@@ -111,15 +121,6 @@ class Zygote:
         finally:
             theirs.close()
         self._pidfd = os.pidfd_open(self._process.pid)
-        self._control.setblocking(False)
-        first = {
-            "source": source_paths(),
-            "libraries": library_paths(),
-            "warm": _WARM,
-            "nice": nice,
-            "parent": os.getpid(),
-        }
-        self._control.send(json.dumps(first).encode())
         self._ready: asyncio.Future[str | None] = self._loop.create_future()
         self._numbers = iter(range(1, 1 << 62))
         self._asked: dict[int, asyncio.Future[Forked]] = {}
