@@ -252,6 +252,8 @@ class Solward:
 
     def add_problem(self, problem: Problem) -> None:
         """Show a problem that came up since the plugins were loaded beside those of then."""
+        if problem in self.registry.problems:
+            return
         self.registry = replace(self.registry, problems=(*self.registry.problems, problem))
         _tell_problems([problem], self.registry.problems)
 

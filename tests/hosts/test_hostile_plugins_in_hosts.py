@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import site
 import time
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 from tests.support.hosted_plugins import opened_hosts
 from tests.support.hostile_plugins import COSTS, OBTAINS, source
 from tests.support.plugin_distributions import Shelf, shelf
@@ -81,34 +81,42 @@ async def test_thirty_hostile_plugins_obtain_nothing(
     assert not (Path(values["SITE"]) / "evil.pth").exists()
 
 
+# What may have been refused nothing: it looked at or changed its own process, or found nothing.
+HARMLESS = {"reads_files", "reads_its_environment", "imports_the_keys", "patches_the_hooks"}
+ENDS = {"ends_itself", "ends_by_a_signal", "sends_no_frames", "sends_a_pickle", "nests"}
+
+
 @pytest.mark.more
+@pytest.mark.timeout(240)
 async def test_each_hostile_plugin_is_named(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     bodies = {**OBTAINS, **COSTS}
-    ends = ("ends_itself", "ends_by_a_signal", "sends_no_frames", "sends_a_pickle", "nests")
-    fails = ("connects", "starts_a_program", "requests")
-    for name in (*ends, *fails):
-        body = source(name, bodies[name], SERVICE=os.getpid(), HOME=str(tmp_path))
-        shelf.install(name.replace("_", "-"), {name: body})
-    with capture_logs() as lines:
-        async with opened_hosts(monkeypatch, tmp_path)() as hosted:
-            wallet = await hosted.stand.wallet()
+    values = {"SERVICE": os.getpid(), "HOME": str(tmp_path / "home-1"), "OTHER": "x"}
+    values["SITE"] = site.getsitepackages()[0]
+    for name, body in bodies.items():
+        shelf.install(name.replace("_", "-"), {name: source(name, body, **values)})
+    shelf.install("good-dist", {"good": source("good", "return 'good'")})
+    opened = opened_hosts(monkeypatch, tmp_path, SupervisionLimits(answer_s=4.0, watch_s=0.1))
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        at_once = asyncio.Semaphore(4)
 
-            async def thrice(name: str) -> None:
+        async def thrice(name: str) -> None:
+            async with at_once:
                 for _ in range(3):
-                    with pytest.raises(SolwardError):
+                    with contextlib.suppress(SolwardError):
                         await hosted.run(name, wallet.id)
 
-            await asyncio.gather(*map(thrice, (*ends, *fails)))
-            # What ends its host is not started a fourth time.
-            assert hosted.problems == dict.fromkeys(ends, "crashes")
-    logged = [(line["event"], line.get("host")) for line in lines]
-    assert all(("plugin_host_ended", name.replace("_", "-")) in logged for name in ends)
-    # What the kernel or the service refuses is its own call's failure, whose line names it.
-    failed = {line["skill"] for line in lines if line["event"] == "skill_failed"}
-    refused = {line["plugin"] for line in lines if line["event"] == "plugin_request_refused"}
-    assert failed | refused >= {*fails}
+        await asyncio.gather(*map(thrice, [*bodies, "good"]))
+        problems = hosted.problems
+        assert {*problems} | HARMLESS == {*bodies}
+        assert {name for name in problems if problems[name] == "crashes"} >= ENDS
+        assert {*problems.values()} == {"crashes", "faulty_calls", "noisy"}
+        # It is said once, however often it happens.
+        await thrice("connects")
+        shown = [each.plugin for each in hosted.stand.service.registry.problems]
+        assert shown.count("connects") == 1
 
 
 async def test_at_import_they_obtain_nothing_either(shelf: Shelf, tmp_path: Path) -> None:

@@ -186,6 +186,30 @@ async def test_enabling_lets_one_start_again_that_crashed(
         assert await ends() == "plugin_host_ended"
 
 
+async def test_enabling_forgets_what_was_wrong_with_one_that_runs(
+    home: Path, tmp_path: Path, opened: Any
+) -> None:
+    body = "print(*range(200), sep=chr(10)); raise KeyError"
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet(sol=0)
+        await put(home, skill_wheel(tmp_path, "1", body))
+        await until(lambda: version(hosted) == "1", "version 1")
+
+        async def fails() -> set[str]:
+            with pytest.raises(SkillError) as caught:
+                await hosted.run("acme", wallet.id)
+            assert caught.value.code == "internal_error"
+            return {each.code for each in hosted.stand.service.registry.problems}
+
+        assert [await fails() for _ in range(3)][-1] == {"noisy", "faulty_calls"}
+        await switch(home, "acme-tools", True)
+        await until(lambda: hosted.problems == {}, "it is enabled")
+        # What happened before counts no more.
+        assert await fails() <= {"noisy"}
+        assert await fails() <= {"noisy"}
+        assert "faulty_calls" in await fails()
+
+
 async def test_a_host_that_declares_otherwise_when_it_starts_again_is_disabled(
     home: Path, tmp_path: Path, opened: Any
 ) -> None:

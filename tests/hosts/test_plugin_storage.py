@@ -215,7 +215,7 @@ async def test_more_than_was_declared_ends_the_host_and_is_kept(
             storage.empty(folder)
             assert os.listdir(folder) == []
             assert await hosted.run("keeps", wallet.id, do="answer = 'room'") == "room", how
-        assert hosted.problems == {}
+        assert {*hosted.problems.values()} <= {"faulty_calls"}
 
 
 async def test_a_disk_without_room_ends_the_hosts_that_could_fill_it(

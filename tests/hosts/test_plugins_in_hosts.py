@@ -6,7 +6,7 @@ import asyncio
 import os
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,10 @@ from solward.errors import (
     InvalidRequest,
     SkillError,
     SkillTimeout,
+    SolwardError,
     TransactionFailed,
 )
+from solward.hosts import plugins
 from solward.hosts.capabilities import Capabilities, RunningCall
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.transactions.request import Actor
@@ -350,6 +352,67 @@ async def test_three_crashes_disable_a_distribution_with_a_problem(
         error = await refused(hosted, "beside", wallet.id, "plugin_host_disabled")
         assert "3 times" in str(error)
         assert hosted.problems == {"exits": "crashes", "beside": "crashes"}
+
+
+async def test_three_faulty_calls_within_a_minute_are_a_problem(
+    shelf: Shelf, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spends = f"await context.transfer(to={TO!r}, amount=1)"
+    keeps_quiet = f"""
+        from solward.errors import SkillError
+        try:
+            {spends}
+        except SkillError:
+            return "as if nothing had happened"
+    """
+    faulty = {
+        "raises": "an unexpected KeyError",
+        "spends": "a request that was refused (read_only)",
+        "keeps_quiet": "a request that was refused (read_only)",
+        "asks": "a request that was refused (no_network)",
+        "sleeps": "a time limit that passed",
+        "leaves": "",
+    }
+    blameless = ("answers", "refuses", "misnames", "seldom")
+    bodies = {
+        "raises": "raise KeyError",
+        "spends": spends,
+        "keeps_quiet": keeps_quiet,
+        "asks": "await context.http.get('https://a.test')",
+        "sleeps": "await asyncio.sleep(60)",
+        "leaves": "os._exit(7)",
+        "answers": "return 'hi'",
+        "refuses": "raise SkillError('no', 'not today')",
+        "misnames": "await context.ledger.balance('nobody')",
+        "seldom": "raise KeyError",
+    }
+    for name, body in bodies.items():
+        made = skill(name, body, timeout_s="0.2", effects="Effects.READ")
+        shelf.install(f"dist-{name}".replace("_", "-"), {name: made})
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+
+        async def call(name: str) -> None:
+            with suppress(SolwardError):
+                await hosted.run(name, wallet.id)
+
+        for name in (*faulty, *blameless):
+            for _ in range(2):
+                await call(name)
+        assert hosted.problems == {}
+        await call("leaves")
+        assert hosted.problems == {"leaves": "crashes"}
+        for name in (*faulty, *blameless):
+            if name == "seldom":
+                # The first two are longer ago than the third may be.
+                monkeypatch.setattr(plugins, "_FAULT_WINDOW_S", 0.0)
+            await call(name)
+        problems = hosted.stand.service.registry.problems
+        assert {each.plugin for each in problems} == {*faulty}
+        for each in problems:
+            if each.plugin != "leaves":
+                assert each.code == "faulty_calls"
+                assert f"within 60 s, at last because of {faulty[each.plugin]};" in each.detail
 
 
 GUARDRAIL = """

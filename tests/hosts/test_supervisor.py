@@ -206,7 +206,7 @@ async def test_its_log_is_scrubbed_shortened_and_not_endless(hosts: Hosts) -> No
 
 
 async def test_lines_that_are_slow_to_scrub_cost_the_service_little() -> None:
-    host = Host(config(), {}, launch=None, limits=SupervisionLimits(), on_disabled=print)  # type: ignore[arg-type]
+    host = Host(config(), {}, launch=None, limits=SupervisionLimits(), on_fault=print)  # type: ignore[arg-type]
     slow = "a." * 999
     lines = [Log("info", slow, {f"f{n}": slow for n in range(15)} | {"z": "://" * 600})] * 50
     with capture_logs() as written:
@@ -233,7 +233,7 @@ async def test_it_cannot_fork(hosts: Hosts) -> None:
 
 async def test_three_ends_disable_the_tenant_alone(opened: Open) -> None:
     disabled: list[Host] = []
-    hosts = await opened(on_disabled=disabled.append)
+    hosts = await opened(on_fault=disabled.append)
     host, other = hosts.add(config(), {}), hosts.add(config("other"), {})
     for _ in range(3):
         assert not disabled

@@ -81,6 +81,8 @@ class RunningCall:
         variables: the context variables of who made the call.
         reads: how many reads of the ledger it has begun.
         reading: lets some of them go on.
+        late: the loop's time from which on it is cancelled because it has taken too long.
+        refused: why it was refused something last; None where it was not.
     """
 
     plugin: str
@@ -93,9 +95,23 @@ class RunningCall:
     reading: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(_READS_AT_ONCE), repr=False
     )
+    late: float | None = None
+    refused: SkillError | None = None
     _raised: deque[SolwardError] = field(
         default_factory=lambda: deque(maxlen=_RAISED_KEPT), repr=False
     )
+
+    @property
+    def refusal(self) -> str | None:
+        """What its plugin should not have asked for, and was refused last; None where nothing."""
+        refused = self.refused or (None if self.egress is None else self.egress.refused)
+        # The code alone: the text quotes the plugin, and problems are for everybody's eyes.
+        return None if refused is None else f"a request that was refused ({refused.code})"
+
+    def refuse(self, code: str, text: str) -> SkillError:
+        """The error of what the plugin should not have asked for."""
+        self.refused = SkillError(code, text)
+        return self.refused
 
     def own(self, error: SolwardError) -> SolwardError:
         """What the service makes of an error that the plugin raised.
@@ -199,10 +215,10 @@ class Capabilities:
 
     def _context(self, incoming: Incoming) -> SkillContext:
         """The context of the call, which must be a skill's."""
-        context = self.of(incoming.cap).context
-        if context is None:
-            raise SkillError("not_a_skill", "Only a skill has a wallet and a ledger")
-        return context
+        call = self.of(incoming.cap)
+        if call.context is None:
+            raise call.refuse("not_a_skill", "Only a skill has a wallet and a ledger")
+        return call.context
 
     def _spending(self, incoming: Incoming, operation: str) -> RunningCall:
         """The call, where a money call may be made at all; before anything of it is read.
@@ -213,9 +229,9 @@ class Capabilities:
         self._context(incoming)
         call = self.of(incoming.cap)
         if call.effects is not Effects.SPEND:
-            raise SkillError("read_only", "This skill declares READ and may not transact")
+            raise call.refuse("read_only", "This skill declares READ and may not transact")
         if not may_operate(call.manifest, operation):
-            raise SkillError(
+            raise call.refuse(
                 "operation_not_declared",
                 f"The manifest of {call.plugin!r} does not name the operation {operation!r}",
             )
@@ -239,7 +255,7 @@ class Capabilities:
         assert context is not None
         for asset in assets:
             if not may_move(call.manifest, *names_of(asset, context.tokens)):
-                raise SkillError(
+                raise call.refuse(
                     "asset_not_declared",
                     f"The manifest of {call.plugin!r} does not name the asset {str(asset)[:64]!r}",
                 )
@@ -327,7 +343,7 @@ class Capabilities:
         call = self.of(incoming.cap)
         call.reads += reads
         if call.reads > READS:
-            raise SkillError(
+            raise call.refuse(
                 "too_many_reads", f"A call may read the ledger {READS} times, and has done so"
             )
         async with call.reading:
@@ -383,12 +399,12 @@ class Capabilities:
 
     def _http(self, egress: Egress) -> Handler:
         def call_of(incoming: Incoming) -> EgressCall:
-            found = self.of(incoming.cap).egress
-            if found is None:
-                raise SkillError(
+            call = self.of(incoming.cap)
+            if call.egress is None:
+                raise call.refuse(
                     "no_network", "A guardrail judges what it is given, without network"
                 )
-            return found
+            return call.egress
 
         return egress.handler(call_of)
 

@@ -106,6 +106,7 @@ class SupervisionLimits:
         crashes: so many ends within `crash_window_s` disable the tenant.
         watch_s: between two checks of memory, processor and scratch.
         lines_a_minute: of its log that are kept.
+        noisy_lines: of its log in a minute, at which it is a fault.
         flood_lines: of its log in a minute, at which it is ended.
         free_bytes: that the disk of a host's scratch folder must have left.
         nice: how much hosts stand back from the service where processors are scarce, 0 to 19, each
@@ -120,6 +121,7 @@ class SupervisionLimits:
     crash_window_s: float = 60.0
     watch_s: float = 1.0
     lines_a_minute: int = 50
+    noisy_lines: int = 150
     flood_lines: int = 10_000
     free_bytes: int = 256 << 20
     nice: int = 10
@@ -326,15 +328,19 @@ class Host:
         *,
         launch: Callable[[Host], Awaitable[HostProcess]],
         limits: SupervisionLimits,
-        on_disabled: Callable[[Host], None],
+        on_fault: Callable[[Host], None],
     ) -> None:
         self.config = config
         self.handlers = handlers
         self.disabled: Disabled | None = None
         """Why it is not started any more."""
+        self.noisy = False
+        """Whether it has logged more than anybody reads."""
+        self.crashes = 0
+        """How often its process has ended by its own fault."""
         self._launch = launch
         self._limits = limits
-        self._on_disabled = on_disabled
+        self._on_fault = on_fault
         self._process: HostProcess | None = None
         self._starting: asyncio.Task[HostProcess] | None = None
         self._ends: deque[float] = deque(maxlen=limits.crashes)
@@ -451,8 +457,9 @@ class Host:
         self._expected = _Expected(method, answer)
 
     def enable(self) -> None:
-        """Let a disabled tenant start again, its earlier ends forgotten."""
+        """Let a disabled tenant start again, its earlier faults forgotten."""
         self.disabled = None
+        self.noisy = False
         self._ends.clear()
 
     async def close(self, reason: str = STOPPED) -> None:
@@ -479,6 +486,9 @@ class Host:
         if self._lines > most:
             if self._lines == most + 1:
                 _log.warning("plugin_host_log_limited", host=self.name, most=most)
+            if self._lines == self._limits.noisy_lines and not self.noisy:
+                self.noisy = True
+                self._on_fault(self)
             if self._lines == self._limits.flood_lines and self._process is not None:
                 self._process.kill("it flooded the log")
             return
@@ -565,6 +575,7 @@ class Host:
         now, reason = asyncio.get_running_loop().time(), process.ended.result()
         _log.warning("plugin_host_ended", host=self.name, reason=reason)
         self._ends.append(now)
+        self.crashes += 1
         most, window_s = self._limits.crashes, self._limits.crash_window_s
         if self.disabled is None and len(self._ends) == most and now - self._ends[0] < window_s:
             text = f"it ended {most} times within {window_s:g} s, at last because {reason}"
@@ -573,7 +584,7 @@ class Host:
     def _disable(self, disabled: Disabled) -> None:
         self.disabled = disabled
         _log.error("plugin_host_disabled", host=self.name, reason=disabled.reason)
-        self._on_disabled(self)
+        self._on_fault(self)
 
     async def _ended(
         self, process: HostProcess, method: Method[Any, Any] | StreamMethod[Any, Any, Any]

@@ -7,7 +7,7 @@ rules judge what the others do, so they must not share a process with them.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import (
     AsyncIterator,
     Callable,
@@ -18,6 +18,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,7 +69,7 @@ from solward.provider import (
 from solward.registry.discovery import Candidate, canonical
 from solward.registry.hooks import GUARDRAILS, HOOKS, OPTIONAL, SKILLS, VENUES, broken
 from solward.registry.load import Declared, Found
-from solward.registry.problems import Problem, ProblemCode, Rejected
+from solward.registry.problems import Problem, ProblemCode, Rejected, shortened
 from solward.skill import Effects, SkillSpec
 from solward.vault.transactions.plugin_rules import TIME_LIMIT_S
 from solward.venue import (
@@ -91,6 +92,12 @@ _SPECS_S: Final = 10.0
 # Whoever took a plugin from the registry before it was replaced calls it within this time: a
 # transaction is judged by one guardrail after the other.
 _QUIET_S: Final = 2 * TIME_LIMIT_S
+# So many calls of a plugin that fail by its own fault within so long are a problem of it.
+_FAULTS: Final = 3
+_FAULT_WINDOW_S: Final = 60.0
+_NOISY: Final = "its plugin host logs more than anybody reads: most of its lines are left out"
+# Of a skill's time limit; the call of its host begins a little later than it.
+_LATE: Final = 0.9
 # The longest that a call of a version that was replaced goes on.
 _DRAIN_S: Final = 60.0
 
@@ -101,7 +108,7 @@ class PluginHosts:
     No process is started before there is a plugin to run.
 
     Args:
-        make: makes the hosts, which call its argument where one is disabled.
+        make: makes the hosts, which call its argument at a fault of one.
         egress: makes their HTTP requests.
         tenant: what their hosts run (`HostConfig.tenant`).
         capabilities: makes those of each host.
@@ -121,8 +128,9 @@ class PluginHosts:
         home: Path | None = None,
     ) -> None:
         self.on_problem: Callable[[Problem], object] = lambda _problem: None
-        """Called with each problem that comes up while the plugins run."""
-        self.hosts = make(self._disabled)
+        """Called with each problem that comes up while the plugins run, and again with those of
+        the same host."""
+        self.hosts = make(self._report)
         self._opened = False
         self._egress = egress or Egress()
         self._secret = secret
@@ -132,6 +140,9 @@ class PluginHosts:
         self._tenant = tenant
         self._capabilities = capabilities
         self._retiring: set[asyncio.Task[None]] = set()
+        # When the last calls of a plugin failed by its own fault, and what is shown of it.
+        self._failed: dict[tuple[Host, str], deque[float]] = {}
+        self._failing: dict[tuple[Host, str], str] = {}
 
     async def close(self) -> None:
         """End every host; the calls that run fail."""
@@ -146,24 +157,49 @@ class PluginHosts:
         """Where a plugin runs; None where it was not loaded."""
         return self._tenants.get((group, name))
 
-    def _disabled(self, host: Host) -> None:
+    def _report(self, host: Host) -> None:
         for problem in self._faults(host):
             self.on_problem(problem)
 
     def faults(self) -> list[Problem]:
-        """A problem for each plugin whose host is disabled."""
+        """The problems that have come up while the plugins run."""
         return [problem for host in self._running for problem in self._faults(host)]
 
     def _faults(self, host: Host) -> list[Problem]:
-        disabled = host.disabled
-        if disabled is None:
-            return []
-        code = ProblemCode(disabled.fault)
-        return [each.problem(code, disabled.reason) for each in self._running.get(host, [])]
+        disabled, run = host.disabled, self._running.get(host, [])
+        if disabled is not None:
+            return [each.problem(ProblemCode(disabled.fault), disabled.reason) for each in run]
+        noisy = [each.problem(ProblemCode.NOISY, _NOISY) for each in run if host.noisy]
+        return noisy + [
+            each.problem(ProblemCode.FAULTY_CALLS, self._failing[host, each.name])
+            for each in run
+            if (host, each.name) in self._failing
+        ]
+
+    def _on_faulty_call(self, host: Host, plugin: str, fault: str) -> None:
+        """Count a call that failed by its plugin's fault; the third in a minute is a problem."""
+        now = asyncio.get_running_loop().time()
+        times = self._failed.setdefault((host, plugin), deque(maxlen=_FAULTS))
+        times.append(now)
+        often = len(times) == _FAULTS and now - times[0] < _FAULT_WINDOW_S
+        if not often or (host, plugin) in self._failing or host not in self._running:
+            return
+        self._failing[host, plugin] = shortened(
+            f"{_FAULTS} calls of it failed within {_FAULT_WINDOW_S:g} s, at last because of "
+            f"{fault}; it stays loaded"
+        )
+        self._report(host)
+
+    def _forget_faults(self, host: Host) -> None:
+        for found in (self._failed, self._failing):
+            for key in [each for each in found if each[0] is host]:
+                del found[key]
 
     def enable(self, candidates: Sequence[Candidate]) -> None:
-        """Let the hosts of these plugins start again where they were disabled."""
+        """Let the hosts of these plugins start again where they were disabled, and forget what
+        was wrong with them."""
         for host in self._hosts_of(candidates):
+            self._forget_faults(host)
             host.enable()
 
     def retire(self, candidates: Sequence[Candidate], reason: str, *, drain: bool) -> None:
@@ -175,6 +211,7 @@ class PluginHosts:
         """
         for host in self._hosts_of(candidates):
             del self._running[host]
+            self._forget_faults(host)
             self._tenants = {
                 key: each for key, each in self._tenants.items() if each.host is not host
             }
@@ -256,7 +293,7 @@ class PluginHosts:
             text = str(error) or f"its plugin host did not answer within {_SPECS_S:g} s"
             return [Rejected(code, text) for _ in candidates]
         self._running[host] = candidates
-        plugins = TenantHost(host, capabilities, host.name)
+        plugins = TenantHost(host, capabilities, host.name, partial(self._on_faulty_call, host))
         self._tenants |= {(each.group, each.name): plugins for each in candidates}
         return [
             _found(plugins, candidate, each, self._secret)
@@ -308,7 +345,7 @@ async def plugin_hosts(
     """
     names = {canonical(name) for name in unconfined}
     plugins = PluginHosts(
-        lambda disabled: Hosts(unconfined=names, on_disabled=disabled), secret=secret, home=home
+        lambda on_fault: Hosts(unconfined=names, on_fault=on_fault), secret=secret, home=home
     )
     try:
         yield plugins
@@ -453,6 +490,8 @@ class _Plugin:
         )
         effects = self.spec.effects if isinstance(self.spec, SkillSpec) else Effects.READ
         running = RunningCall(self.name, context, self.manifest, egress, effects)
+        if isinstance(self.spec, SkillSpec):
+            running.late = asyncio.get_running_loop().time() + _LATE * self.spec.timeout_s
         return running, {env: egress.placeholder(env) for env in values}
 
     def _venue(self, context: VenueContext) -> tuple[str, RunningCall, dict[str, str | None]]:

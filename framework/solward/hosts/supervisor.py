@@ -40,16 +40,16 @@ class Hosts:
         self,
         *,
         unconfined: Collection[str] = (),
-        on_disabled: Callable[[Host], None] = lambda _host: None,
+        on_fault: Callable[[Host], None] = lambda _host: None,
         limits: SupervisionLimits = SupervisionLimits(),  # noqa: B008 - frozen
     ) -> None:
         """
         Args:
             unconfined: names of third parties that run also where confinement is not available.
-            on_disabled: called with a host when its tenant was disabled.
+            on_fault: called with a host when its tenant was disabled, or has become noisy.
         """
         self._unconfined = frozenset(unconfined)
-        self._on_disabled = on_disabled
+        self._on_fault = on_fault
         self._limits = limits
         self._hosts: list[Host] = []
         self._zygote: Zygote | None = None
@@ -93,7 +93,7 @@ class Hosts:
             handlers,
             launch=self._launch,
             limits=self._limits,
-            on_disabled=self._on_disabled,
+            on_fault=self._on_fault,
         )
         self._hosts.append(host)
         return host

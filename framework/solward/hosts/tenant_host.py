@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from solward.errors import SkillError
 from solward.hosts.capabilities import Capabilities, RunningCall
 from solward.hosts.host import Host
+from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.frames import HostileFrame
 from solward.hosts.wire.methods import Method, StreamMethod
 from solward.hosts.wire.values import Unreadable
+
+_TOO_LONG: Final = "a time limit that passed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +25,13 @@ class TenantHost:
 
     Attributes:
         connections: whose connections its requests are made by; shared with no other name.
+        on_fault: called with a plugin and what was wrong with a call of it, by its own fault.
     """
 
     host: Host
     capabilities: Capabilities
     connections: str
+    on_fault: Callable[[str, str], object] = lambda _plugin, _fault: None
 
     async def call(
         self,
@@ -35,17 +41,41 @@ class TenantHost:
         timeout_s: float | None = None,
     ) -> Any:
         """See `Host.call`."""
-        with self.capabilities.given(running) as cap:
+        with self._given(running) as cap:
             return await self.host.call(method, request, cap=cap, timeout_s=timeout_s)
 
     async def stream(
         self, method: StreamMethod[Any, Any, Any], request: Any, running: RunningCall
     ) -> AsyncGenerator[Any, None]:
         """See `Host.stream`."""
-        with self.capabilities.given(running) as cap:
+        with self._given(running) as cap:
             async with aclosing(self.host.stream(method, request, cap=cap)) as pieces:
                 async for piece in pieces:
                     yield piece
+
+    @contextmanager
+    def _given(self, running: RunningCall) -> Iterator[bytes]:
+        fault: str | None = None
+        crashes = self.host.crashes
+        try:
+            with self.capabilities.given(running) as cap:
+                yield cap
+        except HostBug as bug:
+            fault = f"an unexpected {bug.type_name}"
+            raise
+        except TimeoutError:
+            fault = _TOO_LONG
+            raise
+        except asyncio.CancelledError:
+            if running.late is not None and asyncio.get_running_loop().time() >= running.late:
+                fault = _TOO_LONG
+            raise
+        finally:
+            if self.host.crashes > crashes:
+                fault = "an end of its plugin host"
+            fault = running.refusal or fault
+            if fault is not None:
+                self.on_fault(running.plugin, fault)
 
     def read(self, convert: Callable[[Any], Any], answer: Any) -> Any:
         """An answer as Solward has it; one that is nonsense ends the host.

@@ -1,4 +1,4 @@
-"""Why a plugin is not loaded."""
+"""What is wrong with plugins: most of it is why one is not loaded."""
 
 from __future__ import annotations
 
@@ -37,6 +37,10 @@ class ProblemCode(StrEnum):
     """Its plugin host ended three times within a minute, and is not started again."""
     DECLARATION_CHANGED = "declaration_changed"
     """Its plugin host started again and declared something else; it is not started again."""
+    FAULTY_CALLS = "faulty_calls"
+    """Three calls of it failed, or were refused something, within a minute; it stays loaded."""
+    NOISY = "noisy"
+    """Its plugin host prints and logs more than anybody reads; it stays loaded."""
     UPGRADE_FAILED = "upgrade_failed"
     """Another version of it was installed and cannot be loaded; the one before goes on."""
     VERSION_MISMATCH = "version_mismatch"
@@ -45,7 +49,7 @@ class ProblemCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One plugin that was left out.
+    """One plugin that was left out, or that something is wrong with.
 
     Attributes:
         plugin: the entry point's name.

@@ -75,7 +75,7 @@ class Screen:
             )
         yield from self.more_notices
         for problem in self.service.registry.problems:
-            yield f"Plugin not loaded: {problem}"
+            yield f"Plugin problem: {problem}"
 
     def curl(self) -> str:
         """One request to try."""

@@ -1,4 +1,4 @@
-"""The plugins page: loaded plugins with their schemas, and problems of those left out."""
+"""The plugins page: loaded plugins with their schemas, and what is wrong with plugins."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def _problems(plugins: Plugins) -> None:
         if not plugins.problems:
             with ui.element("div").classes("sw-row"):
                 ui.icon("check_circle").classes("sw-good").props("aria-hidden=true")
-                ui.label("Everything that is installed could be loaded.")
+                ui.label("No plugin has a problem.")
             return
-        ui.label(f"Not loaded ({len(plugins.problems)})").classes("sw-card-title sw-bad")
+        ui.label(f"Problems ({len(plugins.problems)})").classes("sw-card-title sw-bad")
         with ui.element("div").classes("sw-list"):
             for each in plugins.problems:
                 with ui.element("div"):

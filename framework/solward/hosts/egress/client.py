@@ -78,6 +78,7 @@ class EgressCall:
         client: makes the requests to configured addresses, with headers of the operator's own;
             None for a client like any other.
         deadline: the loop's time at which the call ends.
+        refused: why a request of it was refused last, while it ran; None where none was.
     """
 
     tenant: str
@@ -91,6 +92,7 @@ class EgressCall:
     requests: int = 0
     ended: bool = False
     logged: bool = False
+    refused: SkillError | None = field(default=None, repr=False)
     _placed: dict[str, PlacedSecret] = field(default_factory=dict, repr=False)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
 
@@ -211,6 +213,8 @@ class Egress:
             outcome = "answered"
         except SkillError as error:
             outcome = "failed" if error.code.startswith("http_") else "refused"
+            if outcome == "refused" and not call.ended:
+                call.refused = error
             if not call.logged:
                 # The first alone: a plugin decides how often it is refused.
                 call.logged = True

@@ -74,7 +74,7 @@ async def loaded(
     names = {canonical(each.distribution) for each in candidates}
     kept = tempfile.TemporaryDirectory(prefix="solward-check-")
     hosts = PluginHosts(
-        lambda disabled: Hosts(unconfined=names, on_disabled=disabled),
+        lambda on_fault: Hosts(unconfined=names, on_fault=on_fault),
         tenant=TENANT,
         capabilities=WatchedCapabilities,
         secret=plugin_secret,

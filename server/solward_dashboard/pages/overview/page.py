@@ -123,7 +123,7 @@ class _Problems:
         with self._card:
             _heading("Plugins", "All plugins", "/plugins")
             count = len(plugins.problems)
-            wrong = "no problems" if not count else f"{count} could not be loaded"
+            wrong = "no problems" if not count else f"{count} problem{'s' * (count > 1)}"
             ui.label(f"{len(plugins.plugins)} loaded, {wrong}").classes("sw-dim")
             for each in plugins.problems:
                 with ui.element("div"):
