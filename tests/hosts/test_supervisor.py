@@ -333,6 +333,14 @@ async def test_hosts_stand_back_as_one_and_what_payments_wait_for_does_not(opene
     groups = [Path(f"/proc/{pid}/autogroup") for pid in (usual.pid, urgent.pid)]
     if groups[0].exists():
         assert [group.read_text().split()[-1] for group in groups] == ["7", "0"]
+    hosts.stand_back(12)
+    assert os.getpriority(os.PRIO_PROCESS, usual.pid) == 12
+    assert os.getpriority(os.PRIO_PROCESS, urgent.pid) == 0
+    if groups[0].exists():
+        async with asyncio.timeout(10):
+            while groups[0].read_text().split()[-1] != "12":
+                await asyncio.sleep(0.01)
+        assert groups[1].read_text().split()[-1] == "0"
 
 
 async def test_without_confinement_only_what_the_operator_named_runs(

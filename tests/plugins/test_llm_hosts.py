@@ -76,6 +76,29 @@ async def test_many_at_once_each_get_their_own_answer_from_two_processes(
     assert len({host.pid for host in two[0].hosts} - {None}) == 2
 
 
+async def test_hosts_that_have_imported_litellm_stand_further_back(
+    two: Both, server: VendorServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = two[0]
+    told: list[int] = []
+    stand_back = hosts._hosts.stand_back
+
+    def heard(nice: int) -> None:
+        told.append(nice)
+        stand_back(nice)
+
+    monkeypatch.setattr(hosts._hosts, "stand_back", heard)
+    await ask(two, server)
+    [pid, *_] = [host.pid for host in hosts.hosts if host.pid is not None]
+    assert os.getpriority(os.PRIO_PROCESS, pid) == 15
+    for host in hosts.hosts:
+        if host.process is not None:
+            host.process.kill("to be started again", blameless=True)
+    told.clear()
+    await ask(two, server)
+    assert told == [5, 15]
+
+
 async def test_a_price_is_asked_once(two: Both) -> None:
     provider = two[1]["openai"]
     price = await provider.price("gpt-5.2", {"maxTokens": 100})

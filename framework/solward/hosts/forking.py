@@ -191,6 +191,11 @@ class Zygote:
         self.kill()
         await self._gone
 
+    def stand_back(self, nice: int) -> None:
+        """Change `nice` of it and its hosts as one; where it is gone, or busy, nothing changes."""
+        with contextlib.suppress(OSError):
+            self._control.send(json.dumps({"nice": nice}).encode())
+
     def kill(self) -> None:
         """End the zygote at once."""
         if not self._gone.done():

@@ -46,9 +46,10 @@ _ADDRESSES: Final = 3 << 30
 _RESIDENT: Final = 1 << 30
 # So many calls wait for their vendors in a host at a time; others wait for them.
 _CALLS: Final = 200
-# litellm takes milliseconds of a call, and its import seconds of which some block the host: further
-# back, it took half a minute on a busy machine.
+# litellm's import takes seconds, of which some block the host: further back, the first call took
+# two minutes on a busy machine. Of every later call it takes milliseconds.
 _SUPERVISION: Final = SupervisionLimits(answer_s=30.0, nice=5)
+_SETTLED_NICE: Final = 15
 # Calls whose requests share connections. A pool's work for a request grows with the square of its
 # connections (httpcore 1.0), so there are many small pools.
 _LANE: Final = 8
@@ -73,6 +74,7 @@ class ModelHosts:
         self._modules: dict[str, str] = {}
         self._opening: asyncio.Task[None] | None = None
         self._models: list[_ModelHost] = []
+        self._nice = _SUPERVISION.nice
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -109,7 +111,20 @@ class ModelHosts:
         # One that ended too often has no calls, and would get all.
         model = min(self._models, key=lambda each: (each.host.disabled is not None, each.calls))
         async with model.lent() as tenant:
-            yield tenant
+            self._set_nice()
+            try:
+                yield tenant
+            finally:
+                model.settled = model.host.pid
+                self._set_nice()
+
+    def _set_nice(self) -> None:
+        """Have the hosts stand back from the service, but for those that import something."""
+        starting = any(each.is_starting for each in self._models)
+        nice = _SUPERVISION.nice if starting else _SETTLED_NICE
+        if nice != self._nice:
+            self._nice = nice
+            self._hosts.stand_back(nice)
 
     async def _open(self) -> None:
         folder = models.installed(self._root)
@@ -137,14 +152,21 @@ class ModelHosts:
 
 @dataclass(slots=True)
 class _ModelHost:
-    """A host, how many calls it has or waits for, and how many each lane has."""
+    """A host, how many calls it has or waits for, which process of it has had its first call, and
+    how many calls each lane has."""
 
     host: Host
     capabilities: Capabilities
     number: int
     calls: int = 0
+    settled: int | None = None
     lanes: list[int] = field(default_factory=lambda: [0] * (_CALLS // _LANE))
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_CALLS))
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a first call runs, which imports litellm."""
+        return self.calls > 0 and (self.settled is None or self.settled != self.host.pid)
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[TenantHost]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Collection, Mapping
@@ -111,6 +112,18 @@ class Hosts:
             await self.remove(host)
             raise
         return host
+
+    def stand_back(self, nice: int) -> None:
+        """Have all hosts together stand back from the service as much as `nice` says (0 to 19),
+        and those that run each; hosts that start later have that of the limits. Those that are
+        urgent do not."""
+        if self._zygote is not None:
+            self._zygote.stand_back(nice)
+        for host in self._hosts:
+            if host.pid is not None and not host.config.urgent:
+                # A process may be set back, and not forward again.
+                with contextlib.suppress(OSError):
+                    os.setpriority(os.PRIO_PROCESS, host.pid, nice)
 
     async def remove(self, host: Host, reason: str = STOPPED) -> None:
         """End a host and forget it; `reason` is what callers are told."""

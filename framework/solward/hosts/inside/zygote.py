@@ -5,6 +5,7 @@ nothing and a `SOCK_SEQPACKET` socket, on which each message is one packet of JS
 
     to the zygote     {"source": […], "libraries": […], "warm": […], "nice": n, "parent": pid}, once
                       {"id": n, "host": {…}}, with the host's end of its channel
+                      {"nice": n}, in place of what it has
     from the zygote   {"ready": pid, "unavailable": why confinement is not, or null}, once
                       {"id": n, "pid": pid}, with a pidfd; or {"id": n, "error": text}
                       {"ended": pid, "status": as of os.waitpid}
@@ -66,6 +67,9 @@ def main(control: socket.socket, first: dict[str, Any]) -> NoReturn:
             if not data:
                 os._exit(0)
             request = json.loads(data)
+            if "nice" in request:
+                _stand_back(request["nice"])
+                continue
             [channel] = descriptors
             try:
                 pid = os.fork()
