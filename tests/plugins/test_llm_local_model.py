@@ -61,7 +61,7 @@ async def test_cycles_with_a_real_model_complete_whatever_it_says(address: str) 
         await run_cycle("a1", cycle, ready)
 
     assert len(notebook.decisions) == len(answers) == CYCLES
-    assert [standing.error for standing in notebook.standings] == [None] * CYCLES
+    assert [result.error for result in notebook.results] == [None] * CYCLES
     assert all(answer.text or answer.tool_calls for answer in answers)
     for answer in answers:
         assert answer.usage is not None
