@@ -114,8 +114,9 @@ class ModelHosts:
             self._set_nice()
             try:
                 yield tenant
-            finally:
+                # One whose caller left may import litellm still.
                 model.settled = model.host.pid
+            finally:
                 self._set_nice()
 
     def _set_nice(self) -> None:

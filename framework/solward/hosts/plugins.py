@@ -102,6 +102,15 @@ _LATE: Final = 0.9
 _DRAIN_S: Final = 60.0
 
 
+@dataclass(slots=True)
+class _FaultyCalls:
+    """When the last calls of a plugin failed by its own fault, and what its problem says; empty
+    where they are no problem."""
+
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=_FAULTS))
+    detail: str = ""
+
+
 class PluginHosts:
     """Runs plugins of other distributions than Solward's own (`PluginSource`).
 
@@ -140,9 +149,7 @@ class PluginHosts:
         self._tenant = tenant
         self._capabilities = capabilities
         self._retiring: set[asyncio.Task[None]] = set()
-        # When the last calls of a plugin failed by its own fault, and what is shown of it.
-        self._failed: dict[tuple[Host, str], deque[float]] = {}
-        self._failing: dict[tuple[Host, str], str] = {}
+        self._faulty: dict[Host, dict[str, _FaultyCalls]] = {}
 
     async def close(self) -> None:
         """End every host; the calls that run fail."""
@@ -169,37 +176,33 @@ class PluginHosts:
         disabled, run = host.disabled, self._running.get(host, [])
         if disabled is not None:
             return [each.problem(ProblemCode(disabled.fault), disabled.reason) for each in run]
-        noisy = [each.problem(ProblemCode.NOISY, _NOISY) for each in run if host.noisy]
-        return noisy + [
-            each.problem(ProblemCode.FAULTY_CALLS, self._failing[host, each.name])
-            for each in run
-            if (host, each.name) in self._failing
-        ]
+        found = [each.problem(ProblemCode.NOISY, _NOISY) for each in run if host.noisy]
+        faulty = self._faulty.get(host, {})
+        for each in run:
+            if each.name in faulty and faulty[each.name].detail:
+                found.append(each.problem(ProblemCode.FAULTY_CALLS, faulty[each.name].detail))
+        return found
 
     def _on_faulty_call(self, host: Host, plugin: str, fault: str) -> None:
         """Count a call that failed by its plugin's fault; the third in a minute is a problem."""
-        now = asyncio.get_running_loop().time()
-        times = self._failed.setdefault((host, plugin), deque(maxlen=_FAULTS))
-        times.append(now)
-        often = len(times) == _FAULTS and now - times[0] < _FAULT_WINDOW_S
-        if not often or (host, plugin) in self._failing or host not in self._running:
+        if host not in self._running:
             return
-        self._failing[host, plugin] = shortened(
-            f"{_FAULTS} calls of it failed within {_FAULT_WINDOW_S:g} s, at last because of "
-            f"{fault}; it stays loaded"
-        )
-        self._report(host)
-
-    def _forget_faults(self, host: Host) -> None:
-        for found in (self._failed, self._failing):
-            for key in [each for each in found if each[0] is host]:
-                del found[key]
+        now = asyncio.get_running_loop().time()
+        calls = self._faulty.setdefault(host, {}).setdefault(plugin, _FaultyCalls())
+        calls.times.append(now)
+        often = len(calls.times) == _FAULTS and now - calls.times[0] < _FAULT_WINDOW_S
+        if often and not calls.detail:
+            calls.detail = shortened(
+                f"{_FAULTS} calls of it failed within {_FAULT_WINDOW_S:g} s, at last because of "
+                f"{fault}; it stays loaded"
+            )
+            self._report(host)
 
     def enable(self, candidates: Sequence[Candidate]) -> None:
         """Let the hosts of these plugins start again where they were disabled, and forget what
         was wrong with them."""
         for host in self._hosts_of(candidates):
-            self._forget_faults(host)
+            self._faulty.pop(host, None)
             host.enable()
 
     def retire(self, candidates: Sequence[Candidate], reason: str, *, drain: bool) -> None:
@@ -211,7 +214,7 @@ class PluginHosts:
         """
         for host in self._hosts_of(candidates):
             del self._running[host]
-            self._forget_faults(host)
+            self._faulty.pop(host, None)
             self._tenants = {
                 key: each for key, each in self._tenants.items() if each.host is not host
             }

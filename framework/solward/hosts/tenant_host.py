@@ -25,13 +25,13 @@ class TenantHost:
 
     Attributes:
         connections: whose connections its requests are made by; shared with no other name.
-        on_fault: called with a plugin and what was wrong with a call of it, by its own fault.
+        on_faulty_call: called with a plugin and what was wrong with a call, by its own fault.
     """
 
     host: Host
     capabilities: Capabilities
     connections: str
-    on_fault: Callable[[str, str], object] = lambda _plugin, _fault: None
+    on_faulty_call: Callable[[str, str], object] = lambda _plugin, _fault: None
 
     async def call(
         self,
@@ -75,7 +75,7 @@ class TenantHost:
                 fault = "an end of its plugin host"
             fault = running.refusal or fault
             if fault is not None:
-                self.on_fault(running.plugin, fault)
+                self.on_faulty_call(running.plugin, fault)
 
     def read(self, convert: Callable[[Any], Any], answer: Any) -> Any:
         """An answer as Solward has it; one that is nonsense ends the host.
