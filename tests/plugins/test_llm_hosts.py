@@ -95,6 +95,13 @@ async def test_hosts_that_have_imported_litellm_stand_further_back(
         if host.process is not None:
             host.process.kill("to be started again", blameless=True)
     told.clear()
+    # One whose caller leaves while litellm is imported has not imported it.
+    leaves = asyncio.create_task(ask(two, server))
+    first = hosts.hosts[0]
+    await until(lambda: first.process is not None)
+    leaves.cancel()
+    await asyncio.wait([leaves])
+    assert told == [5]
     await ask(two, server)
     assert told == [5, 15]
 
