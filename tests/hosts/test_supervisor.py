@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -155,7 +156,9 @@ async def test_threads_are_limited(hosts: Hosts) -> None:
     host = await hosts.start(config(threads=20), {})
     assert await run(host, "multiply", threads=10) == "multiplied"
     reason = asyncio.create_task(until_ended(host))
-    assert await run(host, "multiply", threads=11) == "multiplied"
+    # The watch may see the threads before the call has returned, and ends the host during it.
+    with contextlib.suppress(SkillError):
+        await run(host, "multiply", threads=11)
     assert await reason == "it ran more than 20 threads"
 
 

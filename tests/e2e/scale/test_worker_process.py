@@ -39,6 +39,13 @@ def paid_once_a_cycle(cluster: Cluster, payees: dict[str, str]) -> None:
         # What was reserved and not yet signed by the killed is released: `failed`, and told so.
         assert set(statuses) <= {"confirmed", "failed"}
         [(next_cycle,)] = cluster.rows("SELECT cycle_no FROM agents WHERE id = %s", agent)
+        unpaid = cluster.rows(
+            "SELECT cycle, reasoning, outcome FROM decisions WHERE agent_id = %s AND cycle NOT IN"
+            " (SELECT split_part(action_key, ':', 2)::int FROM transactions WHERE agent_id = %s)",
+            agent,
+            agent,
+        )
+        assert unpaid == []
         assert len(statuses) == next_cycle - 1
 
 
