@@ -18,7 +18,7 @@ from tests.support.skills import SkillBench, funded, open_skills
 
 from solward.errors import InvalidRequest
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.solana.token_list import KnownToken
+from solward.solana.token_list import KnownToken, token_list
 
 RENT = 10_000_000
 
@@ -115,7 +115,9 @@ async def test_a_mints_own_name_is_told_as_its_own_claim_without_control_charact
         mint,
     )
     text = await skills.run("token_info", token=str(mint.pubkey()))
-    assert text.startswith("Token: calls itself USDC (USDollar[2J)\nMint: ")
+    real = token_list("localnet").resolve("USDC", "mint")
+    told = f"Token: calls itself USDC (USDollar[2J), and is NOT USDC, whose mint is {real}\nMint: "
+    assert text.startswith(told)
     assert "Program: Token-2022\nDecimals: 9\nSupply: 0\n" in text
 
 

@@ -1,14 +1,23 @@
-"""Tokens known by symbol on each network; everything else is named by its mint."""
+"""Tokens known by symbol on each network; everything else is named by its mint.
+
+A symbol is text that anybody can write, so a text that only looks like a known symbol names
+nothing: it is refused with the mint that the symbol has.
+"""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from solders.pubkey import Pubkey
 
 from solward.errors import InvalidRequest
 from solward.solana.programs import LOCALNET_USDC_MINT, WRAPPED_SOL_MINT
+
+# Symbols that a refusal lists; a list may have hundreds.
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +31,27 @@ class KnownToken:
 
 _SOL = KnownToken("SOL", WRAPPED_SOL_MINT, 9)
 
-# Issuers' own documentation: Circle's USDC addresses, bonkcoin.com.
+# As the issuers' own documents give them (Circle, Tether, Paxos, Coinbase, bonkcoin.com, Jupiter,
+# Jito, Pyth, Raydium, Orca, Marinade, SolBlaze), each compared with a second public source. Wrapped
+# Bitcoin of other bridges is left out: more than one mint goes by the name of WBTC.
 _MAINNET = (
     _SOL,
     KnownToken("USDC", "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v", 6),
     KnownToken("BONK", "DezXAZ8z7PnrnRJjz3wXBoRgixCa6xjnB7YaB1pPB263", 5),
+    KnownToken("USDT", "Es9vMFrzaCERmJfrF4H2FYD4KCoNkY11McCe8BenwNYB", 6),
+    KnownToken("PYUSD", "2b1kV6DkPAnxd5ixfnxCpjxmKwqjjaYmCZfHsFu24GXo", 6),
+    KnownToken("EURC", "HzwqbKZw8HxMN6bF2yFZNrht3c2iXXzpKcFu7uBEDKtr", 6),
+    KnownToken("cbBTC", "cbbtcf3aa214zXHbiAZQwf4122FBYbraNdFqgw4iMij", 8),
+    KnownToken("JitoSOL", "J1toso1uCk3RLmjorhTtrVwY9HJ7X8V9yYac6Y7kGCPn", 9),
+    KnownToken("jupSOL", "jupSoLaHXQiZZTSfEWMTRRgpnyFm8f6sZdosWBjx93v", 9),
+    KnownToken("mSOL", "mSoLzYCxHdYgdzU16g5QSh3i5K3z3KZK7ytfqcJm7So", 9),
+    KnownToken("bSOL", "bSo13r4TkiE4KumL71LsHTPpL2euBYLFx6h9HP3piy1", 9),
+    KnownToken("JUP", "JUPyiwrYJFskUPiHa7hkeR8VUtAeFoSYbKedZNsDvCN", 6),
+    KnownToken("JTO", "jtojtomepa8beP8AuQc6eXt5FriJwfFMwQx2v2f9mCL", 9),
+    KnownToken("PYTH", "HZ1JovNiVvGrGNiiYvEozEVgZ58xaU3RKwX8eACQBCt3", 6),
+    KnownToken("RAY", "4k3Dyjzvzp8eMZWUXbBCjEvwSkkk59S5iCNLY3QrkX6R", 6),
+    KnownToken("ORCA", "orcaEKTdK7LKz57vaAYr9QeNsVEPfiu6QeMU1kektZE", 6),
+    KnownToken("WIF", "EKpQGSJtjMFqKZ9KQanSqYXRcF8fBopzLHYxdM65zcjm", 6),
 )
 # The demo market's mints (`solward_localnet.market` derives the same, tested).
 _LOCALNET = (
@@ -39,10 +64,40 @@ _DEVNET = (_SOL, KnownToken("USDC", "4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncD
 
 _DECIMALS = {token.mint: token.decimals for token in (*_MAINNET, *_LOCALNET, *_DEVNET)}
 
+# Letter -> what people take for it once case and compatibility forms are folded: Cyrillic, Greek
+# and small-capital letters (after Unicode's confusables), digits and signs.
+_TAKEN_FOR: Final = {
+    "a": "аαɑᴀ@4", "b": "ьʙβ8", "c": "сᴄϲ¢", "d": "ԁᴅ", "e": "еεᴇєҽ€3", "f": "ғƒ", "g": "ɡɢ9",
+    "h": "нһʜη", "j": "јᴊ", "k": "кκᴋ", "l": "iıɩιіıʟ1|!ӏ", "m": "мμᴍ", "n": "ɴп", "o": "оοσᴏ0",
+    "p": "рρᴘ", "q": "ԛ", "r": "гʀ", "s": "ѕꜱ$5", "t": "тτᴛ†", "u": "υᴜ", "v": "ѵνᴠ", "w": "ԝωᴡш",
+    "x": "хχ", "y": "уγʏ¥", "z": "ᴢ2",
+}  # fmt: skip
+_LOOKS_LIKE: Final = {ord(each): letter for letter, others in _TAKEN_FOR.items() for each in others}
+_PAIRS: Final = (("rn", "m"), ("vv", "w"))
+
 
 def known_decimals(mint: str) -> int | None:
     """A listed mint's decimals, whatever a node says; None where it is on no network's list."""
     return _DECIMALS.get(mint)
+
+
+def know_decimals(tokens: Iterable[KnownToken]) -> None:
+    """Hold these mints to their decimals too, from now on: a mint's never change.
+
+    What is known already stays.
+    """
+    for token in tokens:
+        _DECIMALS.setdefault(token.mint, token.decimals)
+
+
+def skeleton(symbol: str) -> str:
+    """What a symbol looks like: two with the same one can be taken for each other."""
+    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", symbol).casefold())
+    plain = folded.removeprefix("$").translate(_LOOKS_LIKE)
+    plain = "".join(each for each in plain if each.isalnum())
+    for pair, letter in _PAIRS:
+        plain = plain.replace(pair, letter)
+    return plain
 
 
 class TokenList:
@@ -52,6 +107,7 @@ class TokenList:
         self._tokens = tuple(tokens)
         self._by_symbol = {token.symbol.upper(): token for token in self._tokens}
         self._by_mint = {token.mint: token for token in self._tokens}
+        self._by_skeleton = {skeleton(token.symbol): token for token in self._tokens}
 
     def __iter__(self) -> Iterator[KnownToken]:
         return iter(self._tokens)
@@ -61,26 +117,53 @@ class TokenList:
         token = self._by_mint.get(mint)
         return token.symbol if token else None
 
+    def alike(self, symbol: str) -> KnownToken | None:
+        """The listed token whose symbol this text is or could be taken for."""
+        return self._by_skeleton.get(skeleton(symbol))
+
     def resolve(self, text: object, field: str) -> str:
         """A symbol or a mint address as given by a caller -> the mint address.
 
         Raises:
-            InvalidRequest: neither a known symbol nor an address; lists the symbols.
+            InvalidRequest: neither a known symbol nor an address; lists the symbols, or names the
+                one that the text looks like.
         """
         if isinstance(text, str):
-            token = self._by_symbol.get(text.upper())
+            # Other scripts' letters become ASCII in upper case, and look like it: no symbol has
+            # them.
+            token = self._by_symbol.get(text.upper()) if text.isascii() else None
             if token is not None:
                 return token.mint
             try:
                 return str(Pubkey.from_string(text))
             except ValueError:
                 pass
-        known = ", ".join(token.symbol for token in self._tokens)
+            alike = self.alike(text)
+            if alike is not None:
+                raise InvalidRequest(
+                    f"{field} looks like {alike.symbol} and is not written so;"
+                    f" {alike.symbol} is the mint {alike.mint}"
+                )
+        known = ", ".join(token.symbol for token in self._tokens[:_MOST_NAMED])
+        if len(self._tokens) > _MOST_NAMED:
+            known += f" and {len(self._tokens) - _MOST_NAMED} more"
         raise InvalidRequest(f"{field} must be a mint address or a known symbol ({known})")
 
 
 def token_list(network: str, extra: Iterable[KnownToken] = ()) -> TokenList:
-    """The list of a network (`mainnet-beta`, `devnet`, `testnet`, `localnet`) plus `extra`."""
+    """The list of a network (`mainnet-beta`, `devnet`, `testnet`, `localnet`) plus `extra`.
+
+    What is built in comes first: of `extra`, a mint that has a symbol here already, and a symbol
+    that could be taken for one, are left out.
+    """
     known = {"mainnet-beta": _MAINNET, "devnet": _DEVNET, "localnet": _LOCALNET}
-    base = known.get(network, (_SOL,))
-    return TokenList((*base, *extra))
+    tokens = list(known.get(network, (_SOL,)))
+    mints = {token.mint for token in tokens}
+    looks = {skeleton(token.symbol) for token in tokens}
+    for token in extra:
+        look = skeleton(token.symbol)
+        if token.mint not in mints and look not in looks:
+            tokens.append(token)
+            mints.add(token.mint)
+            looks.add(look)
+    return TokenList(tokens)

@@ -53,7 +53,7 @@ async def skill_execute(params: dict[str, Any], context: SkillContext) -> str:
     balances = await context.balances()
     held = [token.ui for token in balances.tokens if token.mint == address]
     lines = [
-        f"Token: {_title(mint, context.tokens.symbol_of(address))}",
+        f"Token: {_title(mint, context)}",
         f"Mint: {mint.address}",
         f"Program: {mint.program_name}",
         f"Decimals: {mint.decimals}",
@@ -65,13 +65,18 @@ async def skill_execute(params: dict[str, Any], context: SkillContext) -> str:
     return "\n".join([*lines, *_wrapped_sol(address, balances)])
 
 
-def _title(mint: Mint, listed: str | None) -> str:
+def _title(mint: Mint, context: SkillContext) -> str:
+    listed = context.tokens.symbol_of(mint.address)
     if listed is not None:
         return listed
     if mint.symbol is None:
         return "unknown symbol"
     # Anybody can write any symbol into a mint's own metadata.
-    return f"calls itself {mint.symbol}" + (f" ({mint.name})" if mint.name else "")
+    title = f"calls itself {mint.symbol}" + (f" ({mint.name})" if mint.name else "")
+    real = context.tokens.alike(mint.symbol)
+    if real is None:
+        return title
+    return f"{title}, and is NOT {real.symbol}, whose mint is {real.mint}"
 
 
 def _wrapped_sol(address: str, balances: Balances) -> list[str]:

@@ -264,13 +264,17 @@ LOOKALIKES = {
 }
 
 
+# What looks like a symbol is refused with the mint it has, other text with the symbols there are.
+LISTED_ONE = "and is not written so; (USDC|SOL|BONK) is the mint|a known symbol"
+
+
 @pytest.mark.parametrize("symbol", LOOKALIKES, ids=LOOKALIKES.values())
 def test_23_a_symbol_that_looks_like_a_listed_one_is_none(symbol: str) -> None:
     for document, path in (
         (PLAIN | {"assets": {symbol: {"per": {"24h": "1"}}}}, "grants[3].assets"),
         (changed("swap/into", [symbol]), "grants[3].swap.into[0]"),
     ):
-        with pytest.raises(InvalidRequest, match="a known symbol") as refused:
+        with pytest.raises(InvalidRequest, match=LISTED_ONE) as refused:
             read(document)
         assert str(refused.value).startswith(path)
         assert str(refused.value).isprintable()

@@ -395,8 +395,7 @@ def _asset(word: str, path: str, names: Names) -> tuple[str, int]:
     """The asset and its decimals that a symbol, a mint or `*` stands for."""
     if word == ANY_ASSET:
         return ANY_ASSET, USD_DECIMALS
-    # Other scripts' letters become ASCII in upper case, and look like it: no symbol has them.
-    mint = names.tokens.resolve(word if word.isascii() else None, path)
+    mint = names.tokens.resolve(word, path)
     if mint in (WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT):
         return SOL, SOL_DECIMALS
     decimals = next((each.decimals for each in names.tokens if each.mint == mint), None)
