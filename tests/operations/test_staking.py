@@ -12,7 +12,12 @@ from solders.keypair import Keypair
 from tests.support.staking import authorize, by_hand, locked_stake
 from tests.support.tokens import FEE, SOL, TokenBench, open_tokens
 
-from solward.errors import GuardrailBlocked, LedgerUnavailable, TransactionFailed
+from solward.errors import (
+    GuardrailBlocked,
+    LedgerRejected,
+    LedgerUnavailable,
+    TransactionFailed,
+)
 from solward.guardrail import Intent
 from solward.operations.staking import plan_stake, plan_withdraw_stake
 from solward.record import TransactionRecord, TransactionStatus
@@ -69,6 +74,7 @@ async def test_a_stake_lives_from_delegation_to_withdrawal_over_real_epochs(
     assert record.details == {
         "stakeAccount": account,
         "validator": await validator(tokens),
+        "validatorReason": record.details["validatorReason"],
         "amount": Decimal("2.5"),
     }
     # The amount is all that leaves: the rent reserve is in it, and it is what limits count.
@@ -166,26 +172,78 @@ async def test_what_is_no_amount_is_not_staked(tokens: TokenBench, amount: Any) 
     assert (await tokens.bench.reserved_units(), tokens.sent()) == (0, 0)
 
 
-async def test_the_default_validator_has_the_most_stake_and_is_not_delinquent(
-    tokens: TokenBench,
-) -> None:
-    real = await validator(tokens)
-    stakes = {"current": [(str(STRANGER), 5), (real, 7)], "delinquent": [(str(STRANGER), 9)]}
+async def test_the_default_validator_is_chosen_and_the_record_says_why(tokens: TokenBench) -> None:
+    real = (await tokens.bench.wire.direct("getVoteAccounts", []))["current"][0]
+    # One with two thirds of the stake, that would be first by its commission, and the real one.
+    large = {
+        **real,
+        "votePubkey": str(STRANGER),
+        "commission": 0,
+        "activatedStake": real["activatedStake"] * 2,
+    }
+    listed = {"current": [large, real]}
 
     async def several(_method: str, _params: Sequence[Any]) -> Any:
-        return {
-            kind: [{"votePubkey": key, "activatedStake": lamports} for key, lamports in each]
-            for kind, each in stakes.items()
-        }
+        return listed
 
     tokens.bench.wire.faults["getVoteAccounts"] = several
-    draft = await plan_stake(tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None)
-    assert draft.intent.details["validator"] == real
-    stakes["current"] = [(str(STRANGER), 7), (real, 7)]
-    draft = await plan_stake(tokens.address, ledger=tokens.bench.ledger, amount=2, validator=None)
-    assert draft.intent.details["validator"] == min(real, str(STRANGER))
-    stakes["current"] = []
+    record = await stake(tokens)
+    assert record.details["validator"] == real["votePubkey"]
+    assert record.details["validatorReason"] == (
+        "Default: the first of 2 that qualify among 2 validators; commission 5% (at most 10%); no"
+        " complete epoch to judge votes by; not in the superminority"
+    )
+    account = await read_stake(
+        tokens.bench.ledger, str(record.details["stakeAccount"]), "stakeAccount"
+    )
+    assert account.validator == real["votePubkey"]
+    listed["current"] = []
     await tokens.refuses(stake(tokens), "^validator is required: the network names no")
+
+
+async def test_the_localnets_validator_is_judged_by_its_last_epochs(tokens: TokenBench) -> None:
+    await tokens.bench.localnet.advance_epochs(6)
+    record = await stake(tokens)
+    assert record.details["validatorReason"] == (
+        "Default: the first of 1 that qualify among 1 validator; commission 5% (at most 10%);"
+        " vote credits of 100% of the median or more in each of the last 4 complete epochs; in the"
+        " superminority, as none outside it qualifies"
+    )
+
+
+async def test_a_node_that_lists_no_validators_needs_one_to_be_named(tokens: TokenBench) -> None:
+    address = await validator(tokens)
+    tokens.bench.wire.faults["getVoteAccounts"] = _rejects(-32601)
+    await tokens.refuses(stake(tokens), "^validator is required: the node does not list validators")
+    assert (await stake(tokens, validator=address)).details["validatorReason"] == (
+        "Named in the request"
+    )
+    tokens.bench.wire.faults["getVoteAccounts"] = _rejects(-32000)
+    with pytest.raises(TransactionFailed):
+        await stake(tokens)
+
+
+async def test_where_the_node_does_not_know_the_minimum_the_stake_program_says_it(
+    tokens: TokenBench,
+) -> None:
+    tokens.bench.wire.faults["getStakeMinimumDelegation"] = _rejects(-32601)
+    before = await tokens.lamports()
+    with pytest.raises(TransactionFailed, match="instruction 2 failed: Custom 12"):
+        await stake(tokens, Decimal("0.5"))
+    assert await tokens.lamports() == before
+    text = r"^amount must be at least 0\.002282881 SOL"
+    await tokens.refuses(stake(tokens, Decimal("0.00228288")), text)
+    assert (await stake(tokens, 2)).status == TransactionStatus.CONFIRMED
+    tokens.bench.wire.faults["getStakeMinimumDelegation"] = _rejects(-32000)
+    with pytest.raises(TransactionFailed):
+        await stake(tokens)
+
+
+def _rejects(code: int) -> Any:
+    async def reject(_method: str, _params: Sequence[Any]) -> Any:
+        raise LedgerRejected(code, "Method not found")
+
+    return reject
 
 
 async def test_a_given_validator_is_staked_with_and_must_be_a_vote_account(

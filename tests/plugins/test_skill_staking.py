@@ -29,8 +29,11 @@ async def test_a_stakes_whole_life_is_told_with_what_comes_next(skills: SkillBen
     account, signature = await last(skills)
     assert said == (
         f"Staked 1.5 SOL with validator {validator.address}. Stake account: {account}."
-        f" Status: confirmed. Signature: {signature}. It is activating and becomes active in"
-        " the next epoch; unstake_sol with this stake account starts to take it back."
+        f" Status: confirmed. Signature: {signature}. Why this validator: Default: the first of 1"
+        " that qualify among 1 validator; commission 5% (at most 10%); no complete epoch to judge"
+        " votes by; in the superminority, as none outside it qualifies. It is activating and"
+        " becomes active in the next epoch; unstake_sol with this stake account starts to take it"
+        " back."
     )
 
     async def listed() -> str:
@@ -80,6 +83,7 @@ async def test_a_named_validator_is_staked_with(skills: SkillBench) -> None:
     skills.bench.wire.away("getVoteAccounts")
     said = await skills.run("stake_sol", amount=2, validator=validator.address)
     assert said.startswith(f"Staked 2 SOL with validator {validator.address}.")
+    assert "Why this validator" not in said
 
 
 async def test_a_refusal_names_the_rule_the_limit_and_what_is_left(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from solders.keypair import Keypair
 
 from solward.errors import LedgerUnavailable
 from solward.solana.accounts import Account
+from solward.solana.ledger import VoteAccount
 from solward.solana.programs import CLOCK_SYSVAR, STAKE_HISTORY_SYSVAR, STAKE_PROGRAM
 from solward.solana.stakes import StakeState, StakeTime, read_stake, stake_at, stake_time
 from solward.vault.ledger.client import RpcLedger
@@ -163,9 +164,27 @@ async def test_program_accounts_of_another_shape_are_no_answer(answer: Any) -> N
         await ledger.program_accounts(STAKE_PROGRAM, size=200, offset=12, key=ADDRESS)
 
 
+VOTE = {"votePubkey": "v", "activatedStake": 7, "commission": 5, "epochCredits": [[1, 9, 2]]}
+
+
+async def test_a_vote_account_is_read_with_what_it_earned_in_each_epoch() -> None:
+    transport = Answers(getVoteAccounts={"current": [VOTE], "delinquent": [VOTE, VOTE]})
+    [found] = await RpcLedger(transport).vote_accounts()
+    assert found == VoteAccount("v", 7, 5, ((1, 7),))
+
+
 @pytest.mark.parametrize(
     "answer",
-    [None, {}, {"current": [{}]}, {"current": [{"votePubkey": "v", "activatedStake": "1"}]}],
+    [
+        None,
+        {},
+        {"current": [{}]},
+        {"current": [VOTE | {"activatedStake": "1"}]},
+        {"current": [VOTE | {"commission": None}]},
+        {"current": [VOTE | {"epochCredits": [[1, 2]]}]},
+        {"current": [VOTE | {"epochCredits": [[1, "2", 0]]}]},
+        {"current": [VOTE | {"epochCredits": 5}]},
+    ],
 )
 async def test_vote_accounts_of_another_shape_are_no_answer(answer: Any) -> None:
     with pytest.raises(LedgerUnavailable, match="unexpected shape"):

@@ -16,12 +16,13 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountWithSeedParams, create_account_with_seed
 
-from solward.errors import InvalidRequest
+from solward.errors import InvalidRequest, LedgerRejected
 from solward.guardrail import Intent
 from solward.money import format_sol, lamports_to_sol, sol_to_lamports
 from solward.operations.declared.staking import STAKE, UNSTAKE, WITHDRAW_STAKE
 from solward.operations.plans import plans
 from solward.operations.transfer import parse_address
+from solward.operations.validator_choice import ChosenValidator, choose_validator
 from solward.record import TransactionType
 from solward.solana.instructions import Stake as StakeInstruction
 from solward.solana.ledger import ReadLedger
@@ -40,6 +41,8 @@ _PROGRAM = Pubkey.from_string(STAKE_PROGRAM)
 # A seed has at most 32 bytes: 128 random bits as hex.
 _SEED_BYTES = 16
 _NO_LOCKUP = bytes(48)
+# JSON-RPC 2.0: the method does not exist, or is not offered.
+_METHOD_NOT_FOUND = -32601
 
 
 @plans(STAKE)
@@ -49,23 +52,23 @@ async def plan_stake(
     """Put `amount` SOL, the account's rent reserve included, into a new stake.
 
     Args:
-        validator: its vote account; None is the network's with the most active stake.
+        validator: its vote account; None leaves it to `validator_choice`.
 
     Raises:
         InvalidRequest: the amount is none, or below what the network delegates at least and the
-            rent; the validator is no vote account.
+            rent; the validator is no vote account, or left out where none can be chosen.
         LedgerError: the ledger did not answer.
     """
     lamports = sol_to_lamports(amount, "amount")
     named = None if validator is None else str(parse_address(validator, "validator"))
     rent = await ledger.rent_exempt_minimum(STAKE_ACCOUNT_BYTES)
-    minimum = await ledger.stake_minimum_delegation()
+    minimum = await _minimum_delegation(ledger)
     if lamports < rent + minimum:
         raise InvalidRequest(
             f"amount must be at least {format_sol(rent + minimum)} SOL: the network's minimum"
             f" delegation of {format_sol(minimum)} SOL and {format_sol(rent)} SOL of rent"
         )
-    voter = await (_heaviest(ledger) if named is None else _voter(ledger, named))
+    chosen = await (_default(ledger, wallet) if named is None else _voter(ledger, named))
     owner, seed = Pubkey.from_string(wallet), secrets.token_hex(_SEED_BYTES)
     stake = Pubkey.create_with_seed(owner, seed, _PROGRAM)
     intent = Intent(
@@ -74,7 +77,8 @@ async def plan_stake(
         lamports_out=lamports,
         details={
             "stakeAccount": str(stake),
-            "validator": voter,
+            "validator": chosen.address,
+            "validatorReason": chosen.reason,
             "amount": lamports_to_sol(lamports),
         },
     )
@@ -101,7 +105,7 @@ async def plan_stake(
                 StakeInstruction.DELEGATE,
                 b"",
                 _writable(stake),
-                _readonly(voter),
+                _readonly(chosen.address),
                 _readonly(CLOCK_SYSVAR),
                 _readonly(STAKE_HISTORY_SYSVAR),
                 _readonly(STAKE_CONFIG),
@@ -203,21 +207,36 @@ async def _stake(ledger: ReadLedger, given: str) -> Stake:
     return await read_stake(ledger, str(parse_address(given, "stakeAccount")), "stakeAccount")
 
 
-async def _heaviest(ledger: ReadLedger) -> str:
-    """The vote account with the most active stake; of equal ones the first by address."""
-    found = await ledger.vote_accounts()
-    if not found:
-        raise InvalidRequest("validator is required: the network names no validator to stake with")
-    return min(found, key=lambda each: (-each.activated_stake, each.address)).address
+async def _minimum_delegation(ledger: ReadLedger) -> int:
+    """Lamports; 1 where the node does not know the method: the Stake program then refuses less than
+    its minimum in the simulation, before a fee is paid."""
+    try:
+        return await ledger.stake_minimum_delegation()
+    except LedgerRejected as error:
+        if error.code != _METHOD_NOT_FOUND:
+            raise
+        return 1
 
 
-async def _voter(ledger: ReadLedger, address: str) -> str:
+async def _default(ledger: ReadLedger, wallet: str) -> ChosenValidator:
+    try:
+        accounts = await ledger.vote_accounts()
+    except LedgerRejected as error:
+        if error.code != _METHOD_NOT_FOUND:
+            raise
+        raise InvalidRequest(
+            "validator is required: the node does not list validators (getVoteAccounts)"
+        ) from None
+    return choose_validator(accounts, wallet)
+
+
+async def _voter(ledger: ReadLedger, address: str) -> ChosenValidator:
     account = await ledger.account(address)
     if account is None or account.owner != VOTE_PROGRAM:
         raise InvalidRequest(
             f"validator must be a validator's vote account; {address} is none on this network"
         )
-    return address
+    return ChosenValidator(address, "Named in the request")
 
 
 def _instruction(kind: int, data: bytes, *accounts: AccountMeta) -> Instruction:

@@ -26,10 +26,18 @@ class TokenHolding:
 
 @dataclass(frozen=True, slots=True)
 class VoteAccount:
-    """A validator's vote account and the lamports that are active on it in this epoch."""
+    """A validator's vote account.
+
+    Attributes:
+        activated_stake: lamports that are active on it in this epoch.
+        commission_percent: of its stakers' rewards, which it keeps; 0 to 100.
+        epoch_credits: (epoch, vote credits earned in it) of the latest epochs, five at most.
+    """
 
     address: str
     activated_stake: int
+    commission_percent: int = 100
+    epoch_credits: tuple[tuple[int, int], ...] = ()
 
 
 class ReadLedger(Protocol):

@@ -155,11 +155,15 @@ def get_vote_accounts(ledger: LocalLedger, params: Params) -> dict[str, Any]:
     vote = ledger.cast.vote.pubkey()
     if wanted is not None and parse_pubkey(wanted) != vote:
         return {"current": [], "delinquent": []}
-    slot, epoch = ledger.chain.slot, ledger.chain.epoch
+    slot, epoch, length = ledger.chain.slot, ledger.chain.epoch, ledger.chain.slots_per_epoch
     account = {
         "activatedStake": ledger.stakes().get(vote, 0),
         "commission": COMMISSION_PERCENT,
-        "epochCredits": [[epoch, slot + 1, epoch * ledger.chain.slots_per_epoch]],
+        # A credit a slot; the last five epochs, as a node lists them.
+        "epochCredits": [
+            [each, min(slot + 1, (each + 1) * length), each * length]
+            for each in range(max(0, epoch - 4), epoch + 1)
+        ],
         "epochVoteAccount": True,
         "lastVote": slot,
         "nodePubkey": str(ledger.cast.identity.pubkey()),

@@ -37,7 +37,9 @@ async def skill_execute(params: dict[str, Any], context: SkillContext) -> str:
         f" Stake account: {details['stakeAccount']}."
     )
     told = tell(record, f"Staked {what}", f"the staking of {what}")
+    named = params.get("validator") is not None
+    why = "" if named else f" Why this validator: {details['validatorReason']}."
     return (
-        f"{told} It is activating and becomes active in the next epoch; unstake_sol with this"
+        f"{told}{why} It is activating and becomes active in the next epoch; unstake_sol with this"
         " stake account starts to take it back."
     )

@@ -347,6 +347,8 @@ class TokenHolding(Wire):
 class VoteAccount(Wire):
     address: Address
     activated_stake: int
+    commission_percent: int = 100
+    epoch_credits: Annotated[tuple[tuple[int, int], ...], Meta(max_length=64)] = ()
 
 
 class KnownToken(Wire):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solward.operations.declared import samples
-from solward.operations.declared.fields import Address, Amount, Operation
+from solward.operations.declared.fields import Address, Amount, Operation, Text
 from solward.record import TransactionType
 
 _ACCOUNT = Address(
@@ -21,17 +21,27 @@ STAKE = Operation(
         Amount("amount", "Amount in SOL, at most 9 decimals; the account's rent is part of it."),
         Address(
             "validator",
-            "The validator's vote account; left out, the one with the most stake.",
+            "The validator's vote account; left out, one is chosen by commission, votes and stake.",
             default=None,
         ),
     ),
     details=(
         Address("stake_account", "The new account."),
         Address("validator", "The vote account."),
+        Text("validator_reason", "Why it was chosen."),
         Amount("amount", "SOL, rent included."),
     ),
     example={"amount": 1.5},
-    answer={"stakeAccount": samples.STAKE, "validator": samples.VALIDATOR, "amount": 1.5},
+    answer={
+        "stakeAccount": samples.STAKE,
+        "validator": samples.VALIDATOR,
+        "validatorReason": (
+            "Default: the first of 1 that qualify among 1 validator; commission 5% (at most 10%);"
+            " no complete epoch to judge votes by; in the superminority, as none outside it"
+            " qualifies"
+        ),
+        "amount": 1.5,
+    },
     refusals=(
         "amount must be at least 1.00228288 SOL: the network's minimum delegation of 1 SOL and"
         " 0.00228288 SOL of rent",

@@ -141,11 +141,8 @@ class RpcLedger:
         """Vote accounts of the validators that are not delinquent."""
         answer = await self._call("getVoteAccounts", _CONFIRMED)
         try:
-            return tuple(
-                VoteAccount(str(item["votePubkey"]), _int(item["activatedStake"]))
-                for item in answer["current"]
-            )
-        except (KeyError, TypeError):
+            return tuple(map(_vote_account, answer["current"]))
+        except (KeyError, TypeError, ValueError):
             raise _malformed("getVoteAccounts") from None
 
     async def genesis_hash(self) -> str:
@@ -311,6 +308,19 @@ def _int(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise LedgerUnavailable("The ledger's answer has an unexpected shape")
     return value
+
+
+def _vote_account(item: Any) -> VoteAccount:
+    """Each entry of `epochCredits` is (epoch, credits at its end, credits at its start)."""
+    return VoteAccount(
+        str(item["votePubkey"]),
+        _int(item["activatedStake"]),
+        _int(item["commission"]),
+        tuple(
+            (_int(epoch), max(0, _int(end) - _int(start)))
+            for epoch, end, start in item["epochCredits"]
+        ),
+    )
 
 
 def _account(value: Any, *, closed_is_none: bool = False) -> Account | None:
