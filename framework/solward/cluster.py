@@ -136,7 +136,7 @@ async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
             with contextlib.suppress(LedgerUnavailable):
                 await verify()
             venue = httpx.AsyncClient(
-                base_url=_venue_url(settings),
+                base_url=venue_url(settings),
                 headers=_venue_headers(settings),
                 timeout=_VENUE_TIMEOUT_S,
             )
@@ -165,7 +165,7 @@ def localnet_options(settings: Settings) -> LocalnetOptions:
     )
 
 
-def _venue_url(settings: Settings) -> str:
+def venue_url(settings: Settings) -> str:
     """The configured one, or a remote localnet itself, which serves its venue."""
     if settings.jupiter_api_url:
         return settings.jupiter_api_url
@@ -185,7 +185,7 @@ def _transport(urls: Sequence[str], network: str) -> HttpTransport | FailoverTra
     seen: list[str] = []
 
     def judge(genesis: str) -> None:
-        _judge_genesis(genesis, network)
+        judge_genesis(genesis, network)
         # A local cluster's hash is not known; it only must be the same on every node.
         if not seen:
             seen.append(genesis)
@@ -208,7 +208,7 @@ def _transport(urls: Sequence[str], network: str) -> HttpTransport | FailoverTra
 
 
 async def _check_cluster(ledger: Ledger, network: str) -> None:
-    _judge_genesis(await ledger.genesis_hash(), network)
+    judge_genesis(await ledger.genesis_hash(), network)
     rent = await ledger.rent_exempt_minimum(TOKEN_ACCOUNT_BYTES)
     if rent > TOKEN_ACCOUNT_RENT:
         # The bound of a transaction counts today's rent; more would leave than it says.
@@ -218,7 +218,8 @@ async def _check_cluster(ledger: Ledger, network: str) -> None:
         )
 
 
-def _judge_genesis(genesis: str, network: str) -> None:
+def judge_genesis(genesis: str, network: str) -> None:
+    """Raise `WrongCluster` where a genesis hash is not that of the network."""
     expected = GENESIS.get(network)
     known = {value: name for name, value in GENESIS.items()}
     if expected is not None and genesis != expected:

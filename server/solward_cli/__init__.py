@@ -37,7 +37,10 @@ _COMMANDS = {
     "backup": ("solward_cli.backup:backup", "Everything of this home in one sealed file."),
     "restore": ("solward_cli.backup:restore", "Bring a backup into an empty home."),
     "audit": ("solward_cli.audit:audit", "The log of what was done: listed, checked."),
-    "doctor": ("solward_cli.doctor:doctor", "What this machine can do, and what to mend."),
+    "doctor": (
+        "solward_cli.doctor.command:doctor",
+        "What would not work, and what to do about it.",
+    ),
     "config": ("solward_cli.config:config", "What the environment configures."),
     "plugins": (
         "solward_cli.plugins.command:plugins",

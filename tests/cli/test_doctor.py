@@ -1,137 +1,282 @@
-"""`solward doctor`: what it finds on machines of every kind, and what it advises."""
+"""The checks of `solward doctor` by name, against real ledgers and homes, healthy and not."""
 
 from __future__ import annotations
 
-import json
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from tests.support import rpc_nodes
 
-from solward.folders import models
-from solward.hosts.confinement import landlock, seccomp
+from solward import jsontext
+from solward.cluster import GENESIS
+from solward.errors import ConfigError
+from solward.service import Solward
+from solward.settings import Settings
+from solward.solana.programs import CLOCK_SYSVAR
 from solward_cli import main
+from solward_cli.doctor import home, ledger, plugins, vendors
+from solward_cli.doctor.report import Line, Status, text
+from solward_cli.doctor.subject import Subject
+from solward_localnet.errors import RpcError
+from solward_localnet.market import genesis_accounts
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
 
-RUN = "run Linux 6.2 or later"
-PROFILE = "let the container's seccomp profile pass prctl, seccomp and landlock_* calls"
+
+@pytest.fixture
+async def chain() -> AsyncIterator[Localnet]:
+    node = await Localnet.open(None, LocalnetOptions(genesis=genesis_accounts))
+    yield node
+    await node.close()
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SOLWARD_HOME", str(tmp_path / "home"))
+@pytest.fixture
+async def node(chain: Localnet) -> AsyncIterator[rpc_nodes.RpcNode]:
+    async with rpc_nodes.listening(rpc_nodes.of(chain)) as (made,):
+        yield made
+
+
+def settings(folder: Path, *urls: str, **given: Any) -> Settings:
+    if urls:
+        given = {"solana_rpc_url": ",".join(urls), "solana_network": "localnet"} | given
+    return Settings(_env_file=None, solward_home=folder / "home", **given)
+
+
+async def rpc(folder: Path, *urls: str, **given: Any) -> list[Line]:
+    async with Subject(settings(folder, *urls, **given)) as subject:
+        return await ledger.rpc(subject)
+
+
+def of(lines: Sequence[Line], status: Status) -> list[str]:
+    return [f"{line.name}: {line.found}" for line in lines if line.status is status]
+
+
+async def test_a_healthy_node_answers_every_method_the_product_reads_with(
+    node: rpc_nodes.RpcNode, tmp_path: Path
+) -> None:
+    lines = await rpc(tmp_path, node.url)
+    assert of(lines, Status.FAIL) == of(lines, Status.WARN) == []
+    assert node.calls.keys() >= {
+        "getGenesisHash",
+        "getProgramAccounts",
+        "getRecentPrioritizationFees",
+        "getSignaturesForAddress",
+        "simulateTransaction",
+    }
+    assert "sendTransaction" not in node.calls
+
+
+async def test_what_a_node_refuses_is_named_with_what_it_is_needed_for(
+    node: rpc_nodes.RpcNode, tmp_path: Path
+) -> None:
+    node.faults["getProgramAccounts"] = -32010
+    [line] = [each for each in await rpc(tmp_path, node.url) if each.status is Status.FAIL]
+    assert line.found == "getProgramAccounts: code -32010"
+    assert "stakes" in line.advice
+
+
+async def test_a_node_of_another_cluster_is_named(tmp_path: Path) -> None:
+    mainnet = rpc_nodes.named("x", GENESIS["mainnet-beta"])
+    async with rpc_nodes.listening(mainnet) as (node,):
+        lines = await rpc(tmp_path, node.url, solana_network="devnet")
+    [line] = [each for each in lines if each.status is Status.FAIL]
+    assert line.found.endswith("SOLANA_NETWORK is devnet, but SOLANA_RPC_URL serves mainnet-beta")
+    assert line.advice == "make SOLANA_NETWORK and SOLANA_RPC_URL name one network"
+
+
+async def test_an_address_where_nobody_answers_fails_and_the_other_is_still_checked(
+    node: rpc_nodes.RpcNode, tmp_path: Path
+) -> None:
+    lines = await rpc(tmp_path, "http://127.0.0.1:9/?api-key=CANARY-key", node.url)
+    assert len(of(lines, Status.FAIL)) == 1
+    assert "CANARY" not in str(lines)
+    assert any("RPC 2" in each and "answers the" in each for each in of(lines, Status.OK))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "status"), [(5, Status.OK), (40, Status.WARN), (200, Status.FAIL)]
+)
+async def test_how_far_a_node_lags_is_said(
+    blocks: int, status: Status, node: rpc_nodes.RpcNode, chain: Localnet, tmp_path: Path
+) -> None:
+    node.faults["getEpochInfo"] = _ahead(chain, 300)
+    async with rpc_nodes.listening(rpc_nodes.of(chain)) as (other,):
+        other.faults["getEpochInfo"] = _ahead(chain, 300 - blocks)
+        lines = await rpc(tmp_path, node.url, other.url)
+    [line] = [each for each in lines if "RPC 2" in each.name and "behind" in each.found]
+    assert line.status is status
+
+
+def _ahead(chain: Localnet, blocks: int) -> rpc_nodes.Answers:
+    height = asyncio.ensure_future(chain.call("getEpochInfo", []))
+
+    async def answers(_method: str, _params: Sequence[Any]) -> Any:
+        info = await height
+        return info | {"blockHeight": info["blockHeight"] + blocks}
+
+    return answers
+
+
+async def test_a_node_that_refuses_many_calls_at_once_is_told(
+    node: rpc_nodes.RpcNode, chain: Localnet, tmp_path: Path
+) -> None:
+    asked = 0
+
+    async def few(method: str, params: Sequence[Any]) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked > 5:
+            raise RpcError(-32600, "too many requests")
+        return await chain.call(method, params)
+
+    node.faults["getSlot"] = few
+    [found] = of(await rpc(tmp_path, node.url), Status.WARN)
+    assert "16 of 20 calls at once were refused: too many requests" in found
+
+
+@pytest.mark.parametrize(
+    ("urls", "operators"),
+    [
+        (("https://a.example.com/KEY", "https://b.example.com"), {"example.com"}),
+        (("https://a.example.com", "https://b.example.org"), {"example.com", "example.org"}),
+        (("http://127.0.0.1:1", "http://127.0.0.1:2"), {"127.0.0.1"}),
+    ],
+)
+def test_two_hosts_of_one_operator_are_one_word(urls: Sequence[str], operators: set[str]) -> None:
+    assert {ledger.operator_of(url) for url in urls} == operators
+    line = ledger._operators(tuple(urls), mainnet=True)
+    assert line.status is (Status.OK if len(operators) > 1 else Status.WARN)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "status"), [(5, Status.OK), (120, Status.WARN), (3600, Status.FAIL)]
+)
+async def test_a_clock_that_is_not_the_ledgers_is_told(
+    seconds: int, status: Status, node: rpc_nodes.RpcNode, chain: Localnet, tmp_path: Path
+) -> None:
+    async def behind(method: str, params: Sequence[Any]) -> Any:
+        answer = await chain.call(method, params)
+        assert params[0] == CLOCK_SYSVAR
+        data = bytearray(base64.b64decode(answer["value"]["data"][0]))
+        now = int.from_bytes(data[32:40], "little") - seconds
+        data[32:40] = now.to_bytes(8, "little")
+        answer["value"]["data"][0] = base64.b64encode(data).decode()
+        return answer
+
+    node.faults["getAccountInfo"] = behind
+    async with Subject(settings(tmp_path, node.url)) as subject:
+        [line] = await ledger.clock(subject)
+    assert line.status is status
+    assert "ahead of the ledger's time" in line.found
+
+
+async def test_first_funds_are_missed_until_a_wallet_holds_some(
+    node: rpc_nodes.RpcNode, chain: Localnet, tmp_path: Path
+) -> None:
+    async with Subject(settings(tmp_path, node.url)) as subject:
+        assert (await ledger.funds(subject))[0].found == "there are none"
+    async with Solward.open(settings(tmp_path)) as service:
+        wallet = await service.wallets.create("treasury")
+    async with Subject(settings(tmp_path, node.url)) as subject:
+        empty, none = await ledger.funds(subject)
+    assert empty.advice == "`solward wallet airdrop treasury`"
+    assert none.status is Status.FAIL
+    await chain.call("requestAirdrop", [wallet.address, 2_500_000_000])
+    async with Subject(settings(tmp_path, node.url)) as subject:
+        [line] = await ledger.funds(subject)
+    assert line == ("treasury", f"2.5 SOL at {wallet.address}", "nothing", Status.OK)
+
+
+async def test_the_most_that_can_leave_each_wallet_is_a_number(tmp_path: Path) -> None:
+    async with Solward.open(settings(tmp_path)) as service:
+        wallet = await service.wallets.create("treasury")
+        await service.agents.create(
+            {
+                "name": "scout",
+                "walletId": wallet.id,
+                "strategy": "rest",
+                "llmProvider": "openai",
+                "llmModel": "gpt-5",
+                "guardrails": {"dailySpendingLimitSol": 1},
+            }
+        )
+    async with Subject(settings(tmp_path)) as subject:
+        lines = await home.limits(subject)
+        models = await vendors.check(subject)
+    assert "2 SOL a transaction, 10 SOL a day, 0.05 SOL of costs a day" in lines[0].found
+    [line] = [each for each in lines if each.name == "treasury"]
+    assert "1 SOL" in line.found
+    assert line.status is Status.WARN
+    assert "TOKEN_LIMITS" in line.advice
+    [model] = models
+    assert (model.name, model.advice) == ("openai/gpt-5", "set OPENAI_API_KEY")
+    assert model.status is Status.FAIL
+
+
+async def test_a_home_open_to_others_and_a_secret_that_opens_nothing_fail(tmp_path: Path) -> None:
+    given = settings(tmp_path)
+    async with Subject(given) as subject:
+        assert (await home.database(subject))[0].status is Status.WARN
+        assert (await home.keystore(subject))[0].status is Status.WARN
+    # The service may be running.
+    async with Solward.open(given), Subject(given) as subject:
+        for check in (home.settings, home.database, home.keystore, plugins.check):
+            assert of(await check(subject), Status.FAIL) == []
+    given.solward_home.chmod(0o755)
+    (given.solward_home / "keystore.key").unlink()
+    async with Subject(given) as subject:
+        [opened] = of(await home.settings(subject), Status.FAIL)
+        [lost] = await home.keystore(subject)
+    assert "is open to others, mode 0755" in opened
+    assert lost.status is Status.FAIL
+    assert "is missing" in lost.found
+
+
+async def test_settings_that_may_not_be_served_with_fail(tmp_path: Path) -> None:
+    given = settings(tmp_path, api_host="0.0.0.0", api_secret="short-canary")
+    async with Subject(given) as subject:
+        [line] = of(await home.settings(subject), Status.FAIL)
+    assert "at least 32 bytes" in line
+    assert "short-canary" not in line
+
+
+async def test_without_a_word_models_are_not_asked(tmp_path: Path) -> None:
+    given = settings(tmp_path, openai_api_key="sk-canary-0123456789abcdef")
+    async with Subject(given) as subject:
+        [line] = await vendors.check(subject)
+    assert "was not asked: that takes up to 256 tokens" in line.found
+    assert "canary" not in str(line)
+
+
+def test_the_exit_code_and_json_say_whether_anything_would_not_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    # Whatever this test's environment has.
-    monkeypatch.setattr(models, "beside_the_service", lambda: False)
+    env = {"SOLWARD_HOME": str(tmp_path / "home")}
+    good = CliRunner(env=env).invoke(main, ["doctor", "rpc", "settings", "--json"])
+    told = jsontext.loads(good.output)
+    assert (good.exit_code, told["ok"]) == (0, True)
+    assert [line["check"] for line in told["lines"]] == ["rpc"] + ["settings"] * 4
+    env |= {"SOLANA_RPC_URL": "http://127.0.0.1:9", "SOLANA_NETWORK": "devnet"}
+    bad = CliRunner(env=env).invoke(main, ["doctor", "rpc", "--json"])
+    assert (bad.exit_code, jsontext.loads(bad.output)["ok"]) == (1, False)
+    shown = CliRunner(env=env).invoke(main, ["doctor", "rpc"])
+    assert shown.exit_code == 1
+    assert shown.output.startswith("rpc\n  FAIL RPC 1 127.0.0.1: ")
+    assert CliRunner(env=env).invoke(main, ["doctor", "rcp"]).exit_code == 2
 
 
-def run(*options: str, **environment: str) -> Result:
-    return CliRunner().invoke(main, ["doctor", *options], env=environment)
+def test_lines_are_of_80_columns_and_hold_no_control_characters() -> None:
+    shown = text("rpc", [Line("x", "word " * 40 + "\x1b[2J", "do this")])
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert "\x1b" not in shown
 
 
-def lines(**environment: str) -> dict[str, tuple[str, str]]:
-    found = json.loads(run("--json", **environment).output)["lines"]
-    return {line["name"]: (line["found"], line["advice"]) for line in found}
-
-
-def test_this_machine_confines_hosts() -> None:
-    found = lines()
-    assert [*found] == [
-        "Python",
-        "Platform",
-        "Landlock",
-        "seccomp",
-        "Confinement",
-        "Plugin hosts",
-        "Language models",
-    ]
-    assert found["Confinement"] == ("tried in a child process: holds", "nothing")
-    assert found["Plugin hosts"] == ("hosts of third parties are confined", "nothing")
-    shown = run()
-    assert shown.exit_code == 0
-    assert "hosts of third parties are confined" in shown.output
-    assert all(len(line) <= 80 for line in shown.output.splitlines())
-
-
-@pytest.mark.parametrize(
-    ("abi", "found", "advice"),
-    [
-        (-1, "switched off", "add landlock to the kernel's parameter lsm= and restart the machine"),
-        (0, "none", f"{RUN}; in a container, {PROFILE}"),
-        (2, "ABI 2", RUN),
-    ],
-)
-def test_a_kernel_that_cannot_says_what_to_do_and_refuses_third_parties(
-    abi: int, found: str, advice: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(landlock, "abi", lambda: abi)
-    shown = lines()
-    assert shown["Landlock"] == (found, advice)
-    assert shown["Confinement"][1] == "see the lines above"
-    assert shown["Plugin hosts"][0] == "hosts of third parties are refused"
-    assert "SOLWARD_PLUGINS_UNCONFINED" in shown["Plugin hosts"][1]
-    assert run().exit_code == 1
-
-
-def test_a_container_that_lets_a_step_fail_is_found_by_trying(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse_calls() -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(seccomp, "refuse_calls", refuse_calls)
-    found, advice = lines()["Confinement"]
-    assert found.endswith("the kernel refused a step of it: [Errno 1] Operation not permitted")
-    assert advice == PROFILE
-
-
-def test_an_unknown_architecture_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seccomp, "supported", lambda: False)
-    shown = lines()
-    assert shown["seccomp"] == (
-        "unknown architecture",
-        "use x86-64 or ARM with a Python of 64 bits",
-    )
-    assert shown["Plugin hosts"][0] == "hosts of third parties are refused"
-
-
-def test_another_system_has_no_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.platform", "darwin")
-    shown = lines(SOLWARD_PLUGINS_UNCONFINED="a-plugin")
-    assert shown["Platform"][1] == shown["Plugin hosts"][1] == "run the service on Linux 6.2"
-    assert shown["Plugin hosts"][0] == "none on darwin"
-    assert shown["Confinement"][0] == "tried in a child process: needs Linux, this is darwin"
-
-
-def test_who_runs_unconfined_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    named = {"SOLWARD_PLUGINS_UNCONFINED": "a-plugin,another"}
-    assert lines(**named)["Plugin hosts"][1] == "take out SOLWARD_PLUGINS_UNCONFINED"
-    monkeypatch.setattr(landlock, "abi", lambda: 0)
-    assert lines(**named)["Plugin hosts"] == (
-        "run unconfined: a-plugin, another; other third parties are refused",
-        "remove them, or mend the lines above; mainnet refuses them",
-    )
-
-
-@pytest.mark.parametrize(
-    ("folder", "beside", "found", "advice"),
-    [
-        (True, False, "litellm is in a folder of its own", "nothing"),
-        (False, False, "litellm is not installed", "solward models install"),
-        (True, True, "litellm is in the service's environment", "(pip uninstall litellm)"),
-        (False, True, "litellm is in the service's environment", "then `solward models install`"),
-    ],
-)
-def test_where_the_language_models_are_is_said(
-    folder: bool,
-    beside: bool,
-    found: str,
-    advice: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(models, "beside_the_service", lambda: beside)
-    if folder:
-        (tmp_path / "models" / models._digest()).mkdir(parents=True)
-    shown = lines(MODELS_FOLDER=str(tmp_path / "models"))["Language models"]
-    assert shown[0].startswith(found)
-    assert shown[1].endswith(advice)
+def test_a_wrong_setting_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="SOLANA_NETWORK"):
+        settings(tmp_path, solana_network="devnet")

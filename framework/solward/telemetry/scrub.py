@@ -68,6 +68,11 @@ def conceal(secrets: Iterable[str]) -> None:
     _known[:] = sorted(long_enough.union(_known), key=len, reverse=True)
 
 
+def known_secrets() -> tuple[str, ...]:
+    """What `conceal` was given, longest first. Secrets: for removing them alone."""
+    return tuple(_known)
+
+
 def concealed(text: str) -> str:
     """`text` without the process's own secrets."""
     for secret in _known:
@@ -99,7 +104,7 @@ def scrub(value: Any) -> Any:
         return scrub_text(value)
     if isinstance(value, Mapping):
         return {
-            name: REDACTED if _names_secret(name) and item is not None else scrub(item)
+            name: REDACTED if names_secret(name) and item is not None else scrub(item)
             for name, item in value.items()
         }
     if isinstance(value, list | tuple):
@@ -158,7 +163,8 @@ def _without_keypair(match: re.Match[str]) -> str:
     return REDACTED
 
 
-def _names_secret(name: object) -> bool:
+def names_secret(name: object) -> bool:
+    """Whether a field of this name holds a secret."""
     return _is_secret_name(str(name))
 
 

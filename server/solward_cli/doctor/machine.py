@@ -1,55 +1,42 @@
-"""`solward doctor`: what this machine can do, and what to do where it cannot."""
+"""Check `machine`: what this machine can do, the confinement of plugin hosts above all."""
 
 from __future__ import annotations
 
-import json
 import platform
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import click
+from solward_cli.doctor.report import NOTHING, Line, Status
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from solward.hosts.confinement import Availability
+    from solward_cli.doctor.subject import Subject
 
 _MINIMUM = "Linux 6.2"
-_ALREADY = "nothing"
+_CONFINEMENT = "Confinement"
 
 
-class Line(NamedTuple):
-    """One ability of the machine: what was found, and what to do about it."""
-
-    name: str
-    found: str
-    advice: str
-
-
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor(as_json: bool) -> None:
-    """Print what this machine can do; exit code 1 where plugin hosts cannot be confined."""
+async def check(subject: Subject) -> list[Line]:
+    """Python, kernel, confinement of plugin hosts, and the language models' library."""
     from solward.hosts.confinement import available
-    from solward.settings import Settings
-    from solward_cli.entrypoint import refusals
-    from solward_cli.render import show, table
 
-    with refusals():
-        settings = Settings()
+    settings = subject.settings
     found = available()
     lines = diagnosis(found, settings.solward_plugins_unconfined)
-    lines.append(_models(settings.models_folder))
-    if as_json:
-        confined = {"confinement": found.available, "lines": [line._asdict() for line in lines]}
-        click.echo(json.dumps(confined, indent=2))
-    else:
-        show(table(("Part", "Found", "To do"), lines, ""))
-    sys.exit(0 if found.available else 1)
+    return [_judged(line, found.available) for line in [*lines, _models(settings.models_folder)]]
+
+
+def _judged(line: Line, confines: bool) -> Line:
+    """A line with its status: without confinement third parties' plugins are refused."""
+    if line.name == _CONFINEMENT and not confines:
+        return line._replace(status=Status.FAIL)
+    return line if line.advice == NOTHING else line._replace(status=Status.WARN)
 
 
 def diagnosis(found: Availability, unconfined: tuple[str, ...]) -> list[Line]:
-    """The lines of `solward doctor`.
+    """The lines about the machine.
 
     Args:
         unconfined: the names in SOLWARD_PLUGINS_UNCONFINED.
@@ -61,18 +48,18 @@ def diagnosis(found: Availability, unconfined: tuple[str, ...]) -> list[Line]:
     python = f"{platform.python_implementation()} {platform.python_version()}"
     known = seccomp.supported()
     return [
-        Line("Python", f"{python}, {sys.maxsize.bit_length() + 1} bits", _ALREADY),
-        Line("Platform", kernel, _ALREADY if _linux() else f"run the service on {_MINIMUM}"),
+        Line("Python", f"{python}, {sys.maxsize.bit_length() + 1} bits", NOTHING),
+        Line("Platform", kernel, NOTHING if _linux() else f"run the service on {_MINIMUM}"),
         Line("Landlock", {-1: "switched off", 0: "none"}.get(abi, f"ABI {abi}"), _landlock(abi)),
         Line(
             "seccomp",
             "calls of this architecture are known" if known else "unknown architecture",
-            _ALREADY if known else "use x86-64 or ARM with a Python of 64 bits",
+            NOTHING if known else "use x86-64 or ARM with a Python of 64 bits",
         ),
         Line(
-            "Confinement",
+            _CONFINEMENT,
             f"tried in a child process: {found.reason or 'holds'}",
-            _ALREADY if found.available else "see the lines above" if _lacks(abi) else _CONTAINER,
+            NOTHING if found.available else "see the lines above" if _lacks(abi) else _CONTAINER,
         ),
         _hosts(found, unconfined),
     ]
@@ -95,7 +82,7 @@ def _landlock(abi: int) -> str:
     from solward.hosts.confinement.landlock import MINIMUM_ABI
 
     if abi >= MINIMUM_ABI:
-        return _ALREADY
+        return NOTHING
     if abi == -1:
         return "add landlock to the kernel's parameter lsm= and restart the machine"
     if abi:
@@ -115,7 +102,7 @@ def _models(root: Path) -> Line:
             remove if folder is not None else f"{remove}, then `{COMMAND}`",
         )
     if folder is not None:
-        return Line("Language models", "litellm is in a folder of its own", _ALREADY)
+        return Line("Language models", "litellm is in a folder of its own", NOTHING)
     return Line("Language models", "litellm is not installed", COMMAND)
 
 
@@ -124,7 +111,7 @@ def _hosts(found: Availability, unconfined: tuple[str, ...]) -> Line:
         return Line("Plugin hosts", f"none on {sys.platform}", f"run the service on {_MINIMUM}")
     if found.available:
         text = "hosts of third parties are confined"
-        advice = "take out SOLWARD_PLUGINS_UNCONFINED" if unconfined else _ALREADY
+        advice = "take out SOLWARD_PLUGINS_UNCONFINED" if unconfined else NOTHING
     elif unconfined:
         text = f"run unconfined: {', '.join(unconfined)}; other third parties are refused"
         advice = "remove them, or mend the lines above; mainnet refuses them"

@@ -1,0 +1,408 @@
+"""Checks of the cluster: `rpc`, `clock`, `funds`, `venue`, `prices`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from solward.errors import LedgerError, LedgerRejected, SolwardError
+from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
+from solward_cli.doctor.report import Line, Status, fail, ok, warn
+
+if TYPE_CHECKING:
+    import httpx
+
+    from solward.registry import LoadedVenue
+    from solward.solana.token_list import KnownToken
+    from solward.vault.ledger.client import RpcLedger
+    from solward.vault.ledger.protocol import Tip
+    from solward.vault.ledger.transport import HttpTransport
+    from solward_cli.doctor.subject import Subject
+
+_EMBEDDED: Final = "embedded: a part of the service, which needs no network"
+# Of a public node, some blocks are ordinary; a blockhash is valid for 150.
+_LAG_WARN: Final = 20
+_LAG_FAIL: Final = 150
+_SLOT_S: Final = 0.4
+_DAY_S: Final = 86_400
+# As many as a page of the dashboard and a payment together ask.
+_AT_ONCE: Final = 20
+_CLOCK_WARN_S: Final = 30
+_CLOCK_FAIL_S: Final = 300
+_SMALL_SWAP: Final = 10_000_000
+_SLIPPAGE_BPS: Final = 100
+_MOST_WALLETS: Final = 10
+_FAUCET: Final = "https://faucet.solana.com"
+
+
+async def rpc(subject: Subject) -> list[Line]:
+    """Each address of SOLANA_RPC_URL: its cluster, its lag, the methods that the product calls."""
+    if subject.is_embedded:
+        return [ok("Ledger", _EMBEDDED)]
+    urls = subject.settings.rpc_urls
+    nodes = [_Node.of(number, url) for number, url in enumerate(urls, 1)]
+    try:
+        lines = [line for node in nodes for line in await node.asked(subject)]
+        return [*lines, *_lags(nodes), _operators(urls, subject.settings.mainnet)]
+    finally:
+        for node in nodes:
+            await node.transport.close()
+
+
+@dataclass(slots=True)
+class _Node:
+    """One address, asked by the product's own client, without another node in its place."""
+
+    name: str
+    url: str
+    transport: HttpTransport
+    ledger: RpcLedger
+    tip: Tip | None = None
+
+    @classmethod
+    def of(cls, number: int, url: str) -> _Node:
+        from solward.vault.ledger.client import RpcLedger
+        from solward.vault.ledger.transport import HttpTransport
+
+        transport = HttpTransport(url)
+        return cls(f"RPC {number} {urlsplit(url).hostname}", url, transport, RpcLedger(transport))
+
+    async def asked(self, subject: Subject) -> list[Line]:
+        from solward.cluster import judge_genesis
+
+        began = time.monotonic()
+        try:
+            genesis = await self.ledger.genesis_hash()
+            took = time.monotonic() - began
+            judge_genesis(genesis, subject.settings.solana_network)
+        except LedgerError as error:
+            return [fail(self.name, str(error), _advice(error))]
+        lines = [ok(self.name, f"{subject.settings.solana_network}, answered in {took:.2f} s")]
+        if urlsplit(self.url).scheme != "https" and not _is_local(self.url):
+            found = "http: others can read and change what is asked on its way"
+            lines.append(warn(self.name, found, "use its https:// address"))
+        refused = await self._refused(await _somebody(subject))
+        count = len(_METHODS)
+        if refused:
+            lines += [
+                fail(self.name, f"{method}: {why}", _NEEDED.get(method, _PROVIDER))
+                for method, why in refused.items()
+            ]
+        else:
+            lines.append(ok(self.name, f"answers the {count} methods that are read with"))
+        return [*lines, *await self._history(), *await self._rate()]
+
+    async def _refused(self, somebody: str) -> dict[str, str]:
+        """Method -> why it would not work, of those that the product calls."""
+        found = {}
+        for method, call in _METHODS.items():
+            try:
+                await call(self, somebody)
+            except LedgerError as error:
+                found[method] = str(error)
+        return found
+
+    async def _history(self) -> list[Line]:
+        try:
+            self.tip = await self.ledger.tip()
+            first = await self.ledger.first_slot()
+        except LedgerError:
+            # Said of the method already.
+            return []
+        days = (self.tip.slot - first) * _SLOT_S / _DAY_S
+        found = f"history from slot {first}" + (f", about {days:.0f} days" if days >= 1 else "")
+        if first and days < 1:
+            advice = "what was sent longer ago cannot be followed up here: add a node that keeps it"
+            return [warn(self.name, found, advice)]
+        return [ok(self.name, found)]
+
+    async def _rate(self) -> list[Line]:
+        """What it says to `_AT_ONCE` calls at the same time."""
+        began = time.monotonic()
+        calls = (self.transport.call("getSlot", ()) for _ in range(_AT_ONCE))
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        took = time.monotonic() - began
+        errors = [each for each in answers if isinstance(each, BaseException)]
+        if errors:
+            found = f"{len(errors)} of {_AT_ONCE} calls at once were refused: {errors[0]}"
+            return [warn(self.name, found, "a plan with a higher rate, or a second address")]
+        return [ok(self.name, f"{_AT_ONCE} calls at once were answered in {took:.2f} s")]
+
+
+_PROVIDER: Final = "use a provider or a plan that serves it"
+_NEEDED: Final = {
+    "getProgramAccounts": "stakes are found with it: use a provider or a plan that serves it",
+    "simulateTransaction": "nothing is signed without it: use a provider that serves it",
+}
+
+_Call = Callable[[_Node, str], Awaitable[Any]]
+
+
+async def _simulate(node: _Node, somebody: str) -> Any:
+    """A payment of nothing to oneself. An account that holds nothing is refused, which is an
+    answer too."""
+    from solders.hash import Hash
+    from solders.message import MessageV0
+    from solders.pubkey import Pubkey
+    from solders.signature import Signature
+    from solders.system_program import TransferParams, transfer
+    from solders.transaction import VersionedTransaction
+
+    latest = await node.ledger.latest_blockhash()
+    key = Pubkey.from_string(somebody)
+    nothing = transfer(TransferParams(from_pubkey=key, to_pubkey=key, lamports=0))
+    message = MessageV0.try_compile(key, [nothing], [], Hash.from_string(latest.blockhash))
+    wire = bytes(VersionedTransaction.populate(message, [Signature.default()]))
+    return await node.ledger.simulate(wire, [somebody])
+
+
+async def _history_of(node: _Node, _somebody: str) -> Any:
+    """A transaction of a validator: nobody's wallet is named."""
+    voters = await node.ledger.vote_accounts()
+    who = voters[0].address if voters else _stake_program()
+    listed = await node.transport.call("getSignaturesForAddress", (who, {"limit": 1}))
+    if listed:
+        return await node.ledger.transaction(str(listed[0]["signature"]))
+    return None
+
+
+def _stake_program() -> str:
+    from solward.solana.programs import STAKE_PROGRAM
+
+    return STAKE_PROGRAM
+
+
+def _stakes_of(node: _Node, somebody: str) -> Awaitable[Any]:
+    return node.ledger.program_accounts(_stake_program(), size=200, offset=44, key=somebody)
+
+
+def _statuses(node: _Node, _somebody: str) -> Awaitable[Any]:
+    from solders.signature import Signature
+
+    return node.ledger.statuses([str(Signature.default())], search_history=True)
+
+
+_METHODS: Final[Mapping[str, _Call]] = {
+    "getEpochInfo": lambda node, _: node.ledger.tip(),
+    "getSlot": lambda node, _: node.ledger.slot(),
+    "getBlockHeight": lambda node, _: node.ledger.block_height(),
+    "getLatestBlockhash": lambda node, _: node.ledger.latest_blockhash(),
+    "getMinimumBalanceForRentExemption": lambda node, _: node.ledger.rent_exempt_minimum(165),
+    "getBalance": lambda node, somebody: node.ledger.balance(somebody),
+    "getAccountInfo": lambda node, somebody: node.ledger.account(somebody),
+    "getMultipleAccounts": lambda node, somebody: node.ledger.accounts([somebody]),
+    "getTokenAccountsByOwner": lambda node, somebody: node.ledger.holdings(somebody),
+    "getProgramAccounts": _stakes_of,
+    "getVoteAccounts": lambda node, _: node.ledger.vote_accounts(),
+    "getStakeMinimumDelegation": lambda node, _: node.ledger.stake_minimum_delegation(),
+    "getFirstAvailableBlock": lambda node, _: node.ledger.first_slot(),
+    "getSignatureStatuses": _statuses,
+    "getSignaturesForAddress": _history_of,
+    "getRecentPrioritizationFees": lambda node, _: node.transport.call(
+        "getRecentPrioritizationFees", ([],)
+    ),
+    "simulateTransaction": _simulate,
+}
+
+
+async def _somebody(subject: Subject) -> str:
+    """The first wallet's address, or one that nobody has."""
+    from solders.keypair import Keypair
+
+    wallets = await subject.wallets()
+    return str(wallets[0]["public_key"]) if wallets else str(Keypair().pubkey())
+
+
+def _lags(nodes: list[_Node]) -> list[Line]:
+    known = [(node, node.tip) for node in nodes if node.tip is not None]
+    if len(known) < 2:
+        return []
+    best = max(tip.block_height for _, tip in known)
+    lines = []
+    for node, tip in known:
+        lag = best - tip.block_height
+        if lag < _LAG_WARN:
+            lines.append(ok(node.name, f"{lag} blocks behind the others"))
+            continue
+        make = warn if lag < _LAG_FAIL else fail
+        lines.append(make(node.name, f"{lag} blocks behind the others", "use another node"))
+    return lines
+
+
+def _operators(urls: tuple[str, ...], mainnet: bool) -> Line:
+    from solward.vault.ledger.trust import is_enough
+
+    names = {operator_of(url) for url in urls}
+    if is_enough(names):
+        return ok("Operators", f"{len(names)}: {', '.join(sorted(names))}")
+    found = f"one, {names.pop()}: by its word alone no money comes back before its window ends"
+    if mainnet:
+        return warn("Operators", found, "name a second address in SOLANA_RPC_URL, of another one")
+    return ok("Operators", found)
+
+
+def operator_of(url: str) -> str:
+    """Who runs an address: the last two labels of its host, or its number."""
+    host = urlsplit(url).hostname or ""
+    labels = host.split(".")
+    return host if labels[-1].isdecimal() or ":" in host else ".".join(labels[-2:])
+
+
+def _is_local(url: str) -> bool:
+    from solward.settings.access import is_loopback
+
+    return is_loopback(urlsplit(url).hostname or "")
+
+
+def _advice(error: Exception) -> str:
+    from solward.cluster import WrongCluster
+
+    if isinstance(error, WrongCluster):
+        return "make SOLANA_NETWORK and SOLANA_RPC_URL name one network"
+    if isinstance(error, LedgerRejected):
+        return _PROVIDER
+    return "look at the address and its key, and at this machine's way out"
+
+
+async def clock(subject: Subject) -> list[Line]:
+    """This machine's clock against the ledger's."""
+    if subject.is_embedded:
+        return [ok("Clock", _EMBEDDED)]
+    from solward.solana.programs import CLOCK_SYSVAR
+    from solward.solana.stakes import unix_time
+
+    try:
+        ledger = unix_time(await (await subject.cluster()).ledger.account(CLOCK_SYSVAR))
+    except SolwardError as error:
+        return [fail("Clock", str(error), "see `solward doctor rpc`")]
+    ahead = time.time() - ledger
+    found = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the ledger's time"
+    if abs(ahead) < _CLOCK_WARN_S:
+        return [ok("Clock", found)]
+    make = warn if abs(ahead) < _CLOCK_FAIL_S else fail
+    return [make("Clock", found, "set the machine's clock, and keep it set (NTP)")]
+
+
+async def funds(subject: Subject) -> list[Line]:
+    """Whether a wallet exists, and what it holds: without SOL nothing can be sent."""
+    wallets = await subject.wallets()
+    if subject.is_embedded:
+        return [ok("Wallets", f"{len(wallets)}; the service's own faucet funds them")]
+    if not wallets:
+        advice = "start the service, then `solward wallet create treasury`"
+        return [fail("Wallets", "there are none", advice)]
+    lines = []
+    try:
+        ledger = (await subject.cluster()).ledger
+        for row in wallets[:_MOST_WALLETS]:
+            held = await ledger.balance(row["public_key"])
+            name, found = str(row["name"]), f"{format_sol(held)} SOL at {row['public_key']}"
+            lines.append(
+                ok(name, found) if held else warn(name, found, _first_funds(subject, name))
+            )
+    except SolwardError as error:
+        return [fail("Wallets", str(error), "see `solward doctor rpc`")]
+    if all(line.status is Status.WARN for line in lines):
+        lines.append(fail("Funds", "no wallet holds SOL", "do so with one of them"))
+    return lines
+
+
+def _first_funds(subject: Subject, wallet: str) -> str:
+    if subject.settings.mainnet:
+        return "send SOL to this address, a small amount first"
+    ask = f"`solward wallet airdrop {wallet}`"
+    if subject.settings.solana_network == "devnet":
+        return f"{ask}; where the faucet refuses, paste the address at {_FAUCET}"
+    return ask
+
+
+async def venue(subject: Subject) -> list[Line]:
+    """Each venue's offer for a small swap, and its instructions; nothing is sent."""
+    if subject.is_embedded:
+        return [ok("Market", _EMBEDDED)]
+    from solward.solana.programs import WRAPPED_SOL_MINT
+    from solward.solana.token_list import token_list
+
+    tokens = token_list(subject.settings.solana_network)
+    into = next((each for each in tokens if each.symbol == "USDC"), None)
+    if into is None:
+        return [warn("Swaps", "no token to swap into is known on this network", "none is needed")]
+    try:
+        registry = await subject.registry()
+        http = (await subject.cluster()).venue_http
+    except SolwardError as error:
+        return [fail("Venues", str(error), "see `solward doctor rpc`")]
+    lines = []
+    for name, plugin in registry.venues.items():
+        lines += await _offers(plugin, name, http, WRAPPED_SOL_MINT, into)
+    return lines or [warn("Venues", "no venue is loaded", "see `solward plugins list`")]
+
+
+async def _offers(
+    plugin: LoadedVenue, name: str, http: httpx.AsyncClient, sold: str, into: KnownToken
+) -> list[Line]:
+    from solders.keypair import Keypair
+
+    from solward.solana.programs import TOKEN_PROGRAM
+    from solward.solana.tokens import associated_address
+    from solward.venue import QuoteRequest, VenueContext
+
+    context = VenueContext(http)
+    request = QuoteRequest(sold, into.mint, _SMALL_SWAP, _SLIPPAGE_BPS)
+    host = http.base_url.host
+    try:
+        quote = await plugin.quote(request, context)
+    except SolwardError as error:
+        return [fail(name, f"{host}: {error}", _VENUE_ADVICE)]
+    out, least = (
+        format_amount(from_units(units, into.decimals))
+        for units in (quote.out_amount, quote.minimum_out)
+    )
+    sol = format_amount(from_units(_SMALL_SWAP, SOL_DECIMALS))
+    impact = format_amount((quote.price_impact * 100).quantize(Decimal("0.01")))
+    found = f"{host}: {sol} SOL gives {out} {into.symbol}, at least {least}; impact {impact} %"
+    lines = [ok(name, found)]
+    if not plugin.gives_instructions:
+        return lines
+    taker = str(Keypair().pubkey())
+    destination = associated_address(taker, into.mint, TOKEN_PROGRAM)
+    try:
+        made = await plugin.instructions(quote, taker, destination, context, None)
+    except SolwardError as error:
+        return [*lines, fail(name, f"{host}: no instructions: {error}", _VENUE_ADVICE)]
+    found = f"{host}: the swap is one instruction over {len(made.swap.accounts)} accounts"
+    return [*lines, ok(name, found)]
+
+
+_VENUE_ADVICE: Final = "look at JUPITER_API_URL and JUPITER_API_KEY, and at this machine's way out"
+
+
+async def prices(subject: Subject) -> list[Line]:
+    """Each source of dollar prices: grants in dollars need them."""
+    if subject.is_embedded:
+        return [ok("Prices", _EMBEDDED)]
+    from solward.guardrail import SOL
+    from solward.vault.guardrails.grants.dollars import NoPrice
+    from solward.vault.transactions.prices import Prices
+
+    try:
+        sources = (await subject.cluster()).price_sources
+    except SolwardError as error:
+        return [fail("Prices", str(error), "see `solward doctor rpc`")]
+    if not sources:
+        return [ok("Prices", "no source is set: grants in dollars refuse, all others work")]
+    lines = []
+    for source in sources:
+        together = Prices((source,))
+        found = (await together.prices([SOL]))[SOL]
+        await together.close()
+        if isinstance(found, NoPrice):
+            lines.append(fail(source.name, f"no price of SOL: {found}", "look at its address"))
+        else:
+            lines.append(ok(source.name, "has a price of SOL"))
+    return lines

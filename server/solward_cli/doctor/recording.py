@@ -1,0 +1,388 @@
+"""`solward doctor --record`: what the checks asked and were answered, without secrets, in files.
+
+The product's own clients do the asking: each of their addresses is replaced by one on this machine,
+where a relay passes everything on to the real address and keeps what went through. So a recording
+is the same whatever a client is made of, and in whichever process it runs.
+
+A recording is a folder of `*.json` files, one for each address that was asked. A file is a list of
+`{"request": {"method", "url", "body"}, "response": {"status", "headers", "body"}}`; a body is JSON,
+text, or null.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit
+
+from pydantic import SecretStr
+
+from solward import jsontext
+from solward.errors import ConfigError
+from solward.solana import programs
+from solward.solana.base58 import b58decode, b58encode
+from solward.telemetry.scrub import REDACTED, known_secrets, names_secret, scrub_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+    from aiohttp import web
+
+    from solward.settings import Settings
+
+# Beside the body's type, only what says how often one may ask.
+_HEADERS: Final = frozenset({"content-type", "retry-after"})
+_RATE_HEADERS: Final = ("ratelimit", "x-ratelimit")
+_NOT_PASSED_ON: Final = frozenset(
+    {"host", "connection", "content-length", "accept-encoding", "transfer-encoding"}
+)
+_SECRET_PARAMETERS: Final = frozenset({"key", "token", "auth", "apikey", "api-key", "x-api-key"})
+_ADDRESS_BYTES: Final = 32
+_LONGEST_TEXT: Final = 2_000
+# Of a list, such as the validators of a cluster.
+_LONGEST_LIST: Final = 100
+_TIMEOUT_S: Final = 60.0
+
+
+def placeholder(number: int) -> str:
+    """What stands in a recording for the address that was named as the `number`th, from 0."""
+    return b58encode(hashlib.sha256(b"solward recording %d" % number).digest())
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An address that the product asks.
+
+    Attributes:
+        name: of the recording's file.
+        setting: the field of `Settings` that has it.
+        url: the real one, a secret.
+    """
+
+    name: str
+    setting: str
+    url: str
+
+
+@dataclass(slots=True)
+class Recorder:
+    """What went through the relays."""
+
+    exchanges: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def keep(self, route: Route, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
+        """Keep one exchange, scrubbed; addresses are replaced when it is written."""
+        exchange = {"request": dict(request), "response": dict(response)}
+        self.exchanges.setdefault(route.name, []).append(exchange)
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write a file for each address that was asked, and return them.
+
+        Raises:
+            ConfigError: the folder cannot be written.
+        """
+        replaced = _Addresses.of(self.exchanges)
+        written = []
+        try:
+            for name, exchanges in sorted(self.exchanges.items()):
+                file = folder / f"{name}.json"
+                file.write_text(jsontext.indented(replaced.value(exchanges)) + "\n", "utf-8")
+                written.append(file)
+        except OSError as error:
+            raise ConfigError(f"--record {folder} cannot be written: {error.strerror}") from None
+        return written
+
+
+def routes(settings: Settings) -> list[Route]:
+    """Every address that checks ask, of the settings or the product's own."""
+    from solward.cluster import venue_url
+    from solward.settings.vendors import VendorSettings
+    from solward_plugins.providers import anthropic, gemini, grok, openai
+
+    found = [
+        Route(f"rpc-{number}", "solana_rpc_url", url)
+        for number, url in enumerate(settings.rpc_urls, 1)
+    ]
+    found.append(Route("jupiter", "jupiter_api_url", venue_url(settings)))
+    for vendor in (each.VENDOR for each in (anthropic, gemini, grok, openai)):
+        variable = vendor.base_url_env.lower()
+        if variable in VendorSettings.model_fields and settings.configured(vendor.spec()):
+            found.append(
+                Route(vendor.name, variable, getattr(settings, variable) or vendor.address)
+            )
+    return found
+
+
+@asynccontextmanager
+async def recorded(settings: Settings) -> AsyncIterator[tuple[Settings, Recorder]]:
+    """Settings whose addresses are relays on this machine, and what passes through them."""
+    import httpx
+
+    recorder = Recorder()
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(timeout=_TIMEOUT_S, follow_redirects=False)
+        )
+        local: dict[str, list[str]] = {}
+        for route in routes(settings):
+            relay = _Relay(route, client, recorder)
+            local.setdefault(route.setting, []).append(
+                await stack.enter_async_context(relay.listening())
+            )
+        changed: dict[str, Any] = {
+            name: SecretStr(",".join(urls)) if name == "solana_rpc_url" else urls[0]
+            for name, urls in local.items()
+        }
+        yield settings.model_copy(update=changed), recorder
+
+
+@dataclass(frozen=True, slots=True)
+class _Relay:
+    """One address on this machine in place of a real one."""
+
+    route: Route
+    client: httpx.AsyncClient
+    recorder: Recorder
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        """The address, until the block ends."""
+        from aiohttp import web
+
+        app = web.Application(client_max_size=1 << 26)
+        app.router.add_route("*", "/{path:.*}", self._pass_on)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+
+    async def _pass_on(self, asked: web.Request) -> web.Response:
+        import httpx
+        from aiohttp import web
+
+        body = await asked.read()
+        headers = {
+            name: value for name, value in asked.headers.items()
+            if name.lower() not in _NOT_PASSED_ON
+        }  # fmt: skip
+        try:
+            answer = await self.client.request(
+                asked.method, self._address(asked), content=body, headers=headers
+            )
+        except httpx.HTTPError:
+            # The client learns what it would have learned: that nobody answers.
+            assert asked.transport is not None
+            asked.transport.abort()
+            return web.Response(status=502)
+        self.recorder.keep(self.route, self._request(asked, body), _response(answer))
+        passed = {
+            name: value for name, value in answer.headers.items()
+            if _is_kept(name) and name.lower() != "content-type"
+        }  # fmt: skip
+        kind = answer.headers.get("content-type")
+        return web.Response(
+            status=answer.status_code,
+            body=answer.content,
+            headers=passed | ({} if kind is None else {"Content-Type": kind}),
+        )
+
+    def _address(self, asked: web.Request) -> str:
+        parts = urlsplit(self.route.url)
+        path = parts.path.rstrip("/") + asked.path if asked.path != "/" else parts.path or "/"
+        query = "&".join(filter(None, (parts.query, asked.query_string)))
+        return parts._replace(path=path, query=query, fragment="").geturl()
+
+    def _request(self, asked: web.Request, body: bytes) -> dict[str, Any]:
+        # The address of the settings, which may hold a key, is no part of it.
+        parameters = [
+            (name, REDACTED if _is_secret(name) else _text(value))
+            for name, value in parse_qsl(asked.query_string, keep_blank_values=True)
+        ]
+        query = f"?{urlencode(parameters)}" if parameters else ""
+        host = f"{self.route.name}.{_operator(self.route.url)}".rstrip(".")
+        return {
+            "method": asked.method,
+            "url": f"https://{host}{_text(asked.path)}{query}",
+            "body": _body(body),
+        }
+
+
+def _operator(url: str) -> str:
+    """The last two labels of a host: what is before them may name an account."""
+    labels = (urlsplit(url).hostname or "").split(".")
+    is_number = labels[-1].isdecimal() or ":" in labels[-1]
+    return "" if is_number or len(labels) < 2 else ".".join(labels[-2:])
+
+
+def _response(answer: httpx.Response) -> dict[str, Any]:
+    headers = {
+        name.lower(): _text(value) for name, value in answer.headers.items() if _is_kept(name)
+    }
+    return {"status": answer.status_code, "headers": headers, "body": _body(answer.content)}
+
+
+def _is_kept(name: str) -> bool:
+    lower = name.lower()
+    return lower in _HEADERS or lower.startswith(_RATE_HEADERS)
+
+
+def _is_secret(name: str) -> bool:
+    return name.lower() in _SECRET_PARAMETERS or names_secret(name)
+
+
+def _body(content: bytes) -> Any:
+    """A body as JSON where it is, else as text; None where there is none."""
+    if not content:
+        return None
+    try:
+        return _value(jsontext.loads(content))
+    except (ValueError, RecursionError):
+        return _text(content.decode("utf-8", "replace"))[:_LONGEST_TEXT]
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Mapping):
+        return {
+            _text(name): REDACTED if _is_secret(name) and isinstance(item, str) else _value(item)
+            for name, item in value.items()
+        }
+    if isinstance(value, list):
+        if value and isinstance(value[0], Mapping):
+            value = value[:_LONGEST_LIST]
+        return [_value(item) for item in value]
+    if value is None or isinstance(value, bool | int | Decimal):
+        return value
+    return _text(str(value))
+
+
+def _text(text: str) -> str:
+    """`text` without the process's secrets, as they are and as addresses, JSON and headers spell
+    them, and without what looks like one."""
+    for secret in known_secrets():
+        for spelled in _spellings(secret):
+            if spelled in text:
+                text = text.replace(spelled, REDACTED)
+    return scrub_text(text)
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    raw = secret.encode()
+    yield from dict.fromkeys(
+        (
+            secret,
+            quote(secret, safe=""),
+            quote(secret),
+            quote_plus(secret),
+            jsontext.dumps(secret)[1:-1],
+            base64.b64encode(raw).decode().rstrip("="),
+            base64.urlsafe_b64encode(raw).decode().rstrip("="),
+            raw.hex(),
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Addresses:
+    """Every address that a request names, but programs and listed mints, and what stands for it."""
+
+    replaced: Mapping[str, str]
+
+    @classmethod
+    def of(cls, exchanges: Mapping[str, Sequence[Mapping[str, Any]]]) -> _Addresses:
+        public, named = _public(), dict[str, None]()
+        for _, each in sorted(exchanges.items()):
+            for exchange in each:
+                request = exchange["request"]
+                values = [value for _, value in parse_qsl(urlsplit(request["url"]).query)]
+                named |= dict.fromkeys(_addresses([values, request["body"]]))
+                if _of_somebody(request["body"]):
+                    # The accounts of whoever was named lead to them.
+                    named |= dict.fromkeys(_addresses(exchange["response"]["body"]))
+        kept = [address for address in named if address not in public]
+        return cls({address: placeholder(number) for number, address in enumerate(kept)})
+
+    def value(self, value: Any) -> Any:
+        """`value` with every address replaced, also inside base64."""
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, Mapping):
+            return {self._text(name): self.value(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self.value(item) for item in value]
+        return value
+
+    def _text(self, text: str) -> str:
+        for address, other in self.replaced.items():
+            if address in text:
+                text = text.replace(address, other)
+        raw = decoded_base64(text)
+        if raw is None:
+            return text
+        changed = raw
+        for address, other in self.replaced.items():
+            changed = changed.replace(b58decode(address), b58decode(other))
+        return text if changed == raw else base64.b64encode(changed).decode()
+
+
+def decoded_base64(text: str) -> bytes | None:
+    """The bytes of a base64 text that is long enough to hold an address, None for any other."""
+    if len(text) < _ADDRESS_BYTES * 4 // 3:
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        return None
+
+
+def _of_somebody(body: Any) -> bool:
+    return isinstance(body, Mapping) and body.get("method") in (
+        "getTokenAccountsByOwner",
+        "getProgramAccounts",
+        "getSignaturesForAddress",
+    )
+
+
+def _addresses(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        if is_address(value):
+            yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _addresses(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _addresses(item)
+
+
+def is_address(text: str) -> bool:
+    """Whether `text` is 32 bytes in base58."""
+    if not 32 <= len(text) <= 44:
+        return False
+    try:
+        return len(b58decode(text)) == _ADDRESS_BYTES
+    except ValueError:
+        return False
+
+
+def _public() -> frozenset[str]:
+    from solward.solana.token_list import token_list
+
+    mints = {
+        token.mint
+        for network in ("mainnet-beta", "devnet", "testnet", "localnet")
+        for token in token_list(network)
+    }
+    constants = {value for value in vars(programs).values() if isinstance(value, str)}
+    return frozenset(mints | constants)
