@@ -45,7 +45,7 @@ _PROXY_EXCEPTIONS: Final = ("NO_PROXY", "no_proxy")
 
 
 @click.command()
-@click.argument("checks", nargs=-1, type=click.Choice(list(CHECKS)), metavar="[CHECK]...")
+@click.argument("checks", nargs=-1, type=click.Choice(list(CHECKS)), metavar="[CHECK]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--record",
