@@ -1,7 +1,7 @@
-"""The localnet's swap venue: `GET /swap/v2/build` of the Jupiter Swap API over the demo market.
+"""The localnet's swap venue: the Jupiter Swap API, versions 1 and 2, over the demo market.
 
-The parameters and fields of the official documentation (developers.jup.ag, "Build Transaction");
-what the market does not serve of them is refused, as is what is not documented. The answer's
+The calls, parameters and fields of the official documentation (developers.jup.ag); what the market
+does not serve of them is refused, as is what is not documented (`venue_fields`). The answers'
 instructions are of the market's program, and only the taker signs.
 """
 
@@ -9,96 +9,90 @@ from __future__ import annotations
 
 import base64
 import json
+import time
+import uuid
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any
-from urllib.parse import parse_qsl
+from typing import Any, cast
 
-from solders.compute_budget import set_compute_unit_price
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
-from solders.instruction import Instruction
+from solders.message import to_bytes_versioned
 from solders.pubkey import Pubkey
-from solders.system_program import TransferParams, transfer
-from spl.token.constants import TOKEN_PROGRAM_ID
-from spl.token.instructions import (
-    close_account,
-    create_idempotent_associated_token_account,
-    get_associated_token_address,
-    sync_native,
-)
-from spl.token.models import CloseAccountParams, SyncNativeParams
+from solders.transaction import VersionedTransaction
+from spl.token.constants import ASSOCIATED_TOKEN_PROGRAM_ID
+from spl.token.instructions import get_associated_token_address
 
-from solward.solana.accounts import Account
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.solana.tokens import token_account
+from solward.solana.tokens import TOKEN_ACCOUNT_RENT
+from solward_localnet import venue_fields as fields
 from solward_localnet.errors import RpcError
-from solward_localnet.market import POOLS, Pool, trade
-from solward_localnet.market_program import swap_instruction
+from solward_localnet.market_program import MARKET_PROGRAM
+from solward_localnet.venue_fields import (
+    BPS,
+    VenueError,
+    invalid,
+    read_body,
+    read_offer,
+    read_query,
+)
+from solward_localnet.venue_swap import (
+    LABEL,
+    MAX_UNITS,
+    Call,
+    Hop,
+    Route,
+    Swap,
+    Taking,
+    as_json,
+    as_text,
+    at_least,
+    budget,
+    compose,
+    find_route,
+    priority_fee,
+    transaction,
+)
 
-Call = Callable[[str, Sequence[Any]], Awaitable[Any]]
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+Answer = tuple[int, dict[str, Any]]
 
 PREFIX = "/swap/"
-_BUILD = "/swap/v2/build"
-U64_MAX = 2**64 - 1
-_BPS = 10_000
-_MAX_ACCOUNTS = 64
+_DEFAULT_SLIPPAGE = 50
+_MAX_BODY_BYTES = 50 * 1024
+# Orders that may still be executed; the oldest are forgotten first.
+_MOST_ORDERS = 1_000
 _NATIVE_MINT = Pubkey.from_string(WRAPPED_SOL_MINT)
+_SIGNATURE_FEE = 5_000
 
-_SERVED = frozenset(
-    {
-        "inputMint",
-        "outputMint",
-        "amount",
-        "taker",
-        "slippageBps",
-        "maxAccounts",
-        "wrapAndUnwrapSol",
-        "destinationTokenAccount",
-    }
-)
-_DOCUMENTED = _SERVED | {
-    "mode",
-    "dexes",
-    "excludeDexes",
-    "platformFeeBps",
-    "feeAccount",
-    "payer",
-    "nativeDestinationAccount",
-    "blockhashSlotsToExpiry",
-}
-
-
-class VenueError(Exception):
-    """A refusal in Jupiter's shape: `error` for people, `errorCode` for programs."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+# `errorCode` of an order that has a price and no transaction, by the official documentation.
+INSUFFICIENT_FUNDS = 1
+INSUFFICIENT_SOL = 2
+# `code` of an execution, by the official documentation.
+MISSING_ORDER, INVALID_TRANSACTION, INVALID_MESSAGE = -1, -2, -3
+FAILED_TO_LAND, NOT_FULLY_SIGNED = -1000, -1003
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
-    """One pool's part of a swap; `sells_sol` is its direction."""
+class _Order:
+    """What was answered to `/order`, to be executed."""
 
-    pool: Pool
-    sells_sol: bool
-    paid: int
-    received: int
-    impact: Decimal
+    message: bytes
+    route: Route
 
 
 def venue_app(call: Call) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     """An ASGI application; `call` is `Localnet.call`."""
+    venue = _Venue(call)
 
-    async def app(scope: Scope, _receive: Receive, send: Send) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            status, body = 200, await _answer(call, scope)
+            status, body = await venue.answer(scope, receive)
         except VenueError as error:
-            status, body = 400, {"error": str(error), "errorCode": error.code}
+            status, body = error.status, {"error": str(error), "errorCode": error.code}
         except RpcError:
             status, body = 500, {"error": "the ledger did not answer", "errorCode": "INTERNAL"}
         headers = [(b"content-type", b"application/json")]
@@ -108,161 +102,305 @@ def venue_app(call: Call) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
     return app
 
 
-async def _answer(call: Call, scope: Scope) -> dict[str, Any]:
-    if (scope["method"], scope["path"]) != ("GET", _BUILD):
-        raise VenueError("NOT_FOUND", f"unknown path; known: GET {_BUILD}")
-    return await _build(call, _query(scope["query_string"].decode("latin-1")))
+class _Venue:
+    """The calls by method and path."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._orders: OrderedDict[str, _Order] = OrderedDict()
+        # What is read of a request, and who answers it.
+        self._calls: Mapping[tuple[str, str], tuple[fields.Fields, Any]] = {
+            ("GET", "/swap/v2/build"): (fields.BUILD, self._build),
+            ("GET", "/swap/v2/order"): (fields.ORDER, self._order),
+            ("POST", "/swap/v2/execute"): (fields.EXECUTE, self._execute),
+            ("GET", "/swap/v1/quote"): (fields.QUOTE, self._quote),
+            ("POST", "/swap/v1/swap"): (fields.SWAP, self._swap),
+            ("POST", "/swap/v1/swap-instructions"): (fields.SWAP, self._swap_instructions),
+            ("GET", "/swap/v1/program-id-to-label"): ({}, self._labels),
+        }
+
+    async def answer(self, scope: Scope, receive: Receive) -> Answer:
+        """A request's status and body.
+
+        Raises:
+            VenueError: it is refused.
+            RpcError: the ledger did not answer.
+        """
+        named = (scope["method"], scope["path"])
+        if named not in self._calls:
+            known = ", ".join(" ".join(each) for each in self._calls)
+            raise VenueError("NOT_FOUND", f"unknown path; known: {known}", 404)
+        documented, handler = self._calls[named]
+        query = scope["query_string"].decode("latin-1")
+        if scope["method"] == "GET":
+            return cast(Answer, await handler(read_query(query, documented)))
+        read_query(query, {})
+        return cast(Answer, await handler(read_body(await _body(receive), documented)))
+
+    # Version 2.
+
+    async def _build(self, asked: Mapping[str, Any]) -> Answer:
+        route = await self._route(asked)
+        taking = Taking(
+            asked["taker"],
+            asked.get("wrapAndUnwrapSol", True),
+            asked.get("destinationTokenAccount"),
+        )
+        slippage = asked.get("slippageBps", _DEFAULT_SLIPPAGE)
+        swap = compose(route, taking, at_least(route.received, slippage))
+        latest = (await self._call("getLatestBlockhash", [{"commitment": "confirmed"}]))["value"]
+        return 200, {
+            **_offer(route, slippage),
+            "computeBudgetInstructions": [as_json(set_compute_unit_price(0))],
+            **_parts(swap),
+            "tipInstruction": None,
+            "addressesByLookupTableAddress": {},
+            "blockhashWithMetadata": {
+                "blockhash": list(bytes(Hash.from_string(latest["blockhash"]))),
+                "lastValidBlockHeight": latest["lastValidBlockHeight"],
+                "fetchedAt": {"secs_since_epoch": int(time.time()), "nanos_since_epoch": 0},
+            },
+        }
+
+    async def _order(self, asked: Mapping[str, Any]) -> Answer:
+        began = time.monotonic()
+        if "metis" in asked.get("excludeRouters", ()):
+            raise VenueError("COULD_NOT_FIND_ANY_ROUTE", "the market has no router but metis")
+        route = await self._route(asked)
+        taker: Pubkey | None = asked.get("taker")
+        slippage = asked.get("slippageBps", _DEFAULT_SLIPPAGE)
+        lamports = asked.get("priorityFeeLamports", 0)
+        answer: dict[str, Any] = {
+            # Any other parameter than those of a plain order makes it a manual one.
+            "mode": "ultra" if set(asked) <= {*_PLAIN_ORDER} else "manual",
+            **_offer(route, slippage),
+            # Signed the other way than version 1's: a loss is negative, and in percent.
+            "priceImpact": -float(route.impact * 100),
+            "priceImpactPct": f"{-route.impact:f}",
+            "feeMint": str(route.target),
+            "feeBps": 0,
+            "platformFee": {"amount": "0", "feeBps": 0, "feeMint": str(route.target)},
+            "signatureFeeLamports": _SIGNATURE_FEE if taker else 0,
+            "signatureFeePayer": str(taker) if taker else None,
+            "prioritizationFeeLamports": lamports,
+            "prioritizationFeePayer": str(taker) if taker else None,
+            "rentFeeLamports": 0,
+            "rentFeePayer": str(taker) if taker else None,
+            "swapType": "aggregator",
+            "router": "metis",
+            "transaction": None,
+            "gasless": False,
+            "requestId": str(uuid.uuid4()),
+            "taker": str(taker) if taker else None,
+        }
+        if taker is not None:
+            answer |= await self._ordered(answer["requestId"], route, taker, slippage, lamports)
+        return 200, answer | {"totalTime": round((time.monotonic() - began) * 1000, 3)}
+
+    async def _ordered(
+        self, request: str, route: Route, taker: Pubkey, slippage: int, lamports: int
+    ) -> dict[str, Any]:
+        """The order's transaction, or why there is none: a taker must hold what it sells."""
+        present = await self._present(route, taker)
+        swap = compose(route, Taking(taker, present=present), at_least(route.received, slippage))
+        opened = [each.program_id == ASSOCIATED_TOKEN_PROGRAM_ID for each in swap.setup]
+        rent = TOKEN_ACCOUNT_RENT * sum(opened)
+        missing = await self._missing(route, taker, rent + _SIGNATURE_FEE + lamports)
+        if missing is not None:
+            code, text = missing
+            return {
+                "transaction": "", "errorCode": code, "errorMessage": text, "error": text
+            }  # fmt: skip
+        made, height = await transaction(self._call, taker, [*budget(lamports), *swap.instructions])
+        self._orders[request] = _Order(bytes(to_bytes_versioned(made.message)), route)
+        if len(self._orders) > _MOST_ORDERS:
+            self._orders.popitem(last=False)
+        return {
+            "transaction": as_text(made),
+            "lastValidBlockHeight": str(height),
+            "rentFeeLamports": rent,
+        }
+
+    async def _missing(self, route: Route, taker: Pubkey, costs: int) -> tuple[int, str] | None:
+        """What an order's taker lacks, as the API's code and text."""
+        balance = (await self._call("getBalance", [str(taker)]))["value"]
+        sells_sol = route.source == _NATIVE_MINT
+        held = balance if sells_sol else await self._units(taker, route.source)
+        if held < route.paid:
+            return INSUFFICIENT_FUNDS, "Insufficient funds"
+        if balance < costs + (route.paid if sells_sol else 0):
+            return INSUFFICIENT_SOL, "Insufficient SOL for gas"
+        return None
+
+    async def _execute(self, asked: Mapping[str, Any]) -> Answer:
+        order = self._orders.get(asked["requestId"])
+        if order is None:
+            return 400, {"error": "missing cached order", "code": MISSING_ORDER}
+        try:
+            wire = base64.b64decode(asked["signedTransaction"], validate=True)
+            signed = VersionedTransaction.from_bytes(wire)
+        except ValueError:
+            return 400, {"error": "invalid signed transaction", "code": INVALID_TRANSACTION}
+        if bytes(to_bytes_versioned(signed.message)) != order.message:
+            return 400, {"error": "invalid message bytes", "code": INVALID_MESSAGE}
+        if not all(signed.verify_with_results()):
+            return 400, {"error": "transaction not fully signed", "code": NOT_FULLY_SIGNED}
+        signature = str(signed.signatures[0])
+        try:
+            await self._call("sendTransaction", [as_text(signed), {"encoding": "base64"}])
+            landed = await self._call(
+                "getTransaction",
+                [signature, {"commitment": "confirmed", "maxSupportedTransactionVersion": 0}],
+            )
+        except RpcError as error:
+            failed = {"status": "Failed", "code": FAILED_TO_LAND, "error": str(error)}
+            return 200, failed | {"signature": signature}
+        return 200, _executed(order.route, signature, landed)
+
+    # Version 1.
+
+    async def _quote(self, asked: Mapping[str, Any]) -> Answer:
+        began = time.monotonic()
+        route = await self._route(asked)
+        return 200, {
+            **_offer(route, asked.get("slippageBps", _DEFAULT_SLIPPAGE)),
+            "platformFee": None,
+            "contextSlot": route.slot,
+            "timeTaken": time.monotonic() - began,
+        }
+
+    async def _swap(self, asked: Mapping[str, Any]) -> Answer:
+        swap, limit, price = await self._composed(asked)
+        made, height = await transaction(
+            self._call,
+            asked["userPublicKey"],
+            [set_compute_unit_limit(limit), set_compute_unit_price(price), *swap.instructions],
+            legacy=asked.get("asLegacyTransaction", False),
+        )
+        return 200, {
+            "swapTransaction": as_text(made),
+            "lastValidBlockHeight": height,
+            "prioritizationFeeLamports": priority_fee(price, limit),
+        }
+
+    async def _swap_instructions(self, asked: Mapping[str, Any]) -> Answer:
+        swap, limit, price = await self._composed(asked)
+        return 200, {
+            "computeBudgetInstructions": [
+                as_json(set_compute_unit_limit(limit)),
+                as_json(set_compute_unit_price(price)),
+            ],
+            **_parts(swap),
+            "addressLookupTableAddresses": [],
+        }
+
+    async def _composed(self, asked: Mapping[str, Any]) -> tuple[Swap, int, int]:
+        """A quote's swap, with its limit of compute units and their price.
+
+        What counts of the quote is its `outAmount` and `slippageBps`: as documented, the minimum is
+        computed of them, not taken from `otherAmountThreshold`.
+        """
+        if {"computeUnitPriceMicroLamports", "prioritizationFeeLamports"} <= set(asked):
+            raise VenueError(
+                "INVALID_COMPUTE_UNIT_PRICE_AND_PRIORITIZATION_FEE",
+                "give computeUnitPriceMicroLamports or prioritizationFeeLamports, not both",
+            )
+        quoted = read_offer(asked["quoteResponse"])
+        route = await find_route(
+            self._call, quoted["inputMint"], quoted["outputMint"], quoted["inAmount"]
+        )
+        taker, wraps = asked["userPublicKey"], asked.get("wrapAndUnwrapSol", True)
+        present: frozenset[Pubkey] = frozenset()
+        if not asked.get("skipUserAccountsRpcCalls", False):
+            present = await self._present(route, taker)
+            if not wraps:
+                self._check_wrapped(route, asked, present)
+        taking = Taking(taker, wraps, asked.get("destinationTokenAccount"), present)
+        swap = compose(route, taking, at_least(quoted["outAmount"], quoted["slippageBps"]))
+        limit = MAX_UNITS
+        if asked.get("dynamicComputeUnitLimit", False):
+            limit = await self._used(taker, swap)
+        price = asked.get("computeUnitPriceMicroLamports")
+        if price is None:
+            price = asked.get("prioritizationFeeLamports", 0) * 10**6 // limit
+        return swap, limit, price
+
+    @staticmethod
+    def _check_wrapped(route: Route, asked: Mapping[str, Any], present: frozenset[Pubkey]) -> None:
+        """As documented: the taker's account of wrapped SOL must exist where nothing wraps."""
+        own = asked.get("destinationTokenAccount") is None
+        uses = route.source == _NATIVE_MINT or (route.target == _NATIVE_MINT and own)
+        account = get_associated_token_address(asked["userPublicKey"], _NATIVE_MINT)
+        if uses and account not in present:
+            raise invalid("wrapAndUnwrapSol false needs an account of wrapped SOL")
+
+    async def _used(self, taker: Pubkey, swap: Swap) -> int:
+        """The compute units of a swap with a tenth more; the most where it fails."""
+        made, _ = await transaction(self._call, taker, swap.instructions)
+        options = {"encoding": "base64", "sigVerify": False, "replaceRecentBlockhash": True}
+        tried = (await self._call("simulateTransaction", [as_text(made), options]))["value"]
+        units = tried.get("unitsConsumed")
+        return MAX_UNITS if tried["err"] is not None or not units else int(units) * 11 // 10
+
+    async def _labels(self, _asked: Mapping[str, Any]) -> Answer:
+        return 200, {str(MARKET_PROGRAM): LABEL}
+
+    # Of both.
+
+    async def _route(self, asked: Mapping[str, Any]) -> Route:
+        return await find_route(
+            self._call,
+            asked["inputMint"],
+            asked["outputMint"],
+            asked["amount"],
+            dexes=asked.get("dexes", ()),
+            excluded=asked.get("excludeDexes", ()),
+            direct=asked.get("onlyDirectRoutes", False),
+            max_accounts=asked.get("maxAccounts", fields.MAX_ACCOUNTS),
+        )
+
+    async def _present(self, route: Route, taker: Pubkey) -> frozenset[Pubkey]:
+        """Those of the taker's own accounts of both tokens that exist."""
+        own = [get_associated_token_address(taker, mint) for mint in (route.source, route.target)]
+        asked = [[str(each) for each in own], {"encoding": "base64"}]
+        found = (await self._call("getMultipleAccounts", asked))["value"]
+        return frozenset(key for key, state in zip(own, found, strict=True) if state is not None)
+
+    async def _units(self, owner: Pubkey, mint: Pubkey) -> int:
+        account = str(get_associated_token_address(owner, mint))
+        try:
+            held = await self._call("getTokenAccountBalance", [account])
+        except RpcError:
+            return 0
+        return int(held["value"]["amount"])
 
 
-def _query(text: str) -> Mapping[str, str]:
-    query: dict[str, str] = {}
-    for name, value in parse_qsl(text, keep_blank_values=True):
-        if name in query:
-            raise _invalid(f"{name} is there twice")
-        if name not in _DOCUMENTED:
-            raise _invalid(f"there is no parameter {name}")
-        if name not in _SERVED:
-            raise _invalid(f"the localnet's market does not serve {name}")
-        query[name] = value
-    return query
+# Of an order that has no optional parameter.
+_PLAIN_ORDER = ("inputMint", "outputMint", "amount", "taker")
 
 
-async def _build(call: Call, query: Mapping[str, str]) -> dict[str, Any]:
-    source, target = query.get("inputMint", ""), query.get("outputMint", "")
-    amount = _integer(query, "amount", 1, U64_MAX)
-    slippage = _integer(query, "slippageBps", 0, _BPS, "50")
-    most = _integer(query, "maxAccounts", 1, _MAX_ACCOUNTS, str(_MAX_ACCOUNTS))
-    taker = _address(query.get("taker"), "taker")
-    wraps = _flag(query, "wrapAndUnwrapSol")
-    destination = query.get("destinationTokenAccount")
-    hops = await _route(call, source, target, amount)
-    received = hops[-1].received
-    least = _at_least(received, slippage)
-    swap = swap_instruction(
-        taker,
-        get_associated_token_address(taker, Pubkey.from_string(source)),
-        get_associated_token_address(taker, Pubkey.from_string(target))
-        if destination is None
-        else _address(destination, "destinationTokenAccount"),
-        [hop.pool.hop(hop.sells_sol) for hop in hops],
-        amount,
-        least,
-    )
-    if len(swap.accounts) + 1 > most:
-        raise VenueError("COULD_NOT_FIND_ANY_ROUTE", f"no route of at most {most} accounts")
-    setup, cleanup = _around(taker, source, target, amount, wraps, destination is None)
-    latest = (await call("getLatestBlockhash", [{"commitment": "confirmed"}]))["value"]
+def _offer(route: Route, slippage: int) -> dict[str, Any]:
+    """What every quote says, under the same names in both versions."""
     return {
-        "inputMint": source,
-        "outputMint": target,
-        "inAmount": str(amount),
-        "outAmount": str(received),
-        "otherAmountThreshold": str(least),
+        "inputMint": str(route.source),
+        "outputMint": str(route.target),
+        "inAmount": str(route.paid),
+        "outAmount": str(route.received),
+        "otherAmountThreshold": str(at_least(route.received, slippage)),
         "swapMode": "ExactIn",
         "slippageBps": slippage,
-        "priceImpactPct": _impact(hops),
-        "routePlan": [_plan(hop) for hop in hops],
-        "computeBudgetInstructions": [_instruction(set_compute_unit_price(0))],
-        "setupInstructions": [_instruction(each) for each in setup],
-        "swapInstruction": _instruction(swap),
-        "cleanupInstruction": None if cleanup is None else _instruction(cleanup),
-        "otherInstructions": [],
-        "tipInstruction": None,
-        "addressesByLookupTableAddress": {},
-        "blockhashWithMetadata": {
-            "blockhash": list(bytes(Hash.from_string(latest["blockhash"]))),
-            "lastValidBlockHeight": latest["lastValidBlockHeight"],
-        },
+        "priceImpactPct": f"{route.impact:f}",
+        "routePlan": [_plan(hop) for hop in route.hops],
     }
 
 
-async def _route(call: Call, source: str, target: str, amount: int) -> list[Hop]:
-    """One hop from or to SOL, two between tokens; each priced by what the vaults hold now."""
-    steps = _steps(source, target)
-    addresses = [str(key) for pool, _ in steps for key in pool.vaults]
-    answer = await call("getMultipleAccounts", [addresses, {"encoding": "base64"}])
-    hops: list[Hop] = []
-    paid = amount
-    for index, (pool, sells_sol) in enumerate(steps):
-        sol, units = map(_held, answer["value"][2 * index : 2 * index + 2])
-        if not sol or not units:
-            raise VenueError("COULD_NOT_FIND_ANY_ROUTE", "this ledger has no demo market")
-        done = trade(paid, sol, units) if sells_sol else trade(paid, units, sol)
-        if done.received < 1:
-            raise VenueError("ROUTE_PLAN_DOES_NOT_CONSUME_ALL_THE_AMOUNT", "amount is too small")
-        hops.append(Hop(pool, sells_sol, paid, done.received, done.price_impact))
-        paid = done.received
-    return hops
-
-
-def _held(account: Mapping[str, Any] | None) -> int:
-    """The units in a token account as the RPC answers it, 0 where there is none."""
-    if account is None:
-        return 0
-    data = base64.b64decode(account["data"][0])
-    token = token_account(Account(int(account["lamports"]), str(account["owner"]), data))
-    return token.amount if token else 0
-
-
-def _steps(source: str, target: str) -> list[tuple[Pool, bool]]:
-    """The pools from one mint to another, each with whether it is sold SOL."""
-    pools = {str(pool.mint): pool for pool in POOLS}
-    for mint, name in ((source, "inputMint"), (target, "outputMint")):
-        if mint != WRAPPED_SOL_MINT and mint not in pools:
-            raise VenueError("TOKEN_NOT_TRADABLE", f"{name} is not tradable here: {mint}")
-    if source == target:
-        raise VenueError("CIRCULAR_ARBITRAGE_IS_DISABLED", "inputMint and outputMint are the same")
-    steps = [] if source == WRAPPED_SOL_MINT else [(pools[source], False)]
-    return steps if target == WRAPPED_SOL_MINT else [*steps, (pools[target], True)]
-
-
-def _around(
-    taker: Pubkey, source: str, target: str, amount: int, wraps: bool, to_taker: bool
-) -> tuple[list[Instruction], Instruction | None]:
-    """What the taker's own accounts need before the swap, and after it.
-
-    SOL is wrapped only where it is sold or arrives in the taker's own account.
-    """
-    setup: list[Instruction] = []
-    native = get_associated_token_address(taker, _NATIVE_MINT)
-    sells_sol, buys_sol = source == WRAPPED_SOL_MINT, target == WRAPPED_SOL_MINT and to_taker
-    if sells_sol and wraps:
-        setup += [
-            create_idempotent_associated_token_account(taker, taker, _NATIVE_MINT),
-            transfer(TransferParams(from_pubkey=taker, to_pubkey=native, lamports=amount)),
-            sync_native(SyncNativeParams(program_id=TOKEN_PROGRAM_ID, account=native)),
-        ]
-    if to_taker:
-        mint = Pubkey.from_string(target)
-        setup.append(create_idempotent_associated_token_account(taker, taker, mint))
-    if not (wraps and (sells_sol or buys_sol)):
-        return setup, None
-    closing = CloseAccountParams(
-        program_id=TOKEN_PROGRAM_ID, account=native, dest=taker, owner=taker
-    )
-    return setup, close_account(closing)
-
-
-def _instruction(instruction: Instruction) -> dict[str, Any]:
+def _parts(swap: Swap) -> dict[str, Any]:
     return {
-        "programId": str(instruction.program_id),
-        "accounts": [
-            {
-                "pubkey": str(meta.pubkey),
-                "isWritable": meta.is_writable,
-                "isSigner": meta.is_signer,
-            }
-            for meta in instruction.accounts
-        ],
-        "data": base64.b64encode(instruction.data).decode("ascii"),
+        "setupInstructions": [as_json(each) for each in swap.setup],
+        "swapInstruction": as_json(swap.swap),
+        "cleanupInstruction": None if swap.cleanup is None else as_json(swap.cleanup),
+        "otherInstructions": [],
     }
-
-
-def _impact(hops: Sequence[Hop]) -> str:
-    remaining = Decimal(1)
-    for hop in hops:
-        remaining *= 1 - hop.impact
-    return f"{1 - remaining:f}"
 
 
 def _plan(hop: Hop) -> dict[str, Any]:
@@ -271,42 +409,72 @@ def _plan(hop: Hop) -> dict[str, Any]:
     return {
         "swapInfo": {
             "ammKey": str(hop.pool.address),
-            "label": f"Solward demo {hop.pool.symbol}",
+            "label": hop.label,
             "inputMint": source,
             "outputMint": target,
             "inAmount": str(hop.paid),
             "outAmount": str(hop.received),
         },
         "percent": 100,
-        "bps": _BPS,
+        "bps": BPS,
     }
 
 
-def _at_least(amount: int, slippage_bps: int) -> int:
-    """What is left of `amount` after the slippage, rounded up: in the trader's favour."""
-    return -(-amount * (_BPS - slippage_bps) // _BPS)
+def _executed(route: Route, signature: str, landed: Mapping[str, Any]) -> dict[str, Any]:
+    """What landed, with the amounts that the pools' vaults show."""
+    meta = landed["meta"]
+    answer = {"signature": signature, "slot": str(landed["slot"])}
+    if meta["err"] is not None:
+        failed = {"status": "Failed", "code": FAILED_TO_LAND, "error": json.dumps(meta["err"])}
+        return answer | failed
+    paid, received = (_moved(landed, *each) for each in _ends(route))
+    return answer | {
+        "status": "Success",
+        "code": 0,
+        "totalInputAmount": str(paid),
+        "totalOutputAmount": str(-received),
+        "inputAmountResult": str(paid),
+        "outputAmountResult": str(-received),
+        "swapEvents": [
+            {
+                "inputMint": str(route.source),
+                "inputAmount": str(paid),
+                "outputMint": str(route.target),
+                "outputAmount": str(-received),
+            }
+        ],
+    }
 
 
-def _integer(query: Mapping[str, str], field: str, least: int, most: int, default: str = "") -> int:
-    text = query.get(field, default)
-    if text.isascii() and text.isdecimal() and len(text) <= 20 and least <= int(text) <= most:
-        return int(text)
-    raise _invalid(f"{field} must be an integer from {least} to {most}")
+def _ends(route: Route) -> Sequence[tuple[Pubkey, Pubkey]]:
+    """The vault that was paid first and the one that paid last, each with its mint."""
+    first, last = route.hops[0], route.hops[-1]
+    _, paid, _ = first.pool.hop(first.sells_sol)
+    _, _, paying = last.pool.hop(last.sells_sol)
+    return (paid, route.source), (paying, route.target)
 
 
-def _flag(query: Mapping[str, str], field: str) -> bool:
-    text = query.get(field, "true")
-    if text not in ("true", "false"):
-        raise _invalid(f"{field} must be true or false")
-    return text == "true"
+def _moved(landed: Mapping[str, Any], vault: Pubkey, mint: Pubkey) -> int:
+    """How many units of `mint` a vault has more after a transaction."""
+    keys = landed["transaction"]["message"]["accountKeys"]
+    units = []
+    for balances in (landed["meta"]["preTokenBalances"], landed["meta"]["postTokenBalances"]):
+        units.append(
+            sum(
+                int(each["uiTokenAmount"]["amount"])
+                for each in balances
+                if (keys[each["accountIndex"]], each["mint"]) == (str(vault), str(mint))
+            )
+        )
+    return units[1] - units[0]
 
 
-def _address(text: str | None, field: str) -> Pubkey:
-    try:
-        return Pubkey.from_string(text or "")
-    except ValueError:
-        raise _invalid(f"{field} must be a base58 address") from None
-
-
-def _invalid(message: str) -> VenueError:
-    return VenueError("INVALID_REQUEST", message)
+async def _body(receive: Receive) -> bytes:
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > _MAX_BODY_BYTES:
+            raise VenueError("INVALID_REQUEST", "request body too large", 413)
+        if not message.get("more_body", False):
+            return bytes(body)

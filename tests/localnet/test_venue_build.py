@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
 from spl.token.instructions import create_idempotent_associated_token_account
 from tests.support.localnet_chain import FEE, SOL, Chain, StillClock
+from tests.support.market import BONK, TAKER, USDC, Market, instruction, open_market, whole
 
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward_localnet.errors import RpcError
@@ -27,8 +25,6 @@ from solward_localnet.options import LocalnetOptions
 from solward_localnet.venue import venue_app
 
 USDC_POOL, BONK_POOL = POOLS
-USDC, BONK = str(USDC_POOL.mint), str(BONK_POOL.mint)
-TAKER = str(Keypair().pubkey())
 RENT = 2_039_280
 
 # The fields of the response (developers.jup.ag, "Build Transaction"), with their types there.
@@ -51,81 +47,14 @@ FIELDS = {
 HOP_FIELDS = {"ammKey", "label", "inputMint", "outputMint", "inAmount", "outAmount"}
 
 
-@dataclass
-class Market:
-    """The venue's HTTP side over a localnet whose clock stands still."""
-
-    chain: Chain
-    http: httpx.AsyncClient
-
-    async def ask(self, **query: Any) -> httpx.Response:
-        good = {"inputMint": WRAPPED_SOL_MINT, "outputMint": USDC, "amount": SOL, "taker": TAKER}
-        asked = {name: each for name, each in (good | query).items() if each is not None}
-        return await self.http.get("/swap/v2/build", params=asked)
-
-    async def build(self, source: str, target: str, amount: int, **more: Any) -> dict[str, Any]:
-        response = await self.ask(inputMint=source, outputMint=target, amount=amount, **more)
-        assert response.status_code == 200, response.text
-        answer: dict[str, Any] = response.json()
-        return answer
-
-    async def trade(self, source: str, target: str, amount: int) -> int:
-        """Settle the payer's swap as a user of the API does; what it was quoted."""
-        taker = self.chain.payer
-        answer = await self.build(source, target, amount, taker=str(taker.pubkey()))
-        await self.chain.do(*whole(answer))
-        self.chain.clock.slots(1)
-        return int(answer["outAmount"])
-
-    async def units(self, owner: Pubkey, mint: str) -> int:
-        account = get_associated_token_address(owner, Pubkey.from_string(mint))
-        held = await self.chain.value("getTokenAccountBalance", str(account))
-        return int(held["amount"])
-
-
-def instruction(body: dict[str, Any]) -> Instruction:
-    accounts = [
-        AccountMeta(Pubkey.from_string(each["pubkey"]), each["isSigner"], each["isWritable"])
-        for each in body["accounts"]
-    ]
-    return Instruction(
-        Pubkey.from_string(body["programId"]), base64.b64decode(body["data"]), accounts
-    )
-
-
-def whole(answer: dict[str, Any]) -> list[Instruction]:
-    """Every instruction of an answer, in the order in which they are sent."""
-    parts = [
-        *answer["computeBudgetInstructions"],
-        *answer["setupInstructions"],
-        answer["swapInstruction"],
-        *([answer["cleanupInstruction"]] if answer["cleanupInstruction"] else []),
-    ]
-    return [instruction(part) for part in parts]
-
-
-@asynccontextmanager
-async def open_market(**options: Any) -> AsyncIterator[Market]:
-    clock = StillClock()
-    opened = {"clock": clock, "ticker": False, "genesis": genesis_accounts, **options}
-    node = await Localnet.open(None, LocalnetOptions(**opened))
-    try:
-        chain = await Chain.with_payer(node, clock)
-        transport = httpx.ASGITransport(venue_app(node.call))
-        async with httpx.AsyncClient(transport=transport, base_url="http://venue") as http:
-            yield Market(chain, http)
-    finally:
-        await node.close()
-
-
 @pytest.fixture
 async def market() -> AsyncIterator[Market]:
     async with open_market() as opened:
         yield opened
 
 
-def refused(response: httpx.Response, code: str, text: str) -> None:
-    assert response.status_code == 400
+def refused(response: httpx.Response, code: str, text: str, status: int = 400) -> None:
+    assert response.status_code == status
     body = response.json()
     assert set(body) == {"error", "errorCode"}
     assert body["errorCode"] == code
@@ -327,8 +256,9 @@ async def test_a_route_of_more_accounts_than_asked_for_is_not_offered(
         ({"mode": "fast"}, "INVALID_REQUEST", "does not serve mode"),
         ({"swapMode": "ExactIn"}, "INVALID_REQUEST", "there is no parameter swapMode"),
         ({"userPublicKey": TAKER}, "INVALID_REQUEST", "there is no parameter userPublicKey"),
-        ({"inputMint": None}, "TOKEN_NOT_TRADABLE", "inputMint is not tradable here"),
-        ({"inputMint": "SOL"}, "TOKEN_NOT_TRADABLE", "inputMint is not tradable here: SOL"),
+        ({"inputMint": None}, "INVALID_REQUEST", "inputMint must be a base58 address"),
+        ({"inputMint": "SOL"}, "INVALID_REQUEST", "inputMint must be a base58 address"),
+        ({"inputMint": TAKER}, "TOKEN_NOT_TRADABLE", f"inputMint is not tradable here: {TAKER}"),
         ({"outputMint": "1" * 32}, "TOKEN_NOT_TRADABLE", "outputMint is not tradable here: 111"),
         (
             {"outputMint": WRAPPED_SOL_MINT},
@@ -355,13 +285,11 @@ async def test_a_ledger_without_the_market_has_no_route() -> None:
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("POST", "/swap/v2/build"), ("GET", "/swap/v2/order"), ("GET", "/swap/v1/quote")],
+    [("POST", "/swap/v2/build"), ("GET", "/swap/v2/quote"), ("GET", "/swap/v1/swap")],
 )
-async def test_other_calls_are_told_the_one_there_is(
-    market: Market, method: str, path: str
-) -> None:
+async def test_other_calls_are_told_those_there_are(market: Market, method: str, path: str) -> None:
     response = await market.http.request(method, path)
-    refused(response, "NOT_FOUND", "known: GET /swap/v2/build")
+    refused(response, "NOT_FOUND", "known: GET /swap/v2/build, GET /swap/v2/order", 404)
 
 
 async def test_a_ledger_that_fails_is_the_venues_failure_not_its_crash() -> None:
