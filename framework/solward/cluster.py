@@ -57,7 +57,7 @@ GENESIS = {
 # dev.jup.ag: one address for every tier; the key in `x-api-key` selects it.
 JUPITER_API_URL = "https://api.jup.ag"
 
-_VENUE_TIMEOUT_S = 15.0
+VENUE_TIMEOUT_S = 15.0
 # For one node of several.
 _NODE_TIMEOUT_S = 10.0
 
@@ -123,7 +123,7 @@ async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
             venue = httpx.AsyncClient(
                 transport=httpx.ASGITransport(venue_app(localnet.call)),
                 base_url="http://localnet",
-                timeout=_VENUE_TIMEOUT_S,
+                timeout=VENUE_TIMEOUT_S,
             )
         else:
             transport = _transport(urls, settings.solana_network)
@@ -138,7 +138,7 @@ async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
             venue = httpx.AsyncClient(
                 base_url=venue_url(settings),
                 headers=_venue_headers(settings),
-                timeout=_VENUE_TIMEOUT_S,
+                timeout=VENUE_TIMEOUT_S,
             )
         await stack.enter_async_context(venue)
         network = settings.solana_network

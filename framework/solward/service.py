@@ -36,7 +36,7 @@ from solward.live_plugins import LivePlugins
 from solward.manifest import Terms
 from solward.operations.approvals import Approvals, Keys, swept
 from solward.operations.perform import Operations, SkillCalls
-from solward.operations.swap import SwapLimits, Venue
+from solward.operations.swap import SwapLimits
 from solward.policies import Policies
 from solward.record import TransactionRecord
 from solward.registry import Problem, Registry, run_skill
@@ -68,7 +68,7 @@ from solward.vault.transactions.replay_run import replay_stored
 from solward.vault.transactions.request import Actor
 from solward.vault.transactions.steps import StepHook, no_hook
 from solward.vault.wallets import Wallet, Wallets
-from solward.venue import VenueContext
+from solward.venue_clients import VenueClients
 from solward.webhook import Webhook
 
 # Long enough for a ledger that answers to settle everything, short enough to start without one.
@@ -196,7 +196,7 @@ class Solward:
             )  # fmt: skip
             await stack.enter_async_context(registered(database, engine.process, engine.reconcile))
             stack.push_async_callback(engine.close)
-            venue_context = VenueContext(cluster.venue_http)
+            venues = await stack.enter_async_context(VenueClients(settings, cluster))
             service = cls(
                 settings=settings,
                 network=cluster.network,
@@ -211,8 +211,9 @@ class Solward:
                     ledger=cluster.ledger,
                     tokens=tokens,
                     network=cluster.network,
-                    venues=_venues(registry, venue_context),
+                    venues=venues.venues(registry),
                     swap_limits=SwapLimits(settings.max_slippage_bps),
+                    swap_venue=settings.swap_venue,
                 ),
                 registry=registry,
                 events=events,
@@ -236,18 +237,18 @@ class Solward:
             await service.agents.resume()
             await stack.enter_async_context(swept(service.approvals))
             await stack.enter_async_context(hourly_retention(database, settings))
-            live.on_change = partial(service.use_plugins, venue_context)
+            live.on_change = partial(service.use_plugins, venues)
             await stack.enter_async_context(live.watched())
             yield service
 
-    def use_plugins(self, venue_context: VenueContext, registry: Registry) -> None:
+    def use_plugins(self, venues: VenueClients, registry: Registry) -> None:
         """Work with these plugins from now on; what runs goes on with those it began with."""
         before, now = self.registry.problems, registry.problems
         _tell_problems([each for each in now if each not in before], now)
         if registry.guardrails != self.registry.guardrails:
             self.engine.use_guardrails(registry.guardrails)
         self.registry = registry
-        self.operations.use_venues(_venues(registry, venue_context))
+        self.operations.use_venues(venues.venues(registry))
         _log.info("plugins_loaded", skills=len(registry.skills), problems=len(registry.problems))
 
     def add_problem(self, problem: Problem) -> None:
@@ -489,10 +490,6 @@ def _tell_problems(new: Iterable[Problem], every: Iterable[Problem]) -> None:
     metrics.PLUGIN_PROBLEMS.clear()
     for code, count in Counter(each.code.value for each in every).items():
         metrics.PLUGIN_PROBLEMS.labels(code).set(count)
-
-
-def _venues(registry: Registry, context: VenueContext) -> list[Venue]:
-    return [Venue(venue, context) for venue in registry.venues.values()]
 
 
 def wallet_limits(settings: Settings) -> ScopeLimits:

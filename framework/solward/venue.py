@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from solward.errors import LedgerUnavailable
 from solward.manifest import Manifest, secret_text
 
 if TYPE_CHECKING:
     import httpx
     from solders.instruction import Instruction
+
+    from solward.solana.ledger import ReadLedger
+
+BEST_VENUE = "best"
+"""In `SWAP_VENUE`: whichever offers the most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +28,53 @@ class VenueSpec:
     Attributes:
         manifest: what it needs; None: no network. With one, its configured address is allowed
             without being named.
+        base_url: the address of its API, `https://`, whose host is one of the manifest's sites;
+            None where it has none.
+        base_url_env: environment variable with another address, None where there is none to
+            configure.
+        secret_env: environment variable of its key, which the configured address gets instead of
+            the manifest's site. The manifest names it among its `secrets`, which may be more.
+        pools_env: environment variable with the addresses of the pools it trades with, separated by
+            commas; its name ends in `_POOLS`. A venue that declares one is asked only where it is
+            set.
     """
 
     name: str
     manifest: Manifest | None = None
+    base_url: str | None = None
+    base_url_env: str | None = None
+    secret_env: str | None = None
+    pools_env: str | None = None
+
+
+class _NoLedger:
+    """In place of a ledger where none was given: any read fails."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise LedgerUnavailable("The venue was given no ledger")
 
 
 @dataclass(frozen=True, slots=True)
 class VenueContext:
-    """An HTTP client bound to the venue's configured address, and what its manifest declares.
+    """What a venue may use, for as long as its call runs.
 
     Attributes:
+        http: bound to the venue's address; without one requests name theirs in full.
         secrets: by variable, None where one is not set; ask `secret`.
         storage: as `SkillContext.storage`; None where the manifest declares no `storage_mb`.
+        ledger: read access to the ledger.
+        pools: the addresses of `VenueSpec.pools_env`, in the operator's order.
     """
 
     http: httpx.AsyncClient
     secrets: Mapping[str, str | None] = field(default_factory=dict, repr=False, compare=False)
     storage: Path | None = None
+    ledger: ReadLedger = field(
+        default_factory=lambda: cast("ReadLedger", _NoLedger()), repr=False, compare=False
+    )
+    pools: tuple[str, ...] = ()
 
     def secret(self, name: str) -> str:
         """As `SkillContext.secret`."""

@@ -16,7 +16,7 @@ from solders.keypair import Keypair
 from tests.support.hosted_plugins import Hosted, opened_hosts
 from tests.support.plugin_distributions import Shelf, shelf, skill_source
 
-from solward import CompletionRequest, Message, ProviderContext, QuoteRequest, Usage
+from solward import CompletionRequest, Message, ProviderContext, QuoteRequest, Usage, VenueContext
 from solward.errors import (
     GuardrailBlocked,
     Held,
@@ -583,7 +583,7 @@ async def test_a_venue_calls_the_address_of_the_service_alone(shelf: Shelf, open
     async with opened() as hosted:
         service = hosted.stand.service
         venue = service.registry.venues["mirror"]
-        [context] = {each.context for each in service.operations._venues}
+        context = VenueContext(service.operations.venues.loaded[0].context.http)
         usdc = service.tokens.resolve("USDC", "token")
         quote = await venue.quote(QuoteRequest(WRAPPED_SOL_MINT, usdc, 10**9, 50), context)
         assert quote.out_amount > quote.minimum_out > 0

@@ -40,6 +40,7 @@ from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.guardrail import Operation
 from solward.operations.perform import Operations
 from solward.operations.swap import SwapLimits
+from solward.operations.venues import Venues
 from solward.record import TransactionStatus
 from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.tokens import associated_address
@@ -483,7 +484,7 @@ async def test_the_price_impact_is_read_off_the_venues_own_prices(swaps: SwapBen
         async def impact(amount: int) -> int:
             draft = await plan_swap(
                 swaps.address,
-                swaps.venue,
+                Venues((swaps.venue,)),
                 pocket=pocket,
                 tokens=token_list("localnet"),
                 ledger=swaps.bench.ledger,

@@ -32,6 +32,7 @@ from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
 from solward.operations.declared.fields import camel
 from solward.operations.declared.swap import SWAP
 from solward.operations.swap import NO_SWAP_LIMITS, plan_swap
+from solward.operations.venues import Venues
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
@@ -49,7 +50,7 @@ async def plan(swaps: SwapBench, **asked: Any) -> Any:
     async with swaps.bench.wallets.new_pocket(swaps.bench.wallet.id) as pocket:
         return await plan_swap(
             swaps.address,
-            swaps.venue,
+            Venues((swaps.venue,)),
             pocket=pocket,
             tokens=token_list("localnet"),
             ledger=swaps.bench.ledger,
@@ -77,6 +78,7 @@ async def test_sol_buys_tokens_in_one_transaction_with_exact_balances(swaps: Swa
         "outputAmount": whole(bought, 6),
         "slippageBps": 50,
         "priceImpact": Decimal("0.003015"),
+        "venue": "jupiter",
     }
     assert 224_000_000 < bought < 225_000_000
     assert await swaps.lamports() == 10 * SOL - 15 * SOL // 10 - RENT - FEE

@@ -18,8 +18,8 @@ from solders.pubkey import Pubkey
 from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.money import LAMPORTS_PER_SOL, sol_to_lamports
 from solward.operations.perform import Operations
-from solward.operations.swap import Venue
 from solward.operations.transfer import plan_transfer
+from solward.operations.venues import Venue
 from solward.record import TransactionRecord
 from solward.settings import Settings
 from solward.solana.token_list import TokenList, token_list

@@ -36,7 +36,7 @@ from tests.support.engine_harness import Bench, open_bench
 from tests.support.plugin_distributions import built_ins
 
 from solward.operations.perform import Operations
-from solward.operations.swap import Venue, VenuePlugin
+from solward.operations.venues import Venue, VenuePlugin
 from solward.record import TransactionRecord
 from solward.registry import load_registry
 from solward.solana.tokens import token_account

@@ -50,6 +50,7 @@ from solward.hosts.wire.values import (
 from solward.manifest import POCKET, TRANSACT, Manifest, may_move, may_operate
 from solward.record import TransactionRecord
 from solward.skill import Effects
+from solward.solana.ledger import ReadLedger
 from solward.solana.token_list import TokenList
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class RunningCall:
         reading: lets some of them go on.
         late: the loop's time from which on it is cancelled because it has taken too long.
         refused: why it was refused something last; None where it was not.
+        ledger: what a venue may read; a skill reads that of its context.
     """
 
     plugin: str
@@ -97,6 +99,7 @@ class RunningCall:
     )
     late: float | None = None
     refused: SkillError | None = None
+    ledger: ReadLedger | None = None
     _raised: deque[SolwardError] = field(
         default_factory=lambda: deque(maxlen=_RAISED_KEPT), repr=False
     )
@@ -327,20 +330,25 @@ class Capabilities:
         )
 
     async def _quote(self, incoming: Incoming) -> Any:
-        async with self._reading(incoming) as context:
+        context = self._context(incoming)
+        async with self._reading(incoming):
             return QUOTE.to_wire(await context._quote(from_json(incoming.request.params)))
 
     # Reads.
 
     @asynccontextmanager
-    async def _reading(self, incoming: Incoming, reads: int = 1) -> AsyncIterator[SkillContext]:
-        """The context of a call that reads, counted: the node is the operator's.
+    async def _reading(self, incoming: Incoming, reads: int = 1) -> AsyncIterator[ReadLedger]:
+        """The ledger of a call that reads, counted: the node is the operator's.
 
         Raises:
-            SkillError: `call_ended`, `not_a_skill` or `too_many_reads`.
+            SkillError: `call_ended`, `no_ledger` or `too_many_reads`.
         """
-        self._context(incoming)
         call = self.of(incoming.cap)
+        ledger = call.ledger
+        if ledger is None and call.context is not None:
+            ledger = call.context.ledger
+        if ledger is None:
+            raise call.refuse("no_ledger", "Only a skill and a venue have a ledger to read")
         call.reads += reads
         if call.reads > READS:
             raise call.refuse(
@@ -348,51 +356,52 @@ class Capabilities:
             )
         async with call.reading:
             # It may have ended meanwhile.
-            yield self._context(incoming)
+            self.of(incoming.cap)
+            yield ledger
 
     async def _balance(self, incoming: Incoming) -> methods.Amount:
-        async with self._reading(incoming) as context:
-            return methods.Amount(await context.ledger.balance(incoming.request.address))
+        async with self._reading(incoming) as ledger:
+            return methods.Amount(await ledger.balance(incoming.request.address))
 
     async def _account(self, incoming: Incoming) -> methods.FoundAccount:
-        async with self._reading(incoming) as context:
-            found = await context.ledger.account(incoming.request.address)
+        async with self._reading(incoming) as ledger:
+            found = await ledger.account(incoming.request.address)
         return methods.FoundAccount(_optional(found))
 
     async def _accounts(self, incoming: Incoming) -> methods.FoundAccounts:
         asked = incoming.request.addresses
-        async with self._reading(incoming, max(1, -(-len(asked) // _ACCOUNTS_A_READ))) as context:
-            found = await context.ledger.accounts(asked)
+        async with self._reading(incoming, max(1, -(-len(asked) // _ACCOUNTS_A_READ))) as ledger:
+            found = await ledger.accounts(asked)
         return methods.FoundAccounts({key: _optional(each) for key, each in found.items()})
 
     async def _holdings(self, incoming: Incoming) -> methods.Holdings:
-        async with self._reading(incoming) as context:
-            found = await context.ledger.holdings(incoming.request.address)
+        async with self._reading(incoming) as ledger:
+            found = await ledger.holdings(incoming.request.address)
         return methods.Holdings(tuple(map(TOKEN_HOLDING.to_wire, found)))
 
     async def _slot(self, incoming: Incoming) -> methods.Amount:
-        async with self._reading(incoming) as context:
-            return methods.Amount(await context.ledger.slot())
+        async with self._reading(incoming) as ledger:
+            return methods.Amount(await ledger.slot())
 
     async def _rent_exempt_minimum(self, incoming: Incoming) -> methods.Amount:
-        async with self._reading(incoming) as context:
-            return methods.Amount(await context.ledger.rent_exempt_minimum(incoming.request.size))
+        async with self._reading(incoming) as ledger:
+            return methods.Amount(await ledger.rent_exempt_minimum(incoming.request.size))
 
     async def _program_accounts(self, incoming: Incoming) -> methods.FoundAccounts:
         asked = incoming.request
-        async with self._reading(incoming) as context:
-            found = await context.ledger.program_accounts(
+        async with self._reading(incoming) as ledger:
+            found = await ledger.program_accounts(
                 asked.program, size=asked.size, offset=asked.offset, key=asked.key
             )
         return methods.FoundAccounts({key: _optional(each) for key, each in found.items()})
 
     async def _stake_minimum_delegation(self, incoming: Incoming) -> methods.Amount:
-        async with self._reading(incoming) as context:
-            return methods.Amount(await context.ledger.stake_minimum_delegation())
+        async with self._reading(incoming) as ledger:
+            return methods.Amount(await ledger.stake_minimum_delegation())
 
     async def _vote_accounts(self, incoming: Incoming) -> methods.VoteAccounts:
-        async with self._reading(incoming) as context:
-            found = await context.ledger.vote_accounts()
+        async with self._reading(incoming) as ledger:
+            found = await ledger.vote_accounts()
         return methods.VoteAccounts(tuple(map(VOTE_ACCOUNT.to_wire, found)))
 
     # Requests.

@@ -480,9 +480,10 @@ class _Plugin:
         context: SkillContext | None = None,
         configured: str | None = None,
         client: httpx.AsyncClient | None = None,
+        key: str | None = None,
     ) -> tuple[RunningCall, dict[str, str | None]]:
         """A call, and what stands for the secrets of its manifest."""
-        values = {each: self.secret(each) for each in Terms(self.manifest).secrets()}
+        values = {each: self.secret(each) for each in Terms.of(self.spec).secrets()}
         egress = EgressCall(
             tenant=self.host.connections,
             plugin=self.name,
@@ -490,6 +491,7 @@ class _Plugin:
             configured=() if configured is None else (configured,),
             values={env: value for env, value in values.items() if value},
             client=client,
+            key=key,
         )
         effects = self.spec.effects if isinstance(self.spec, SkillSpec) else Effects.READ
         running = RunningCall(self.name, context, self.manifest, egress, effects)
@@ -499,7 +501,17 @@ class _Plugin:
 
     def _venue(self, context: VenueContext) -> tuple[str, RunningCall, dict[str, str | None]]:
         address = str(context.http.base_url)
-        return address, *self._running(configured=address, client=context.http)
+        spec = self.spec
+        assert isinstance(spec, VenueSpec)
+        # Its own address needs no trust beyond its manifest's; one that an operator chose is
+        # called as the operator has it.
+        declared = spec.base_url is not None and address.rstrip("/") == spec.base_url.rstrip("/")
+        configured = None if declared or not address else address
+        running, placeholders = self._running(
+            configured=configured, client=context.http, key=spec.secret_env
+        )
+        running.ledger = context.ledger
+        return address, running, placeholders
 
     async def _of_venue(
         self, method: methods.Method[Any, Any], request: Any, running: RunningCall
@@ -513,7 +525,9 @@ class _Plugin:
     async def venue_quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
         """An offer."""
         address, running, secrets = self._venue(context)
-        asked = methods.VenueQuote(self.name, QUOTE_REQUEST.to_wire(request), address, secrets)
+        asked = methods.VenueQuote(
+            self.name, QUOTE_REQUEST.to_wire(request), address, secrets, context.pools
+        )
         answer = await self._of_venue(methods.VENUE_QUOTE, asked, running)
         quote: Quote = self.host.read(QUOTE.from_wire, answer)
         return quote
@@ -529,7 +543,14 @@ class _Plugin:
         """A swap as an instruction."""
         address, running, secrets = self._venue(context)
         asked = methods.VenueInstructions(
-            self.name, QUOTE.to_wire(quote), taker, destination, max_accounts, address, secrets
+            self.name,
+            QUOTE.to_wire(quote),
+            taker,
+            destination,
+            max_accounts,
+            address,
+            secrets,
+            context.pools,
         )
         answer = await self._of_venue(methods.VENUE_INSTRUCTIONS, asked, running)
         made: SwapInstructions = self.host.read(SWAP_INSTRUCTIONS.from_wire, answer)
@@ -538,7 +559,9 @@ class _Plugin:
     async def venue_swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
         """A swap as a transaction."""
         address, running, secrets = self._venue(context)
-        asked = methods.VenueSwap(self.name, QUOTE.to_wire(quote), wallet, address, secrets)
+        asked = methods.VenueSwap(
+            self.name, QUOTE.to_wire(quote), wallet, address, secrets, context.pools
+        )
         answer = await self._of_venue(methods.VENUE_SWAP, asked, running)
         made: SwapTransaction = self.host.read(SWAP_TRANSACTION.from_wire, answer)
         return made

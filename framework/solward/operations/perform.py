@@ -31,7 +31,8 @@ from solward.operations.plans import PLANS, Plan, run_plan
 from solward.operations.plugin_draft import plain, plugin_draft
 from solward.operations.pocket_use import plan_use, read_request
 from solward.operations.recipe import recipe_of
-from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, Venue, read_quote
+from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, read_quote
+from solward.operations.venues import Venue, Venues
 from solward.record import TransactionRecord
 from solward.registry.containment import contained
 from solward.skill import Effects
@@ -41,7 +42,7 @@ from solward.solana.token_list import TokenList
 from solward.vault.transactions.engine import Engine
 from solward.vault.transactions.request import Actor, Draft, PocketDraft, PocketTaken
 from solward.vault.wallets import Pocket, Wallet, Wallets
-from solward.venue import Quote
+from solward.venue import BEST_VENUE, Quote
 
 __all__ = ["Operations", "SkillCalls"]
 
@@ -71,6 +72,7 @@ class Operations:
         network: str,
         venues: Sequence[Venue],
         swap_limits: SwapLimits = NO_SWAP_LIMITS,
+        swap_venue: str = BEST_VENUE,
     ) -> None:
         self._engine = engine
         self._wallets = wallets
@@ -80,14 +82,20 @@ class Operations:
             "tokens": tokens,
             "network": network,
             "limits": swap_limits,
+            "venues": Venues(tuple(venues), swap_venue),
         }
-        self._venues = venues
         # Purchases in this process by wallet and mint, with how many wait for each.
         self._purchases: dict[tuple[str, str], _Turn] = {}
 
     def use_venues(self, venues: Sequence[Venue]) -> None:
-        """Swap by the first of these from now on."""
-        self._venues = venues
+        """Swap by these from now on."""
+        self._sources["venues"] = replace(self.venues, loaded=tuple(venues))
+
+    @property
+    def venues(self) -> Venues:
+        """Those that swaps may use."""
+        found: Venues = self._sources["venues"]
+        return found
 
     async def perform(
         self,
@@ -172,8 +180,8 @@ class Operations:
             raise await self._engine.refuse(wallet_id, actor, planned.intent, text) from None
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
-        """What the venue would give for a swap with these parameters; sends nothing."""
-        return await read_quote(**self._of(("venue", "tokens", "ledger")), **SWAP.read(params))
+        """The best that the venues offer for a swap with these parameters; sends nothing."""
+        return await read_quote(**self._of(("venues", "tokens", "ledger")), **SWAP.read(params))
 
     async def transact(
         self,
@@ -231,10 +239,6 @@ class Operations:
         self, sources: Sequence[str], more: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, Any]:
         found = {**self._sources, **more}
-        if "venue" in sources:
-            if not self._venues:
-                raise SkillError("no_venue", "No swap venue plugin is loaded")
-            found["venue"] = self._venues[0]
         return {name: found[name] for name in sources}
 
     @asynccontextmanager

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Protocol
+from functools import partial
 
 from solders.hash import Hash
 
@@ -29,6 +29,7 @@ from solward.operations.pocket_swap import (
     PocketSwap,
     check_swap,
 )
+from solward.operations.venues import Venue, Venues, every_offer
 from solward.record import TransactionType
 from solward.solana.accounts import rent_exempt_minimum
 from solward.solana.ledger import ReadLedger
@@ -47,14 +48,7 @@ from solward.vault.transactions.assess import TooLarge, compile_instructions
 from solward.vault.transactions.pocket_instructions import PocketToken, funding
 from solward.vault.transactions.request import Draft, PocketDraft, PocketUse
 from solward.vault.wallets import Pocket
-from solward.venue import (
-    Quote,
-    QuoteRequest,
-    SwapInstructions,
-    SwapTransaction,
-    VenueContext,
-    VenueSpec,
-)
+from solward.venue import Quote, QuoteRequest, SwapInstructions
 
 # No trade moves a price by more; what a venue says beyond it is not a number to keep.
 _MOST_IMPACT = 100
@@ -80,42 +74,6 @@ _FLOAT = 1_000_000 + 2 * TOKEN_ACCOUNT_RENT + rent_exempt_minimum(0)
 
 # In the clock sysvar: slot, start of the epoch, epoch.
 _EPOCH_AT = 16
-
-
-class VenuePlugin(Protocol):
-    """A loaded venue plugin."""
-
-    @property
-    def spec(self) -> VenueSpec:
-        """What it declared."""
-
-    @property
-    def gives_instructions(self) -> bool:
-        """Whether it has `instructions`, otherwise `swap` alone."""
-
-    async def quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
-        """Its offer."""
-
-    async def instructions(
-        self,
-        quote: Quote,
-        taker: str,
-        destination: str,
-        context: VenueContext,
-        max_accounts: int | None = None,
-    ) -> SwapInstructions:
-        """Its swap as one instruction."""
-
-    async def swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
-        """Its transaction."""
-
-
-@dataclass(frozen=True, slots=True)
-class Venue:
-    """A venue plugin with the client it speaks through."""
-
-    plugin: VenuePlugin
-    context: VenueContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +116,10 @@ class _Token:
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """A quote, and how far it moves the price: as the venue says or as its own prices show,
+    """A venue's quote, and how far it moves the price: as the venue says or as its own prices show,
     whichever is more."""
 
+    venue: Venue
     quote: Quote
     impact: Decimal
 
@@ -168,7 +127,7 @@ class _Offer:
 @plans(SWAP)
 async def plan_swap(
     wallet: str,
-    venue: Venue,
+    venues: Venues,
     *,
     pocket: Pocket,
     tokens: TokenList,
@@ -179,46 +138,61 @@ async def plan_swap(
     amount: Decimal | int,
     slippage_bps: int,
 ) -> Draft | PocketDraft:
-    """Quote, fetch the venue's swap, and bind it to what the quote promised.
+    """Have the venues quote, fetch the best one's swap, and bind it to what its quote promised.
 
     A venue's instruction gets into a transaction of Solward's own, which wallet and `pocket` sign
     and which fails where less than the quoted minimum arrives. A whole transaction is signed by the
-    pocket alone, after the wallet has put into it what is sold.
+    pocket alone, after the wallet has put into it what is sold. Where a venue fails to make its
+    instruction, the next best makes the swap.
 
     Raises:
         InvalidRequest: naming the field, or the venue's reason to refuse.
-        LedgerUnavailable: ledger or venue did not answer, or answered something else.
+        LedgerUnavailable: ledger or venues did not answer, or answered something else.
+        SkillError: `no_venue`.
     """
     if slippage_bps > limits.max_slippage_bps:
         raise InvalidRequest(
             f"slippageBps must be at most {limits.max_slippage_bps} (MAX_SLIPPAGE_BPS)"
         )
     swap = await _read_request(tokens, ledger, input_token, output_token, amount, slippage_bps)
-    offer = await _offer(venue, swap.request)
+    offers = await every_offer(venues.asked(), partial(_offer, request=swap.request))
+    offers.sort(key=_worth, reverse=True)
     at_least = limits.at_least.get(swap.request.output_mint, 0)
-    if offer.quote.out_amount < at_least:
+    if offers[0].quote.out_amount < at_least:
         decimals = swap.target.side.decimals
         now, shown = (
             format_amount(from_units(units, decimals))
-            for units in (offer.quote.out_amount, at_least)
+            for units in (offers[0].quote.out_amount, at_least)
         )
         raise InvalidRequest(f"the price moved: {now} would arrive, and at least {shown} was shown")
-    if not venue.plugin.gives_instructions:
-        return _in_steps(wallet, venue, pocket, swap, offer, at_least)
-    _check_worth(swap, offer.quote)
-    return await _one_transaction(wallet, venue, pocket, ledger, swap, offer, at_least)
+    failed: SolwardError | None = None
+    for offer in offers:
+        if not offer.venue.plugin.gives_instructions:
+            return _in_steps(wallet, pocket, swap, offer, at_least)
+        _check_worth(swap, offer.quote)
+        try:
+            return await _one_transaction(wallet, pocket, ledger, swap, offer, at_least)
+        except SolwardError as error:
+            # The best one's reason is the one to tell.
+            failed = failed or error
+    assert failed is not None
+    raise failed
+
+
+def _worth(offer: _Offer) -> tuple[int, int]:
+    """What sorts offers of the same swap: what arrives, then what must."""
+    return offer.quote.out_amount, offer.quote.minimum_out
 
 
 async def _one_transaction(
     wallet: str,
-    venue: Venue,
     pocket: Pocket,
     ledger: ReadLedger,
     swap: _Swap,
     offer: _Offer,
     at_least: int,
 ) -> Draft:
-    source, target = swap.source.side, swap.target.side
+    venue, source, target = offer.venue, swap.source.side, swap.target.side
     made = PocketSwap(
         wallet=wallet,
         pocket=pocket.address,
@@ -254,7 +228,7 @@ async def _one_transaction(
                 mints=tuple(side.mint for side in built.opens),
                 output_mint=None if target.is_sol else target.mint,
                 asserted=None if target.is_sol else (made.destination, held or 0),
-                venue=venue.plugin.spec.name,
+                venue=venue.name,
             ),
             tables=answer.tables,
             otherwise=None,
@@ -307,10 +281,10 @@ async def _extra(
 
 
 def _in_steps(
-    wallet: str, venue: Venue, pocket: Pocket, swap: _Swap, offer: _Offer, at_least: int
+    wallet: str, pocket: Pocket, swap: _Swap, offer: _Offer, at_least: int
 ) -> PocketDraft:
     """The venue's whole transaction, which the pocket signs alone once it is funded."""
-    source, target = swap.source.side, swap.target.side
+    venue, source, target = offer.venue, swap.source.side, swap.target.side
     lamports = _FLOAT + (swap.amount if source.is_sol else 0)
     tokens = [] if source.is_sol else [(source, swap.amount)]
     least = offer.quote.minimum_out
@@ -335,7 +309,7 @@ def _in_steps(
             pocket,
             mints=(source.mint, target.mint),
             leaves=True,
-            venue=venue.plugin.spec.name,
+            venue=venue.name,
         ),
         build,
         # Fee and rent are the pocket's, and out of the same lamports.
@@ -361,12 +335,13 @@ def _intent(wallet: str, swap: _Swap, offer: _Offer, least: int) -> Intent:
             "outputAmount": from_units(offer.quote.out_amount, target.decimals),
             "slippageBps": request.slippage_bps,
             "priceImpact": round(offer.impact, _IMPACT_DECIMALS),
+            "venue": offer.venue.name,
         },
     )
 
 
 async def read_quote(
-    venue: Venue,
+    venues: Venues,
     *,
     tokens: TokenList,
     ledger: ReadLedger,
@@ -375,14 +350,20 @@ async def read_quote(
     amount: Decimal | int,
     slippage_bps: int,
 ) -> Quote:
-    """What the venue offers for `amount` whole units of a token; sends nothing.
+    """The best that the venues offer for `amount` whole units of a token; sends nothing.
 
     Raises:
         InvalidRequest: naming the field, or the venue's reason to refuse.
-        LedgerUnavailable: ledger or venue did not answer, or answered something else.
+        LedgerUnavailable: ledger or venues did not answer, or answered something else.
+        SkillError: `no_venue`.
     """
     swap = await _read_request(tokens, ledger, input_token, output_token, amount, slippage_bps)
-    return _checked(await venue.plugin.quote(swap.request, venue.context), swap.request)
+
+    async def quoted(venue: Venue) -> Quote:
+        return _checked(await venue.plugin.quote(swap.request, venue.context), swap.request)
+
+    quotes = await every_offer(venues.asked(), quoted)
+    return max(quotes, key=lambda quote: (quote.out_amount, quote.minimum_out))
 
 
 async def _offer(venue: Venue, request: QuoteRequest) -> _Offer:
@@ -407,7 +388,7 @@ async def _offer(venue: Venue, request: QuoteRequest) -> _Offer:
             impact = max(impact, 1 - quote.out_amount / fair)
     elif isinstance(little, BaseException) and not isinstance(little, SolwardError):
         raise little
-    return _Offer(quote, impact)
+    return _Offer(venue, quote, impact)
 
 
 def _check_worth(swap: _Swap, quote: Quote) -> None:

@@ -10,15 +10,23 @@ from typing import Any
 from solders.pubkey import Pubkey
 
 from solward.context.operations import OperationMethods
-from solward.errors import InvalidRequest
-from solward.manifest import MAX_STORAGE_MB, POCKET, TRANSACT, Manifest, Secret, declared_site
+from solward.errors import InvalidRequest, SkillError
+from solward.manifest import (
+    MAX_STORAGE_MB,
+    POCKET,
+    TRANSACT,
+    Manifest,
+    Secret,
+    declared_site,
+    site_of,
+)
 from solward.provider import ProviderSpec
 from solward.registry.hooks import broken
 from solward.registry.parameters import Parameters
-from solward.settings.settings import allowed_for_providers
+from solward.settings.settings import allowed_for_providers, is_pools_variable
 from solward.settings.vendors import ADDRESS_ENDINGS
 from solward.skill import SkillSpec
-from solward.venue import VenueSpec
+from solward.venue import BEST_VENUE, VenueSpec
 
 MAX_DESCRIPTION = 1_024
 MAX_TIMEOUT_S = 600.0
@@ -67,6 +75,41 @@ def check_provider(spec: ProviderSpec, *, built_in: bool = False) -> None:
         raise broken("is_llm and demo must be True or False")
 
 
+def check_venue(spec: VenueSpec, *, built_in: bool = False) -> None:
+    """Raises `Rejected`, naming the first field of `VenueSpec` that is wrong.
+
+    Args:
+        built_in: it may name Solward's own variables.
+    """
+    if spec.name == BEST_VENUE:
+        raise broken(f"name must not be {BEST_VENUE!r}, which SWAP_VENUE says of the best offer")
+    if not built_in:
+        for field in ("secret_env", "base_url_env"):
+            variable = getattr(spec, field)
+            if variable is not None:
+                _check_variable(field, variable, " or None", address=field == "base_url_env")
+        pools = spec.pools_env
+        if pools is not None and not is_pools_variable(pools):
+            raise broken(
+                "pools_env must be an environment variable's name that ends in _POOLS and is not"
+                " Solward's own, or None"
+            )
+    if spec.manifest is None:
+        for field in ("secret_env", "base_url_env", "base_url"):
+            if not built_in and getattr(spec, field) is not None:
+                raise broken(f"{field} must be None without a manifest: then there is no network")
+    if spec.base_url is None or spec.manifest is None:
+        return
+    try:
+        target = site_of(spec.manifest, spec.base_url)
+    except SkillError as error:
+        raise broken(
+            f"base_url must be an https:// address of one of manifest.sites: {error}"
+        ) from None
+    if "?" in target.path:
+        raise broken("base_url must have no query")
+
+
 def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
     """Raises `Rejected`, naming the first field of a declaration's manifest that is wrong."""
     manifest = spec.manifest
@@ -104,7 +147,7 @@ def check_manifest(spec: SkillSpec | ProviderSpec | VenueSpec) -> None:
             raise broken(f"{at}.site must be one of manifest.sites, not {_shown(secret.site)}")
         if not isinstance(secret.in_query, bool):
             raise broken(f"{at}.in_query must be True or False")
-    key = spec.secret_env if isinstance(spec, ProviderSpec) else None
+    key = None if isinstance(spec, SkillSpec) else spec.secret_env
     if key is not None and all(each.env != key for each in manifest.secrets):
         raise broken(
             f"manifest.secrets must name {key}, the secret_env, and the site that gets it where no"

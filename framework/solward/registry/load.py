@@ -20,6 +20,7 @@ from solward.registry.checks import (
     check_manifest,
     check_provider,
     check_skill,
+    check_venue,
 )
 from solward.registry.containment import contained_call
 from solward.registry.discovery import Candidate, Folders, Place, canonical, survey
@@ -337,6 +338,7 @@ def _venue(candidate: Candidate, found: Declared) -> LoadedVenue:
     if instructions is None and swap is None:
         raise broken(f"{' or '.join(OPTIONAL[VENUES])} must be there: one of them, or both")
     spec = cast(VenueSpec, found.spec)
+    check_venue(spec, built_in=candidate.built_in)
     _check_needs(candidate, spec)
     return LoadedVenue(
         spec,

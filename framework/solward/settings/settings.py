@@ -6,6 +6,7 @@ Each field is the environment variable of the same name in capitals. Secrets nev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -22,8 +23,9 @@ from solward.folders import models
 from solward.money import U64_MAX, sol_to_lamports
 from solward.settings.access import AccessSettings, http_address, is_protected
 from solward.settings.masking import addresses_of, masked_value, secret_fields
-from solward.settings.vendors import ADDRESS_ENDINGS, VendorSettings
+from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettings
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
+from solward.venue import BEST_VENUE
 from solward.webhook_signature import MIN_SECRET_BYTES
 
 # Fees and rent a day: room for 24 new token accounts, or thousands of plain transfers.
@@ -87,6 +89,8 @@ class Settings(AccessSettings, VendorSettings):
     solana_network: Network = Field(default_factory=_network_of)
     jupiter_api_url: str | None = None
     jupiter_api_key: SecretStr | None = None
+    # A venue plugin's name, or whichever offers the most.
+    swap_venue: str = BEST_VENUE
 
     solward_home: Path = Field(default_factory=default_home)
     database_url: SecretStr | None = None
@@ -409,10 +413,22 @@ def allowed_for_providers(variable: str, *, address: bool = False) -> bool:
             No name may be both, so that no plugin reads what another one declares as a secret.
     """
     field = variable.lower()
+    if variable.endswith(POOLS_ENDING):
+        return False
     if variable.endswith(ADDRESS_ENDINGS):
         return address and field not in Settings.model_fields
     return not address and (
         field in VendorSettings.model_fields or field not in Settings.model_fields
+    )
+
+
+def is_pools_variable(variable: object) -> bool:
+    """Whether a third party's venue may name this variable as that of its pools."""
+    return (
+        isinstance(variable, str)
+        and re.fullmatch(r"[A-Z][A-Z0-9_]{0,127}", variable) is not None
+        and variable.endswith(POOLS_ENDING)
+        and variable.lower() not in Settings.model_fields
     )
 
 

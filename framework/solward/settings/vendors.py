@@ -12,15 +12,19 @@ from urllib.parse import urlsplit
 from dotenv import dotenv_values
 from pydantic import SecretStr, field_validator
 from pydantic_settings import BaseSettings
+from solders.pubkey import Pubkey
 
 from solward.errors import ConfigError
 from solward.manifest import Terms
 from solward.provider import ProviderContext, ProviderSpec
 from solward.settings.access import http_address, service_address
 from solward.telemetry.scrub import conceal
+from solward.venue import VenueSpec
 
 ADDRESS_ENDINGS = ("_BASE_URL", "_API_BASE", "_URL")
 """What the name of a third party's variable of an address ends in."""
+POOLS_ENDING = "_POOLS"
+"""What the name of a variable with a venue's pools ends in."""
 
 
 class VendorSettings(BaseSettings):
@@ -62,6 +66,32 @@ class VendorSettings(BaseSettings):
             conceal([secret])
         return secret
 
+    def venue_address(self, spec: VenueSpec) -> str | None:
+        """The address that is configured for a venue, None where none is.
+
+        Raises:
+            ConfigError: the value of a third party's variable is none.
+        """
+        address = self._variable(spec.base_url_env)
+        if address is not None:
+            self._check_address(str(spec.base_url_env), address)
+        return address
+
+    def venue_pools(self, spec: VenueSpec) -> tuple[str, ...]:
+        """The pools that a venue trades with, in the order they are written.
+
+        Raises:
+            ConfigError: one is no address, or is there twice.
+        """
+        text = self._variable(spec.pools_env)
+        pools = [each.strip() for each in (text or "").split(",") if each.strip()]
+        # A plugin host gets them in clear, so nothing else passes, and no error quotes one.
+        if len(set(pools)) < len(pools) or not all(map(_is_address, pools)):
+            raise ConfigError(
+                f"{spec.pools_env} must be addresses of pools, separated by commas, each once"
+            )
+        return tuple(pools)
+
     def unset(self, terms: Terms) -> tuple[str, ...]:
         """The variables of declared secrets that are not set."""
         return tuple(each for each in terms.secrets() if self.plugin_secret(each) is None)
@@ -92,8 +122,15 @@ class VendorSettings(BaseSettings):
         if name is None:
             return None
         field = name.lower()
-        if field not in VendorSettings.model_fields:
+        if field not in type(self).model_fields:
             # A third-party provider's: no setting of Solward (see `allowed_for_providers`).
             return os.environ.get(name) or dotenv_values(".env").get(name) or None
         value = getattr(self, field)
         return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return str(Pubkey.from_string(text)) == text
+    except ValueError:
+        return False

@@ -38,7 +38,7 @@ _LONGEST_REASON = 300
 @hookimpl
 def venue_spec() -> VenueSpec:
     """A venue for every mint the API can route."""
-    return VenueSpec("jupiter")
+    return VenueSpec("jupiter", base_url_env="JUPITER_API_URL")
 
 
 @hookimpl

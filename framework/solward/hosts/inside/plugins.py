@@ -16,7 +16,7 @@ import httpx
 from solward import jsontext
 from solward.errors import SkillError, SolwardError
 from solward.guardrail import Hold
-from solward.hosts.inside.context import RemoteCalls, remote_context
+from solward.hosts.inside.context import RemoteCalls, RemoteLedger, remote_context
 from solward.hosts.inside.http import install
 from solward.hosts.inside.running import CurrentChannel, Running, current_cap, running
 from solward.hosts.inside.tenants import Setup
@@ -276,7 +276,9 @@ class Plugins:
         bound = self._bound(VENUES, request.name, hook)
         client = httpx.AsyncClient(base_url=request.base_url or "", timeout=_VENUE_TIMEOUT_S)
         async with client as http:
-            context = VenueContext(http, request.secrets, self._storage)
+            context = VenueContext(
+                http, request.secrets, self._storage, RemoteLedger(call), request.pools
+            )
             return await self._run(call, partial(bound, **given, context=context))
 
     def _provider_context(self, request: methods.ProviderComplete) -> ProviderContext:

@@ -234,12 +234,13 @@ class Price(Wire):
 
 
 class VenueQuote(Wire):
-    """Attributes: base_url: of the venue's HTTP client, None where none is configured."""
+    """Attributes: base_url: of the venue's HTTP client, None where it has none."""
 
     name: Name
     request: QuoteRequest
     base_url: Text | None
     secrets: Placeholders = msgspec.field(default_factory=dict)
+    pools: Addresses = ()
 
 
 class VenueInstructions(Wire):
@@ -250,6 +251,7 @@ class VenueInstructions(Wire):
     max_accounts: int | None
     base_url: Text | None
     secrets: Placeholders = msgspec.field(default_factory=dict)
+    pools: Addresses = ()
 
 
 class VenueSwap(Wire):
@@ -258,6 +260,7 @@ class VenueSwap(Wire):
     wallet: Address
     base_url: Text | None
     secrets: Placeholders = msgspec.field(default_factory=dict)
+    pools: Addresses = ()
 
 
 class GuardrailCheck(Wire):

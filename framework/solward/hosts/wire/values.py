@@ -238,6 +238,10 @@ class ProviderSpec(Wire, tag="provider"):
 class VenueSpec(Wire, tag="venue"):
     name: Name
     manifest: Manifest | None = None
+    base_url: Text | None = None
+    base_url_env: Name | None = None
+    secret_env: Name | None = None
+    pools_env: Name | None = None
 
 
 # Language models.

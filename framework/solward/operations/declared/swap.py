@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from solward.operations.declared import samples
-from solward.operations.declared.fields import Address, Amount, Number, Operation, Token, Whole
+from solward.operations.declared.fields import (
+    Address,
+    Amount,
+    Number,
+    Operation,
+    Text,
+    Token,
+    Whole,
+)
 from solward.record import TransactionType
 
 # All of the input: basis points of a whole.
@@ -42,6 +50,7 @@ SWAP = Operation(
         Amount("output_amount", "What arrived; the quote's until then."),
         Whole("slippage_bps", "As given.", least=_SLIPPAGE.least, most=_SLIPPAGE.most),
         Number("price_impact", "A fraction: 0.003 is 0.3%."),
+        Text("venue", "The venue that made the swap, by its plugin's name."),
     ),
     example={"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1},
     answer={
@@ -51,6 +60,7 @@ SWAP = Operation(
         "outputAmount": 14.954984,
         "slippageBps": _DEFAULT_SLIPPAGE_BPS,
         "priceImpact": 0.003001,
+        "venue": "jupiter",
     },
     refusals=(_SLIPPAGE.expected,),
     verb="Swap",

@@ -1,0 +1,146 @@
+"""The venues of a swap: which of them are asked, all at once, and what they offer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from solward.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
+from solward.venue import (
+    BEST_VENUE,
+    Quote,
+    QuoteRequest,
+    SwapInstructions,
+    SwapTransaction,
+    VenueContext,
+    VenueSpec,
+)
+
+T = TypeVar("T")
+
+# How long a swap waits for further venues once one has made an offer. Without any offer it waits
+# on: each venue's own requests end sooner or later.
+OFFERS_S = 5.0
+
+
+class VenuePlugin(Protocol):
+    """A loaded venue plugin."""
+
+    @property
+    def spec(self) -> VenueSpec:
+        """What it declared."""
+
+    @property
+    def gives_instructions(self) -> bool:
+        """Whether it has `instructions`, otherwise `swap` alone."""
+
+    async def quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
+        """Its offer."""
+
+    async def instructions(
+        self,
+        quote: Quote,
+        taker: str,
+        destination: str,
+        context: VenueContext,
+        max_accounts: int | None = None,
+    ) -> SwapInstructions:
+        """Its swap as one instruction."""
+
+    async def swap(self, quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
+        """Its transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Venue:
+    """A venue plugin with what the service gives to it.
+
+    Attributes:
+        lacks: what the operator has to set before it can be asked; None where nothing.
+    """
+
+    plugin: VenuePlugin
+    context: VenueContext
+    lacks: str | None = None
+
+    @property
+    def name(self) -> str:
+        """As its plugin declares it."""
+        return self.plugin.spec.name
+
+
+@dataclass(frozen=True, slots=True)
+class Venues:
+    """The loaded venues.
+
+    Attributes:
+        chosen: the name of the one that swaps use, or `best`.
+    """
+
+    loaded: tuple[Venue, ...]
+    chosen: str = BEST_VENUE
+
+    def asked(self) -> tuple[Venue, ...]:
+        """Those that a swap asks, at least one.
+
+        Raises:
+            SkillError: `no_venue`: none is loaded, or not the chosen one, or it lacks a setting.
+        """
+        if not self.loaded:
+            raise SkillError("no_venue", "No swap venue plugin is loaded")
+        named = tuple(each for each in self.loaded if self.chosen in (BEST_VENUE, each.name))
+        if not named:
+            names = ", ".join(each.name for each in self.loaded)
+            raise SkillError(
+                "no_venue",
+                f"SWAP_VENUE is {self.chosen!r}, and no such venue is loaded; it may be"
+                f" {BEST_VENUE} or one of {names}",
+            )
+        ready = tuple(each for each in named if each.lacks is None)
+        if not ready:
+            lacking = "; ".join(f"{each.name}: {each.lacks}" for each in named)
+            raise SkillError("no_venue", f"No swap venue is configured ({lacking})")
+        return ready
+
+
+async def every_offer(
+    venues: Sequence[Venue], ask: Callable[[Venue], Coroutine[Any, Any, T]]
+) -> list[T]:
+    """What the venues answer, in their order; one that fails is left out while another answers.
+
+    Raises:
+        InvalidRequest: every venue refused, with the reason of each.
+        LedgerUnavailable: every venue failed. Of a single venue whatever it raises.
+    """
+    if len(venues) == 1:
+        return [await ask(venues[0])]
+    tasks = [asyncio.create_task(ask(venue)) for venue in venues]
+    try:
+        _, waiting = await asyncio.wait(tasks, timeout=OFFERS_S)
+        while waiting and not any(map(_succeeded, tasks)):
+            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        found = [task.result() for task in tasks if _succeeded(task)]
+        if found:
+            return found
+        errors = [task.exception() for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    text = "; ".join(
+        f"{venue.name}: {_reason(error)}" for venue, error in zip(venues, errors, strict=True)
+    )
+    if all(isinstance(error, InvalidRequest) for error in errors):
+        raise InvalidRequest(f"No swap venue offers this swap ({text})")
+    raise LedgerUnavailable(f"No swap venue made an offer ({text})")
+
+
+def _succeeded(task: asyncio.Task[T]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _reason(error: BaseException | None) -> str:
+    # Another error's text is the plugin's own, which may quote whatever it likes.
+    return str(error) if isinstance(error, SolwardError) else type(error).__name__
