@@ -25,7 +25,14 @@ from solward.agents.service import AgentService
 from solward.audit.log import AuditLog
 from solward.cluster import Localnet, open_cluster
 from solward.context import AgentView, SkillContext, WalletView
-from solward.errors import InvalidRequest, KeyRevoked, LedgerError, NotFound, SkillNotFound
+from solward.errors import (
+    ConfigError,
+    InvalidRequest,
+    KeyRevoked,
+    LedgerError,
+    NotFound,
+    SkillNotFound,
+)
 from solward.events import EventBus
 from solward.folders.layout import in_use
 from solward.folders.storage import make_storage, storage_folder
@@ -503,6 +510,16 @@ def wallet_limits(settings: Settings) -> ScopeLimits:
     )
 
 
+def regulated_mints(settings: Settings, tokens: TokenList) -> frozenset[str]:
+    """The mints of REGULATED_MINTS; raises `ConfigError` for what is neither mint nor symbol."""
+    try:
+        return frozenset(
+            tokens.resolve(text, "REGULATED_MINTS: each") for text in settings.regulated_mints
+        )
+    except InvalidRequest as error:
+        raise ConfigError(str(error)) from None
+
+
 def _engine_options(
     settings: Settings, registry: Registry, prices: Prices, tokens: TokenList, network: str
 ) -> EngineOptions:
@@ -513,6 +530,7 @@ def _engine_options(
         listed=frozenset(each.mint for each in tokens) if network == MAINNET else None,
         policy=Policy(
             blocked_addresses=settings.blocked_addresses,
+            regulated_mints=regulated_mints(settings, tokens),
             max_price_impact_bps=settings.max_price_impact_bps,
         ),
         wallet_limits=wallet_limits(settings),

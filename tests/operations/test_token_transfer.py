@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from solders.instruction import AccountMeta, Instruction
@@ -16,13 +17,19 @@ from solders.system_program import (
 from spl.token.instructions import (
     create_idempotent_associated_token_account,
     get_associated_token_address,
+    transfer_checked,
 )
+from spl.token.models import TransferCheckedParams
 from tests.support.localnet_wire import TOKEN, TOKEN_2022
 from tests.support.tokens import FEE, PROGRAMS, RENT, RENT_2022, TokenBench, open_tokens
 
 from solward.errors import GuardrailBlocked, InvalidRequest, TransactionFailed
-from solward.record import TransactionRecord, TransactionStatus
-from solward.vault.guardrails import ScopeLimits
+from solward.guardrail import Intent
+from solward.operations.transfer_token import plan_transfer_token
+from solward.record import TransactionRecord, TransactionStatus, TransactionType
+from solward.solana.token_list import token_list
+from solward.solana.tokens import transfer_fee
+from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.transactions.request import ADMIN
 from solward_localnet.market import POOLS, genesis_accounts
 
@@ -56,7 +63,7 @@ async def test_tokens_reach_an_owner_whose_account_is_opened_once_for_its_exact_
         assert (record.type, record.status) == ("token_transfer", TransactionStatus.CONFIRMED)
         assert record.details == {
             "from": tokens.address, "to": to, "mint": mint, "amount": amount,
-            "account": account,
+            "received": amount, "account": account,
         }  # fmt: skip
         assert await tokens.accounts(mint, to) == {account: got}
         assert await tokens.units(mint) == 5_000_000 - got
@@ -180,11 +187,10 @@ KEY = bytes(Keypair.from_seed(bytes(range(32))).pubkey())
 @pytest.mark.parametrize(
     ("name", "data", "size"),
     [
-        ("a transfer fee", b"\x1a\x00" + b"\x00\x00" + struct.pack("<HQ", 10, 100), 108),
         ("tokens that cannot be transferred", b"\x20", 0),
-        ("a transfer hook", b"\x24\x00" + KEY + bytes(32), 64),
+        ("a transfer hook", b"\x24\x00" + KEY + KEY, 64),
     ],
-    ids=["fee", "non-transferable", "hook"],
+    ids=["non-transferable", "hook"],
 )
 async def test_a_mint_whose_tokens_move_otherwise_is_refused_by_name(
     tokens: TokenBench, name: str, data: bytes, size: int
@@ -194,15 +200,201 @@ async def test_a_mint_whose_tokens_move_otherwise_is_refused_by_name(
     await tokens.refuses(call, f"^mint: {mint} has {name}")
 
 
-async def test_a_mint_somebody_can_pause_is_left_to_the_guardrails(tokens: TokenBench) -> None:
-    extension = b"\x2c\x00" + KEY
-    mint = await tokens.mint(
-        TOKEN_2022, units=5_000_000, space=166 + 4 + 33, extensions=[extension]
+# What an issuer keeps for itself, with the bytes each takes in a mint.
+CLOSE_AUTHORITY = (b"\x19\x01" + KEY, 32)
+FROZEN = (b"\x1c\x00\x02", 1)
+DELEGATE = (b"\x23" + KEY, 32)
+EMPTY_HOOK = (b"\x24\x00" + KEY + bytes(32), 64)
+PAUSE = (b"\x2c\x00" + KEY, 33)
+METADATA_POINTER = (b"\x27\x00" + KEY + KEY, 64)
+CONFIDENTIAL = (b"\x1b\x00" + KEY + b"\x00" + bytes(32), 65)
+CONFIDENTIAL_FEE = (b"\x25\x00" + KEY + bytes(32), 129)
+
+
+def tax(bps: int, most: int) -> tuple[bytes, int]:
+    """InitializeTransferFeeConfig, KEY having both authorities."""
+    return b"\x1a\x00" + (b"\x01" + KEY) * 2 + struct.pack("<HQ", bps, most), 108
+
+
+# PYUSD's on mainnet: it can be closed, taken back and taxed (at present with nothing), and has room
+# for a hook's program.
+PYUSD = (
+    CLOSE_AUTHORITY, DELEGATE, tax(0, 0), CONFIDENTIAL, CONFIDENTIAL_FEE, EMPTY_HOOK,
+    METADATA_POINTER,
+)  # fmt: skip
+
+
+async def mint_with(tokens: TokenBench, *extensions: tuple[bytes, int], units: int = 0) -> str:
+    space = 166 + sum(4 + size for _, size in extensions)
+    asked = [data for data, _ in extensions]
+    return await tokens.mint(TOKEN_2022, units=units, space=space, extensions=asked)
+
+
+@pytest.mark.parametrize(
+    ("extension", "name"),
+    [
+        (DELEGATE, "a permanent delegate"),
+        (EMPTY_HOOK, "a transfer hook"),
+        (PAUSE, "a pause authority"),
+    ],
+    ids=["delegate", "hook without a program", "pause"],
+)
+async def test_a_mint_that_its_issuer_can_take_or_stop_is_refused_unless_the_operator_allows_it(
+    tmp_path: Path, extension: tuple[bytes, int], name: str
+) -> None:
+    allowed: set[str] = set()
+    policy = Policy(regulated_mints=cast("frozenset[str]", allowed))
+    async with open_tokens(tmp_path, policy=policy) as tokens:
+        mint = await mint_with(tokens, extension, units=5_000_000)
+        text = f"mint {mint} has {name}; REGULATED_MINTS can allow this mint"
+        with pytest.raises(GuardrailBlocked, match=text) as blocked:
+            await send(tokens, mint, str(Keypair().pubkey()), 1)
+        assert blocked.value.rule == "simulated_effects"
+        assert await tokens.units(mint) == 5_000_000
+        allowed.add(mint)
+        to = str(Keypair().pubkey())
+        await send(tokens, mint, to, 2)
+        assert await tokens.accounts(mint, to) == {associated(to, mint, TOKEN_2022): 2_000_000}
+
+
+async def test_accounts_frozen_at_first_need_the_issuers_thaw_and_the_operators_leave(
+    tmp_path: Path,
+) -> None:
+    allowed: set[str] = set()
+    policy = Policy(regulated_mints=cast("frozenset[str]", allowed))
+    async with open_tokens(tmp_path, policy=policy) as tokens:
+        data, size = FROZEN
+        mint = await tokens.mint(TOKEN_2022, ours=False, space=170 + size, extensions=[data])
+        at, issuer = Pubkey.from_string(mint), tokens.stranger.pubkey()
+        receiver = Keypair().pubkey()
+
+        async def open_and_thaw(owner: Pubkey) -> None:
+            account = Pubkey.from_string(associated(str(owner), mint, TOKEN_2022))
+            accounts = [(account, False, True), (at, False, False), (issuer, True, False)]
+            thaw = Instruction(TOKEN_2022, b"\x0b", [AccountMeta(*each) for each in accounts])
+            opening = create_idempotent_associated_token_account(issuer, owner, at, TOKEN_2022)
+            await tokens.land([opening, thaw])
+
+        await open_and_thaw(tokens.owner)
+        await tokens.fund(mint, 5_000_000, TOKEN_2022)
+        allowed.add(mint)
+        with pytest.raises(TransactionFailed, match="frozen"):
+            await send(tokens, mint, str(receiver), 1)
+        await open_and_thaw(receiver)
+        allowed.clear()
+        with pytest.raises(GuardrailBlocked, match="has accounts frozen by default"):
+            await send(tokens, mint, str(receiver), 1)
+        allowed.add(mint)
+        await send(tokens, mint, str(receiver), 2)
+        assert await tokens.units(mint) == 3_000_000
+
+
+async def test_pyusd_is_sent_once_the_operator_allows_it(tmp_path: Path) -> None:
+    allowed: set[str] = set()
+    policy = Policy(regulated_mints=cast("frozenset[str]", allowed))
+    async with open_tokens(tmp_path, policy=policy) as tokens:
+        mint = await mint_with(tokens, *PYUSD, units=25_000_000)
+        assert sorted((await tokens.read(mint)).extensions) == [1, 3, 4, 12, 14, 16, 18]
+        with pytest.raises(GuardrailBlocked, match="REGULATED_MINTS can allow this mint"):
+            await send(tokens, mint, str(Keypair().pubkey()), 1)
+        allowed.add(mint)
+        to = str(Keypair().pubkey())
+        record = await send(tokens, mint, to, Decimal("12.5"))
+        assert record.status == TransactionStatus.CONFIRMED
+        assert record.details["received"] == Decimal("12.5")
+        assert await tokens.accounts(mint, to) == {associated(to, mint, TOKEN_2022): 12_500_000}
+        assert await tokens.units(mint) == 12_500_000
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_a_hook_with_a_program_is_refused_even_where_the_operator_allows_the_mint(
+    tmp_path: Path, allowed: bool
+) -> None:
+    named: set[str] = set()
+    policy = Policy(regulated_mints=cast("frozenset[str]", named))
+    async with open_tokens(tmp_path, policy=policy) as tokens:
+        mint = await mint_with(tokens, (b"\x24\x00" + KEY + KEY, 64), units=5_000_000)
+        if allowed:
+            named.add(mint)
+        text = f"^mint: {mint} has a transfer hook, a program that each transfer must call"
+        await tokens.refuses(send(tokens, mint, str(Keypair().pubkey()), 1), text)
+        # A skill's own transaction does not ask the plan.
+        source, to = tokens.account(mint, TOKEN_2022), str(tokens.stranger.pubkey())
+        opening = create_idempotent_associated_token_account(
+            tokens.stranger.pubkey(), tokens.stranger.pubkey(), Pubkey.from_string(mint), TOKEN_2022
+        )
+        await tokens.land([opening])
+        move = transfer_checked(
+            TransferCheckedParams(
+                program_id=TOKEN_2022,
+                source=Pubkey.from_string(source),
+                mint=Pubkey.from_string(mint),
+                dest=Pubkey.from_string(associated(to, mint, TOKEN_2022)),
+                owner=tokens.owner,
+                amount=1,
+                decimals=6,
+            )
+        )
+        intent = Intent(
+            type=TransactionType.TOKEN_TRANSFER, wallet=tokens.address, tokens_out={mint: 1},
+            destinations=frozenset({to, associated(to, mint, TOKEN_2022)}),
+        )  # fmt: skip
+        with pytest.raises((GuardrailBlocked, TransactionFailed)):
+            await tokens.operations.transact(tokens.wallet, ADMIN, intent, [move], None)
+        assert await tokens.units(mint) == 5_000_000
+
+
+async def test_of_a_mint_with_a_fee_all_that_leaves_counts_and_the_details_say_what_arrives(
+    tmp_path: Path,
+) -> None:
+    limits: dict[str, int] = {}
+    async with open_tokens(tmp_path, limits=ScopeLimits(daily_tokens=limits)) as tokens:
+        mint = await mint_with(tokens, tax(150, 1_000_000), units=9_000_001)
+        limits[mint] = 3_000_000
+        to = str(Keypair().pubkey())
+        record = await send(tokens, mint, to, 2)
+        assert (record.details["amount"], record.details["received"]) == (2, Decimal("1.97"))
+        account = associated(to, mint, TOKEN_2022)
+        assert await tokens.accounts(mint, to) == {account: 1_970_000}
+        assert await tokens.units(mint) == 7_000_001
+        # Gross: 1 of 3 is left, not 1.03.
+        with pytest.raises(GuardrailBlocked, match="more than the 1 left of the 3") as blocked:
+            await send(tokens, mint, to, Decimal("1.000001"))
+        assert blocked.value.rule == "daily_limit"
+        limits.clear()
+        # Rounded up, and never more than the most.
+        record = await send(tokens, mint, to, Decimal("0.000002"))
+        assert record.details["received"] == Decimal("0.000001")
+        assert await tokens.accounts(mint, to) == {account: 1_970_001}
+        text = "^amount is too small: the mint's transfer fee takes all of it"
+        await tokens.refuses(send(tokens, mint, to, Decimal("0.000001")), text)
+
+
+async def test_a_transfer_that_states_another_fee_than_the_mints_moves_nothing(
+    tokens: TokenBench,
+) -> None:
+    authority = tokens.stranger.pubkey()
+    config = b"\x1a\x00" + (b"\x01" + bytes(authority)) * 2 + struct.pack("<HQ", 100, 10**9)
+    mint = await mint_with(tokens, (config, 108), units=5_000_000)
+    found = await tokens.read(mint)
+    planned = await plan_transfer_token(
+        tokens.address,
+        ledger=tokens.bench.ledger,
+        tokens=token_list("localnet"),
+        mint=mint,
+        to=str(Keypair().pubkey()),
+        amount=1,
     )
-    with pytest.raises(GuardrailBlocked, match="has a pause authority") as blocked:
-        await send(tokens, mint, str(Keypair().pubkey()), 1)
-    assert blocked.value.rule == "simulated_effects"
+    # As if the fee had been another when it was planned.
+    assert transfer_fee(found, 1_000_000, 0) == 10_000
+    move = planned.instructions[-1]
+    wrong = Instruction(move.program_id, move.data[:-8] + struct.pack("<Q", 9_999), move.accounts)
+    lied = replace(planned, instructions=(*planned.instructions[:-1], wrong))
+    with pytest.raises(TransactionFailed):
+        await tokens.bench.engine.execute(tokens.wallet, ADMIN, lied)
     assert await tokens.units(mint) == 5_000_000
+    await tokens.bench.engine.execute(tokens.wallet, ADMIN, planned)
+    assert await tokens.units(mint) == 4_000_000
 
 
 @both_programs

@@ -151,6 +151,7 @@ async def open_bench(
     blocked: frozenset[str] = frozenset(),
     sol: int = 10,
     genesis: Callable[[], Mapping[Pubkey, Account]] | None = None,
+    policy: Policy | None = None,
     **engine_options: Any,
 ) -> AsyncIterator[Bench]:
     """Open everything; the wallet holds `sol` SOL."""
@@ -164,7 +165,7 @@ async def open_bench(
         database = await Database.open(None, tmp_path)
         stack.push_async_callback(database.close)
         wallets = await Wallets.open(database, settings, tmp_path)
-        policy = Policy(blocked_addresses=blocked)
+        policy = policy or Policy(blocked_addresses=blocked)
         engine_settings = EngineOptions(policy=policy, wallet_limits=limits, **engine_options)
         engine = Engine(ledger, database, wallets, engine_settings)
         stack.push_async_callback(engine.close)

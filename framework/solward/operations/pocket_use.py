@@ -17,7 +17,6 @@ from solward.solana.ledger import ReadLedger
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import (
     TRANSFER_FEE,
-    TRANSFER_HOOK,
     associated_account_size,
     read_mint,
 )
@@ -83,7 +82,7 @@ async def plan_use(
         mint = await read_mint(ledger, address, "tokens")
         if mint.address == WRAPPED_SOL_MINT:
             raise InvalidRequest("tokens: give SOL as lamports; the call can wrap it")
-        if TRANSFER_HOOK in mint.extensions:
+        if mint.runs_hook:
             raise InvalidRequest(f"tokens: {address} has a transfer hook, so no pocket can hold it")
         taxed = TRANSFER_FEE in mint.extensions
         sides.append((PocketToken(mint.address, mint.program, mint.decimals, taxed), units))

@@ -33,13 +33,13 @@ from solward.operations.venues import Venue, Venues, every_offer
 from solward.record import TransactionType
 from solward.solana.accounts import rent_exempt_minimum
 from solward.solana.ledger import ReadLedger
-from solward.solana.programs import CLOCK_SYSVAR, TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.programs import TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
 from solward.solana.tokens import (
     TOKEN_ACCOUNT_RENT,
     TRANSFER_FEE,
-    TRANSFER_HOOK,
     associated_account_size,
+    current_epoch,
     read_mint,
     token_account,
     transfer_fee,
@@ -71,9 +71,6 @@ _FEE_SHARE = 10
 # What a pocket has for a whole transaction beside the amount, most of which comes back: the network
 # fee, accounts for both tokens, and what an account must keep to exist.
 _FLOAT = 1_000_000 + 2 * TOKEN_ACCOUNT_RENT + rent_exempt_minimum(0)
-
-# In the clock sysvar: slot, start of the epoch, epoch.
-_EPOCH_AT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,19 +419,11 @@ async def _read_request(
     sold = units
     if source.side.taxed:
         sold -= transfer_fee(
-            await read_mint(ledger, given, "inputToken"), units, await _epoch(ledger)
+            await read_mint(ledger, given, "inputToken"), units, await current_epoch(ledger)
         )
         if sold < 1:
             raise InvalidRequest("amount is too small: the mint's transfer fee takes all of it")
     return _Swap(QuoteRequest(given, wanted, sold, slippage_bps), source, target, units)
-
-
-async def _epoch(ledger: ReadLedger) -> int:
-    """The epoch at the ledger's tip."""
-    clock = await ledger.account(CLOCK_SYSVAR)
-    if clock is None or len(clock.data) < _EPOCH_AT + 8:
-        raise LedgerUnavailable("The ledger shows no clock")
-    return int.from_bytes(clock.data[_EPOCH_AT : _EPOCH_AT + 8], "little")
 
 
 async def _token(ledger: ReadLedger, address: str, field: str) -> _Token:
@@ -442,7 +431,7 @@ async def _token(ledger: ReadLedger, address: str, field: str) -> _Token:
     if address == WRAPPED_SOL_MINT:
         return _Token(PocketToken(address, TOKEN_PROGRAM, SOL_DECIMALS), TOKEN_ACCOUNT_RENT)
     mint = await read_mint(ledger, address, field)
-    if TRANSFER_HOOK in mint.extensions:
+    if mint.runs_hook:
         # The hook's program wants accounts that the wallet's signature must not meet.
         raise InvalidRequest(f"{field}: {address} has a transfer hook, so it cannot be swapped")
     side = PocketToken(address, mint.program, mint.decimals, TRANSFER_FEE in mint.extensions)

@@ -8,10 +8,12 @@ to it may be lost; the token account such an owner has already can be named inst
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Sequence
 from decimal import Decimal
+from typing import TypeAlias
 
-from solders.instruction import Instruction
+from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 from solders.system_program import ID as SYSTEM_PROGRAM
 from spl.token.instructions import create_idempotent_associated_token_account, transfer_checked
@@ -25,18 +27,24 @@ from solward.operations.plans import plans
 from solward.operations.tokens import accounts_of, associated_account
 from solward.operations.transfer import parse_address
 from solward.record import TransactionType
+from solward.solana.instructions import TOKEN_TRANSFER_CHECKED_WITH_FEE
 from solward.solana.ledger import ReadLedger, TokenHolding
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import TokenList
-from solward.solana.tokens import Mint, associated_account_size, read_mint, token_account
+from solward.solana.tokens import (
+    NON_TRANSFERABLE,
+    TRANSFER_FEE,
+    Mint,
+    associated_account_size,
+    current_epoch,
+    read_mint,
+    token_account,
+    transfer_fee,
+)
 from solward.vault.transactions.request import Draft
 
-# Token-2022 extensions with which a plain transfer fails, or does not deliver what it takes.
-_OTHERWISE_MOVED = {
-    1: "a transfer fee",
-    9: "tokens that cannot be transferred",
-    14: "a transfer hook",
-}
+# Data of TransferCheckedWithFee: its two numbers, then amount, decimals and fee.
+_WITH_FEE = struct.Struct("<2sQBQ")
 
 
 @plans(TRANSFER_TOKEN)
@@ -51,14 +59,16 @@ async def plan_transfer_token(
 ) -> Draft:
     """Send `amount` whole tokens, from the wallet's associated account first.
 
+    Of a mint with a transfer fee less arrives, which the details say; all of it leaves and counts.
+
     Args:
         mint: a mint address or a known symbol.
         to: a wallet's address, or a token account of the mint.
 
     Raises:
-        InvalidRequest: no such mint, or one whose tokens move otherwise; wrapped SOL; the amount
-            is none, or more than the wallet holds; `to` is the wallet itself, has no private key,
-            or is an account that cannot hold the tokens.
+        InvalidRequest: no such mint, or one whose tokens do not move by themselves; wrapped SOL;
+            the amount is none, more than the wallet holds, or no more than the mint's fee; `to` is
+            the wallet itself, has no private key, or is an account that cannot hold the tokens.
         LedgerError: the ledger did not answer.
     """
     found = await read_mint(ledger, tokens.resolve(mint, "mint"))
@@ -73,6 +83,10 @@ async def plan_transfer_token(
             f"amount is more than the {format_amount(from_units(balance, found.decimals))}"
             f" of {found.address} the wallet holds"
         )
+    moves = await _moves(ledger, found, held, units)
+    received = sum(moved - (fee or 0) for _, moved, fee in moves)
+    if received < 1:
+        raise InvalidRequest("amount is too small: the mint's transfer fee takes all of it")
     payer = Pubkey.from_string(wallet)
     rent = 0
     opening = []
@@ -93,22 +107,26 @@ async def plan_transfer_token(
             "to": str(recipient),
             "mint": found.address,
             "amount": from_units(units, found.decimals),
+            "received": from_units(received, found.decimals),
             "account": str(account),
         },
     )
-    return Draft(intent, (*opening, *_transfers(payer, found, held, account, units)))
+    transfers = (_transfer(payer, found, account, *move) for move in moves)
+    return Draft(intent, (*opening, *transfers))
 
 
 def _check_mint(mint: Mint) -> None:
     if mint.address == WRAPPED_SOL_MINT:
         # SOL limits bound SOL however it is wrapped; sent as a token it would pass them by.
         raise InvalidRequest("mint: wrapped SOL is not sent as a token; unwrap it and send SOL")
-    for kind in mint.extensions:
-        if kind in _OTHERWISE_MOVED:
-            raise InvalidRequest(
-                f"mint: {mint.address} has {_OTHERWISE_MOVED[kind]}, so a transfer would not do"
-                " what it says"
-            )
+    if NON_TRANSFERABLE in mint.extensions:
+        raise InvalidRequest(f"mint: {mint.address} has tokens that cannot be transferred")
+    if mint.runs_hook:
+        # Its program wants accounts that the wallet's signature must not meet.
+        raise InvalidRequest(
+            f"mint: {mint.address} has a transfer hook, a program that each transfer must call, so"
+            " it cannot be sent"
+        )
 
 
 async def _receiver(
@@ -154,21 +172,51 @@ async def _rent(ledger: ReadLedger, owner: Pubkey, account: Pubkey, mint: Mint) 
     return 0
 
 
-def _transfers(
-    payer: Pubkey, mint: Mint, held: Sequence[TokenHolding], account: Pubkey, units: int
-) -> Iterator[Instruction]:
+_Move: TypeAlias = tuple[TokenHolding, int, int | None]
+"""An account of the wallet, the units that leave it, and what the mint withholds of them; None
+where it has no transfer fee."""
+
+
+async def _moves(
+    ledger: ReadLedger, mint: Mint, held: Sequence[TokenHolding], units: int
+) -> list[_Move]:
+    """The units by the accounts that they leave. The fee is rounded up in each transfer."""
+    epoch = await current_epoch(ledger) if TRANSFER_FEE in mint.extensions else None
+    moves: list[_Move] = []
     for holding in held:
         moved = min(units, holding.units)
         if moved:
             units -= moved
-            yield transfer_checked(
-                TransferCheckedParams(
-                    program_id=Pubkey.from_string(mint.program),
-                    source=Pubkey.from_string(holding.account),
-                    mint=Pubkey.from_string(mint.address),
-                    dest=account,
-                    owner=payer,
-                    amount=moved,
-                    decimals=mint.decimals,
-                )
+            fee = None if epoch is None else transfer_fee(mint, moved, epoch)
+            moves.append((holding, moved, fee))
+    return moves
+
+
+def _transfer(
+    payer: Pubkey, mint: Mint, account: Pubkey, holding: TokenHolding, units: int, fee: int | None
+) -> Instruction:
+    program, source = Pubkey.from_string(mint.program), Pubkey.from_string(holding.account)
+    address = Pubkey.from_string(mint.address)
+    if fee is None:
+        return transfer_checked(
+            TransferCheckedParams(
+                program_id=program,
+                source=source,
+                mint=address,
+                dest=account,
+                owner=payer,
+                amount=units,
+                decimals=mint.decimals,
             )
+        )
+    # States the fee, and fails where another is in force as it lands: as said, or not at all.
+    return Instruction(
+        program,
+        _WITH_FEE.pack(TOKEN_TRANSFER_CHECKED_WITH_FEE, units, mint.decimals, fee),
+        [
+            AccountMeta(source, is_signer=False, is_writable=True),
+            AccountMeta(address, is_signer=False, is_writable=False),
+            AccountMeta(account, is_signer=False, is_writable=True),
+            AccountMeta(payer, is_signer=True, is_writable=False),
+        ],
+    )

@@ -113,6 +113,8 @@ class Settings(AccessSettings, VendorSettings):
     hold_expires_s: int = Field(3600, ge=60, le=86_400)
     blocked_addresses: Annotated[frozenset[str], NoDecode] = frozenset()
     token_limits: Annotated[Mapping[str, int], NoDecode] = Field(default_factory=dict)
+    # Mints, by address or symbol, whose issuer can take, stop or tax what others hold.
+    regulated_mints: Annotated[tuple[str, ...], NoDecode] = ()
 
     # Receivers put tokens into their addresses, so all of it is secret.
     approval_webhook_url: SecretStr | None = None
@@ -161,6 +163,7 @@ class Settings(AccessSettings, VendorSettings):
         "solward_plugins",
         "solward_plugins_unconfined",
         "blocked_addresses",
+        "regulated_mints",
         mode="before",
     )
     @classmethod

@@ -18,6 +18,7 @@ from solward.errors import InvalidRequest, LedgerUnavailable
 from solward.solana.accounts import Account, key_at, rent_exempt_minimum
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import (
+    CLOCK_SYSVAR,
     PROGRAM_NAMES,
     TOKEN_2022_PROGRAM,
     TOKEN_PROGRAM,
@@ -53,7 +54,13 @@ _TOKEN_METADATA = 19
 
 # Mint extensions that change what a transfer does.
 TRANSFER_FEE: Final = 1
+NON_TRANSFERABLE: Final = 9
 TRANSFER_HOOK: Final = 14
+# Of `TransferHook`: the authority that may set the program, then the program; zeros are none.
+_HOOK_PROGRAM_AT = 32
+_NO_KEY = bytes(32)
+# In the clock sysvar, after slot and the epoch's start.
+_CLOCK_EPOCH_AT = 16
 
 # `TransferFeeConfig`: two authorities, what is withheld, then the fee before an epoch and from it
 # on (epoch, most units, basis points).
@@ -115,6 +122,14 @@ class Mint:
     def program_name(self) -> str:
         """`SPL Token` or `Token-2022`."""
         return PROGRAM_NAMES[self.program]
+
+    @property
+    def runs_hook(self) -> bool:
+        """Whether a transfer calls a program: a transfer hook that is set, or cannot be read."""
+        return any(
+            kind == TRANSFER_HOOK and value[_HOOK_PROGRAM_AT:] != _NO_KEY
+            for kind, value in zip(self.extensions, self.extension_values, strict=True)
+        )
 
 
 def token_account(account: Account | None, *, strict: bool = False) -> TokenAccount | None:
@@ -214,6 +229,14 @@ def transfer_fee(mint: Mint, units: int, epoch: int) -> int:
                 most, bps = old_most, old_bps
             return min(-(-units * int(bps) // 10_000), int(most))
     return 0
+
+
+async def current_epoch(ledger: ReadLedger) -> int:
+    """The epoch at the ledger's tip, by which `transfer_fee` counts; raises `LedgerError`."""
+    clock = await ledger.account(CLOCK_SYSVAR)
+    if clock is None or len(clock.data) < _CLOCK_EPOCH_AT + 8:
+        raise LedgerUnavailable("The ledger shows no clock")
+    return int.from_bytes(clock.data[_CLOCK_EPOCH_AT : _CLOCK_EPOCH_AT + 8], "little")
 
 
 async def read_mint(ledger: ReadLedger, address: str, field: str = "mint") -> Mint:

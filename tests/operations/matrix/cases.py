@@ -137,7 +137,7 @@ async def _tokens_paid(stand: Stand, params: Params, record: Mapping[str, Any]) 
     held = token_account(await stand.api.service.ledger.account(account))
     assert held is not None
     assert held.amount == 500
-    return {"from": stand.address, **params, "account": account}
+    return {"from": stand.address, **params, "received": 5, "account": account}
 
 
 async def _above_the_token_limit(stand: Stand) -> Params:

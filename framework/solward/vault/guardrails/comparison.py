@@ -11,27 +11,33 @@ from solward.solana.message import ResolvedKey
 from solward.solana.programs import SYSTEM_PROGRAM, TOKEN_2022_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.stakes import stake_account
 from solward.solana.tokens import (
+    NON_TRANSFERABLE,
     TOKEN_2022_ACCOUNT_RENT,
     TOKEN_ACCOUNT_RENT,
     TRANSFER_FEE,
+    TRANSFER_HOOK,
     mint_account,
     token_account,
 )
 from solward.vault.guardrails.simulation import View
 
 # Token-2022 mint extensions that cannot take, stop or tax a holding: close authority,
-# confidential transfer, interest-bearing and scaled display, metadata, groups. Anything else,
-# known or not yet known, is refused: non-transferable, fee, hook, delegate, pause, frozen.
-_SAFE_EXTENSIONS = frozenset({3, 4, 10, 18, 19, 20, 21, 22, 23, 25})
+# confidential transfer and its fee, interest-bearing and scaled display, metadata, groups. Anything
+# else, known or not yet known, is refused, but for what the operator allows of named mints.
+_SAFE_EXTENSIONS = frozenset({3, 4, 10, 16, 18, 19, 20, 21, 22, 23, 25})
 _DEFAULT_ACCOUNT_STATE = 6
+_INITIALIZED = b"\x01"
 _EXTENSION_NAMES = {
-    1: "a transfer fee",
-    6: "accounts frozen by default",
-    9: "non-transferable tokens",
+    TRANSFER_FEE: "a transfer fee",
+    _DEFAULT_ACCOUNT_STATE: "accounts frozen by default",
+    NON_TRANSFERABLE: "non-transferable tokens",
     12: "a permanent delegate",
-    14: "a transfer hook",
+    TRANSFER_HOOK: "a transfer hook",
     26: "a pause authority",
 }
+# By which an issuer reaches or stops what others hold. A hook is one of them while no program is
+# set: one that is set wants accounts that the wallet's signature must not meet.
+_REGULATED = frozenset({TRANSFER_FEE, _DEFAULT_ACCOUNT_STATE, 12, TRANSFER_HOOK, 26})
 
 
 def compare(view: View, keys: Sequence[ResolvedKey]) -> None:
@@ -69,13 +75,19 @@ def _check_mints(view: View) -> None:
             view.violate("simulated_effects", f"{address} is not a mint, but its tokens move")
             continue
         for kind, value in zip(mint.extensions, mint.extension_values, strict=True):
-            if kind in _SAFE_EXTENSIONS or (kind == _DEFAULT_ACCOUNT_STATE and value == b"\x01"):
+            if kind in _SAFE_EXTENSIONS:
                 continue
-            if kind == TRANSFER_FEE and view.pocket and address in view.tokens_out:
+            if kind == _DEFAULT_ACCOUNT_STATE and value == _INITIALIZED:
+                continue
+            if kind == TRANSFER_FEE and address in view.tokens_out:
                 # The fee is taken of what leaves, all of which is counted.
                 continue
+            may_be_allowed = kind in _REGULATED and not (kind == TRANSFER_HOOK and mint.runs_hook)
+            if may_be_allowed and address in view.regulated_mints:
+                continue
             name = _EXTENSION_NAMES.get(kind, f"extension {kind}")
-            view.violate("simulated_effects", f"mint {address} has {name}")
+            way = "; REGULATED_MINTS can allow this mint" if may_be_allowed else ""
+            view.violate("simulated_effects", f"mint {address} has {name}{way}")
 
 
 def _may_be_token_2022(view: View, mint: str) -> bool:

@@ -23,13 +23,14 @@ def analyse(
     managed: Collection[str] = (),
     *,
     pocket: str | None = None,
+    regulated_mints: frozenset[str] = frozenset(),
 ) -> TransactionEffects:
     """The bound that limits count, from the bytes, beside what the simulation shows.
 
     What the bytes cannot bound is the first of the violations, and there is no bound then. Args and
     raises as `simulated_effects`.
     """
-    effects = simulated_effects(message, keys, simulation, wallet, managed, pocket)
+    effects = simulated_effects(message, keys, simulation, wallet, managed, pocket, regulated_mints)
     try:
         return replace(effects, outflow=worst_case(message, wallet))
     except Unbounded as refused:
@@ -44,6 +45,7 @@ def simulated_effects(
     wallet: str,
     managed: Collection[str] = (),
     pocket: str | None = None,
+    regulated_mints: frozenset[str] = frozenset(),
 ) -> TransactionEffects:
     """What the simulation shows of `message`: its gross effects on everything `wallet` controls.
 
@@ -55,12 +57,13 @@ def simulated_effects(
         managed: other required signers this service holds keys for; each must sign a transaction of
             its own, so one here is a violation.
         pocket: a key of the wallet that signs too.
+        regulated_mints: see `View`.
 
     Raises:
         UntrustedSimulation: inner instructions belong to no top-level instruction, or call
             accounts the message does not have.
     """
-    view = View(wallet, simulation, pocket)
+    view = View(wallet, simulation, pocket, regulated_mints)
     every = list(_calls(message, keys, simulation))
     # What they do is for the simulation to show: the wallet's signature gives them nothing.
     foreign = _without(wallet, every)

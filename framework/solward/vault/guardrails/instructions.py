@@ -12,6 +12,7 @@ from solward.solana.instructions import (
     TOKEN_AUTHORITIES,
     TOKEN_METADATA_INITIALIZE,
     TOKEN_METADATA_POINTER_INITIALIZE,
+    TOKEN_TRANSFER_CHECKED_WITH_FEE,
     Stake,
     System,
     Token,
@@ -160,6 +161,10 @@ def _decode_token(call: Invocation, view: View) -> None:
         _transfer_tokens(view, accounts[0], accounts[1], _u64(call.data, 1))
     elif kind == Token.TRANSFER_CHECKED:
         _transfer_tokens(view, accounts[0], accounts[2], _u64(call.data, 1))
+    elif call.program == TOKEN_2022_PROGRAM and call.data[:2] == TOKEN_TRANSFER_CHECKED_WITH_FEE:
+        if view.wallet in accounts[4:]:
+            view.violate("authority_change", "the wallet would sign as a member of a multisig")
+        _transfer_tokens(view, accounts[0], accounts[2], _u64(call.data, 2))
     elif kind in (Token.APPROVE, Token.APPROVE_CHECKED):
         at = _TOKEN_AUTHORITY_AT[kind]
         if view.owns_token(accounts[0]) or accounts[at] == view.wallet:

@@ -50,6 +50,7 @@ class Policy:
 
     Attributes:
         blocked_addresses: addresses nothing may be sent to or signed with.
+        regulated_mints: mints that are moved though their issuer can take, stop or tax them.
         max_fee_lamports: most network fee of one transaction.
         max_rent_lamports: most rent of one transaction.
         max_accounts_created: most accounts one transaction may create.
@@ -57,6 +58,7 @@ class Policy:
     """
 
     blocked_addresses: frozenset[str] = frozenset()
+    regulated_mints: frozenset[str] = frozenset()
     max_fee_lamports: int = 1_000_000
     max_rent_lamports: int = 20_000_000
     max_accounts_created: int = 4

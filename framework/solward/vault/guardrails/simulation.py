@@ -78,6 +78,7 @@ class View:
 
     Attributes:
         pocket: a key of the wallet that signs too, if any.
+        regulated_mints: whose issuers may reach or stop what others hold, by the operator's leave.
         initialised: token accounts initialised by the transaction -> (mint, owner).
         paid: receiver -> lamports the wallet pays it, gross.
         lamports_out: lamports leaving other accounts the wallet controls.
@@ -90,6 +91,7 @@ class View:
     wallet: str
     simulation: Simulation
     pocket: str | None = None
+    regulated_mints: frozenset[str] = frozenset()
     initialised: dict[str, tuple[str, str]] = field(default_factory=dict)
     paid: Counter[str] = field(default_factory=Counter)
     lamports_out: int = 0

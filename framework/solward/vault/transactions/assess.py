@@ -205,10 +205,14 @@ class Assessor:
         verify: Callable[[], Awaitable[None]] = no_verification,
         hook: StepHook = no_hook,
         observe_ms: Callable[[int], object] = int,
+        *,
+        regulated_mints: frozenset[str] = frozenset(),
     ) -> None:
         """Args:
         observe_ms: told the ledger's time, in Unix milliseconds, as it is read.
+        regulated_mints: see `Policy`.
         """
+        self._regulated_mints = regulated_mints
         self._ledger = ledger
         self._hook = hook
         self._observe_ms = observe_ms
@@ -304,7 +308,14 @@ class Assessor:
         simulation = Simulation(before, result.accounts, inner)
         pocket = None if draft.pocket is None else draft.pocket.pocket.address
         effects = replace(
-            analyse(message, keys, simulation, draft.intent.wallet, pocket=pocket),
+            analyse(
+                message,
+                keys,
+                simulation,
+                draft.intent.wallet,
+                pocket=pocket,
+                regulated_mints=self._regulated_mints,
+            ),
             tied=read_at == result.slot,
         )
         if draft.wire is not None:

@@ -113,7 +113,13 @@ class Engine:
         self._wallets = wallets
         self._options = options
         self._hook = hook
-        self._assessor = Assessor(ledger, verify_cluster, hook, database.windows.observe)
+        self._assessor = Assessor(
+            ledger,
+            verify_cluster,
+            hook,
+            database.windows.observe,
+            regulated_mints=options.policy.regulated_mints,
+        )
         self._reserver = Reserver(
             database,
             options.policy,
