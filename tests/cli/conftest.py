@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from tests.support.cli_service import Live, live_service
+
+from solward_localnet.market import genesis_accounts
+from solward_localnet.node import Localnet
+from solward_localnet.options import LocalnetOptions
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     with live_service(tmp_path_factory.mktemp("live")) as made:
         yield made
+
+
+@pytest.fixture
+async def localnet() -> AsyncIterator[Localnet]:
+    """A ledger in memory, with the demo market."""
+    node = await Localnet.open(None, LocalnetOptions(genesis=genesis_accounts))
+    yield node
+    await node.close()

@@ -23,21 +23,12 @@ from solward_cli.doctor import home, ledger, plugins, vendors
 from solward_cli.doctor.report import Line, Status, text
 from solward_cli.doctor.subject import Subject
 from solward_localnet.errors import RpcError
-from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
-from solward_localnet.options import LocalnetOptions
 
 
 @pytest.fixture
-async def chain() -> AsyncIterator[Localnet]:
-    node = await Localnet.open(None, LocalnetOptions(genesis=genesis_accounts))
-    yield node
-    await node.close()
-
-
-@pytest.fixture
-async def node(chain: Localnet) -> AsyncIterator[rpc_nodes.RpcNode]:
-    async with rpc_nodes.listening(rpc_nodes.of(chain)) as (made,):
+async def node(localnet: Localnet) -> AsyncIterator[rpc_nodes.RpcNode]:
+    async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (made,):
         yield made
 
 
@@ -102,18 +93,18 @@ async def test_an_address_where_nobody_answers_fails_and_the_other_is_still_chec
     ("blocks", "status"), [(5, Status.OK), (40, Status.WARN), (200, Status.FAIL)]
 )
 async def test_how_far_a_node_lags_is_said(
-    blocks: int, status: Status, node: rpc_nodes.RpcNode, chain: Localnet, tmp_path: Path
+    blocks: int, status: Status, node: rpc_nodes.RpcNode, localnet: Localnet, tmp_path: Path
 ) -> None:
-    node.faults["getEpochInfo"] = _ahead(chain, 300)
-    async with rpc_nodes.listening(rpc_nodes.of(chain)) as (other,):
-        other.faults["getEpochInfo"] = _ahead(chain, 300 - blocks)
+    node.faults["getEpochInfo"] = _ahead(localnet, 300)
+    async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (other,):
+        other.faults["getEpochInfo"] = _ahead(localnet, 300 - blocks)
         lines = await rpc(tmp_path, node.url, other.url)
     [line] = [each for each in lines if "RPC 2" in each.name and "behind" in each.found]
     assert line.status is status
 
 
-def _ahead(chain: Localnet, blocks: int) -> rpc_nodes.Answers:
-    height = asyncio.ensure_future(chain.call("getEpochInfo", []))
+def _ahead(localnet: Localnet, blocks: int) -> rpc_nodes.Answers:
+    height = asyncio.ensure_future(localnet.call("getEpochInfo", []))
 
     async def answers(_method: str, _params: Sequence[Any]) -> Any:
         info = await height
@@ -123,7 +114,7 @@ def _ahead(chain: Localnet, blocks: int) -> rpc_nodes.Answers:
 
 
 async def test_a_node_that_refuses_many_calls_at_once_is_told(
-    node: rpc_nodes.RpcNode, chain: Localnet, tmp_path: Path
+    node: rpc_nodes.RpcNode, localnet: Localnet, tmp_path: Path
 ) -> None:
     asked = 0
 
@@ -132,7 +123,7 @@ async def test_a_node_that_refuses_many_calls_at_once_is_told(
         asked += 1
         if asked > 5:
             raise RpcError(-32600, "too many requests")
-        return await chain.call(method, params)
+        return await localnet.call(method, params)
 
     node.faults["getSlot"] = few
     [found] = of(await rpc(tmp_path, node.url), Status.WARN)
@@ -157,10 +148,10 @@ def test_two_hosts_of_one_operator_are_one_word(urls: Sequence[str], operators: 
     ("seconds", "status"), [(5, Status.OK), (120, Status.WARN), (3600, Status.FAIL)]
 )
 async def test_a_clock_that_is_not_the_ledgers_is_told(
-    seconds: int, status: Status, node: rpc_nodes.RpcNode, chain: Localnet, tmp_path: Path
+    seconds: int, status: Status, node: rpc_nodes.RpcNode, localnet: Localnet, tmp_path: Path
 ) -> None:
     async def behind(method: str, params: Sequence[Any]) -> Any:
-        answer = await chain.call(method, params)
+        answer = await localnet.call(method, params)
         assert params[0] == CLOCK_SYSVAR
         data = bytearray(base64.b64decode(answer["value"]["data"][0]))
         now = int.from_bytes(data[32:40], "little") - seconds
@@ -176,7 +167,7 @@ async def test_a_clock_that_is_not_the_ledgers_is_told(
 
 
 async def test_first_funds_are_missed_until_a_wallet_holds_some(
-    node: rpc_nodes.RpcNode, chain: Localnet, tmp_path: Path
+    node: rpc_nodes.RpcNode, localnet: Localnet, tmp_path: Path
 ) -> None:
     async with Subject(settings(tmp_path, node.url)) as subject:
         assert (await ledger.funds(subject))[0].found == "there are none"
@@ -186,7 +177,7 @@ async def test_first_funds_are_missed_until_a_wallet_holds_some(
         empty, none = await ledger.funds(subject)
     assert empty.advice == "`solward wallet airdrop treasury`"
     assert none.status is Status.FAIL
-    await chain.call("requestAirdrop", [wallet.address, 2_500_000_000])
+    await localnet.call("requestAirdrop", [wallet.address, 2_500_000_000])
     async with Subject(settings(tmp_path, node.url)) as subject:
         [line] = await ledger.funds(subject)
     assert line == ("treasury", f"2.5 SOL at {wallet.address}", "nothing", Status.OK)

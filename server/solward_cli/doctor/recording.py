@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlencode, urlsplit
 
 from pydantic import SecretStr
 
@@ -269,7 +270,10 @@ def _value(value: Any) -> Any:
 
 def _text(text: str) -> str:
     """`text` without the process's secrets, as they are and as addresses, JSON and headers spell
-    them, and without what looks like one."""
+    them, and without what looks like one; JSON in a text is scrubbed as JSON is."""
+    if text[:1] in ("{", "["):
+        with contextlib.suppress(ValueError, RecursionError):
+            return jsontext.dumps(_value(jsontext.loads(text)))
     for secret in known_secrets():
         for spelled in _spellings(secret):
             if spelled in text:
@@ -278,19 +282,24 @@ def _text(text: str) -> str:
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    raw = secret.encode()
-    yield from dict.fromkeys(
-        (
-            secret,
-            quote(secret, safe=""),
-            quote(secret),
-            quote_plus(secret),
-            jsontext.dumps(secret)[1:-1],
-            base64.b64encode(raw).decode().rstrip("="),
-            base64.urlsafe_b64encode(raw).decode().rstrip("="),
-            raw.hex(),
+    spelled: dict[str, None] = {}
+    # A part of an address is known as it is written there.
+    for plain in (secret, unquote(secret)):
+        raw = plain.encode()
+        spelled |= dict.fromkeys(
+            (
+                plain,
+                quote(plain, safe=""),
+                quote(plain),
+                quote_plus(plain),
+                jsontext.dumps(plain)[1:-1],
+                base64.b64encode(raw).decode().rstrip("="),
+                base64.urlsafe_b64encode(raw).decode().rstrip("="),
+                raw.hex(),
+            )
         )
-    )
+    # The longest first: a short one may be the beginning of another.
+    yield from sorted(spelled, key=len, reverse=True)
 
 
 @dataclass(frozen=True, slots=True)

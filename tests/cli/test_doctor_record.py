@@ -1,0 +1,266 @@
+"""`solward doctor --record`: what is in a recording, what never is, and that it can be replayed."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from aiohttp import web
+from click.testing import CliRunner
+from solders.keypair import Keypair
+from tests.support import rpc_nodes
+from tests.support.replay import Replay, UnrecordedRequest, replaying
+
+from solward.errors import LedgerRejected, LedgerUnavailable
+from solward.settings import Settings
+from solward.solana.base58 import b58decode
+from solward.solana.programs import TOKEN_PROGRAM
+from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.transport import HttpTransport
+from solward_cli import main
+from solward_cli.doctor import ledger
+from solward_cli.doctor.recording import decoded_base64, placeholder, recorded
+from solward_cli.doctor.report import Status
+from solward_cli.doctor.subject import Subject
+from solward_localnet.node import Localnet
+from solward_localnet.venue import venue_app
+
+# Each in another place; none of the patterns of the log would know them.
+IN_PATH = "canary/path+0123456789"
+IN_QUERY = 'canary"query&0123456789'
+IN_KEY = "canary-venue-key-0123456789"
+CANARIES = (IN_PATH, IN_QUERY, IN_KEY)
+
+
+@asynccontextmanager
+async def echoing() -> AsyncIterator[tuple[str, list[web.Request]]]:
+    """A vendor that says everything it was told again: in headers, in its error, in its body."""
+    asked: list[web.Request] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        asked.append(request)
+        body = await request.read()
+        told = {
+            "url": str(request.url),
+            "parts": list(CANARIES),
+            "quoted": [quote(each, safe="") for each in CANARIES],
+            "base64": [base64.b64encode(each.encode()).decode() for each in CANARIES],
+            "headers": dict(request.headers),
+            "body": body.decode(),
+            "apiKey": "a-key-that-nobody-told-us",
+            "message": f"wrong key {IN_QUERY} at {request.url}",
+        }
+        wanted = json.loads(body) if body else {}
+        if wanted.get("jsonrpc"):
+            answer = {"jsonrpc": "2.0", "id": wanted["id"]}
+            told = answer | {"error": {"code": -32000, "message": told["message"], "data": told}}
+        return web.Response(
+            text=json.dumps(told),
+            content_type="application/json",
+            headers={
+                "Set-Cookie": IN_KEY,
+                "X-Request-Echo": IN_QUERY,
+                "X-RateLimit-Limit": f"40 {IN_KEY}",
+                "Retry-After": "3",
+            },
+        )
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}", asked
+    finally:
+        await runner.cleanup()
+
+
+def settings(folder: Path, url: str, **given: Any) -> Settings:
+    given = {"solana_rpc_url": url, "solana_network": "localnet"} | given
+    return Settings(_env_file=None, solward_home=folder / "home", **given)
+
+
+async def test_no_secret_gets_into_a_recording_wherever_it_is_told(tmp_path: Path) -> None:
+    async with echoing() as (url, asked):
+        address = f"{url}/{quote(IN_PATH, safe='')}?api-key={quote(IN_QUERY, safe='')}"
+        given = settings(tmp_path, address, jupiter_api_url=url, jupiter_api_key=IN_KEY)
+        async with recorded(given) as (relayed, recorder):
+            transport = HttpTransport(relayed.rpc_urls[0])
+            with pytest.raises(LedgerRejected):
+                await transport.call("getSlot", [IN_QUERY, {"apiKey": "another"}])
+            await transport.close()
+            async with httpx.AsyncClient(headers={"x-api-key": IN_KEY}) as client:
+                there = f"{relayed.jupiter_api_url}/swap"
+                # In the request's own parameters too.
+                await client.get(there, params={"note": f"of {IN_KEY}", "api-key": "0123456789ab"})
+        files = recorder.write(tmp_path)
+    # The real addresses got what is theirs.
+    assert asked[0].query["api-key"] == IN_QUERY
+    assert asked[0].path_qs.startswith(f"/{quote(IN_PATH, safe='')}")
+    assert asked[1].headers["x-api-key"] == IN_KEY
+    assert [file.name for file in files] == ["jupiter.json", "rpc-1.json"]
+    text = "".join(file.read_text() for file in files)
+    spelled = [
+        *CANARIES,
+        *(quote(each, safe="") for each in CANARIES),
+        *(base64.b64encode(each.encode()).decode().rstrip("=") for each in CANARIES),
+        *(json.dumps(each)[1:-1] for each in CANARIES),
+        "a-key-that-nobody-told-us",
+        "another",
+        "0123456789ab",
+    ]
+    assert [each for each in spelled if each in text] == []
+    [exchange] = json.loads(files[1].read_text())
+    assert exchange["request"]["url"] == "https://rpc-1/"
+    assert exchange["response"]["headers"].keys() == {
+        "content-type",
+        "retry-after",
+        "x-ratelimit-limit",
+    }
+
+
+async def test_addresses_are_replaced_everywhere_by_the_same_ones(
+    tmp_path: Path,
+) -> None:
+    somebody, other = Keypair().pubkey(), Keypair().pubkey()
+
+    async def answers(_method: str, params: Any) -> Any:
+        inside = base64.b64encode(b"before" + bytes(somebody) + b"after").decode()
+        return {"value": [params, inside, f"account {somebody} of {other}", TOKEN_PROGRAM]}
+
+    async with rpc_nodes.listening(answers) as (node,):
+        async with recorded(settings(tmp_path, node.url)) as (relayed, recorder):
+            transport = HttpTransport(relayed.rpc_urls[0])
+            program = {"programId": TOKEN_PROGRAM}
+            await transport.call("getTokenAccountsByOwner", [str(somebody), program])
+            await transport.call("getBalance", [str(other)])
+            await transport.close()
+        [file] = recorder.write(tmp_path)
+    text = file.read_text()
+    assert str(somebody) not in text
+    assert str(other) not in text
+    first, _second = json.loads(text)
+    assert first["request"]["body"]["params"] == [placeholder(0), program]
+    inside = first["response"]["body"]["result"]["value"][1]
+    assert decoded_base64(inside) == b"before" + b58decode(placeholder(0)) + b"after"
+    told = first["response"]["body"]["result"]["value"][2]
+    assert told == f"account {placeholder(0)} of {placeholder(1)}"
+    # Whoever replays it asks with an address of their own, and is answered with that.
+    asker = str(Keypair().pubkey())
+    async with replaying(file) as url:
+        transport = HttpTransport(url)
+        answer = await transport.call("getTokenAccountsByOwner", [asker, program])
+        await transport.close()
+    assert answer["value"][0] == [asker, program]
+    assert answer["value"][2].startswith(f"account {asker} of ")
+    raw = decoded_base64(answer["value"][1])
+    assert raw == b"before" + b58decode(asker) + b"after"
+
+
+async def test_the_checks_say_of_a_recording_what_they_said_of_the_nodes(
+    tmp_path: Path, localnet: Localnet
+) -> None:
+    async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (node,):
+        node.faults["getProgramAccounts"] = -32010
+        given = settings(tmp_path, node.url)
+        async with recorded(given) as (relayed, recorder), Subject(relayed) as subject:
+            live = await ledger.rpc(subject)
+        [file] = recorder.write(tmp_path)
+    async with replaying(file) as url, Subject(settings(tmp_path, url)) as subject:
+        again = await ledger.rpc(subject)
+    assert [(line.status, line.name) for line in live] == [
+        (line.status, line.name) for line in again
+    ]
+    assert [line.found for line in again if line.status is Status.FAIL] == [
+        "getProgramAccounts: code -32010"
+    ]
+
+
+async def test_a_request_that_is_not_recorded_fails(tmp_path: Path, localnet: Localnet) -> None:
+    async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (node,):
+        async with recorded(settings(tmp_path, node.url)) as (relayed, recorder):
+            reader = RpcLedger(HttpTransport(relayed.rpc_urls[0]))
+            await reader.rent_exempt_minimum(165)
+            await reader.close()
+        [file] = recorder.write(tmp_path)
+    with pytest.raises(UnrecordedRequest, match="getSlot"):
+        await _read_more_than_is_recorded(file)
+    replay = Replay.of(file)
+    body = {"jsonrpc": "2.0", "id": 7, "method": "getMinimumBalanceForRentExemption"}
+    for params in ([82, {"commitment": "confirmed"}], [165], [165, {"commitment": "finalized"}]):
+        with pytest.raises(UnrecordedRequest):
+            replay.answer("POST", "/", json.dumps(body | {"params": params}).encode())
+
+
+async def _read_more_than_is_recorded(file: Path) -> None:
+    async with replaying(file) as url:
+        reader = RpcLedger(HttpTransport(url))
+        await reader.rent_exempt_minimum(165)
+        with pytest.raises(LedgerUnavailable):
+            await reader.slot()
+        await reader.close()
+
+
+async def test_the_venue_of_a_recording_swaps_with_another_taker(
+    tmp_path: Path, localnet: Localnet
+) -> None:
+    async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (node,), _market(localnet) as market:
+        given = settings(tmp_path, node.url, jupiter_api_url=market)
+        async with recorded(given) as (relayed, recorder), Subject(relayed) as subject:
+            live = await ledger.venue(subject)
+        rpc, venue = sorted(recorder.write(tmp_path), reverse=True)
+    async with replaying(venue) as market, replaying(rpc) as url:
+        given = settings(tmp_path, url, jupiter_api_url=market)
+        async with Subject(given) as subject:
+            again = await ledger.venue(subject)
+    assert [line.status for line in live] == [Status.OK, Status.OK]
+    assert live == again
+
+
+@asynccontextmanager
+async def _market(localnet: Localnet) -> AsyncIterator[str]:
+    """The localnet's market behind a socket."""
+    transport = httpx.ASGITransport(venue_app(localnet.call))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localnet") as client:
+
+        async def handle(asked: web.Request) -> web.Response:
+            answer = await client.request(asked.method, asked.path_qs, content=await asked.read())
+            return web.Response(
+                status=answer.status_code, body=answer.content, content_type="application/json"
+            )
+
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", handle)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+
+
+def test_a_folder_that_holds_something_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "rpc-1.json").write_text("mine")
+    env = {"SOLWARD_HOME": str(tmp_path / "home"), "SOLANA_RPC_URL": "http://127.0.0.1:9"}
+    result = CliRunner(env=env).invoke(main, ["doctor", "rpc", "--record", "kept"])
+    assert result.exit_code == 2
+    assert "is not empty" in result.stderr
+    assert (tmp_path / "kept" / "rpc-1.json").read_text() == "mine"
+    # Where nobody answers there is nothing to keep; what would not work is said as ever.
+    result = CliRunner(env=env).invoke(main, ["doctor", "rpc", "--record", "new"])
+    assert result.exit_code == 1
+    assert "FAIL RPC 1" in result.output
+    assert list((tmp_path / "new").iterdir()) == []
