@@ -244,6 +244,22 @@ async def test_without_a_word_models_are_not_asked(tmp_path: Path) -> None:
     assert "canary" not in str(line)
 
 
+async def test_a_venue_that_does_not_answer_fails_unless_another_one_does(
+    node: rpc_nodes.RpcNode, tmp_path: Path
+) -> None:
+    nowhere = {"jupiter_api_url": "http://127.0.0.1:9"}
+    for chosen in ("best", "jupiter"):
+        async with Subject(settings(tmp_path, node.url, swap_venue=chosen, **nowhere)) as subject:
+            lines = await ledger.venue(subject)
+        [line] = [each for each in lines if each.status is Status.FAIL]
+        assert line.name == "jupiter"
+        assert "did not answer" in line.found
+        assert "JUPITER_API_URL" in line.advice
+    async with Subject(settings(tmp_path, node.url, swap_venue="nobody")) as subject:
+        [line] = await ledger.venue(subject)
+    assert (line.status, line.found) == (Status.FAIL, "nobody is not loaded")
+
+
 def test_the_exit_code_and_json_say_whether_anything_would_not_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,12 +12,10 @@ from urllib.parse import urlsplit
 
 from solward.errors import LedgerError, LedgerRejected, SolwardError
 from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
-from solward_cli.doctor.report import Line, Status, fail, ok, warn
+from solward_cli.doctor.report import Line, Status, fail, failed, ok, warn
 
 if TYPE_CHECKING:
-    import httpx
-
-    from solward.registry import LoadedVenue
+    from solward.operations.venues import Venue
     from solward.solana.token_list import KnownToken
     from solward.vault.ledger.client import RpcLedger
     from solward.vault.ledger.protocol import Tip
@@ -327,38 +325,53 @@ async def venue(subject: Subject) -> list[Line]:
         return [ok("Market", _EMBEDDED)]
     from solward.solana.programs import WRAPPED_SOL_MINT
     from solward.solana.token_list import token_list
+    from solward.venue import BEST_VENUE
 
     tokens = token_list(subject.settings.solana_network)
     into = next((each for each in tokens if each.symbol == "USDC"), None)
     if into is None:
         return [warn("Swaps", "no token to swap into is known on this network", "none is needed")]
     try:
-        registry = await subject.registry()
-        http = (await subject.cluster()).venue_http
+        found = await subject.venues()
     except SolwardError as error:
         return [fail("Venues", str(error), "see `solward doctor rpc`")]
-    lines = []
-    for name, plugin in registry.venues.items():
-        lines += await _offers(plugin, name, http, WRAPPED_SOL_MINT, into)
-    return lines or [warn("Venues", "no venue is loaded", "see `solward plugins list`")]
+    chosen = subject.settings.swap_venue
+    asked = [each for each in found if chosen in (BEST_VENUE, each.name)]
+    if not asked:
+        advice = "change SWAP_VENUE, or see `solward plugins list`"
+        return [fail("Venues", f"{chosen} is not loaded", advice)]
+    told = [await _offers(each, WRAPPED_SOL_MINT, into) for each in asked]
+    if any(lines and not failed(lines) for lines in told):
+        # A venue that fails costs no swap while another one answers.
+        told = [[_lesser(line) for line in lines] for lines in told]
+    lines = [line for each in told for line in each]
+    lacking = [(each.name, each.lacks) for each in asked if each.lacks is not None]
+    if lines:
+        return lines + [ok(name, f"is not asked: {lacks}") for name, lacks in lacking]
+    return [fail(name, "cannot be asked", lacks) for name, lacks in lacking]
 
 
-async def _offers(
-    plugin: LoadedVenue, name: str, http: httpx.AsyncClient, sold: str, into: KnownToken
-) -> list[Line]:
+def _lesser(line: Line) -> Line:
+    return line._replace(status=Status.WARN) if line.status is Status.FAIL else line
+
+
+async def _offers(venue: Venue, sold: str, into: KnownToken) -> list[Line]:
     from solders.keypair import Keypair
 
     from solward.solana.programs import TOKEN_PROGRAM
     from solward.solana.tokens import associated_address
-    from solward.venue import QuoteRequest, VenueContext
+    from solward.venue import QuoteRequest
 
-    context = VenueContext(http)
+    plugin, context = venue.plugin, venue.context
+    name = plugin.spec.name
+    if venue.lacks is not None:
+        return []
     request = QuoteRequest(sold, into.mint, _SMALL_SWAP, _SLIPPAGE_BPS)
-    host = http.base_url.host
+    host = context.http.base_url.host or "the ledger"
     try:
         quote = await plugin.quote(request, context)
     except SolwardError as error:
-        return [fail(name, f"{host}: {error}", _VENUE_ADVICE)]
+        return [fail(name, f"{host}: {error}", _venue_advice(venue))]
     out, least = (
         format_amount(from_units(units, into.decimals))
         for units in (quote.out_amount, quote.minimum_out)
@@ -374,12 +387,15 @@ async def _offers(
     try:
         made = await plugin.instructions(quote, taker, destination, context, None)
     except SolwardError as error:
-        return [*lines, fail(name, f"{host}: no instructions: {error}", _VENUE_ADVICE)]
+        return [*lines, fail(name, f"{host}: no instructions: {error}", _venue_advice(venue))]
     found = f"{host}: the swap is one instruction over {len(made.swap.accounts)} accounts"
     return [*lines, ok(name, found)]
 
 
-_VENUE_ADVICE: Final = "look at JUPITER_API_URL and JUPITER_API_KEY, and at this machine's way out"
+def _venue_advice(venue: Venue) -> str:
+    spec = venue.plugin.spec
+    named = [each for each in (spec.base_url_env, spec.secret_env) if each is not None]
+    return f"look at {', '.join([*named, 'SWAP_VENUE'])}, and at this machine's way out"
 
 
 async def prices(subject: Subject) -> list[Line]:

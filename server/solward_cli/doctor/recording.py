@@ -188,7 +188,7 @@ class _Relay:
         self.recorder.keep(self.route, self._request(asked, body), _response(answer))
         passed = {
             name: value for name, value in answer.headers.items()
-            if _is_kept(name) and name.lower() != "content-type"
+            if is_kept(name) and name.lower() != "content-type"
         }  # fmt: skip
         kind = answer.headers.get("content-type")
         return web.Response(
@@ -227,12 +227,13 @@ def _operator(url: str) -> str:
 
 def _response(answer: httpx.Response) -> dict[str, Any]:
     headers = {
-        name.lower(): _text(value) for name, value in answer.headers.items() if _is_kept(name)
+        name.lower(): _text(value) for name, value in answer.headers.items() if is_kept(name)
     }
     return {"status": answer.status_code, "headers": headers, "body": _body(answer.content)}
 
 
-def _is_kept(name: str) -> bool:
+def is_kept(name: str) -> bool:
+    """Whether a recording has this header of a response."""
     lower = name.lower()
     return lower in _HEADERS or lower.startswith(_RATE_HEADERS)
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from solward.cluster import Cluster
+    from solward.operations.venues import Venue
     from solward.registry import Registry
     from solward.settings import Settings
     from solward.vault.store.database import Database
@@ -29,6 +30,7 @@ class Subject:
     _database: Database | None = None
     _cluster: Cluster | None = None
     _registry: Registry | None = None
+    _venues: list[Venue] | None = None
 
     async def __aenter__(self) -> Subject:
         return self
@@ -94,6 +96,20 @@ class Subject:
         if self._cluster is None:
             self._cluster = await self._stack.enter_async_context(open_cluster(self.settings))
         return self._cluster
+
+    async def venues(self) -> list[Venue]:
+        """The venues, each with the client and the address that the service gives it.
+
+        Raises:
+            ConfigError, PluginError: as `cluster` and `registry`.
+        """
+        from solward.venue_clients import VenueClients
+
+        if self._venues is None:
+            clients = VenueClients(self.settings, await self.cluster())
+            await self._stack.enter_async_context(clients)
+            self._venues = clients.venues(await self.registry())
+        return self._venues
 
     async def registry(self) -> Registry:
         """The plugins, loaded as the service loads them: third parties' in plugin hosts.
