@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 BEST_VENUE = "best"
 """In `SWAP_VENUE`: whichever offers the most."""
 
+FUNDS_FIRST = "funds_first"
+"""Code of the `SkillError` by which `venue_instructions` says that it wants a taker that holds what
+it sells: the swap is made in steps, by `venue_swap`."""
+
 
 @dataclass(frozen=True, slots=True)
 class VenueSpec:
@@ -66,6 +70,7 @@ class VenueContext:
         storage: as `SkillContext.storage`; None where the manifest declares no `storage_mb`.
         ledger: read access to the ledger.
         pools: the addresses of `VenueSpec.pools_env`, in the operator's order.
+        options: the service's own settings for a built-in venue, by variable.
     """
 
     http: httpx.AsyncClient
@@ -75,6 +80,7 @@ class VenueContext:
         default_factory=lambda: cast("ReadLedger", _NoLedger()), repr=False, compare=False
     )
     pools: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def secret(self, name: str) -> str:
         """As `SkillContext.secret`."""

@@ -69,13 +69,11 @@ class VenueClients:
                 make_storage(storage)
         # For a venue that runs in this process; a plugin host has a context of its own.
         secrets = {env: self.settings.plugin_secret(env) for env in Terms.of(spec).secrets()}
-        http = (
-            self.cluster.venue_http
-            if spec.base_url_env == _CLUSTER_ADDRESS
-            else self._client(plugin, address)
-        )
+        built_in = spec.base_url_env == _CLUSTER_ADDRESS
+        http = self.cluster.venue_http if built_in else self._client(plugin, address)
+        options = {"JUPITER_API": self.settings.jupiter_api} if built_in else {}
         ledger = ReadOnlyLedger(self.cluster.ledger, lambda: None)
-        context = VenueContext(http, secrets, storage, ledger, pools)
+        context = VenueContext(http, secrets, storage, ledger, pools, options)
         return Venue(plugin, context, lacks)
 
     def _address(self, plugin: LoadedVenue) -> str | None:

@@ -11,7 +11,9 @@ from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
+from spl.token.instructions import create_idempotent_associated_token_account
 from tests.support.swap import (
+    BONK_POOL,
     MAKER,
     RENT,
     SOL,
@@ -69,6 +71,21 @@ async def test_sol_buys_tokens_and_everything_else_comes_home(swaps: SwapBench) 
     assert (stored.signature, stored.details) == (record.signature, record.details)
 
 
+async def test_an_account_of_a_token_on_the_way_comes_home_too(swaps: SwapBench) -> None:
+    """A route over a further token leaves an account of it: its rent is the wallet's."""
+
+    def over_bonk(quote: Quote, user: Pubkey) -> Sequence[Instruction]:
+        on_the_way = create_idempotent_associated_token_account(user, user, BONK_POOL.mint)
+        return [on_the_way, *swaps.honest(quote, user)]
+
+    swaps.answer(over_bonk)
+    before = await swaps.lamports()
+    record = await swaps.swap("SOL", "USDC", 1)
+    assert await steps_of(swaps, record.id) == ["fund", "call", "sweep"]
+    assert await swaps.lamports() == before - SOL - FEES - RENT
+    await pockets_are_empty(swaps)
+
+
 async def test_tokens_buy_sol(swaps: SwapBench) -> None:
     swaps.answer(swaps.honest)
     await swaps.swap("SOL", "USDC", 1)
@@ -108,7 +125,7 @@ async def test_what_the_wallet_signs_around_the_call_is_bounded_by_its_bytes(
     funding = bounds["fund"].lamports
     assert funding >= SOL
     # What is in the pocket is all a call can take; beside the price it is for fee and rent.
-    assert funding <= SOL + 3 * RENT + 10_000
+    assert funding <= SOL + 6 * RENT + 10_000
     assert (bounds["sweep"].lamports, bounds["sweep"].tokens) == (0, {})
     assert bounds["call"] == Outflow(lamports=0, fee_lamports=0, rent_lamports=0, tokens={})
     assert swaps.user not in messages["call"].account_keys[:2]

@@ -13,7 +13,7 @@ from solward.errors import InvalidRequest, LedgerUnavailable
 from solward.registry import load_registry
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.venue import Quote, QuoteRequest, VenueContext
-from solward_plugins.venues import jupiter
+from solward_plugins.venues import jupiter, jupiter_http
 
 USDC = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 WALLET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
@@ -95,11 +95,116 @@ async def test_what_the_venue_refuses_is_the_callers_to_change(
     assert str(caught.value) == text
 
 
-@pytest.mark.parametrize("status", [204, 302, 401, 403, 404, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize("status", [204, 302, 500, 502, 503, 504])
 async def test_a_venue_that_does_not_serve_is_unavailable(status: int) -> None:
     with pytest.raises(LedgerUnavailable) as caught:
         await quote(answers({"error": "secret of the operator"}, status))
     assert str(caught.value) == f"The swap venue answered with status {status}"
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (401, "The swap venue does not accept the key in JUPITER_API_KEY"),
+        (403, "The swap venue forbids the request: the key in JUPITER_API_KEY lacks"),
+        (404, "The swap venue has no such call: check JUPITER_API_URL and JUPITER_API"),
+    ],
+)
+async def test_what_the_operator_can_set_right_is_named(status: int, text: str) -> None:
+    with pytest.raises(LedgerUnavailable) as caught:
+        await quote(answers({"message": "secret of the operator"}, status))
+    assert str(caught.value).startswith(text)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("COULD_NOT_FIND_ANY_ROUTE", "it has no route between these tokens for this amount"),
+        ("NO_ROUTES_FOUND", "it has no route between these tokens for this amount"),
+        ("ROUTE_PLAN_DOES_NOT_CONSUME_ALL_THE_AMOUNT", "its markets cannot trade all of this"),
+        ("MARKET_NOT_FOUND", "a market of the route does not exist any more"),
+        ("TOKEN_NOT_TRADABLE", "one of the tokens is not traded there"),
+        ("NOT_SUPPORTED", "it does not support this swap"),
+        ("CIRCULAR_ARBITRAGE_IS_DISABLED", "input and output are the same token"),
+        ("CANNOT_COMPUTE_OTHER_AMOUNT_THRESHOLD", "no minimum follows from this amount"),
+        ("MAX_ACCOUNT_GREATER_THAN_MAX", "the route names too many accounts"),
+        ("FAILED_TO_GET_SWAP_AND_ACCOUNT_METAS", "it could not make the swap of its quote"),
+    ],
+)
+async def test_a_documented_code_is_told_in_words_beside_the_venues_own(
+    code: str, text: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        await quote(answers({"error": "account not found: 9", "errorCode": code}, 400))
+    assert str(caught.value).startswith(f"The swap venue refused: {text}")
+    assert str(caught.value).endswith("(account not found: 9)")
+
+
+class Limiter:
+    """Answers 429 until the time it says has passed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], free_at: float):
+        self.now, self.slept, self.requests = 1_000_000.0, [], 0
+        self.headers, self.free_at = headers, 1_000_000.0 + free_at
+
+        async def sleep(seconds: float) -> None:
+            self.slept.append(seconds)
+            self.now += seconds
+
+        monkeypatch.setattr(jupiter_http.asyncio, "sleep", sleep)
+        monkeypatch.setattr(jupiter_http.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(jupiter_http.time, "time", lambda: self.now)
+
+    def __call__(self, _request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        if self.now >= self.free_at:
+            return httpx.Response(200, json=ANSWER)
+        return httpx.Response(429, headers=self.headers, json={"message": "Too many requests"})
+
+
+@pytest.mark.parametrize(
+    ("headers", "waits"),
+    [
+        ({"retry-after": "3"}, [3.0]),
+        ({"x-ratelimit-reset": "1000003"}, [3.0]),
+        # The API's own clock counts where it is said: this machine's is two seconds ahead.
+        (
+            {"x-ratelimit-reset": "1000003", "date": "Mon, 12 Jan 1970 13:46:38 GMT"},
+            [5.0],
+        ),
+        ({"x-ratelimit-reset": "1000001"}, [1.0, 0.05, 0.05]),
+        ({}, [1.0]),
+    ],
+)
+async def test_a_request_beyond_the_rate_limit_is_made_again_when_the_answer_says(
+    monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], waits: list[float]
+) -> None:
+    venue = Limiter(monkeypatch, headers, sum(waits))
+    assert (await quote(venue)).out_amount == 16_198_753
+    assert venue.slept == waits
+    assert venue.requests == len(waits) + 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "requests", "again"),
+    [
+        ({"retry-after": "11"}, 1, "; it takes requests again in 11 s"),
+        ({"retry-after": "6"}, 2, "; it takes requests again in 6 s"),
+        ({}, 2, ""),
+        ({"retry-after": "soon", "x-ratelimit-reset": "-1"}, 2, ""),
+    ],
+)
+async def test_a_limit_that_lasts_longer_than_a_caller_waits_is_told(
+    monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], requests: int, again: str
+) -> None:
+    venue = Limiter(monkeypatch, headers, 1_000)
+    with pytest.raises(LedgerUnavailable) as caught:
+        await quote(venue)
+    text = f"The swap venue's rate limit is reached{again}. JUPITER_API_KEY of a larger plan raises"
+    assert str(caught.value).startswith(text)
+    assert venue.requests == requests
+    assert sum(venue.slept) <= jupiter_http.PATIENCE_S
 
 
 @pytest.mark.parametrize(
@@ -162,8 +267,8 @@ async def test_a_quote_without_what_it_is_about_is_refused(missing: str) -> None
         await quote(answers(body))
 
 
-async def test_jupiter_is_found_by_its_entry_point_and_gives_instructions_alone() -> None:
+async def test_jupiter_is_found_by_its_entry_point_and_gives_both_forms() -> None:
     registry = load_registry(entry_points=built_ins("jupiter"))
     assert registry.problems == ()
     venue = registry.venues["jupiter"]
-    assert (venue.gives_instructions, venue.gives_transactions) == (True, False)
+    assert (venue.gives_instructions, venue.gives_transactions) == (True, True)

@@ -39,6 +39,7 @@ from solward.operations.perform import Operations
 from solward.operations.venues import Venue, VenuePlugin
 from solward.record import TransactionRecord
 from solward.registry import load_registry
+from solward.solana.ledger import ReadOnlyLedger
 from solward.solana.tokens import token_account
 from solward.vault.transactions.request import ADMIN, Actor
 from solward.venue import (
@@ -88,6 +89,10 @@ class Rogue:
     def gives_instructions(self) -> bool:
         return self.real.gives_instructions and self.build is None
 
+    @property
+    def gives_transactions(self) -> bool:
+        return self.real.gives_transactions or self.build is not None
+
     async def instructions(
         self,
         quote: Quote,
@@ -115,6 +120,8 @@ class SwapBench:
     bench: Bench
     http: httpx.AsyncClient
     plugin: Rogue
+    # As JUPITER_API.
+    api: str = "build"
 
     @property
     def address(self) -> str:
@@ -126,7 +133,9 @@ class SwapBench:
 
     @property
     def venue(self) -> Venue:
-        return Venue(self.plugin, VenueContext(self.http))
+        ledger = ReadOnlyLedger(self.bench.ledger, lambda: None)
+        options = {"JUPITER_API": self.api}
+        return Venue(self.plugin, VenueContext(self.http, ledger=ledger, options=options))
 
     def operations(self) -> Operations:
         return self.bench.operations(venues=[self.venue])

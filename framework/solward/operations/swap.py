@@ -11,7 +11,7 @@ from functools import partial
 
 from solders.hash import Hash
 
-from solward.errors import InvalidRequest, LedgerUnavailable, SolwardError
+from solward.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
 from solward.guardrail import Intent
 from solward.money import (
     SOL_DECIMALS,
@@ -48,7 +48,7 @@ from solward.vault.transactions.assess import TooLarge, compile_instructions
 from solward.vault.transactions.pocket_instructions import PocketToken, funding
 from solward.vault.transactions.request import Draft, PocketDraft, PocketUse
 from solward.vault.wallets import Pocket
-from solward.venue import Quote, QuoteRequest, SwapInstructions
+from solward.venue import FUNDS_FIRST, Quote, QuoteRequest, SwapInstructions
 
 # No trade moves a price by more; what a venue says beyond it is not a number to keep.
 _MOST_IMPACT = 100
@@ -68,9 +68,12 @@ _ANY_BLOCKHASH = str(Hash.default())
 _NETWORK_FEE = 10_000
 _FEE_SHARE = 10
 
-# What a pocket has for a whole transaction beside the amount, most of which comes back: the network
-# fee, accounts for both tokens, and what an account must keep to exist.
-_FLOAT = 1_000_000 + 2 * TOKEN_ACCOUNT_RENT + rent_exempt_minimum(0)
+# What a whole transaction may cost its pocket beside the amount: the network fee and its priority,
+# accounts for both tokens, and what an account must keep to exist.
+_CALL_COSTS = 1_000_000 + 2 * TOKEN_ACCOUNT_RENT + rent_exempt_minimum(0)
+# What a pocket has for it; most of it comes back. A venue that sponsors takers of less than 0.01
+# SOL would add a signer of its own, which no call may have.
+_FLOAT = 2 * _CALL_COSTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,10 @@ async def plan_swap(
         try:
             return await _one_transaction(wallet, pocket, ledger, swap, offer, at_least)
         except SolwardError as error:
+            # It may not matter to the venue who pays, but whether its taker could.
+            code = error.code if isinstance(error, SkillError) else None
+            if code == FUNDS_FIRST and offer.venue.plugin.gives_transactions:
+                return _in_steps(wallet, pocket, swap, offer, at_least)
             # The best one's reason is the one to tell.
             failed = failed or error
     assert failed is not None
@@ -200,9 +207,15 @@ async def _one_transaction(
         held=None,
     )
     for max_accounts in _MAX_ACCOUNTS:
-        answer = await venue.plugin.instructions(
-            offer.quote, pocket.address, made.destination, venue.context, max_accounts
-        )
+        try:
+            answer = await venue.plugin.instructions(
+                offer.quote, pocket.address, made.destination, venue.context, max_accounts
+            )
+        except InvalidRequest:
+            if max_accounts is None:
+                raise
+            # It has no shorter route: what is wrong with the swap is its size.
+            break
         newer = _checked(answer.quote, swap.request)
         check_swap(answer.swap, wallet, pocket.address)
         extra = await _extra(ledger, answer, made)
@@ -286,8 +299,8 @@ def _in_steps(
     tokens = [] if source.is_sol else [(source, swap.amount)]
     least = offer.quote.minimum_out
     if at_least:
-        # What returns is counted with the float that goes into the pocket.
-        least = max(least, at_least + (_FLOAT if target.is_sol else 0))
+        # What returns is counted with what the call may cost.
+        least = max(least, at_least + (_CALL_COSTS if target.is_sol else 0))
     intent = replace(
         _intent(wallet, swap, offer, least),
         lamports_out=lamports,
@@ -310,7 +323,7 @@ def _in_steps(
         ),
         build,
         # Fee and rent are the pocket's, and out of the same lamports.
-        returns={target.mint: least - _FLOAT if target.is_sol else least},
+        returns={target.mint: least - _CALL_COSTS if target.is_sol else least},
     )
 
 
@@ -473,7 +486,8 @@ def _checked(given: Quote, request: QuoteRequest) -> Quote:
     if requested != offered:
         raise LedgerUnavailable("The venue's quote is not for the swap that was asked for")
     kept = MAX_SLIPPAGE_BPS - request.slippage_bps
-    enough = quote.minimum_out * MAX_SLIPPAGE_BPS >= quote.out_amount * kept
+    # Venues round the minimum up or down, so one unit less than its exact value is the same.
+    enough = (quote.minimum_out + 1) * MAX_SLIPPAGE_BPS >= quote.out_amount * kept
     if quote.minimum_out > quote.out_amount:
         raise LedgerUnavailable("The venue's quote has a minimum above what it offers")
     if not 1 <= quote.out_amount <= U64_MAX or not enough:

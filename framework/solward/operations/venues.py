@@ -36,6 +36,10 @@ class VenuePlugin(Protocol):
     def gives_instructions(self) -> bool:
         """Whether it has `instructions`, otherwise `swap` alone."""
 
+    @property
+    def gives_transactions(self) -> bool:
+        """Whether it has `swap`."""
+
     async def quote(self, request: QuoteRequest, context: VenueContext) -> Quote:
         """Its offer."""
 

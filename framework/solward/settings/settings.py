@@ -44,6 +44,7 @@ _DEPENDENT = "default_factory_not_called"
 
 Network = Literal["localnet", "devnet", "testnet", "mainnet-beta"]
 ApiKeyStoreKind = Literal["memory", "database"]
+JupiterApi = Literal["build", "order", "v1"]
 
 
 def default_home() -> Path:
@@ -89,6 +90,7 @@ class Settings(AccessSettings, VendorSettings):
     solana_network: Network = Field(default_factory=_network_of)
     jupiter_api_url: str | None = None
     jupiter_api_key: SecretStr | None = None
+    jupiter_api: JupiterApi = "build"
     # A venue plugin's name, or whichever offers the most.
     swap_venue: str = BEST_VENUE
 

@@ -89,7 +89,7 @@ def _of_quote(quote: Quote, request: QuoteRequest) -> list[str]:
     asked = (request.input_mint, request.output_mint, request.amount, request.slippage_bps)
     if asked != (quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps):
         trouble.append("the quote is for another swap than was asked for")
-    if quote.minimum_out * _BPS < quote.out_amount * (_BPS - request.slippage_bps):
+    if (quote.minimum_out + 1) * _BPS < quote.out_amount * (_BPS - request.slippage_bps):
         trouble.append("the minimum is less than the slippage allows")
     if not quote.price_impact.is_finite():
         trouble.append("the price impact is no number")

@@ -73,6 +73,8 @@ from solward.vault.wallets import Wallets
 
 # A sweep looks again after each transaction; somebody may send to the pocket all the time.
 _SWEEPS = 6
+# Tokens that a route may go over; what a call opens beyond that is left to a hostile venue.
+_FURTHER_MINTS = 3
 # The longest a venue or a plugin may take to make the call, while the pocket is filled.
 _BUILD_S = 30.0
 
@@ -341,6 +343,7 @@ class PocketRuns:
 
     async def _sweep(self, record: TransactionRecord, wallet: str, row: PocketRow) -> bool:
         """Take home what the pocket holds, looking again until it holds nothing."""
+        row = await self._with_opened(record, row)
         for _ in range(_SWEEPS):
             lamports, held = await self._sweeps.held(row)
             if not lamports and not held:
@@ -353,6 +356,32 @@ class PocketRuns:
             await self._sent(record, attempt)
         lamports, held = await self._sweeps.held(row)
         return not lamports and not held
+
+    async def _with_opened(self, record: TransactionRecord, row: PocketRow) -> PocketRow:
+        """The pocket, with the tokens of accounts that its call opened: a venue's route may go over
+        others than those it trades."""
+        async with self._database.read() as connection:
+            steps = await attempt_store.of_transaction(connection, record.id)
+        named: dict[str, None] = {}
+        for step in steps:
+            if step.step == PocketStep.CALL and step.state is AttemptState.LANDED_OK:
+                wire = VersionedTransaction.from_bytes(step.wire)
+                named |= dict.fromkeys(await self._accounts_of(wire))
+        found = await self._ledger.accounts(list(named)) if named else {}
+        opened = {
+            held.mint
+            for address, state in found.items()
+            if state is not None
+            and (held := token_account(state)) is not None
+            and held.owner == row.address
+            and address == associated_address(row.address, held.mint, state.owner)
+        }
+        further = sorted(opened - {*row.mints, WRAPPED_SOL_MINT})[:_FURTHER_MINTS]
+        if not further:
+            return row
+        async with self._database.write() as connection:
+            await pocket_store.use_again(connection, row, record.id, further)
+        return replace(row, mints=(*row.mints, *further))
 
     # The journal.
 
