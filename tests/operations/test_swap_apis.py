@@ -91,7 +91,7 @@ async def test_version_1_swaps_in_one_transaction_both_ways(traded: Traded) -> N
     assert await swaps.units(USDC_POOL.mint) == units - 100_000_000
     # Each price and its swap are of the same version.
     assert set(traded.watched.paths) == {f"{V1}/quote", f"{V1}/swap-instructions"}
-    assert await swaps.bench.reserved_units() == SOL + FEE
+    assert await swaps.bench.reserved_units() == SOL
 
 
 async def in_steps(swaps: SwapBench) -> None:

@@ -40,8 +40,6 @@ from solward import (
     VenueSpec,
     hookimpl,
 )
-from solward.solana.accounts import lookup_table_addresses
-from solward.venue import FUNDS_FIRST
 from solward_plugins.venues.jupiter_http import NeedsFunds, ask, line, unexpected
 
 _BUILD, _ORDER = "/swap/v2/build", "/swap/v2/order"
@@ -75,6 +73,14 @@ _ORDER_ERRORS = {
     (True, 2): "the taker lacks a token account",
     (True, 3): "no transaction could be made of the quote",
 }
+
+# By this code the swap is made in steps, by `venue_swap`.
+_FUNDS_FIRST = "funds_first"
+
+# An active lookup table begins with its state and the slot of its deactivation, which is never; its
+# addresses follow the header.
+_ACTIVE_TABLE = (1).to_bytes(4, "little") + b"\xff" * 8
+_TABLE_HEADER_BYTES = 56
 
 # Wrong shapes, as any of the readers below meets them.
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, InvalidOperation)
@@ -116,7 +122,7 @@ async def venue_instructions(
     """
     api = _api(context)
     if api == "order" or quote.raw.get("fundsFirst"):
-        raise SkillError(FUNDS_FIRST, "The swap venue wants a taker that holds what it sells")
+        raise SkillError(_FUNDS_FIRST, "The swap venue wants a taker that holds what it sells")
     try:
         if api == "v1":
             return await _v1_instructions(quote, taker, destination, max_accounts, context)
@@ -127,7 +133,7 @@ async def venue_instructions(
         }
         body = await ask(context, "GET", _BUILD, query=query)
     except NeedsFunds as error:
-        raise SkillError(FUNDS_FIRST, str(error)) from None
+        raise SkillError(_FUNDS_FIRST, str(error)) from None
     try:
         return SwapInstructions(
             quote=_quote(body, {}),
@@ -338,14 +344,13 @@ async def _contents(tables: Sequence[str], context: VenueContext) -> dict[str, t
     """What lookup tables hold, by the ledger; one that cannot be used makes bytes longer only."""
     found = await context.ledger.accounts(tables) if tables else {}
     return {
-        table: tuple(lookup_table_addresses(state.data))
+        table: tuple(
+            str(Pubkey(state.data[at : at + 32]))
+            for at in range(_TABLE_HEADER_BYTES, len(state.data) - 31, 32)
+        )
         for table, state in found.items()
         if state is not None and state.data[:12] == _ACTIVE_TABLE
     }
-
-
-# The state of a lookup table, and the slot of its deactivation: never.
-_ACTIVE_TABLE = (1).to_bytes(4, "little") + b"\xff" * 8
 
 
 # Of all.
