@@ -77,6 +77,8 @@ class EventKind(StrEnum):
     """They were allowed again."""
     PLUGIN_CHANGED = "plugin:changed"
     """A distribution of its own folder was installed, upgraded, enabled, disabled or removed."""
+    TOKENS_CHANGED = "tokens:changed"
+    """The operator's list of tokens by symbol was replaced."""
     KEYSTORE_ROTATED = "keystore:rotated"
     """Wallets' keys are sealed under a new secret from here on."""
     AUDIT_AUTHENTICATED = "audit:authenticated"

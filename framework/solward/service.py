@@ -54,7 +54,7 @@ from solward.settings.home import Home
 from solward.settings.settings import MAINNET
 from solward.solana.balances import Balances, read_balances
 from solward.solana.stakes import Stake, read_stakes
-from solward.solana.token_list import TokenList, token_list
+from solward.solana.token_list import TokenList, know_decimals, token_list
 from solward.store.event_feed import event_feed
 from solward.store.retention import hourly_retention
 from solward.telemetry import metrics
@@ -64,6 +64,7 @@ from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
 from solward.vault.store.database import Database
+from solward.vault.store.token_lists import read_list
 from solward.vault.transactions.engine import Engine, EngineOptions
 from solward.vault.transactions.grant_report import principal_grants, wallet_grants
 from solward.vault.transactions.lease import Process, registered
@@ -193,7 +194,7 @@ class Solward:
             _tell_problems(registry.problems, registry.problems)
             cluster = await stack.enter_async_context(open_cluster(settings))
             await stack.enter_async_context(ledger_time_read(cluster.ledger, database))
-            tokens = token_list(cluster.network)
+            tokens = await listed_tokens(database, cluster.network)
             prices = Prices(cluster.price_sources if price_sources is None else price_sources)
             stack.push_async_callback(prices.close)
             engine = Engine(
@@ -508,6 +509,21 @@ def wallet_limits(settings: Settings) -> ScopeLimits:
         daily_tokens=settings.token_limits,
         daily_costs_lamports=settings.max_costs_lamports_per_day,
     )
+
+
+async def listed_tokens(database: Database, network: str) -> TokenList:
+    """The symbols of a network: those built in, and the operator's list, whose decimals are known
+    from now on. The keystore must be open.
+
+    Raises:
+        StoreError: somebody changed the operator's list.
+    """
+    async with database.read() as connection:
+        stored = await read_list(connection, network, database.audit_key)
+    if stored is None:
+        return token_list(network)
+    know_decimals(stored.tokens)
+    return token_list(network, stored.tokens)
 
 
 def regulated_mints(settings: Settings, tokens: TokenList) -> frozenset[str]:

@@ -33,6 +33,7 @@ _COMMANDS = {
     "events": ("solward_cli.events:events", "What happens, as it happens."),
     "freeze": ("solward_cli.freeze:freeze", "Stop every new transaction at once."),
     "unfreeze": ("solward_cli.freeze:unfreeze", "Allow transactions again."),
+    "tokens": ("solward_cli.tokens:tokens", "Tokens known by symbol: listed, refreshed."),
     "keystore": ("solward_cli.keystore:keystore", "Change the secret that seals the wallets."),
     "backup": ("solward_cli.backup:backup", "Everything of this home in one sealed file."),
     "restore": ("solward_cli.backup:restore", "Bring a backup into an empty home."),

@@ -14,6 +14,7 @@ PAGES = [
     "exactly-once.md",
     "grants.md",
     "security.md",
+    "tokens.md",
     "transactions.md",
 ]
 # A table of promises says so in its last column.

@@ -21,10 +21,11 @@ from solward.errors import DecisionRefused
 from solward.events import EventKind
 from solward.hold import HoldState
 from solward.settings import Settings
+from solward.solana.token_list import KnownToken
 from solward.store import plugin_acts
 from solward.store.plugin_acts import PluginAct
 from solward.store.retention import retain
-from solward.vault.store import holds
+from solward.vault.store import holds, token_lists
 from solward.vault.store.alerts import BLOCKS
 from solward.vault.transactions.policy import replace_set
 from solward.vault.wallets import KeySource
@@ -95,6 +96,8 @@ async def everything(api: Api) -> None:
                 await holds.add(connection, row)
                 for each in (HoldState.APPROVED, state):
                     await holds.move(connection, row.hold.id, HoldState, each, by="admin")
+        given = [KnownToken("ACME", STRANGER, 6)]
+        await token_lists.write_list(connection, "localnet", given, database.audit_key, now_ms())
         await plugin_acts.store(connection, [PluginAct("1", "acme", 0, "1.0", "d", True)])
         assert database.audit_key is not None
         await outbox.authenticate(connection, database.audit_key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from solward.solana.accounts import nonce_authority, rent_exempt_minimum
@@ -16,6 +16,7 @@ from solward.solana.tokens import (
     TOKEN_ACCOUNT_RENT,
     TRANSFER_FEE,
     TRANSFER_HOOK,
+    Mint,
     mint_account,
     token_account,
 )
@@ -74,20 +75,32 @@ def _check_mints(view: View) -> None:
         if mint is None:
             view.violate("simulated_effects", f"{address} is not a mint, but its tokens move")
             continue
-        for kind, value in zip(mint.extensions, mint.extension_values, strict=True):
-            if kind in _SAFE_EXTENSIONS:
-                continue
-            if kind == _DEFAULT_ACCOUNT_STATE and value == _INITIALIZED:
-                continue
+        for kind in _unsafe(mint):
             if kind == TRANSFER_FEE and address in view.tokens_out:
                 # The fee is taken of what leaves, all of which is counted.
                 continue
             may_be_allowed = kind in _REGULATED and not (kind == TRANSFER_HOOK and mint.runs_hook)
             if may_be_allowed and address in view.regulated_mints:
                 continue
-            name = _EXTENSION_NAMES.get(kind, f"extension {kind}")
+            name = _name(kind)
             way = "; REGULATED_MINTS can allow this mint" if may_be_allowed else ""
             view.violate("simulated_effects", f"mint {address} has {name}{way}")
+
+
+def issuers_rights(mint: Mint) -> list[str]:
+    """What of a mint can take, stop or tax a holding, in words; see `Policy.regulated_mints`."""
+    return [_name(kind) for kind in _unsafe(mint)]
+
+
+def _unsafe(mint: Mint) -> Iterator[int]:
+    for kind, value in zip(mint.extensions, mint.extension_values, strict=True):
+        by_default = kind == _DEFAULT_ACCOUNT_STATE and value == _INITIALIZED
+        if kind not in _SAFE_EXTENSIONS and not by_default:
+            yield kind
+
+
+def _name(kind: int) -> str:
+    return _EXTENSION_NAMES.get(kind, f"extension {kind}")
 
 
 def _may_be_token_2022(view: View, mint: str) -> bool:

@@ -76,6 +76,16 @@ switches = Table(
     Column("changed_ms", BigInteger, nullable=False),
 )
 
+# What the operator's list adds to the built-in symbols (`solward.vault.store.token_lists`).
+token_lists = Table(
+    "token_lists",
+    metadata,
+    Column("network", Text, primary_key=True),
+    Column("tokens", JSON, nullable=False),  # symbol, mint and decimals of each
+    Column("stored_ms", BigInteger, nullable=False),
+    Column("mac", Text, nullable=False),
+)
+
 # The latest time of the ledger that was believed, in one row; 0 before there was any.
 ledger_time = Table(
     "ledger_time",

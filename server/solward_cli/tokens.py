@@ -1,0 +1,308 @@
+"""`solward tokens refresh|list|show|clear`: which tokens are known by symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from solward.settings import Settings
+    from solward.solana.ledger import ReadLedger
+    from solward.solana.token_list import KnownToken
+    from solward.token_refresh import Checked
+    from solward.vault.store.database import Database
+    from solward.vault.store.token_lists import StoredList
+
+# A published list of all tokens there are is some megabytes.
+_MOST_BYTES = 64 * 1024 * 1024
+_FETCH_S = 30.0
+_JUPITER_LIST = "/tokens/v2/tag?query=verified"
+
+
+@click.group()
+def tokens() -> None:
+    """Tokens known by symbol: built in, and from a list that you checked."""
+
+
+@tokens.command()
+@click.argument("source", required=False)
+@click.option("--only", multiple=True, metavar="SYMBOL", help="Take this one; may be repeated.")
+@click.option("--yes", is_flag=True, help="Store the list without asking.")
+def refresh(source: str | None, only: tuple[str, ...], yes: bool) -> None:
+    """Take the verified tokens of a published list, while the service is stopped.
+
+    SOURCE is a file or an https:// address, of Jupiter's token API (version 2) or a Solana token
+    list; without it, on mainnet, Jupiter's verified tokens. Each mint is compared with the chain
+    at every node of SOLANA_RPC_URL. Symbols that could be taken for another's are refused. What
+    changes is shown, and stored once you say so.
+    """
+    import asyncio
+
+    from solward_cli.entrypoint import keystore_settings, refusals
+
+    with refusals():
+        asyncio.run(_refresh(keystore_settings(), source, only, yes))
+
+
+@tokens.command("list")
+def listing() -> None:
+    """List the tokens known by symbol, also while the service runs."""
+    import asyncio
+
+    from solward.solana.token_list import token_list
+    from solward_cli.entrypoint import keystore_settings, refusals
+    from solward_cli.render import show as print_out
+    from solward_cli.render import table
+
+    with refusals():
+        settings = keystore_settings()
+        stored = asyncio.run(_stored(settings))
+    built_in = set(token_list(settings.solana_network))
+    every = token_list(settings.solana_network, () if stored is None else stored.tokens)
+    rows = [
+        (each.symbol, str(each.decimals), each.mint, "built in" if each in built_in else "list")
+        for each in every
+    ]
+    print_out(table(("SYMBOL", ">DECIMALS", "MINT", "FROM"), rows, ""))
+    if stored is not None:
+        click.echo(f"The list was stored {_when(stored.stored_ms)}.")
+
+
+@tokens.command()
+@click.argument("token")
+def show(token: str) -> None:
+    """Show one token: a symbol, or the address of any mint, also while the service runs.
+
+    Where SOLANA_RPC_URL is set, with what the chain says of its issuer's rights.
+    """
+    import asyncio
+
+    from solward_cli.entrypoint import keystore_settings, refusals
+    from solward_cli.render import fields
+    from solward_cli.render import show as print_out
+
+    with refusals():
+        values = asyncio.run(_show(keystore_settings(), token))
+    print_out(fields(values))
+
+
+@tokens.command()
+def clear() -> None:
+    """Forget the stored list, while the service is stopped; what is built in stays."""
+    import asyncio
+
+    from solward_cli.entrypoint import keystore_settings, refusals
+
+    with refusals():
+        settings = keystore_settings()
+        asyncio.run(_clear(settings))
+    click.echo(f"No list is stored for {settings.solana_network} any more.")
+
+
+async def _refresh(settings: Settings, source: str | None, only: Sequence[str], yes: bool) -> None:
+    from solward.cluster import open_cluster
+    from solward.errors import ConfigError, InvalidRequest, LedgerError
+    from solward.token_refresh import check_published, parse_published
+    from solward_cli.offline import offline_database
+
+    network = settings.solana_network
+    try:
+        offered = parse_published(await _read(settings, source), network)
+        async with offline_database(settings) as database:
+            await _open_keystore(settings, database)
+            stored = await _read_stored(settings, database)
+            before = () if stored is None else stored.tokens
+            async with open_cluster(settings) as cluster:
+                await cluster.verify()
+                checked = await check_published(
+                    offered, network, before, cluster.ledger.nodes(), only
+                )
+            _print(checked, before)
+            if set(checked.tokens) == set(before):
+                click.echo("The stored list is the same already.")
+                return
+            question = f"Store these {len(checked.tokens)} tokens for {network}?"
+            if not yes and not click.confirm(question):
+                raise ConfigError("Nothing was stored")
+            await _write(settings, database, checked.tokens)
+    except (InvalidRequest, LedgerError) as error:
+        raise ConfigError(str(error)) from None
+    click.echo("Stored. A service knows them from its next start.")
+
+
+def _print(checked: Checked, before: Sequence[KnownToken]) -> None:
+    from solward.vault.guardrails.comparison import issuers_rights
+    from solward_cli.render import visible
+
+    now = {each.mint for each in checked.tokens}
+    for each in before:
+        if each.mint not in now:
+            click.echo(f"- {each.symbol} {each.mint}")
+    known = set(before)
+    for token, mint in zip(checked.tokens, checked.mints, strict=True):
+        sign = " " if token in known else "+"
+        rights = ", ".join(issuers_rights(mint))
+        note = f"; its issuer has {rights}: REGULATED_MINTS" if rights else ""
+        click.echo(f"{sign} {token.symbol} {token.mint}, {token.decimals} decimals{note}")
+    for refused in checked.refused:
+        click.echo(f"! {visible(refused.symbol)} {refused.mint} refused: {refused.reason}")
+    click.echo(
+        f"{len(checked.tokens)} taken, {len(checked.refused)} refused, {checked.built_in} built in"
+        f" already, {checked.unverified} not verified."
+    )
+
+
+async def _show(settings: Settings, token: str) -> dict[str, object]:
+    from solward.errors import ConfigError, InvalidRequest, LedgerError
+    from solward.solana.token_list import token_list
+
+    stored = await _stored(settings)
+    built_in = token_list(settings.solana_network)
+    every = token_list(settings.solana_network, () if stored is None else stored.tokens)
+    try:
+        address = every.resolve(token, "TOKEN")
+        values: dict[str, object] = {"Symbol": every.symbol_of(address) or "-", "Mint": address}
+        known = next((each for each in every if each.mint == address), None)
+        if known is not None:
+            values["Decimals"] = known.decimals
+            values["Known"] = "built in" if known in set(built_in) else "from the stored list"
+        else:
+            values["Known"] = "by its address alone"
+        if settings.rpc_urls:
+            values |= await _on_chain(settings, address)
+    except (InvalidRequest, LedgerError) as error:
+        raise ConfigError(str(error)) from None
+    return values
+
+
+async def _on_chain(settings: Settings, address: str) -> dict[str, object]:
+    from solward.cluster import open_cluster
+    from solward.solana.tokens import read_mint
+    from solward.vault.guardrails.comparison import issuers_rights
+
+    async with open_cluster(settings) as cluster:
+        ledger: ReadLedger = cluster.ledger
+        mint = await read_mint(ledger, address, "TOKEN")
+    return {
+        "Decimals": mint.decimals,
+        "Program": mint.program_name,
+        "Mint authority": mint.mint_authority or "none",
+        "Freeze authority": mint.freeze_authority or "none",
+        "Issuer's rights": ", ".join(issuers_rights(mint)) or "none",
+    }
+
+
+async def _clear(settings: Settings) -> None:
+    from solward_cli.offline import offline_database
+
+    async with offline_database(settings) as database:
+        await _open_keystore(settings, database)
+        await _write(settings, database, ())
+
+
+async def _open_keystore(settings: Settings, database: Database) -> None:
+    from solward.vault.wallets import Wallets
+
+    await Wallets.open(database, settings, settings.solward_home)
+
+
+async def _stored(settings: Settings) -> StoredList | None:
+    """The stored list, read beside a running service."""
+    from solward.vault.store.database import Database, database_file
+    from solward.vault.wallets.keystore import audit_key
+    from solward.vault.wallets.service import key_source
+
+    file = database_file(settings.database_url, settings.solward_home)
+    if file is not None and not file.is_file():
+        return None
+    database = Database.inspect(settings.database_url, settings.solward_home)
+    try:
+        source = key_source(settings, settings.solward_home)
+        database.audit_key = await audit_key(database, source)
+        return await _read_stored(settings, database)
+    finally:
+        await database.close()
+
+
+async def _read_stored(settings: Settings, database: Database) -> StoredList | None:
+    from solward.vault.store.token_lists import read_list
+
+    async with database.read() as connection:
+        return await read_list(connection, settings.solana_network, database.audit_key)
+
+
+async def _write(settings: Settings, database: Database, tokens: Sequence[KnownToken]) -> None:
+    from solward.clock import now_ms
+    from solward.vault.store.token_lists import write_list
+
+    async with database.write() as connection:
+        await write_list(connection, settings.solana_network, tokens, database.audit_key, now_ms())
+
+
+async def _read(settings: Settings, source: str | None) -> bytes:
+    """The published list; raises `ConfigError`."""
+    from solward.errors import ConfigError
+
+    if source is None:
+        if not settings.mainnet:
+            raise ConfigError(
+                f"SOURCE must be given: no list of {settings.solana_network} is known"
+            )
+        source = _jupiter(settings) + _JUPITER_LIST
+    return await _fetch(settings, source) if "://" in source else _of_file(source)
+
+
+def _of_file(source: str) -> bytes:
+    from pathlib import Path
+
+    from solward.errors import ConfigError
+
+    try:
+        return Path(source).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"SOURCE {source} cannot be read: {error.strerror}") from None
+
+
+def _jupiter(settings: Settings) -> str:
+    from solward.cluster import JUPITER_API_URL
+
+    return settings.jupiter_api_url or JUPITER_API_URL
+
+
+async def _fetch(settings: Settings, url: str) -> bytes:
+    from urllib.parse import urlsplit
+
+    import httpx
+
+    from solward.errors import ConfigError
+    from solward.settings.access import is_protected
+
+    if urlsplit(url).scheme not in ("http", "https") or not is_protected(url):
+        raise ConfigError("SOURCE must be a file or an https:// address")
+    headers = {}
+    own = urlsplit(_jupiter(settings)).netloc
+    if settings.jupiter_api_key is not None and urlsplit(url).netloc == own:
+        headers["x-api-key"] = settings.jupiter_api_key.get_secret_value()
+    found = bytearray()
+    try:
+        async with (
+            httpx.AsyncClient(timeout=_FETCH_S, headers=headers) as client,
+            client.stream("GET", url) as response,
+        ):
+            if response.status_code != httpx.codes.OK:
+                raise ConfigError(f"SOURCE answered with the status {response.status_code}")
+            async for part in response.aiter_bytes():
+                found += part
+                if len(found) > _MOST_BYTES:
+                    raise ConfigError(f"SOURCE is larger than {_MOST_BYTES} bytes")
+    except httpx.HTTPError as error:
+        raise ConfigError(f"SOURCE did not answer: {type(error).__name__}") from None
+    return bytes(found)
+
+
+def _when(ms: int) -> str:
+    from solward.clock import iso
+
+    return iso(ms)
