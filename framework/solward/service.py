@@ -54,7 +54,7 @@ from solward.settings.home import Home
 from solward.settings.settings import MAINNET
 from solward.solana.balances import Balances, read_balances
 from solward.solana.stakes import Stake, read_stakes
-from solward.solana.token_list import TokenList, know_decimals, token_list
+from solward.solana.token_list import KnownToken, TokenList, know_decimals, token_list
 from solward.store.event_feed import event_feed
 from solward.store.retention import hourly_retention
 from solward.telemetry import metrics
@@ -522,8 +522,9 @@ async def listed_tokens(database: Database, network: str) -> TokenList:
         stored = await read_list(connection, network, database.audit_key)
     if stored is None:
         return token_list(network)
-    know_decimals(stored.tokens)
-    return token_list(network, stored.tokens)
+    tokens = [KnownToken(*fields) for fields in stored.tokens]
+    know_decimals(tokens)
+    return token_list(network, tokens)
 
 
 def regulated_mints(settings: Settings, tokens: TokenList) -> frozenset[str]:

@@ -60,7 +60,7 @@ def listing() -> None:
         settings = keystore_settings()
         stored = asyncio.run(_stored(settings))
     built_in = set(token_list(settings.solana_network))
-    every = token_list(settings.solana_network, () if stored is None else stored.tokens)
+    every = token_list(settings.solana_network, _known(stored))
     rows = [
         (each.symbol, str(each.decimals), each.mint, "built in" if each in built_in else "list")
         for each in every
@@ -113,7 +113,7 @@ async def _refresh(settings: Settings, source: str | None, only: Sequence[str], 
         async with offline_database(settings) as database:
             await _open_keystore(settings, database)
             stored = await _read_stored(settings, database)
-            before = () if stored is None else stored.tokens
+            before = _known(stored)
             async with open_cluster(settings) as cluster:
                 await cluster.verify()
                 checked = await check_published(
@@ -160,7 +160,7 @@ async def _show(settings: Settings, token: str) -> dict[str, object]:
 
     stored = await _stored(settings)
     built_in = token_list(settings.solana_network)
-    every = token_list(settings.solana_network, () if stored is None else stored.tokens)
+    every = token_list(settings.solana_network, _known(stored))
     try:
         address = every.resolve(token, "TOKEN")
         values: dict[str, object] = {"Symbol": every.symbol_of(address) or "-", "Mint": address}
@@ -237,8 +237,9 @@ async def _write(settings: Settings, database: Database, tokens: Sequence[KnownT
     from solward.clock import now_ms
     from solward.vault.store.token_lists import write_list
 
+    fields = [(each.symbol, each.mint, each.decimals) for each in tokens]
     async with database.write() as connection:
-        await write_list(connection, settings.solana_network, tokens, database.audit_key, now_ms())
+        await write_list(connection, settings.solana_network, fields, database.audit_key, now_ms())
 
 
 async def _read(settings: Settings, source: str | None) -> bytes:
@@ -300,6 +301,12 @@ async def _fetch(settings: Settings, url: str) -> bytes:
     except httpx.HTTPError as error:
         raise ConfigError(f"SOURCE did not answer: {type(error).__name__}") from None
     return bytes(found)
+
+
+def _known(stored: StoredList | None) -> tuple[KnownToken, ...]:
+    from solward.solana.token_list import KnownToken
+
+    return () if stored is None else tuple(KnownToken(*fields) for fields in stored.tokens)
 
 
 def _when(ms: int) -> str:

@@ -21,7 +21,6 @@ from solward.errors import DecisionRefused
 from solward.events import EventKind
 from solward.hold import HoldState
 from solward.settings import Settings
-from solward.solana.token_list import KnownToken
 from solward.store import plugin_acts
 from solward.store.plugin_acts import PluginAct
 from solward.store.retention import retain
@@ -96,7 +95,7 @@ async def everything(api: Api) -> None:
                 await holds.add(connection, row)
                 for each in (HoldState.APPROVED, state):
                     await holds.move(connection, row.hold.id, HoldState, each, by="admin")
-        given = [KnownToken("ACME", STRANGER, 6)]
+        given = [("ACME", STRANGER, 6)]
         await token_lists.write_list(connection, "localnet", given, database.audit_key, now_ms())
         await plugin_acts.store(connection, [PluginAct("1", "acme", 0, "1.0", "d", True)])
         assert database.audit_key is not None

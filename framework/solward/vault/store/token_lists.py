@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,10 +19,12 @@ from solward import jsontext
 from solward.audit.acts import record_act
 from solward.errors import StoreError
 from solward.events import EventKind
-from solward.solana.token_list import KnownToken
 from solward.vault.store.tables import token_lists
 
 _DOMAIN = "solward-token-list/1"
+
+ListedToken: TypeAlias = tuple[str, str, int]
+"""Symbol, mint and decimals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class StoredList:
         stored_ms: when, in Unix milliseconds.
     """
 
-    tokens: tuple[KnownToken, ...]
+    tokens: tuple[ListedToken, ...]
     stored_ms: int
 
 
@@ -56,14 +58,14 @@ async def read_list(
             " tokens refresh`: somebody changed it, so no symbol of it is believed. Find out who"
             " can write the database, then run `solward tokens clear` and refresh it"
         )
-    tokens = tuple(KnownToken(*fields) for fields in row["tokens"])
+    tokens = tuple((symbol, mint, decimals) for symbol, mint, decimals in row["tokens"])
     return StoredList(tokens, int(row["stored_ms"]))
 
 
 async def write_list(
     connection: AsyncConnection,
     network: str,
-    tokens: Iterable[KnownToken],
+    tokens: Iterable[ListedToken],
     audit_key: bytes | None,
     now_ms: int,
 ) -> None:
@@ -71,7 +73,7 @@ async def write_list(
     statement = select(token_lists.c.tokens).where(token_lists.c.network == network)
     before = (await connection.execute(statement)).scalar()
     await connection.execute(delete(token_lists).where(token_lists.c.network == network))
-    fields = [[each.symbol, each.mint, each.decimals] for each in tokens]
+    fields = [list(each) for each in tokens]
     if fields:
         mac = _mac(audit_key, network, fields, now_ms)
         await connection.execute(
