@@ -1,8 +1,10 @@
-"""Public Solana clients against a real `solward localnet` process, without any part of ours."""
+"""Public Solana clients against a real `solward localnet` process, without any part of ours: what
+they ask, and that it is answered as they expect."""
 
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -11,7 +13,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import websockets
 from solana.rpc.async_api import AsyncClient
 from solana.rpc.commitment import Confirmed, Finalized, Processed
 from solana.rpc.core import RPCException
@@ -34,8 +38,12 @@ from tests.support.localnet_wire import (
     mint_instructions,
     named_mint_instructions,
 )
+from tests.support.repository import DOCS
 
-WEB3JS = Path(__file__).parent / "web3js"
+from solward_localnet.methods import METHODS
+from solward_localnet.subscriptions import SUBSCRIBE
+
+JAVASCRIPT = Path(__file__).parent / "web3js"
 SOL = 1_000_000_000
 
 
@@ -302,22 +310,91 @@ async def test_solders_strict_parser_takes_every_cluster_answer(client: AsyncCli
         await method()
 
 
+@pytest.fixture(scope="module")
+def javascript(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the clients of the lock file, and the scripts that drive them."""
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    folder = tmp_path_factory.mktemp("javascript")
+    for file in (*JAVASCRIPT.glob("*.json"), *JAVASCRIPT.glob("*.mjs")):
+        shutil.copy(file, folder)
+    install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
+    installed = subprocess.run(install, cwd=folder, capture_output=True, text=True, timeout=200)
+    assert installed.returncode == 0, installed.stderr
+    return folder
+
+
+def told(folder: Path, *arguments: str) -> Any:
+    """The last line of a script, which must be JSON."""
+    ran = subprocess.run(
+        ["node", *arguments], cwd=folder, capture_output=True, text=True, timeout=90
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
 @pytest.mark.more
-@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 @pytest.mark.timeout(300)
 def test_web3_js_works_from_airdrop_to_parsed_token_accounts(
-    node: LocalnetProcess, tmp_path: Path
+    node: LocalnetProcess, javascript: Path
 ) -> None:
-    for name in ("package.json", "package-lock.json", "check.mjs"):
-        shutil.copy(WEB3JS / name, tmp_path / name)
-    install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
-    installed = subprocess.run(install, cwd=tmp_path, capture_output=True, text=True, timeout=200)
-    assert installed.returncode == 0, installed.stderr
-    check = subprocess.run(
-        ["node", "check.mjs", node.http], cwd=tmp_path, capture_output=True, text=True, timeout=90
-    )
-    assert check.returncode == 0, check.stdout + check.stderr
-    assert len(json.loads(check.stdout.splitlines()[-1])) == 7
+    assert len(told(javascript, "check.mjs", node.http)) == 7
+
+
+@pytest.mark.more
+@pytest.mark.timeout(300)
+def test_kit_works_with_its_rpc_and_its_subscriptions(
+    node: LocalnetProcess, javascript: Path
+) -> None:
+    assert len(told(javascript, "kit.mjs", node.http, node.ws)) == 6
+
+
+PAGE = (DOCS / "localnet.md").read_text()
+# Method -> the clients that ask it, and what the page says becomes of it.
+LISTED = {
+    name: (clients, here)
+    for name, clients, here in re.findall(r"^\| `(\w+)` \| ([\w., ]+) \| (.+) \|$", PAGE, re.M)
+}
+
+
+@pytest.mark.more
+@pytest.mark.timeout(300)
+def test_the_page_lists_what_the_packages_themselves_name(javascript: Path) -> None:
+    named: dict[str, list[str]] = {}
+    for client, kinds in told(javascript, "methods.mjs").items():
+        assert len(kinds["methods"]) > 40
+        for name in (*kinds["methods"], *kinds["subscriptions"]):
+            named.setdefault(name, []).append(client)
+    listed = {name: clients.split(", ") for name, (clients, _) in LISTED.items()}
+    assert listed == named
+    locked = json.loads((JAVASCRIPT / "package.json").read_text())["dependencies"]
+    for package, version in locked.items():
+        assert f"{package} {version}" in PAGE
+
+
+async def test_what_the_page_calls_served_is_and_the_rest_is_not(
+    node: LocalnetProcess, client: AsyncClient
+) -> None:
+    assert len(LISTED) > 60
+    async with websockets.connect(node.ws) as ws, httpx.AsyncClient() as http:
+        for number, (name, (_, here)) in enumerate(LISTED.items()):
+            asked = {"jsonrpc": "2.0", "id": number, "method": name, "params": []}
+            if name.endswith("Subscribe"):
+                await ws.send(json.dumps(asked))
+                answer: dict[str, Any] = {}
+                while answer.get("id") != number:
+                    answer = json.loads(await ws.recv())
+            else:
+                answer = (await http.post(node.http, json=asked)).json()
+            unknown = answer.get("error", {}).get("code") == -32601
+            assert unknown == here.startswith("not served: "), (name, answer)
+
+
+def test_the_page_names_every_method_that_is_served() -> None:
+    methods = PAGE.partition("## Methods")[2].partition("### What the JavaScript")[0]
+    named = set(re.findall(r"`([a-z]\w+[a-z])`", methods))
+    assert set(METHODS) | set(SUBSCRIBE) <= named
+    assert {each for each in named if each[:3] == "get"} <= set(METHODS)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -6,6 +6,7 @@ from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.system_program import CreateAccountParams, create_account
 from spl.token.instructions import (
+    approve,
     close_account,
     create_associated_token_account,
     get_associated_token_address,
@@ -15,6 +16,7 @@ from spl.token.instructions import (
     transfer_checked,
 )
 from spl.token.models import (
+    ApproveParams,
     AuthorityType,
     CloseAccountParams,
     InitializeMint2Params,
@@ -201,6 +203,36 @@ async def test_token_accounts_are_found_by_owner(chain: Chain, program: Pubkey) 
     assert {each["pubkey"] for each in both} == {str(account), str(second)}
     (elsewhere,) = {TOKEN_PROGRAM, TOKEN_2022_PROGRAM} - {program}
     assert await found({"programId": str(elsewhere)}) == []
+
+
+@pytest.mark.parametrize("program", [TOKEN_PROGRAM, TOKEN_2022_PROGRAM])
+async def test_token_accounts_are_found_by_delegate(chain: Chain, program: Pubkey) -> None:
+    payer, delegate = chain.payer.pubkey(), str(key())
+    mint, other = [await new_mint(chain, program=program) for _ in range(2)]
+    account = await holding(chain, payer, mint, 1_000, program)
+    await holding(chain, payer, other, 1_000, program)
+
+    async def found(wanted: Pubkey | None = None, in_program: Pubkey = program) -> list[str]:
+        where = {"programId": str(in_program)} if wanted is None else {"mint": str(wanted)}
+        question = ["getTokenAccountsByDelegate", delegate, where, {"encoding": "jsonParsed"}]
+        return [each["pubkey"] for each in await chain.value(*question)]
+
+    assert await found() == []
+    await chain.do(
+        approve(
+            ApproveParams(
+                program_id=program,
+                source=account,
+                delegate=Pubkey.from_string(delegate),
+                owner=payer,
+                amount=400,
+            )
+        )
+    )
+    assert await found() == await found(mint) == [str(account)]
+    assert await found(other) == []
+    (elsewhere,) = {TOKEN_PROGRAM, TOKEN_2022_PROGRAM} - {program}
+    assert await found(in_program=elsewhere) == []
 
 
 async def test_bad_questions_about_owners_are_refused(chain: Chain) -> None:

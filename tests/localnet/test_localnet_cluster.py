@@ -206,3 +206,34 @@ async def test_a_slot_to_come_is_not_answered_for(
 ) -> None:
     error = await chain.error(method, *params)
     assert (error.code, error.message) == (-32016, "Minimum context slot has not been reached")
+
+
+async def test_the_one_validator_leads_and_makes_every_block(chain: Chain) -> None:
+    await chain.node.advance_slots(32 * 2)
+    identity = (await chain.call("getIdentity"))["identity"]
+    slot = await chain.call("getSlot")
+    assert await chain.call("getLeaderSchedule") == {identity: list(range(32))}
+    assert await chain.call("getLeaderSchedule", None, {"identity": str(key())}) == {}
+    assert await chain.call("getLeaderSchedule", slot + 32 * 2) is None
+    produced = (await chain.call("getBlockProduction"))["value"]
+    first = slot // 32 * 32
+    assert produced["range"] == {"firstSlot": first, "lastSlot": slot}
+    assert produced["byIdentity"] == {identity: [slot - first + 1] * 2}
+    given = {"range": {"firstSlot": 3, "lastSlot": 4}, "identity": str(key())}
+    assert (await chain.call("getBlockProduction", given))["value"]["byIdentity"] == {}
+    ahead = {"range": {"firstSlot": slot, "lastSlot": slot + 9}}
+    assert (await chain.error("getBlockProduction", ahead)).code == -32602
+    assert await chain.call("getBlocksWithLimit", 5, 3) == [5, 6, 7]
+    assert await chain.call("getBlocksWithLimit", slot, 3) == [slot]
+    commitment = await chain.call("getBlockCommitment", 1)
+    votes = (await chain.call("getVoteAccounts"))["current"]
+    assert commitment == {"commitment": None, "totalStake": votes[0]["activatedStake"]}
+
+
+async def test_without_rewards_there_is_no_inflation(chain: Chain) -> None:
+    await chain.node.advance_slots(32 * 2)
+    rate = await chain.call("getInflationRate")
+    assert (rate.pop("epoch"), set(rate.values())) == (2, {0})
+    assert set((await chain.call("getInflationGovernor")).values()) == {0}
+    assert await chain.call("getInflationReward", [str(key()), str(key())]) == [None, None]
+    assert (await chain.error("getInflationReward", [str(key())], {"epoch": 2})).code == -32004

@@ -6,13 +6,16 @@ from solders.hash import Hash
 
 from solward_localnet.errors import BLOCK_NOT_AVAILABLE, RpcError, invalid_params
 from solward_localnet.ledger import LocalLedger
+from solward_localnet.methods.base import with_context
 from solward_localnet.params import (
     Params,
     at_least_confirmed,
     check_integer,
     config_at,
     integer_at,
+    optional_map,
     optional_string,
+    parse_pubkey,
     wrong_type,
 )
 from solward_localnet.txjson import transaction_json
@@ -86,8 +89,44 @@ def get_blocks(ledger: LocalLedger, params: Params) -> list[int]:
     return list(range(first, last + 1))
 
 
+def get_blocks_with_limit(ledger: LocalLedger, params: Params) -> list[int]:
+    first, limit = integer_at(params, 0), integer_at(params, 1)
+    if limit > MAX_BLOCK_RANGE:
+        raise invalid_params(f"Limit too large; max {MAX_BLOCK_RANGE}")
+    return list(range(first, min(first + limit, ledger.chain.slot + 1)))
+
+
+def get_block_commitment(ledger: LocalLedger, params: Params) -> dict[str, Any]:
+    """Nobody votes here, so no block has stake on it."""
+    integer_at(params, 0)
+    return {"commitment": None, "totalStake": sum(ledger.stakes().values())}
+
+
+def get_block_production(ledger: LocalLedger, params: Params) -> dict[str, Any]:
+    """The one validator leads every slot, and none is skipped."""
+    config = config_at(params, 0)
+    epoch_start = ledger.chain.epoch * ledger.chain.slots_per_epoch
+    wanted = optional_map(config, "range") or {}
+    first = check_integer(wanted.get("firstSlot", epoch_start))
+    last = wanted.get("lastSlot")
+    last = ledger.chain.slot if last is None else check_integer(last)
+    if not first <= last <= ledger.chain.slot:
+        raise invalid_params(f"Invalid slot range [{first}, {last}]")
+    identity, asked = ledger.cast.identity.pubkey(), optional_string(config, "identity")
+    slots = last - first + 1
+    is_asked = asked is None or parse_pubkey(asked) == identity
+    value = {
+        "byIdentity": {str(identity): [slots, slots]} if is_asked else {},
+        "range": {"firstSlot": first, "lastSlot": last},
+    }
+    return with_context(ledger, value)
+
+
 METHODS = {
     "getBlock": get_block,
+    "getBlockCommitment": get_block_commitment,
+    "getBlockProduction": get_block_production,
     "getBlockTime": get_block_time,
     "getBlocks": get_blocks,
+    "getBlocksWithLimit": get_blocks_with_limit,
 }

@@ -12,16 +12,18 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
 from solward.solana.programs import STAKE_PROGRAM
-from solward_localnet.errors import invalid_params
+from solward_localnet.errors import BLOCK_NOT_AVAILABLE, RpcError, invalid_params
 from solward_localnet.genesis import COMMISSION_PERCENT
 from solward_localnet.ledger import LocalLedger
 from solward_localnet.methods.base import API_VERSION, with_context
 from solward_localnet.params import (
     Params,
     check_context_slot,
+    check_integer,
     config_at,
     integer_at,
     list_at,
+    optional_string,
     parse_blockhash,
     parse_pubkey,
     string_at,
@@ -228,6 +230,40 @@ def get_slot_leaders(ledger: LocalLedger, params: Params) -> list[str]:
     return [str(ledger.cast.identity.pubkey())] * limit
 
 
+def get_leader_schedule(ledger: LocalLedger, params: Params) -> dict[str, list[int]] | None:
+    """Of a slot's epoch, null where that is not the current or the next one; the one validator
+    leads every slot."""
+    chain = ledger.chain
+    slot = chain.slot if not params or params[0] is None else integer_at(params, 0)
+    asked = optional_string(config_at(params, 1), "identity")
+    if slot // chain.slots_per_epoch > chain.epoch + 1:
+        return None
+    identity = ledger.cast.identity.pubkey()
+    is_asked = asked is None or parse_pubkey(asked) == identity
+    return {str(identity): list(range(chain.slots_per_epoch))} if is_asked else {}
+
+
+def get_inflation_governor(_ledger: LocalLedger, params: Params) -> dict[str, float]:
+    """No rewards are paid, so there is no inflation."""
+    config_at(params, 0)
+    names = ("foundation", "foundationTerm", "initial", "taper", "terminal")
+    return dict.fromkeys(names, 0.0)
+
+
+def get_inflation_rate(ledger: LocalLedger, _params: Params) -> dict[str, float]:
+    none = dict.fromkeys(("foundation", "total", "validator"), 0.0)
+    return {"epoch": ledger.chain.epoch, **none}
+
+
+def get_inflation_reward(ledger: LocalLedger, params: Params) -> list[None]:
+    """No rewards are paid: null for each address, of any epoch that has ended."""
+    addresses = [parse_pubkey(each) for each in list_at(params, 0)]
+    epoch = config_at(params, 1).get("epoch")
+    if epoch is not None and check_integer(epoch) >= ledger.chain.epoch:
+        raise RpcError(BLOCK_NOT_AVAILABLE, f"Block not available for epoch {epoch}")
+    return [None for _ in addresses]
+
+
 def get_recent_performance_samples(_ledger: LocalLedger, _params: Params) -> list[Any]:
     """A node takes its first sample after a minute, and a ledger of the clock needs none."""
     return []
@@ -243,7 +279,11 @@ METHODS = {
     "getGenesisHash": get_genesis_hash,
     "getHealth": get_health,
     "getIdentity": get_identity,
+    "getInflationGovernor": get_inflation_governor,
+    "getInflationRate": get_inflation_rate,
+    "getInflationReward": get_inflation_reward,
     "getLatestBlockhash": get_latest_blockhash,
+    "getLeaderSchedule": get_leader_schedule,
     "getMinimumBalanceForRentExemption": get_minimum_balance,
     "getRecentPerformanceSamples": get_recent_performance_samples,
     "getRecentPrioritizationFees": get_recent_prioritization_fees,

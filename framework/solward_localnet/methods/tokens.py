@@ -92,6 +92,26 @@ def get_token_accounts_by_owner(ledger: LocalLedger, params: Params) -> dict[str
     return with_context(ledger, keyed_accounts(ledger, found, config))
 
 
+def get_token_accounts_by_delegate(ledger: LocalLedger, params: Params) -> dict[str, Any]:
+    delegate = pubkey_at(params, 0)
+    mint, program = _mint_or_program(ledger, params)
+    config = config_at(params, 2)
+    check_context_slot(config, ledger.chain.slot)
+    check_account_encoding(optional_string(config, "encoding"))
+    programs = [program] if program is not None else map(Pubkey.from_string, TOKEN_PROGRAMS)
+    found = []
+    for owner in programs:
+        for address in ledger.vm.index.owned_by_program(owner):
+            account = ledger.vm.account(address)
+            token = token_account(account)
+            if account is None or token is None or token.delegate != str(delegate):
+                continue
+            if mint is None or token.mint == str(mint):
+                found.append((address, account))
+    found.sort(key=lambda pair: bytes(pair[0]))
+    return with_context(ledger, keyed_accounts(ledger, found, config))
+
+
 def _mint_or_program(ledger: LocalLedger, params: Params) -> tuple[Pubkey | None, Pubkey | None]:
     if len(params) < 2:
         raise invalid_params("`params` should have at least 2 argument(s)")
@@ -112,6 +132,7 @@ def _mint_or_program(ledger: LocalLedger, params: Params) -> tuple[Pubkey | None
 
 METHODS = {
     "getTokenAccountBalance": get_token_account_balance,
+    "getTokenAccountsByDelegate": get_token_accounts_by_delegate,
     "getTokenAccountsByOwner": get_token_accounts_by_owner,
     "getTokenLargestAccounts": get_token_largest_accounts,
     "getTokenSupply": get_token_supply,
