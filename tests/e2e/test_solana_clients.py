@@ -40,9 +40,6 @@ from tests.support.localnet_wire import (
 )
 from tests.support.repository import DOCS
 
-from solward_localnet.methods import METHODS
-from solward_localnet.subscriptions import SUBSCRIBE
-
 JAVASCRIPT = Path(__file__).parent / "web3js"
 SOL = 1_000_000_000
 
@@ -388,13 +385,6 @@ async def test_what_the_page_calls_served_is_and_the_rest_is_not(
                 answer = (await http.post(node.http, json=asked)).json()
             unknown = answer.get("error", {}).get("code") == -32601
             assert unknown == here.startswith("not served: "), (name, answer)
-
-
-def test_the_page_names_every_method_that_is_served() -> None:
-    methods = PAGE.partition("## Methods")[2].partition("### What the JavaScript")[0]
-    named = set(re.findall(r"`([a-z]\w+[a-z])`", methods))
-    assert set(METHODS) | set(SUBSCRIBE) <= named
-    assert {each for each in named if each[:3] == "get"} <= set(METHODS)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
