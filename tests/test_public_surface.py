@@ -25,7 +25,7 @@ SURFACE = """
     TransactionRecord TransactionStatus TransactionType Usage VenueContext VenueSpec
     WRAPPED_SOL_MINT __version__ associated_account_size format_amount format_sol from_units
     hookimpl json_safe lamports_to_sol operation_parameters read_mint sol_to_lamports to_units
-    tool_definitions
+    tool_definitions TokenAccount associated_address mint_account token_account transfer_fee
 """
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

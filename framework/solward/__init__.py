@@ -56,7 +56,16 @@ if TYPE_CHECKING:
     from solward.solana.ledger import ReadLedger, TokenHolding
     from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, WRAPPED_SOL_MINT
     from solward.solana.stakes import Stake, StakeState
-    from solward.solana.tokens import Mint, associated_account_size, read_mint
+    from solward.solana.tokens import (
+        Mint,
+        TokenAccount,
+        associated_account_size,
+        associated_address,
+        mint_account,
+        read_mint,
+        token_account,
+        transfer_fee,
+    )
     from solward.venue import (
         Quote,
         QuoteRequest,
@@ -106,6 +115,7 @@ __all__ = [
     "StakeState",
     "SwapInstructions",
     "SwapTransaction",
+    "TokenAccount",
     "TokenBalance",
     "TokenHolding",
     "ToolCall",
@@ -121,17 +131,21 @@ __all__ = [
     "VenueSpec",
     "__version__",
     "associated_account_size",
+    "associated_address",
     "format_amount",
     "format_sol",
     "from_units",
     "hookimpl",
     "json_safe",
     "lamports_to_sol",
+    "mint_account",
     "operation_parameters",
     "read_mint",
     "sol_to_lamports",
     "to_units",
+    "token_account",
     "tool_definitions",
+    "transfer_fee",
 ]
 
 _AT_FIRST_USE = {
@@ -148,8 +162,13 @@ _AT_FIRST_USE = {
     "TransactionEffects": "solward.guardrail",
     "operation_parameters": "solward.operations.declared",
     "Mint": "solward.solana.tokens",
+    "TokenAccount": "solward.solana.tokens",
+    "associated_address": "solward.solana.tokens",
     "associated_account_size": "solward.solana.tokens",
+    "mint_account": "solward.solana.tokens",
     "read_mint": "solward.solana.tokens",
+    "token_account": "solward.solana.tokens",
+    "transfer_fee": "solward.solana.tokens",
     "Stake": "solward.solana.stakes",
     "StakeState": "solward.solana.stakes",
     "ASSOCIATED_TOKEN_PROGRAM": "solward.solana.programs",

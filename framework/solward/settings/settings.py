@@ -93,6 +93,8 @@ class Settings(AccessSettings, VendorSettings):
     jupiter_api: JupiterApi = "build"
     # A venue plugin's name, or whichever offers the most.
     swap_venue: str = BEST_VENUE
+    # Addresses of pools, separated by commas.
+    raydium_cpmm_pools: str | None = None
 
     solward_home: Path = Field(default_factory=default_home)
     database_url: SecretStr | None = None
@@ -204,6 +206,16 @@ class Settings(AccessSettings, VendorSettings):
             http_address(url)
         if len(set(urls)) < len(urls):
             raise ValueError("an address is given twice")
+        return value
+
+    @field_validator("raydium_cpmm_pools")
+    @classmethod
+    def _pools(cls, value: str | None) -> str | None:
+        pools = [each.strip() for each in (value or "").split(",") if each.strip()]
+        for pool in pools:
+            _check_address(pool)
+        if len(set(pools)) < len(pools):
+            raise ValueError("a pool is given twice")
         return value
 
     @field_validator("jupiter_api_url")
