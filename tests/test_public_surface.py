@@ -16,8 +16,8 @@ from solward import errors
 SURFACE = """
     ASSOCIATED_TOKEN_PROGRAM Account Balances Charged Completion CompletionRequest Effects
     GuardrailBlocked Hold Intent InvalidRequest
-    LAMPORTS_PER_SOL LedgerError LedgerUnavailable Line Manifest Message Mint ModelPrice Outflow
-    ProviderContext
+    LAMPORTS_PER_SOL LedgerError LedgerUnavailable Line Manifest Message Mint ModelPrice
+    ModelRefused Outflow ProviderContext
     ProviderError ProviderSpec Quote QuoteRequest ReadLedger Request Secret
     SkillContext SkillError SkillSpec
     SolwardError Stake StakeState SwapInstructions SwapTransaction TokenBalance TokenHolding

@@ -18,6 +18,7 @@
     ├── PolicyChanged              another version of the policy is in force        (HTTP 409)
     ├── MayNotDecide               who decides a hold is not one who may            (HTTP 403)
     ├── ProviderError              a model vendor's failure
+    │   └── ModelRefused           the vendor or its model would not answer: `reason`, `said`
     ├── TakenOver                  another process has taken over the work
     ├── TooManyWallets             the API key has made as many as one may          (HTTP 500)
     ├── KeyRevoked                 the API key was revoked during its request        (HTTP 401)
@@ -200,6 +201,31 @@ class ProviderError(SolwardError):
         super().__init__(message)
         self.retryable = retryable
         self.may_cost = may_cost
+
+
+class ModelRefused(ProviderError):
+    """A vendor or its model would not answer this prompt; the same one is not worth repeating.
+
+    Attributes:
+        reason: the vendor's word for why, such as `safety`; it repeats nothing of the prompt.
+        said: the model's or the vendor's own sentences, empty without any. As an answer they are
+            shown and stored, and not logged.
+        usage: what the vendor counted, a `Usage`; None where it is not known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str,
+        said: str = "",
+        usage: Any = None,
+        may_cost: bool = False,
+    ) -> None:
+        super().__init__(message, may_cost=may_cost)
+        self.reason = reason
+        self.said = said
+        self.usage = usage
 
 
 class LedgerError(SolwardError):

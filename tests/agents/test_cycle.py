@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from tests.support.agents import (
     AGENT,
     TOOLS,
@@ -29,8 +30,8 @@ from solward.agents.cycle import (
     run_cycle,
 )
 from solward.agents.think import NO_REASONING
-from solward.errors import LedgerUnavailable, ProviderError, SkillNotFound
-from solward.provider import Completion, ToolCall
+from solward.errors import LedgerUnavailable, ModelRefused, ProviderError, SkillNotFound
+from solward.provider import Completion, ToolCall, Usage
 from solward.record import TransactionStatus
 
 NOW_MS = 1_700_000_001_000
@@ -208,6 +209,29 @@ async def test_a_failed_cycle_records_its_error_and_counts(raised: Exception, ou
     assert decision.observations["solBalance"] == Decimal("1.5")
     assert (result.status, result.failures, result.error) == ("running", 1, outcome)
     assert upcoming == NextCycle(2, NOW_MS + 60_000)
+
+
+async def test_a_refusal_is_a_failed_cycle_with_its_reason_what_was_said_and_its_usage() -> None:
+    notebook, usage = Notebook(), Usage(900, 4, 7)
+    refusal = ModelRefused(
+        "Vendor refused to answer this prompt (safety)",
+        reason="safety", said=" I won't. ", usage=usage, may_cost=True,
+    )  # fmt: skip
+
+    with capture_logs() as logged:
+        await run_cycle("a1", 1, parts(Scripted(refusal), notebook))
+
+    [decision], [result] = notebook.decisions, notebook.results
+    assert decision.outcome == "Vendor refused to answer this prompt (safety)"
+    assert (decision.action, decision.reasoning, decision.usage) == (None, "I won't.", usage)
+    assert (result.status, result.failures, result.error) == ("running", 1, decision.outcome)
+    # What a model says is not logged, in an answer or here.
+    assert logged
+    assert "won't" not in repr(logged)
+    silent = Notebook()
+    refusal = ModelRefused("no", reason="refusal")
+    await run_cycle("a1", 1, parts(Scripted(refusal), silent))
+    assert silent.decisions[0].reasoning == "No explicit reasoning was given."
 
 
 async def test_three_failures_in_a_row_show_error_and_one_success_ends_it() -> None:

@@ -16,7 +16,7 @@ from solward.agents import provider_call
 from solward.agents.agent import Agent
 from solward.agents.model_budget import ModelBudget
 from solward.agents.service import AgentService
-from solward.errors import ProviderError, TokenBudgetReached
+from solward.errors import ModelRefused, ProviderError, TokenBudgetReached
 from solward.provider import Completion, ModelPrice, Usage
 from solward.store import agents as store
 from solward.vault.store.database import Database
@@ -142,7 +142,7 @@ async def test_what_a_call_without_an_answer_costs(
     host: Host, service: AgentService, streamed: bool
 ) -> None:
     host.price = PRICE
-    agent = await running(service, host)
+    agent = await running(service, host, maxUsdPerDay=9)
 
     async def talk() -> None:
         if not streamed:
@@ -164,10 +164,20 @@ async def test_what_a_call_without_an_answer_costs(
     assert await fails(ProviderError("refused the key")) == 0
     assert await fails(ProviderError("came too late", may_cost=True)) == 1
     assert await fails(RuntimeError("a bug of the provider's")) == 2
+    # A refusal that the vendor counted; one that it refused to begin; one of unknown usage.
+    dime = Usage(10, 1, 10**8)
+    counted = ModelRefused("no", reason="safety", usage=dime, may_cost=True)
+    assert await fails(counted) == Decimal("2.1")
+    assert await fails(ModelRefused("no", reason="safety")) == Decimal("2.1")
+    assert await fails(ModelRefused("no", reason="safety", may_cost=True)) == Decimal("3.1")
+    # Out of range it is believed no more than an answer's.
+    assert await fails(ModelRefused("no", reason="safety", usage=Usage(0, 0, -(10**12)))) == (
+        Decimal("4.1")
+    )
     # An answer of which the vendor reports no usage.
     host.answer = lambda: Completion("Hi.")
     await talk()
-    assert (await used(service, agent))["usd"] == 3
+    assert (await used(service, agent))["usd"] == Decimal("5.1")
 
 
 @pytest.mark.parametrize("streamed", [False, True])

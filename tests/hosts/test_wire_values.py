@@ -294,6 +294,10 @@ ERRORS: list[errors.SolwardError] = [
     errors.MayNotDecide("no"),
     errors.ProviderError("busy", retryable=True, may_cost=True),
     errors.ProviderError("wrong key"),
+    errors.ModelRefused(
+        "no", reason="safety", said="Never.", usage=provider.Usage(3, 2, 1), may_cost=True
+    ),
+    errors.ModelRefused("no", reason="refusal"),
     errors.TakenOver(),
     errors.TooManyWallets(100),
     errors.KeyRevoked(),

@@ -29,6 +29,7 @@ from solward import (
     Completion,
     CompletionRequest,
     Message,
+    ModelRefused,
     ProviderContext,
     ToolCall,
     ToolDefinition,
@@ -157,6 +158,26 @@ async def test_the_same_cycle_through_all_four_asks_and_remembers_the_same() -> 
         assert most_tokens(request) == DEFAULT_MAX_TOKENS
         # litellm writes out Gemini 3's own default; the others are sent none.
         assert temperature(request) == (1.0 if name == "gemini" else None)
+
+
+async def test_a_refusal_leaves_the_host_with_its_reason_its_words_and_its_usage() -> None:
+    anthropic = VENDORS["anthropic"]
+    answer = Answer(refusal="cyber", refused="I will not.", usage=(1_000, 3))
+    async with vendor_server(default=answer) as server:
+        with pytest.raises(ModelRefused) as caught:
+            await complete(anthropic, server)
+        error = caught.value
+        assert str(error) == "Anthropic refused to answer this prompt (cyber)"
+        assert (error.reason, error.said, error.may_cost) == ("cyber", "I will not.", True)
+        assert error.usage is not None
+        assert (error.usage.input_tokens, error.usage.output_tokens) == (1_000, 3)
+        pieces = []
+        with pytest.raises(ModelRefused, match="cyber"):  # noqa: PT012
+            async for piece in PROVIDERS["anthropic"].stream(
+                asked_of(anthropic), {}, lent(anthropic, server)
+            ):
+                pieces.append(piece)
+        assert pieces == [error.usage]
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "grok"])

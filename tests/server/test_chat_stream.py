@@ -17,7 +17,7 @@ from tests.support.api import NOBODY, SECRET, settings
 from tests.support.scripted_provider import installed
 
 from solward import jsontext
-from solward.errors import ProviderError
+from solward.errors import ModelRefused, ProviderError
 from solward.provider import Completion, CompletionRequest, ToolCall, Usage
 from solward.service import Solward
 from solward.testing import ScriptedProvider
@@ -127,10 +127,12 @@ async def test_a_model_that_says_nothing_is_done_at_once(talk: Talk) -> None:
     ("error", "said"),
     [
         (ProviderError("The vendor hung up"), "The vendor hung up"),
+        (ModelRefused("The model refused (bio)", reason="bio", said="I won't."),
+         "The model refused (bio): I won't."),
         (RuntimeError("mine"), "Provider 'scripted' failed with an internal error"),
         (SystemExit(1), "Provider 'scripted' failed with an internal error"),
     ],
-)
+)  # fmt: skip
 async def test_a_failure_midway_is_the_last_event_and_one_before_is_a_status(
     talk: Talk, error: BaseException, said: str
 ) -> None:
@@ -142,10 +144,11 @@ async def test_a_failure_midway_is_the_last_event_and_one_before_is_a_status(
         raise error
 
     talk.model.pieces = pieces
-    with capture_logs():
+    with capture_logs() as logged:
         midway = await talk.ask()
         first.clear()
         before = await talk.ask()
+    assert "I won't" not in repr(logged)
     assert midway.status_code == 200
     assert events(midway.text) == [("delta", {"text": "Well, "}), ("error", {"error": said})]
     assert (before.status_code, before.json()) == (500, {"error": said})

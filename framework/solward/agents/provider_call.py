@@ -21,7 +21,13 @@ from typing import Any, Final
 import structlog
 
 from solward.agents.agent import Agent
-from solward.errors import ConfigError, InvalidRequest, ProviderError, SolwardError
+from solward.errors import (
+    ConfigError,
+    InvalidRequest,
+    ModelRefused,
+    ProviderError,
+    SolwardError,
+)
 from solward.provider import (
     MAX_NANOUSD,
     MAX_TOKENS,
@@ -123,6 +129,11 @@ def _provider_call(agent: Agent, late: str) -> Iterator[None]:
     except ProviderError as error:
         # Vendors quote keys in their errors, and this text is stored and displayed.
         error.args = (scrub_text(str(error)),)
+        if isinstance(error, ModelRefused):
+            outcome = "refused"
+            error.said = scrub_text(error.said)
+            _check_usage(name, error.usage)
+            _count_usage(name, error.usage)
         raise error from None
     except SolwardError:
         raise

@@ -37,7 +37,7 @@ from solward.agents.provider_call import (
 from solward.agents.remember import record_status, tokens_of
 from solward.audit.acts import record_act
 from solward.clock import now_ms
-from solward.errors import AgentNotFound, InvalidRequest, ProviderError
+from solward.errors import AgentNotFound, InvalidRequest, ModelRefused, ProviderError
 from solward.events import EventKind
 from solward.provider import CompletionRequest, Usage
 from solward.store import agents as store
@@ -235,7 +235,11 @@ class AgentService:
         try:
             completion = await reply(agent, request, provider)
         except ProviderError as error:
-            await self._parts.budget.failed(reserved, error)
+            usage = error.usage if isinstance(error, ModelRefused) else None
+            if usage is None:
+                await self._parts.budget.failed(reserved, error)
+            else:
+                await self._add_usage(agent, reserved, usage)
             raise
         await self._add_usage(agent, reserved, completion.usage)
         return completion.text or ""
@@ -256,6 +260,8 @@ class AgentService:
                     elif piece:
                         yield piece
         except BaseException as error:
+            if usage is None and isinstance(error, ModelRefused):
+                usage = error.usage
             # Of an answer that its reader broke off, what was reserved stays counted.
             if usage is None:
                 await self._parts.budget.failed(reserved, error)

@@ -13,7 +13,7 @@ from solward.agents.model_budget import ModelBudget, Reserved
 from solward.agents.permissions import WITHOUT_GRANTS, Permissions
 from solward.agents.prompt import cycle_message, system_prompt
 from solward.agents.provider_call import PROVIDER_TIMEOUT_S, Complete
-from solward.errors import ProviderError
+from solward.errors import ModelRefused, ProviderError
 from solward.provider import CompletionRequest, Message, ToolCall, ToolDefinition, Usage
 
 NO_REASONING = "No explicit reasoning was given."
@@ -28,12 +28,14 @@ class Thought:
     Attributes:
         call: the tool call it chose; None is to wait.
         reserved: of the model's budget, to be settled to `usage`.
+        refused: the model would not answer; the reasoning is what it said to that.
     """
 
     reasoning: str
     call: ToolCall | None
     usage: Usage | None = None
     reserved: Reserved | None = None
+    refused: ModelRefused | None = None
 
 
 async def think(
@@ -70,6 +72,12 @@ async def think(
     request, reserved = await budget.reserve(agent, request)
     try:
         completion = await provider_call.complete(agent, provider, request, timeout_s)
+    except ModelRefused as error:
+        if error.usage is None:
+            await budget.failed(reserved, error)
+            reserved = None
+        said = storable(error.said.strip()) or NO_REASONING
+        return Thought(said, None, error.usage, reserved, error)
     except ProviderError as error:
         await budget.failed(reserved, error)
         raise

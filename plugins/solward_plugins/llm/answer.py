@@ -25,6 +25,12 @@ def piece_of(chunk: Any) -> str | None:
     return _text(_first(chunk, "delta"))
 
 
+def finish_reason(response: Any) -> str | None:
+    """Why the answer ended, in litellm's words; None of a chunk that does not end it."""
+    reason = _first(response, "finish_reason")
+    return reason if isinstance(reason, str) else None
+
+
 def _first(response: Any, part: str) -> Any:
     choices = getattr(response, "choices", None) or (None,)
     return getattr(choices[0], part, None)

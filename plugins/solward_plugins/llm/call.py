@@ -18,9 +18,12 @@ from solward import (
     json_safe,
     tool_definitions,
 )
-from solward_plugins.llm.answer import completion_of, piece_of
+from solward_plugins.llm.answer import completion_of, finish_reason, piece_of
+from solward_plugins.llm.caching import with_cache
 from solward_plugins.llm.failures import Failure, failure_of, too_late, unusable
 from solward_plugins.llm.library import library
+from solward_plugins.llm.parameters import Change, adapted, changed, correction, learn
+from solward_plugins.llm.refusals import RefusalWatch, refused
 from solward_plugins.llm.retries import DEFAULT_POLICY, RetryPolicy, with_retries
 from solward_plugins.llm.usage import price_of, usage_of
 from solward_plugins.llm.vendor import DEFAULT_MAX_TOKENS, Vendor
@@ -43,12 +46,20 @@ async def complete(
     """The model's answer.
 
     Raises:
+        ModelRefused: the vendor or its model would not answer.
         ProviderError: without a key, or when the vendor refused, failed or did not answer in time.
     """
     arguments = litellm_arguments(vendor, request, options, context, policy)
-    litellm, response = await _opened(vendor, request, context, arguments, policy, _ends_at(policy))
+    opened = await _opened(vendor, request, context, arguments, policy, _ends_at(policy))
+    litellm, response, watch = opened
     counted = getattr(response, "usage", None)
-    return completion_of(response, usage_of(vendor, request.model, counted, litellm.model_cost))
+    usage = usage_of(vendor, request.model, counted, litellm.model_cost)
+    completion = completion_of(response, usage)
+    is_empty = completion.text is None and not completion.tool_calls
+    refusal = watch.refusal(finish_reason(response), is_empty)
+    if refusal is not None:
+        raise refused(vendor, *refusal, usage, may_cost=True)
+    return completion
 
 
 async def price(vendor: Vendor, model: str, options: Mapping[str, Any]) -> ModelPrice | None:
@@ -68,16 +79,17 @@ async def stream(
     """The answer's text as it arrives, then its usage; retried only before its first piece.
 
     Raises:
-        ProviderError: as `complete`, also after pieces.
+        ModelRefused, ProviderError: as `complete`, also after pieces.
     """
     arguments = litellm_arguments(vendor, request, options, context, policy)
     arguments |= {"stream": True, "stream_options": {"include_usage": True}}
     ends_at = _ends_at(policy)
-    litellm, opened = await _opened(vendor, request, context, arguments, policy, ends_at)
-    chunks, chunk = opened
-    counted, streamed = None, False
+    opened = await _opened(vendor, request, context, arguments, policy, ends_at)
+    litellm, (chunks, chunk), watch = opened
+    counted, streamed, finish = None, False, None
     try:
         while chunk is not None:
+            finish = finish_reason(chunk) or finish
             counted = getattr(chunk, "usage", None) or counted
             if piece := piece_of(chunk):
                 streamed = True
@@ -93,7 +105,10 @@ async def stream(
     usage = usage_of(vendor, request.model, counted, litellm.model_cost)
     if usage is not None:
         yield usage
-    elif not streamed:
+    refusal = watch.refusal(finish, is_empty=not streamed)
+    if refusal is not None:
+        raise refused(vendor, *refusal, may_cost=True)
+    if usage is None and not streamed:
         raise unusable(vendor, context)
 
 
@@ -146,25 +161,39 @@ async def _opened(
     arguments: Mapping[str, Any],
     policy: RetryPolicy,
     ends_at: float,
-) -> tuple[Any, Any]:
-    """litellm, and its answer in the first attempt that did not fail."""
+) -> tuple[Any, Any, RefusalWatch]:
+    """litellm, its answer in the first attempt that did not fail, and what watched that one."""
 
     async def attempt() -> Any:
-        try:
-            # Copied for each attempt, because Gemini's route rewrites the tools in place.
-            response = await litellm.acompletion(**json_safe(arguments))
-        except Exception as error:
-            return failure_of(vendor, request, context, error)
-        if not arguments.get("stream"):
-            return response
-        # With some vendors only the first chunk shows that the request was accepted.
-        first = await _next(vendor, request, context, response, policy, ends_at)
-        return first if isinstance(first, Failure) else (response, first)
+        sent = with_cache(arguments) if vendor.caches_on_request else arguments
+        sent = adapted(vendor, sent, litellm.model_cost)
+        made: set[Change] = set()
+        while True:
+            watch = RefusalWatch()
+            try:
+                # Copied for each attempt, because Gemini's route rewrites the tools in place.
+                response = await litellm.acompletion(**json_safe(sent), logger_fn=watch.logged)
+                if arguments.get("stream"):
+                    await watch.follow(response)
+            except Exception as error:
+                change = correction(sent, error)
+                if change is None or change in made:
+                    return failure_of(vendor, request, context, error)
+                made.add(change)
+                learn(vendor, sent, change)
+                sent = changed(sent, change)
+                continue
+            if not arguments.get("stream"):
+                return litellm, response, watch
+            # With some vendors only the first chunk shows that the request was accepted.
+            first = await _next(vendor, request, context, response, policy, ends_at)
+            return first if isinstance(first, Failure) else (litellm, (response, first), watch)
 
     with suppress(TimeoutError):
         async with asyncio.timeout_at(ends_at):
             litellm = await library(vendor)
-            return litellm, await with_retries(attempt, policy, ends_at)
+            opened: tuple[Any, Any, RefusalWatch] = await with_retries(attempt, policy, ends_at)
+            return opened
     raise too_late(vendor, policy.deadline_s)
 
 

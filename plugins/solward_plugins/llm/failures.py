@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 
 from solward import CompletionRequest, ProviderContext, ProviderError
+from solward_plugins.llm.refusals import refused
 from solward_plugins.llm.vendor import Vendor
 
 # Statuses after which the same request may succeed: RFC 9110, and Anthropic's 529 "overloaded".
@@ -25,6 +26,7 @@ _LATER = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _UNPAID = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _CODE = re.compile(r"[a-z][a-z_]{2,59}")
 _LONGEST_CHAIN = 10
+_SAFETY_CHECK = re.compile(r"SAFETY_CHECK_TYPE_([A-Z_]{2,60})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ def failure_of(
     # For an answer that is no JSON litellm invents a status.
     if status is None or any(isinstance(each, json.JSONDecodeError) for each in causes):
         return Failure(unusable(vendor, context, type(error).__name__))
+    if (reason := _refusal(causes, code)) is not None:
+        return Failure(refused(vendor, reason, may_cost=False))
     http = f"HTTP {status}" + (f", {code}" if code else "")
     if code in _UNPAID or status == 402:
         words = f"{vendor.company} says the account has no credit left ({http}); add credit to it"
@@ -77,6 +81,18 @@ def failure_of(
         "and the length of its strategy"
     )
     return Failure(ProviderError(words))
+
+
+def _refusal(causes: Sequence[BaseException], code: str | None) -> str | None:
+    """Why a vendor's error refuses what the prompt asks for, None where it is another error."""
+    for each in causes:
+        # xAI's, a 403 as of a wrong key.
+        if found := _SAFETY_CHECK.search(str(each)):
+            return found[1].lower()
+        # litellm's name for all of them.
+        if type(each).__name__ == "ContentPolicyViolationError":
+            return "content_policy" if code is None or code.endswith("_error") else code
+    return None
 
 
 def too_late(vendor: Vendor, deadline_s: float) -> ProviderError:

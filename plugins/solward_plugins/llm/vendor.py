@@ -24,6 +24,7 @@ class Vendor:
             environment.
         efforts: the vendor's values of reasoning effort.
         max_temperature: the vendor's own upper limit.
+        caches_on_request: it caches a prompt where the request marks it; others do by themselves.
         narrow_schemas: it accepts a subset of JSON Schema only (`solward.tool_definitions`).
     """
 
@@ -36,6 +37,7 @@ class Vendor:
     base_url_env: str
     efforts: tuple[str, ...]
     max_temperature: int = 2
+    caches_on_request: bool = False
     narrow_schemas: bool = False
 
     def spec(self) -> ProviderSpec:

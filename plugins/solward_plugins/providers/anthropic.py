@@ -31,6 +31,7 @@ VENDOR = Vendor(
     base_url_env="ANTHROPIC_API_BASE",
     efforts=("low", "medium", "high"),
     max_temperature=1,
+    caches_on_request=True,
 )
 
 

@@ -17,6 +17,7 @@ from solward.errors import (
     InvalidRequest,
     KeyRevoked,
     MayNotDecide,
+    ModelRefused,
     NotFound,
     PolicyChanged,
     SkillError,
@@ -83,6 +84,13 @@ def status_of(error: Exception) -> int:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
+def shown_text(error: SolwardError) -> str:
+    """A deliberate error's text for its caller; with it, what a model said that refused, which is
+    not to be logged."""
+    said = error.said if isinstance(error, ModelRefused) else ""
+    return scrub_text(f"{error}: {said}" if said else str(error))
+
+
 def error_response(text: str, status: int) -> Response:
     """The form every error has."""
     return json_response({"error": text}, status)
@@ -100,7 +108,7 @@ def handle_errors(app: Quart, dashboard: str) -> None:
         status = status_of(error)
         if status == 500 and not isinstance(error, TransactionError):
             _log.warning("request_failed", error=str(error), kind=type(error).__name__)
-        response = error_response(scrub_text(str(error)), status)
+        response = error_response(shown_text(error), status)
         if isinstance(error, IdempotencyInFlight):
             response.headers["Retry-After"] = str(_IN_FLIGHT_RETRY_S)
         return response

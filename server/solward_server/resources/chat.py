@@ -13,6 +13,7 @@ from solward import jsontext
 from solward.errors import SolwardError
 from solward_server.http.auth import Access, keyed
 from solward_server.http.body import body_text, read_body
+from solward_server.http.errors import shown_text
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_AGENT, TOO_MANY
 from solward_server.openapi.operation import operation, request_body, success
@@ -72,7 +73,7 @@ async def _events(
                     yield _event("delta", {"text": piece})
         except SolwardError as error:
             _log.warning("chat_failed", error=str(error), kind=type(error).__name__)
-            yield _event("error", {"error": str(error)})
+            yield _event("error", {"error": shown_text(error)})
         except Exception:
             _log.exception("chat_crashed")
             yield _event("error", {"error": "Internal error"})

@@ -82,6 +82,7 @@ def complete(request: CapturedRequest, answer: Answer, serial: int) -> dict[str,
         **_message(request, answer, serial),
         "content": _blocks(answer, serial),
         "stop_reason": _stop(answer),
+        **_stop_details(answer),
     }
 
 
@@ -104,7 +105,11 @@ def frames(request: CapturedRequest, answer: Answer, serial: int) -> list[bytes]
     events.append(
         {
             "type": "message_delta",
-            "delta": {"stop_reason": _stop(answer), "stop_sequence": None},
+            "delta": {
+                "stop_reason": _stop(answer),
+                "stop_sequence": None,
+                **_stop_details(answer),
+            },
             "usage": {"output_tokens": tokens(request, answer)[1]},
         }
     )
@@ -123,9 +128,10 @@ def _message(request: CapturedRequest, answer: Answer, serial: int) -> dict[str,
         "stop_reason": None,
         "stop_sequence": None,
         "usage": {
-            "input_tokens": asked,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
+            # Beside the cached ones, where other vendors' numbers include them.
+            "input_tokens": asked - sum(answer.cached),
+            "cache_creation_input_tokens": answer.cached[0],
+            "cache_read_input_tokens": answer.cached[1],
             "output_tokens": said,
             "service_tier": "standard",
         },
@@ -151,5 +157,14 @@ def _deltas(block: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"type": "input_json_delta", "partial_json": piece} for piece in ["", *pieces(written)]]
 
 
+def _stop_details(answer: Answer) -> dict[str, Any]:
+    if answer.refusal is None:
+        return {}
+    details = {"type": "refusal", "category": answer.refusal, "explanation": answer.refused}
+    return {"stop_details": details}
+
+
 def _stop(answer: Answer) -> str:
+    if answer.refusal is not None:
+        return "refusal"
     return "tool_use" if answer.calls and answer.fault != "empty" else "end_turn"

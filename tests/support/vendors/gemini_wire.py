@@ -93,6 +93,8 @@ def error(request: CapturedRequest, answer: Answer) -> dict[str, Any]:
 
 def complete(request: CapturedRequest, answer: Answer, serial: int) -> dict[str, Any]:
     """A GenerateContentResponse."""
+    if _blocked(answer):
+        return _blocked_prompt(request, answer, serial)
     return {
         "candidates": [_candidate(_parts(answer), answer)],
         "usageMetadata": _usage(request, answer),
@@ -113,7 +115,20 @@ def array(request: CapturedRequest, answer: Answer, serial: int) -> list[bytes]:
     ]
 
 
+def _blocked(answer: Answer) -> bool:
+    return (answer.refusal or "").startswith("prompt:")
+
+
+def _blocked_prompt(request: CapturedRequest, answer: Answer, serial: int) -> dict[str, Any]:
+    """No candidates at all."""
+    word = (answer.refusal or "").removeprefix("prompt:")
+    usage = {"usageMetadata": _usage(request, answer)}
+    return {"promptFeedback": {"blockReason": word}, **usage, **_tail(request, serial)}
+
+
 def _chunks(request: CapturedRequest, answer: Answer, serial: int) -> list[dict[str, Any]]:
+    if _blocked(answer):
+        return [_blocked_prompt(request, answer, serial)]
     groups = [[{"text": piece}] for piece in pieces(answer.text or "")]
     groups += [[part] for part in _parts(answer) if "functionCall" in part]
     if answer.fault == "empty" or _malformed(answer) or not groups:
@@ -138,7 +153,7 @@ def _candidate(parts: list[dict[str, Any]], answer: Answer) -> dict[str, Any]:
     content: dict[str, Any] = {"role": "model"}
     if parts and answer.fault != "empty":
         content["parts"] = parts
-    return {"content": content, "finishReason": "STOP", "index": 0}
+    return {"content": content, "finishReason": answer.refusal or "STOP", "index": 0}
 
 
 def _malformed(answer: Answer) -> bool:
@@ -155,7 +170,9 @@ def _parts(answer: Answer) -> list[dict[str, Any]]:
 
 def _usage(request: CapturedRequest, answer: Answer) -> dict[str, Any]:
     asked, said = tokens(request, answer)
+    cached = {"cachedContentTokenCount": answer.cached[1]} if answer.cached[1] else {}
     return {
+        **cached,
         "promptTokenCount": asked,
         "candidatesTokenCount": said,
         "totalTokenCount": asked + said,

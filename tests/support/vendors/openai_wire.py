@@ -85,7 +85,11 @@ def error(request: CapturedRequest, answer: Answer) -> dict[str, Any]:
 
 def complete(request: CapturedRequest, answer: Answer, serial: int) -> dict[str, Any]:
     """A ChatCompletion."""
-    message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": answer.text,
+        "refusal": answer.refused,
+    }
     if answer.calls:
         message["tool_calls"] = _tool_calls(answer, serial)
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(answer)}
@@ -104,6 +108,7 @@ def frames(request: CapturedRequest, answer: Answer, serial: int) -> list[bytes]
         head["usage"] = None
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": "", "refusal": None}]
     deltas += [{"content": piece} for piece in pieces(answer.text or "")]
+    deltas += [{"refusal": piece} for piece in pieces(answer.refused or "")]
     for index, call in enumerate(_tool_calls(answer, serial)):
         named = call["function"] | {"arguments": ""}
         deltas.append({"tool_calls": [{"index": index, **call, "function": named}]})
@@ -138,6 +143,8 @@ def _delta(delta: dict[str, Any], finish: str | None) -> dict[str, Any]:
 
 
 def _finish(answer: Answer) -> str:
+    if answer.refusal == "content_filter":
+        return answer.refusal
     return "tool_calls" if answer.calls else "stop"
 
 
@@ -158,6 +165,6 @@ def _usage(request: CapturedRequest, answer: Answer) -> dict[str, Any]:
         "prompt_tokens": asked,
         "completion_tokens": said,
         "total_tokens": asked + said,
-        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": answer.cached[1], "audio_tokens": 0},
         "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
     }

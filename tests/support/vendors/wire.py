@@ -75,7 +75,13 @@ class Answer:
     A `status` other than 200 is the vendor's error with `message`. `fault` breaks the answer:
     `empty` has no choices or no content, `drip` sends single bytes for ever, `reset` breaks the
     connection mid-body, `garbage` is HTML with status 200. `usage` is (input, output) tokens;
-    unset, a length / 4.
+    unset, a length / 4. `cached` are the tokens of the input that were (written to the vendor's
+    cache, read from it); only Anthropic's protocol counts written ones.
+
+    `refusal` is the vendor's word for why nobody answers, such as Gemini's `SAFETY`, and `refused`
+    the sentences that go with it; `text` is then what came before. OpenAI's and xAI's word
+    `content_filter` ends an answer; with any other word the model itself refuses. Gemini's
+    `prompt:` before a word says that the prompt was blocked.
     """
 
     text: str | None = None
@@ -86,6 +92,9 @@ class Answer:
     fault: Fault | None = None
     usage: tuple[int, int] | None = None
     delay_s: float = 0.0
+    refusal: str | None = None
+    refused: str | None = None
+    cached: tuple[int, int] = (0, 0)
 
 
 def tokens(request: CapturedRequest, answer: Answer) -> tuple[int, int]:

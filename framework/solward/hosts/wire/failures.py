@@ -12,11 +12,13 @@ from solward.errors import SolwardError
 from solward.hosts.wire.values import (
     HOLD,
     RECORD,
+    USAGE,
     Convert,
     HeldTransaction,
     Json,
     Record,
     Unreadable,
+    Usage,
     Wire,
     from_json,
     to_json,
@@ -46,6 +48,8 @@ class ErrorData(Wire):
     may_cost: bool = False
     rpc_code: int | None = None
     rpc_data: Json | None = None
+    said: Annotated[str, Meta(max_length=_MAX_TEXT)] | None = None
+    usage: Usage | None = None
 
 
 # Each class of `errors` that travels, and its attributes: theirs -> ours. One that is left out
@@ -57,8 +61,11 @@ _ATTRIBUTES: Final[dict[type[SolwardError], dict[str, str]]] = {
     errors.Held: {"hold": "hold"},
     errors.PolicyChanged: {"version": "version"},
     errors.ProviderError: {"retryable": "retryable", "may_cost": "may_cost"},
+    errors.ModelRefused: {"reason": "reason", "said": "said", "usage": "usage"},
     errors.LedgerRejected: {"code": "rpc_code", "data": "rpc_data"},
 }
+# They may be None; without another one the error is unreadable.
+_OPTIONAL: Final = frozenset({"rpc_data", "usage"})
 # It carries an object of the registry.
 _STAYS = {errors.PluginError}
 _BY_CODE: Final[dict[str, type[SolwardError]]] = {
@@ -73,11 +80,13 @@ _THERE: Final[dict[str, Convert]] = {
     "record": RECORD.to_wire,
     "hold": HOLD.to_wire,
     "rpc_data": to_json,
+    "usage": USAGE.to_wire,
 }
 _BACK: Final[dict[str, Convert]] = {
     "record": RECORD.from_wire,
     "hold": HOLD.from_wire,
     "rpc_data": from_json,
+    "usage": USAGE.from_wire,
 }
 
 
@@ -116,7 +125,7 @@ def from_wire(code: str, text: str, data: ErrorData | None) -> SolwardError | Ho
     error.args = (text,)
     for own, there in _attributes(kind).items():
         value = getattr(data or ErrorData(), there)
-        if value is None and there != "rpc_data":
+        if value is None and there not in _OPTIONAL:
             raise Unreadable(f"{code} without {there}")
         if value is not None and there in _BACK:
             value = _BACK[there](value)
