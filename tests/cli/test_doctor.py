@@ -135,7 +135,7 @@ async def test_a_node_that_refuses_many_calls_at_once_is_told(
     [
         (("https://a.example.com/KEY", "https://b.example.com"), {"example.com"}),
         (("https://a.example.com", "https://b.example.org"), {"example.com", "example.org"}),
-        (("http://127.0.0.1:1", "http://127.0.0.1:2"), {"127.0.0.1"}),
+        (("http://127.0.0.1:1", "http://localhost:2"), {"localhost"}),
     ],
 )
 def test_two_hosts_of_one_operator_are_one_word(urls: Sequence[str], operators: set[str]) -> None:

@@ -246,7 +246,9 @@ def _operators(urls: tuple[str, ...], mainnet: bool) -> Line:
 
 def operator_of(url: str) -> str:
     """Who runs an address: the last two labels of its host, or its number."""
-    host = urlsplit(url).hostname or ""
+    from solward.vault.ledger.transport import host_of
+
+    host = host_of(url)
     labels = host.split(".")
     return host if labels[-1].isdecimal() or ":" in host else ".".join(labels[-2:])
 
