@@ -29,6 +29,11 @@ from solward.errors import (
 )
 from solward.guardrail import SOL
 from solward.money import format_sol
+from solward.price_sources import (
+    CoinGeckoPrices,
+    JupiterPrices,
+    coingecko_headers,
+)
 from solward.settings import Settings
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import WRAPPED_SOL_MINT
@@ -39,6 +44,7 @@ from solward.vault.ledger.failover import FailoverTransport, Node
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.transport import HttpTransport, InProcessTransport
 from solward.vault.transactions.assess import no_verification
+from solward.vault.transactions.prices import DEADLINE_S as PRICE_DEADLINE_S
 from solward.vault.transactions.prices import PriceSource
 from solward_localnet.errors import LedgerLocked, LedgerMismatch, RpcError
 from solward_localnet.market import POOLS, genesis_accounts, upgrade, whole_dollars
@@ -142,8 +148,32 @@ async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
             )
         await stack.enter_async_context(venue)
         network = settings.solana_network
-        sources = (MarketPrices(ledger),) if network == "localnet" else ()
+        if network == "localnet":
+            sources: tuple[PriceSource, ...] = (MarketPrices(ledger),)
+        else:
+            # What they price is worth nothing on the test networks.
+            sources = await _price_sources(settings, ledger, stack) if settings.mainnet else ()
         yield Cluster(ledger, network, venue, localnet, verify, sources)
+
+
+async def _price_sources(
+    settings: Settings, ledger: Ledger, stack: AsyncExitStack
+) -> tuple[PriceSource, ...]:
+    """Those of PRICE_SOURCES, whose clients the stack closes."""
+    sources: list[PriceSource] = []
+    for name in settings.price_sources:
+        if name == JupiterPrices.name:
+            address, headers = venue_url(settings), _venue_headers(settings)
+        else:
+            key = settings.coingecko_api_key
+            address = settings.coingecko_api_url
+            headers = coingecko_headers(address, key.get_secret_value() if key else None)
+        client = httpx.AsyncClient(base_url=address, headers=headers, timeout=PRICE_DEADLINE_S)
+        await stack.enter_async_context(client)
+        sources.append(
+            JupiterPrices(client, ledger) if name == JupiterPrices.name else CoinGeckoPrices(client)
+        )
+    return tuple(sources)
 
 
 @contextlib.contextmanager

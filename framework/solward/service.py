@@ -195,7 +195,12 @@ class Solward:
             cluster = await stack.enter_async_context(open_cluster(settings))
             await stack.enter_async_context(ledger_time_read(cluster.ledger, database))
             tokens = await listed_tokens(database, cluster.network)
-            prices = Prices(cluster.price_sources if price_sources is None else price_sources)
+            prices = Prices(
+                cluster.price_sources if price_sources is None else price_sources,
+                max_age_ms=settings.price_max_age_s * 1000,
+                # The localnet's market is one source, which nothing is compared with.
+                max_spread_bps=settings.price_max_spread_bps,
+            )
             stack.push_async_callback(prices.close)
             engine = Engine(
                 cluster.ledger, database, wallets,

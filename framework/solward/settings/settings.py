@@ -34,6 +34,8 @@ DEFAULT_MAX_COSTS_SOL = Decimal("0.05")
 # Basis points of a whole.
 _WHOLE_BPS = 10_000
 
+_PRICE_SOURCES = ("jupiter", "coingecko")
+
 # A hundred years; unset keeps rows for ever.
 MAX_DAYS = 36_500
 
@@ -119,6 +121,12 @@ class Settings(AccessSettings, VendorSettings):
     token_limits: Annotated[Mapping[str, int], NoDecode] = Field(default_factory=dict)
     # Mints, by address or symbol, whose issuer can take, stop or tax what others hold.
     regulated_mints: Annotated[tuple[str, ...], NoDecode] = ()
+    # Who says what assets are worth in dollars: nobody, or two that are compared.
+    price_sources: Annotated[tuple[str, ...], NoDecode] = ()
+    price_max_age_s: int = Field(60, ge=10, le=600)
+    price_max_spread_bps: int = Field(200, ge=1, le=5_000)
+    coingecko_api_url: str = "https://api.coingecko.com/api/v3"
+    coingecko_api_key: SecretStr | None = None
 
     # Receivers put tokens into their addresses, so all of it is secret.
     approval_webhook_url: SecretStr | None = None
@@ -168,6 +176,7 @@ class Settings(AccessSettings, VendorSettings):
         "solward_plugins_unconfined",
         "blocked_addresses",
         "regulated_mints",
+        "price_sources",
         mode="before",
     )
     @classmethod
@@ -218,7 +227,16 @@ class Settings(AccessSettings, VendorSettings):
             raise ValueError("a pool is given twice")
         return value
 
-    @field_validator("jupiter_api_url")
+    @field_validator("price_sources")
+    @classmethod
+    def _two_sources(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if value and sorted(value) != sorted(_PRICE_SOURCES):
+            raise ValueError(
+                f"expected nothing, or {','.join(_PRICE_SOURCES)}: one source alone is not believed"
+            )
+        return value
+
+    @field_validator("jupiter_api_url", "coingecko_api_url")
     @classmethod
     def _http_address(cls, value: str | None) -> str | None:
         return None if value is None else http_address(value)
@@ -304,6 +322,8 @@ class Settings(AccessSettings, VendorSettings):
                     f"{name} must be https:// on mainnet, but for a loopback address: what a node"
                     " or a venue says could be changed on its way"
                 )
+        if not is_protected(self.coingecko_api_url):
+            raise ValueError("COINGECKO_API_URL must be https://, but for a loopback address")
         if "*" in self.solward_plugins_unconfined:
             raise ValueError("SOLWARD_PLUGINS_UNCONFINED must name distributions, each by itself")
         if self.mainnet and self.solward_plugins_unconfined:

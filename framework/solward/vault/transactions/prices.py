@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 import structlog
@@ -14,6 +15,7 @@ from solward.clock import now_ms
 from solward.guardrail import SOL
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.guardrails.grants.dollars import (
+    MAX_AGE_MS,
     AssetPrice,
     NoPrice,
     Price,
@@ -68,12 +70,19 @@ class Prices:
         *,
         clock_ms: Callable[[], int] = now_ms,
         deadline_s: float = DEADLINE_S,
+        max_age_ms: int = MAX_AGE_MS,
+        max_spread_bps: int | None = None,
     ) -> None:
+        """Args:
+        max_age_ms, max_spread_bps: see `combined`.
+        """
         self._sources = {source.name: source for source in sources}
         if len(self._sources) < len(sources):
             raise ValueError("price sources must have different names")
         self._clock_ms = clock_ms
         self._deadline_s = deadline_s
+        self._combined = partial(combined, max_age_ms=max_age_ms, max_spread_bps=max_spread_bps)
+        self._max_age_ms = max_age_ms
         self._kept: dict[str, _Kept] = {}
         self._asked: dict[str, asyncio.Task[dict[str, AssetPrice]]] = {}
 
@@ -100,7 +109,7 @@ class Prices:
     def timely(self, prices: Mapping[str, AssetPrice]) -> dict[str, AssetPrice]:
         """Prices that were read before, without those that have become too old; for the moment in
         which they decide."""
-        return timely(prices, self._clock_ms())
+        return timely(prices, self._clock_ms(), self._max_age_ms)
 
     async def close(self) -> None:
         """End the questions that are open."""
@@ -121,7 +130,7 @@ class Prices:
         try:
             answers = await self._answers(assets)
             now = self._clock_ms()
-            prices = {asset: _price(asset, answers, now) for asset in assets}
+            prices = {asset: self._price(asset, answers, now) for asset in assets}
             self._keep(prices)
             return prices
         finally:
@@ -147,6 +156,16 @@ class Prices:
             for name, task in tasks.items()
         }
 
+    def _price(
+        self, asset: str, answers: Mapping[str, Mapping[str, object] | NoPrice], now_ms: int
+    ) -> AssetPrice:
+        given: dict[str, object] = {}
+        for name, answer in answers.items():
+            if isinstance(answer, NoPrice):
+                return answer
+            given[name] = answer.get(asset)
+        return self._combined(asset, given, now_ms)
+
     def _keep(self, prices: Mapping[str, AssetPrice]) -> None:
         now = time.monotonic()
         if len(self._kept) + len(prices) > _MOST_KEPT:
@@ -154,17 +173,6 @@ class Prices:
         for asset, price in prices.items():
             seconds = _KEPT_S if isinstance(price, Price) else _KEPT_FAILURE_S
             self._kept[asset] = _Kept(price, now + seconds)
-
-
-def _price(
-    asset: str, answers: Mapping[str, Mapping[str, object] | NoPrice], now_ms: int
-) -> AssetPrice:
-    given: dict[str, object] = {}
-    for name, answer in answers.items():
-        if isinstance(answer, NoPrice):
-            return answer
-        given[name] = answer.get(asset)
-    return combined(asset, given, now_ms)
 
 
 async def _answer(source: PriceSource, assets: frozenset[str]) -> Mapping[str, object] | NoPrice:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
 from solward.durations import MINUTE_MS
 from solward.guardrail import SOL, Line
-from solward.money import SOL_DECIMALS
+from solward.money import SOL_DECIMALS, format_amount
 from solward.solana.token_list import known_decimals
 
 MICRO_DOLLARS: Final = 10**6
 """Of a dollar."""
 MAX_AGE_MS: Final = MINUTE_MS
-"""An older price does not count."""
+"""An older price does not count, unless the operator allows an older one."""
+
+_WHOLE_BPS = 10_000
 
 # Dollars of a whole token that somebody may have meant.
 _LEAST, _MOST = Fraction(1, 10**18), Fraction(10**9)
@@ -56,7 +59,9 @@ AssetPrice = Price | NoPrice
 NOT_ASKED: Final = NoPrice("its price was not asked for")
 
 
-def checked(asset: str, answer: object, source: str, now_ms: int) -> AssetPrice:
+def checked(
+    asset: str, answer: object, source: str, now_ms: int, max_age_ms: int = MAX_AGE_MS
+) -> AssetPrice:
     """What the price source `source` answered for an asset, if it can be one now.
 
     Of a hostile source no type is believed, since any number of its own could compare as it likes.
@@ -75,18 +80,29 @@ def checked(asset: str, answer: object, source: str, now_ms: int) -> AssetPrice:
     known = SOL_DECIMALS if asset == SOL else known_decimals(asset)
     if not 0 <= decimals <= _MAX_DECIMALS or known not in (None, decimals):
         return NoPrice(f"the price source {source} knows it with other decimals")
-    return _timely(answer, now_ms)
+    return _timely(answer, now_ms, max_age_ms)
 
 
-def combined(asset: str, answers: Mapping[str, object], now_ms: int) -> AssetPrice:
+def combined(
+    asset: str,
+    answers: Mapping[str, object],
+    now_ms: int,
+    *,
+    max_age_ms: int = MAX_AGE_MS,
+    max_spread_bps: int | None = None,
+) -> AssetPrice:
     """The one price of what every configured source answered: source -> answer.
 
     The highest counts, as old as the oldest. It takes an answer of each source, so that whoever
     silences one cannot have the other's lower price count.
+
+    Args:
+        max_spread_bps: how far the highest may be above the lowest, in basis points of the lowest;
+            where they are further apart one of them is wrong. None for any distance.
     """
     prices: list[Price] = []
     for source, answer in answers.items():
-        price = checked(asset, answer, source, now_ms)
+        price = checked(asset, answer, source, now_ms, max_age_ms)
         if isinstance(price, NoPrice):
             return price
         prices.append(price)
@@ -94,21 +110,30 @@ def combined(asset: str, answers: Mapping[str, object], now_ms: int) -> AssetPri
         return NoPrice("there is no price source on this network")
     if len({price.decimals for price in prices}) > 1:
         return NoPrice(f"the price sources {' and '.join(answers)} know it with other decimals")
+    lowest, highest = min(price.usd for price in prices), max(price.usd for price in prices)
+    if max_spread_bps is not None and (highest - lowest) * _WHOLE_BPS > lowest * max_spread_bps:
+        return NoPrice(
+            f"the price sources {' and '.join(answers)} are more than"
+            f" {format_amount(Decimal(max_spread_bps) / 100)}% apart"
+        )
     return Price(
-        max(price.usd for price in prices),
+        highest,
         prices[0].decimals,
         min(price.taken_ms for price in prices),
     )
 
 
-def timely(prices: Mapping[str, AssetPrice], now_ms: int) -> dict[str, AssetPrice]:
+def timely(
+    prices: Mapping[str, AssetPrice], now_ms: int, max_age_ms: int = MAX_AGE_MS
+) -> dict[str, AssetPrice]:
     """The prices with those replaced that have become too old; for the moment of a decision.
 
     Args:
         now_ms: by the clock of the process that asked for them.
+        max_age_ms: an older one does not count.
     """
     return {
-        asset: _timely(price, now_ms) if isinstance(price, Price) else price
+        asset: _timely(price, now_ms, max_age_ms) if isinstance(price, Price) else price
         for asset, price in prices.items()
     }
 
@@ -168,12 +193,14 @@ def from_json(stored: Mapping[str, Any]) -> dict[str, AssetPrice]:
     }
 
 
-def _timely(price: Price, now_ms: int) -> AssetPrice:
+def _timely(price: Price, now_ms: int, max_age_ms: int) -> AssetPrice:
     age = now_ms - price.taken_ms
     if age < 0:
         return NoPrice("its price is from the future; the clocks differ")
-    if age > MAX_AGE_MS:
-        return NoPrice(f"its price is {-(-age // 1000)} s old, and counts for 60 s")
+    if age > max_age_ms:
+        return NoPrice(
+            f"its price is {-(-age // 1000)} s old, and counts for {max_age_ms // 1000} s"
+        )
     return price
 
 
