@@ -24,6 +24,8 @@ from solward_cli.doctor.report import Line, Status, text
 from solward_cli.doctor.subject import Subject
 from solward_localnet.errors import RpcError
 from solward_localnet.node import Localnet
+from solward_localnet.server import serving
+from solward_localnet.venue import PREFIX, venue_app
 
 
 @pytest.fixture
@@ -258,6 +260,26 @@ async def test_a_venue_that_does_not_answer_fails_unless_another_one_does(
     async with Subject(settings(tmp_path, node.url, swap_venue="nobody")) as subject:
         [line] = await ledger.venue(subject)
     assert (line.status, line.found) == (Status.FAIL, "nobody is not loaded")
+
+
+@pytest.mark.parametrize(
+    ("api", "found"),
+    [
+        ("build", "the swap is one instruction over 8 accounts"),
+        ("v1", "the swap is one instruction over 8 accounts"),
+        ("order", "swaps in steps, with a pocket that is funded first"),
+    ],
+)
+async def test_each_way_to_swap_at_a_venue_is_one_that_works(
+    localnet: Localnet, tmp_path: Path, api: str, found: str
+) -> None:
+    mounts = {PREFIX: venue_app(localnet.call)}
+    async with serving(localnet, "127.0.0.1", 0, mounts=mounts) as addresses:
+        given = settings(tmp_path, addresses.http, swap_venue="jupiter", jupiter_api=api)
+        async with Subject(given) as subject:
+            lines = await ledger.venue(subject)
+    assert {line.status for line in lines} == {Status.OK}
+    assert any(line.found.endswith(found) for line in lines)
 
 
 def test_the_exit_code_and_json_say_whether_anything_would_not_work(

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from solward.errors import LedgerError, LedgerRejected, SolwardError
+from solward.errors import LedgerError, LedgerRejected, SkillError, SolwardError
 from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
 from solward_cli.doctor.report import Line, Status, fail, failed, ok, warn
 
@@ -362,7 +362,7 @@ async def _offers(venue: Venue, sold: str, into: KnownToken) -> list[Line]:
 
     from solward.solana.programs import TOKEN_PROGRAM
     from solward.solana.tokens import associated_address
-    from solward.venue import QuoteRequest
+    from solward.venue import FUNDS_FIRST, QuoteRequest
 
     plugin, context = venue.plugin, venue.context
     name = plugin.spec.name
@@ -389,6 +389,8 @@ async def _offers(venue: Venue, sold: str, into: KnownToken) -> list[Line]:
     try:
         made = await plugin.instructions(quote, taker, destination, context, None)
     except SolwardError as error:
+        if isinstance(error, SkillError) and error.code == FUNDS_FIRST:
+            return [*lines, ok(name, f"{host}: swaps in steps, with a pocket that is funded first")]
         return [*lines, fail(name, f"{host}: no instructions: {error}", _venue_advice(venue))]
     found = f"{host}: the swap is one instruction over {len(made.swap.accounts)} accounts"
     return [*lines, ok(name, found)]

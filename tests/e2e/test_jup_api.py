@@ -1,0 +1,35 @@
+"""The swap API's own client for JavaScript against the market of a `solward localnet` process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.localnet_process import localnet_process
+
+JUP_API = Path(__file__).parent / "jup_api"
+
+
+@pytest.mark.more
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+@pytest.mark.timeout(300)
+def test_jup_ag_api_quotes_and_swaps_at_the_localnets_market(tmp_path: Path) -> None:
+    for name in ("package.json", "package-lock.json", "check.mjs"):
+        shutil.copy(JUP_API / name, tmp_path / name)
+    install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]
+    installed = subprocess.run(install, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert installed.returncode == 0, installed.stderr
+    with localnet_process(tmp_path / "localnet.db", "--slot-ms", "100") as node:
+        command = ["node", "check.mjs", node.http]
+        check = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90)
+    assert check.returncode == 0, check.stdout + check.stderr
+    assert json.loads(check.stdout.splitlines()[-1]) == [
+        "quoteGet",
+        "swapPost",
+        "swapInstructionsPost",
+        "programIdToLabelGet",
+        "refusals",
+    ]
