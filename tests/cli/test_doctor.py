@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.support import rpc_nodes
+from tests.support.repository import ROOT
 
 from solward import jsontext
 from solward.cluster import GENESIS
@@ -32,6 +34,9 @@ from solward_localnet.venue import PREFIX, venue_app
 async def node(localnet: Localnet) -> AsyncIterator[rpc_nodes.RpcNode]:
     async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (made,):
         yield made
+
+
+CLIENT = ROOT / "framework/solward/vault/ledger/client.py"
 
 
 def settings(folder: Path, *urls: str, **given: Any) -> Settings:
@@ -62,6 +67,14 @@ async def test_a_healthy_node_answers_every_method_the_product_reads_with(
         "simulateTransaction",
     }
     assert "sendTransaction" not in node.calls
+
+
+def test_every_method_that_the_product_calls_is_checked() -> None:
+    # Nothing is sent or asked of the faucet; the others are called with what was found before.
+    elsewhere = {"sendTransaction", "requestAirdrop", "getGenesisHash", "getTransaction"}
+    called = set(re.findall(r'"((?:get|is|simulate|send|request)[A-Z]\w+)"', CLIENT.read_text()))
+    assert len(called) > 15
+    assert called - elsewhere <= ledger._METHODS.keys()
 
 
 async def test_what_a_node_refuses_is_named_with_what_it_is_needed_for(

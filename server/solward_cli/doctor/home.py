@@ -99,7 +99,7 @@ async def keystore(subject: Subject) -> list[Line]:
         return [warn("Keystore", f"there is none yet: {error}", _START)]
     made = "a passphrase" if source.file is None else str(source.file)
     wallets = await subject.wallets()
-    lines = [ok("Keystore", f"{made} opens it, and the keys of {len(wallets)} wallets")]
+    lines = [ok("Keystore", f"{made} opens it; wallets: {len(wallets)}")]
     if source.file is not None and source.file.parent == settings.solward_home:
         found = "the key file is beside the database that it seals"
         lines.append(warn("Key file", found, "keep a copy elsewhere: `solward backup create FILE`"))
