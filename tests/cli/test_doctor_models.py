@@ -1,4 +1,4 @@
-"""`solward doctor models`: vendors asked through model hosts, said before, recorded and replayed."""
+"""`solward doctor models`: vendors asked through model hosts, as announced, and recorded."""
 
 from __future__ import annotations
 
