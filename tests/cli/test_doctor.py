@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.support import rpc_nodes
+from tests.support.prices import SaidPrices
 from tests.support.repository import ROOT
 
 from solward import jsontext
 from solward.cluster import GENESIS
 from solward.errors import ConfigError
+from solward.guardrail import SOL
 from solward.service import Solward
 from solward.settings import Settings
 from solward.solana.programs import CLOCK_SYSVAR
@@ -293,6 +295,29 @@ async def test_each_way_to_swap_at_a_venue_is_one_that_works(
             lines = await ledger.venue(subject)
     assert {line.status for line in lines} == {Status.OK}
     assert any(line.found.endswith(found) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("second", "age_ms", "found"),
+    [
+        (150, 0, {}),
+        (170, 0, {"Together": "are more than 2% apart"}),
+        (150, 90_000, {"two": "90 s old", "Together": "90 s old"}),
+    ],
+)
+async def test_each_price_source_is_asked_alone_and_all_together(
+    second: int, age_ms: int, found: dict[str, str], tmp_path: Path
+) -> None:
+    sources = [
+        SaidPrices("one", {SOL: (150, 9)}),
+        SaidPrices("two", {SOL: (second, 9)}, age_ms=age_ms),
+    ]
+    lines = await ledger._priced(sources, settings(tmp_path))
+    assert [line.name for line in lines] == ["one", "two", "Together"]
+    assert lines[0].found == "one SOL is 150.00 dollars"
+    failed = {line.name: line.found for line in lines if line.status is Status.FAIL}
+    assert failed.keys() == found.keys()
+    assert all(words in failed[name] for name, words in found.items()), failed
 
 
 def test_the_exit_code_and_json_say_whether_anything_would_not_work(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -16,10 +16,12 @@ from solward_cli.doctor.report import Line, Status, fail, failed, ok, warn
 
 if TYPE_CHECKING:
     from solward.operations.venues import Venue
+    from solward.settings import Settings
     from solward.solana.token_list import KnownToken
     from solward.vault.ledger.client import RpcLedger
     from solward.vault.ledger.protocol import Tip
     from solward.vault.ledger.transport import HttpTransport
+    from solward.vault.transactions.prices import PriceSource
     from solward_cli.doctor.subject import Subject
 
 _EMBEDDED: Final = "embedded: a part of the service, which needs no network"
@@ -403,26 +405,38 @@ def _venue_advice(venue: Venue) -> str:
 
 
 async def prices(subject: Subject) -> list[Line]:
-    """Each source of dollar prices: grants in dollars need them."""
+    """Each source of dollar prices, and the one price that all give: grants in dollars need it."""
     if subject.is_embedded:
         return [ok("Prices", _EMBEDDED)]
-    from solward.guardrail import SOL
-    from solward.vault.guardrails.grants.dollars import NoPrice
-    from solward.vault.transactions.prices import Prices
-
     try:
         sources = (await subject.cluster()).price_sources
     except SolwardError as error:
         return [fail("Prices", str(error), "see `solward doctor rpc`")]
     if not sources:
         return [ok("Prices", "no source is set: grants in dollars refuse, all others work")]
+    return await _priced(sources, subject.settings)
+
+
+async def _priced(sources: Sequence[PriceSource], settings: Settings) -> list[Line]:
+    from solward.guardrail import SOL
+    from solward.vault.guardrails.grants.dollars import NoPrice
+    from solward.vault.transactions.prices import Prices
+
     lines = []
-    for source in sources:
-        together = Prices((source,))
-        found = (await together.prices([SOL]))[SOL]
+    questions = [(each.name, [each]) for each in sources]
+    if len(sources) > 1:
+        questions.append(("Together", list(sources)))
+    for name, asked in questions:
+        together = Prices(
+            asked,
+            max_age_ms=settings.price_max_age_s * 1000,
+            max_spread_bps=settings.price_max_spread_bps,
+        )
+        price = (await together.prices([SOL]))[SOL]
         await together.close()
-        if isinstance(found, NoPrice):
-            lines.append(fail(source.name, f"no price of SOL: {found}", "look at its address"))
+        if isinstance(price, NoPrice):
+            advice = "look at its address and its key, PRICE_MAX_AGE_S and PRICE_MAX_SPREAD_BPS"
+            lines.append(fail(name, f"SOL: {price.reason}", advice))
         else:
-            lines.append(ok(source.name, "has a price of SOL"))
+            lines.append(ok(name, f"one SOL is {float(price.usd):.2f} dollars"))
     return lines

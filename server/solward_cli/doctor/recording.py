@@ -65,11 +65,14 @@ class Route:
         name: of the recording's file.
         setting: the field of `Settings` that has it.
         url: the real one, a secret.
+        headers: of every request to it, in place of those that the product takes from the host;
+            secrets.
     """
 
     name: str
     setting: str
     url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(slots=True)
@@ -104,6 +107,7 @@ class Recorder:
 def routes(settings: Settings) -> list[Route]:
     """Every address that checks ask, of the settings or the product's own."""
     from solward.cluster import venue_url
+    from solward.price_sources import coingecko_headers
     from solward.settings.vendors import VendorSettings
     from solward_plugins.providers import anthropic, gemini, grok, openai
 
@@ -112,6 +116,10 @@ def routes(settings: Settings) -> list[Route]:
         for number, url in enumerate(settings.rpc_urls, 1)
     ]
     found.append(Route("jupiter", "jupiter_api_url", venue_url(settings)))
+    if settings.price_sources:
+        url, key = settings.coingecko_api_url, settings.coingecko_api_key
+        headers = coingecko_headers(url, key.get_secret_value() if key else None)
+        found.append(Route("coingecko", "coingecko_api_url", url, headers))
     for vendor in (each.VENDOR for each in (anthropic, gemini, grok, openai)):
         variable = vendor.base_url_env.lower()
         if variable in VendorSettings.model_fields and settings.configured(vendor.spec()):
@@ -176,6 +184,7 @@ class _Relay:
             name: value for name, value in asked.headers.items()
             if name.lower() not in _NOT_PASSED_ON
         }  # fmt: skip
+        headers |= self.route.headers
         try:
             answer = await self.client.request(
                 asked.method, self._address(asked), content=body, headers=headers
