@@ -15,9 +15,12 @@ from collections.abc import (
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 import httpx
+from solders.account import Account
+from solders.pubkey import Pubkey
 
 from solward.clock import now_ms
 from solward.errors import (
@@ -110,8 +113,13 @@ class WrongCluster(ConfigError, LedgerError):
 
 
 @asynccontextmanager
-async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
+async def open_cluster(
+    settings: Settings, genesis: Mapping[Pubkey, Account] = MappingProxyType({})
+) -> AsyncIterator[Cluster]:
     """Open the cluster the settings name.
+
+    Args:
+        genesis: what a new embedded ledger holds beside its market.
 
     Raises:
         ConfigError: the RPC is not the network it is said to be.
@@ -123,7 +131,8 @@ async def open_cluster(settings: Settings) -> AsyncIterator[Cluster]:
         urls = settings.rpc_urls
         if not urls:
             with localnet_errors():
-                localnet = await Localnet.open(settings.localnet_path, localnet_options(settings))
+                options = localnet_options(settings, genesis)
+                localnet = await Localnet.open(settings.localnet_path, options)
             stack.push_async_callback(localnet.close)
             ledger = RpcLedger(InProcessTransport(localnet.call, _rejection))
             venue = httpx.AsyncClient(
@@ -185,12 +194,14 @@ def localnet_errors() -> Iterator[None]:
         raise LocalnetError(str(error)) from error
 
 
-def localnet_options(settings: Settings) -> LocalnetOptions:
+def localnet_options(
+    settings: Settings, genesis: Mapping[Pubkey, Account] = MappingProxyType({})
+) -> LocalnetOptions:
     """How the embedded localnet is opened: the settings' pace, with the demo market."""
     return LocalnetOptions(
         slot_ms=settings.localnet_slot_ms,
         slots_per_epoch=settings.localnet_slots_per_epoch,
-        genesis=genesis_accounts,
+        genesis=lambda: {**genesis_accounts(), **genesis},
         upgrade=upgrade,
     )
 

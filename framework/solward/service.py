@@ -12,12 +12,15 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from solward.extras import needs
 
 with needs(__name__, "up"):
     import structlog
+    from solders.account import Account
+    from solders.pubkey import Pubkey
 
 from solward.agents.cycle import PhaseHook
 from solward.agents.cycle import no_hook as no_phase_hook
@@ -147,6 +150,7 @@ class Solward:
         step_hook: StepHook = no_hook,
         phase_hook: PhaseHook = no_phase_hook,
         price_sources: Sequence[PriceSource] | None = None,
+        genesis: Mapping[Pubkey, Account] = MappingProxyType({}),
     ) -> AsyncIterator[Solward]:
         """Open every part, reconcile, resume the agents; close all of it at the end.
 
@@ -156,6 +160,7 @@ class Solward:
             step_hook: called at each point of the money path (tests kill the process there).
             phase_hook: called after each phase of an agent's cycle (likewise).
             price_sources: who says what assets are worth; None for those of the network.
+            genesis: what a new embedded ledger holds beside its market (tests).
 
         Raises:
             ConfigError, HomeLocked, KeystoreError, StoreError: a part cannot be opened.
@@ -192,7 +197,7 @@ class Solward:
             )
             registry = await live.load()
             _tell_problems(registry.problems, registry.problems)
-            cluster = await stack.enter_async_context(open_cluster(settings))
+            cluster = await stack.enter_async_context(open_cluster(settings, genesis))
             await stack.enter_async_context(ledger_time_read(cluster.ledger, database))
             tokens = await listed_tokens(database, cluster.network)
             prices = Prices(

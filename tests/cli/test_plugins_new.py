@@ -20,6 +20,7 @@ MODULES = {
     "skill": {"tip", "total"},
     "provider": {"provider"},
     "guardrail": {"guardrail"},
+    "venue": {"venue"},
 }
 
 
@@ -68,6 +69,7 @@ def test_a_new_plugin_is_of_its_kind_and_loads(
     registry = load_registry(entry_points=made)
     assert registry.problems == ()
     loaded = [*registry.skills, *registry.providers, *(each.name for each in registry.guardrails)]
+    loaded += registry.venues
     assert loaded == list(KINDS[kind].entry_points("tip_jar"))
 
 
@@ -142,7 +144,7 @@ def test_what_is_there_is_left_as_it_is(folder: Path, kind: str) -> None:
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones(folder: Path) -> None:
-    result = new("tip_jar", "--kind", "venue")
+    result = new("tip_jar", "--kind", "signer")
     assert result.exit_code == 2
     for kind in KINDS:
         assert kind in result.stderr

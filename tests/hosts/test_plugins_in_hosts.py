@@ -30,7 +30,6 @@ from solward.hosts import plugins
 from solward.hosts.capabilities import Capabilities, RunningCall
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.vault.transactions.request import Actor
-from solward_plugins.venues import jupiter
 
 __all__ = ["shelf"]
 
@@ -572,14 +571,48 @@ async def test_a_providers_key_never_reaches_its_host(shelf: Shelf, opened: Open
         assert len(seen) == 1
 
 
+# A client of the localnet's own market.
+MIRROR = f"""{HEAD}
+from solward import hookimpl
+import base64
+from decimal import Decimal
+from solders.instruction import AccountMeta, Instruction
+from solders.pubkey import Pubkey
+from solward import Manifest, Quote, SwapInstructions, VenueSpec
+
+async def build(context, quote, amount, taker, **more):
+    query = dict(inputMint=quote.input_mint, outputMint=quote.output_mint, amount=str(amount),
+        slippageBps=str(quote.slippage_bps), taker=taker, **more)
+    return (await context.http.get("/swap/v2/build", params=query)).json()
+
+def offer(body, slippage):
+    return Quote(body["inputMint"], body["outputMint"], int(body["inAmount"]),
+        int(body["outAmount"]), int(body["otherAmountThreshold"]), slippage, Decimal(0))
+
+@hookimpl
+def venue_spec():
+    return VenueSpec("mirror", manifest=Manifest())
+
+@hookimpl
+async def venue_quote(request, context):
+    taker = "vines1vzrYbzLMRdu58ou5XTby4qAqVRLmqo36NKPTg"
+    return offer(await build(context, request, request.amount, taker), request.slippage_bps)
+
+@hookimpl
+async def venue_instructions(quote, taker, destination, max_accounts, context):
+    body = await build(context, quote, quote.in_amount, taker,
+        destinationTokenAccount=destination, wrapAndUnwrapSol="false")
+    told = body["swapInstruction"]
+    metas = [AccountMeta(Pubkey.from_string(each["pubkey"]), each["isSigner"], each["isWritable"])
+        for each in told["accounts"]]
+    swap = Instruction(
+        Pubkey.from_string(told["programId"]), base64.b64decode(told["data"]), metas)
+    return SwapInstructions(offer(body, quote.slippage_bps), swap)
+"""
+
+
 async def test_a_venue_calls_the_address_of_the_service_alone(shelf: Shelf, opened: Opened) -> None:
-    source = Path(jupiter.__file__).read_text()
-    own = 'VenueSpec("mirror", manifest=__import__("solward").Manifest())'
-    shelf.install(
-        "dist-v",
-        {"mirror": source.replace('VenueSpec("jupiter")', own)},
-        "solward.venues",
-    )
+    shelf.install("dist-v", {"mirror": MIRROR}, "solward.venues")
     async with opened() as hosted:
         service = hosted.stand.service
         venue = service.registry.venues["mirror"]

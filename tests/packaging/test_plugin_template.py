@@ -12,7 +12,7 @@ from tests.support.repository import ROOT
 
 from solward_cli.plugins.new import KINDS, contents
 
-NAMES = {"skill": "tip_jar", "provider": "pacer", "guardrail": "careful"}
+NAMES = {"skill": "tip_jar", "provider": "pacer", "guardrail": "careful", "venue": "bazaar"}
 
 
 @pytest.fixture(scope="module")

@@ -157,11 +157,57 @@ async def test_a_venue_that_breaks_its_contract_is_told_how(
     assert text in found.detail
 
 
+def of_nothing(made: SwapInstructions) -> SwapInstructions:
+    """A swap of a million times less, with which no minimum arrives."""
+    data = bytearray(made.swap.data)
+    data[1:9] = (1_000).to_bytes(8, "little")
+    data[9:17] = bytes(8)
+    return replace(made, swap=Instruction(made.swap.program_id, bytes(data), made.swap.accounts))
+
+
+async def test_a_swap_that_looks_well_and_gives_too_little_is_found_by_selling(
+    http: httpx.AsyncClient,
+) -> None:
+    report = await Broken(made=of_nothing).report(http)
+    assert report.failed == ("executed",)
+    assert "would fail" in report.finding("executed").detail
+
+
+async def test_nothing_is_sold_where_an_answer_is_wrong_or_no_wallet_has_it(
+    http: httpx.AsyncClient,
+) -> None:
+    report = await Broken(quoted=lambda quote: replace(quote, in_amount=1)).report(http)
+    assert report.finding("executed").outcome is Outcome.SKIPPED
+    foreign = str(Pubkey.new_unique())
+    requests = [replace(REQUESTS[0], input_mint=foreign)]
+    swapped = Broken(quoted=lambda quote: replace(quote, input_mint=foreign))
+
+    @hookimpl
+    async def venue_quote(request: QuoteRequest, context: Any) -> Any:
+        real = await jupiter.venue_quote(REQUESTS[0], context)
+        return replace(real, input_mint=request.input_mint)
+
+    @hookimpl
+    async def venue_instructions(
+        quote: Quote, taker: str, destination: str, max_accounts: int | None, context: Any
+    ) -> Any:
+        own = replace(quote, input_mint=REQUESTS[0].input_mint)
+        made = await jupiter.venue_instructions(own, taker, destination, max_accounts, context)
+        return replace(made, quote=quote)
+
+    module = swapped.module()
+    module.venue_quote, module.venue_instructions = venue_quote, venue_instructions  # type: ignore[attr-defined]
+    report = await check_venue(module, http=http, requests=requests, in_process=True)
+    assert report.finding("executed").outcome is Outcome.SKIPPED
+    assert foreign in report.finding("executed").detail
+
+
 @pytest.mark.parametrize("mode", [IN_HOST, IN_PROCESS])
 @pytest.mark.parametrize(
     ("venue", "check", "text"),
     [
-        (bad.Venue, None, ""),
+        # It conforms but for its swap, which is none.
+        (bad.Venue, "executed", ""),
         (bad.FragileVenue, "venue_failures", "ConnectError"),
         (bad.StingyVenue, "quotes", "the minimum is less than the slippage allows"),
         (bad.QuotelessVenue, "quotes", ""),
@@ -202,4 +248,4 @@ async def test_a_venue_that_lets_its_servers_failure_through_is_told_so() -> Non
     report = await check_venue(plugin, in_process=True)
     assert report.failed == ("venue_failures",)
     assert "ConnectError" in report.finding("venue_failures").detail
-    assert report.skipped == ("host", "quotes", "swaps", "manifest", "wheels")
+    assert report.skipped == ("host", "quotes", "swaps", "executed", "manifest", "wheels")

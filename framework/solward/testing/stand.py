@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from solders.account import Account
+from solders.pubkey import Pubkey
 
 from solward.context import SkillContext
 from solward.errors import InvalidRequest
@@ -165,6 +168,7 @@ async def open_stand(
     *,
     plugins: Iterable[object] = (),
     canaries: Canaries | None = None,
+    genesis: Mapping[Pubkey, Account] = MappingProxyType({}),
     **settings: Any,
 ) -> AsyncIterator[Stand]:
     """Open a service on a ledger of its own in `home`, without any network.
@@ -172,10 +176,11 @@ async def open_stand(
     Args:
         plugins: loaded beside the installed ones, as `Stand.install` takes them.
         canaries: makes the private keys of its wallets.
+        genesis: accounts of its ledger beside those of the demo market, programs among them.
         settings: of `Settings`; the default limits hold, except the rate of transactions.
     """
     chosen = Settings(_env_file=None, **{**_defaults(), **settings, "solward_home": home})
-    async with Solward.open(chosen, demo=True) as service:
+    async with Solward.open(chosen, demo=True, genesis=genesis) as service:
         stand = Stand(service, canaries or Canaries())
         stand.install(*plugins)
         yield stand

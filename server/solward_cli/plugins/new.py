@@ -44,6 +44,7 @@ KINDS = {
     "skill": Kind("solward.skills", {"": "tip", "_total": "total"}, "Skill"),
     "provider": Kind("solward.providers", {"": "provider"}, "Provider"),
     "guardrail": Kind("solward.guardrails", {"": "guardrail"}, "Guardrail"),
+    "venue": Kind("solward.venues", {"": "venue"}, "Venue"),
 }
 
 

@@ -14,7 +14,7 @@ parameters; it may be async.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from solward.testing.conformance.report import TIERS, Finding, Grade, Outcome, Report, Tier
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx
+    from solders.account import Account
+    from solders.pubkey import Pubkey
 
     from solward.testing.conformance.guardrails import Pair
     from solward.testing.conformance.observed_run import Case
@@ -146,21 +148,28 @@ async def check_venue(
     *,
     http: httpx.AsyncClient | None = None,
     requests: Sequence[QuoteRequest] = (),
+    pools: Sequence[str] = (),
+    genesis: Mapping[Pubkey, Account] | None = None,
     in_process: bool = False,
 ) -> Report:
-    """Every check of one swap venue; sends nothing to a ledger.
+    """Every check of one swap venue; what it sells is of a ledger that ends with the check.
 
     Args:
-        http: a client of a server that speaks the venue's protocol, its address included; without
-            it the checks that need answers are skipped.
-        requests: what is asked of it, each a swap that it can make.
+        http: a client of a server that speaks the venue's protocol, its address included.
+        requests: what is asked of it and then sold, each a swap that it can make; without them, or
+            without `http` and `pools`, the checks that need answers are skipped.
+        pools: what its context has as `pools`.
+        genesis: accounts of that ledger beside those of the demo market, such as the venue's
+            program and its pools; a venue with an API that reads the ledger as well gives `{}`.
 
     Raises:
         InvalidRequest: there is no such plugin.
     """
     from solward.testing.conformance.runner import check
+    from solward.testing.conformance.venues import VenueCases
 
-    return await check(target, http=http, requests=requests, kind="venue", in_process=in_process)
+    cases = VenueCases(http, requests, pools, genesis)
+    return await check(target, venue_cases=cases, kind="venue", in_process=in_process)
 
 
 def skill_test(
@@ -198,10 +207,21 @@ def venue_test(
     *,
     http: httpx.AsyncClient | None = None,
     requests: Sequence[QuoteRequest] = (),
+    pools: Sequence[str] = (),
+    genesis: Mapping[Pubkey, Account] | None = None,
     in_process: bool = False,
 ) -> Callable[[], None]:
     """A test function that fails with the report if the venue does not conform."""
-    return _test(lambda: check_venue(target, http=http, requests=requests, in_process=in_process))
+    return _test(
+        lambda: check_venue(
+            target,
+            http=http,
+            requests=requests,
+            pools=pools,
+            genesis=genesis,
+            in_process=in_process,
+        )
+    )
 
 
 def _test(check: Callable[[], Any]) -> Callable[[], None]:

@@ -62,7 +62,7 @@ TIERS = (
             "host", "examples", "dialects", "parameters_used", "bad_parameters", "edge_parameters",
             "effects", "blocking", "timeout", "cancellation", "concurrency", "outcome", "secrets",
             "answers", "stream", "refused_connection", "vendor_failures", "quotes", "swaps",
-            "venue_failures", "answer", "does_not_raise", "pure", "cases", "quick",
+            "executed", "venue_failures", "answer", "does_not_raise", "pure", "cases", "quick",
         ),
         warns=True,
     ),

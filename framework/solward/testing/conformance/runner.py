@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from solward.extras import needs
 
@@ -31,7 +31,7 @@ from solward.testing.conformance.observed_run import Case
 from solward.testing.conformance.providers import provider_findings
 from solward.testing.conformance.report import Finding, Outcome, Report
 from solward.testing.conformance.skills import skill_findings
-from solward.testing.conformance.venues import venue_findings
+from solward.testing.conformance.venues import VenueCases, venue_findings
 from solward.testing.stand import Stand, open_stand
 from solward.testing.targets import (
     KINDS,
@@ -40,11 +40,6 @@ from solward.testing.targets import (
     folder,
     installed_entry_points,
 )
-
-if TYPE_CHECKING:
-    import httpx
-
-    from solward.venue import QuoteRequest
 
 T = TypeVar("T")
 
@@ -136,7 +131,7 @@ async def open_conformance() -> AsyncIterator[Stand]:
         stack.enter_context(capture_logs())
         stack.enter_context(canaries.in_environment())
         yield await stack.enter_async_context(
-            open_stand(Path(home), canaries=canaries, **canaries.settings)
+            open_stand(Path(home), canaries=canaries, **dict[str, Any](canaries.settings))
         )
 
 
@@ -174,8 +169,7 @@ async def check_subject(
     refused: Sequence[Any] = (),
     allowed: Sequence[Any] = (),
     held: Sequence[Any] = (),
-    http: httpx.AsyncClient | None = None,
-    requests: Sequence[QuoteRequest] = (),
+    venue_cases: VenueCases | None = None,
 ) -> Report:
     """The report of a plugin that is loaded."""
     target, watch = subject.target, subject.watch
@@ -197,7 +191,7 @@ async def check_subject(
             target.loaded, watch, refused, allowed, held, tiered=tiered
         )
     else:
-        findings += await venue_findings(target.loaded, http, requests, tiered=tiered)
+        findings += await venue_findings(target.loaded, venue_cases or VenueCases(), tiered=tiered)
     if tiered:
         findings += _beside(subject)
     return _report(target, findings)

@@ -1,29 +1,46 @@
-"""The checks of a swap venue: what it offers, what its swap instruction names, how it fails."""
+"""The checks of a swap venue: what it offers, what its swap instruction names, that it sells on a
+ledger, how it fails."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import httpx
+from solders.account import Account
 from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
 from solward.errors import InvalidRequest, LedgerUnavailable, SolwardError
+from solward.manifest import Terms
+from solward.money import from_units
+from solward.operations.venues import Venue
+from solward.record import TransactionRecord, TransactionStatus
 from solward.registry.loaded import LoadedVenue
+from solward.solana.ledger import ReadOnlyLedger
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.token_list import token_list
+from solward.solana.tokens import read_mint
+from solward.testing.canaries import plugin_secret
 from solward.testing.conformance.report import Finding, Outcome, joined
 from solward.testing.conformance.watch import said
 from solward.testing.conformance.wording import errors_finding
+from solward.testing.stand import Stand, TestWallet, open_stand
+from solward.vault.transactions.request import ADMIN
 from solward.venue import Quote, QuoteRequest, SwapInstructions, SwapTransaction, VenueContext
+from solward_localnet.market import POOLS
 
 _USDC = token_list("mainnet-beta").resolve("USDC", "mint")
 _REQUEST = QuoteRequest(WRAPPED_SOL_MINT, _USDC, 10**9, 50)
 _ADDRESS = "http://venue.invalid"
 _BPS = 10_000
+_SOL = 1_000_000_000
 
 _FAILURES: tuple[bytes | int | type[httpx.HTTPError], ...] = (
     httpx.ConnectError,
@@ -40,35 +57,85 @@ _FAILURES: tuple[bytes | int | type[httpx.HTTPError], ...] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class VenueCases:
+    """What a venue is checked with.
+
+    Attributes:
+        http: a client of a server that speaks the venue's protocol; None: it needs none.
+        requests: each a swap that it can make.
+        pools: what the operator configures in its `pools_env`.
+        genesis: accounts of the kit's ledger beside those of the demo market, such as the venue's
+            program and pools. Without it and without pools the ledger is opened to sell alone, and
+            no quote can read it.
+    """
+
+    http: httpx.AsyncClient | None = None
+    requests: Sequence[QuoteRequest] = ()
+    pools: Sequence[str] = ()
+    genesis: Mapping[Pubkey, Account] | None = None
+
+
 async def venue_findings(
-    venue: LoadedVenue,
-    http: httpx.AsyncClient | None,
-    requests: Sequence[QuoteRequest],
-    *,
-    tiered: bool = False,
+    venue: LoadedVenue, cases: VenueCases, *, tiered: bool = False
 ) -> list[Finding]:
     """Every check of a loaded venue, in a fixed order; `tiered` as of `skill_findings`."""
     errors: list[SolwardError] = []
-    findings = await _checked(venue, http, requests, errors)
+    failures = await _failures(venue, cases.pools, errors)
+    if not cases.requests or (cases.http is None and not cases.pools):
+        detail = "needs `requests`, and `http`, a client of a server that answers, or `pools`"
+        findings = [Finding(name, Outcome.SKIPPED, detail) for name in _OF_REQUESTS]
+    else:
+        async with contextlib.AsyncExitStack() as stack:
+            findings = await _answered(venue, cases, stack)
+    findings.append(failures)
     return [*findings, errors_finding(errors)] if tiered else findings
 
 
-async def _checked(
-    venue: LoadedVenue,
-    http: httpx.AsyncClient | None,
-    requests: Sequence[QuoteRequest],
-    errors: list[SolwardError],
+async def _answered(
+    venue: LoadedVenue, cases: VenueCases, stack: contextlib.AsyncExitStack
 ) -> list[Finding]:
-    failures = await _failures(venue, errors)
-    if http is None or not requests:
-        detail = "needs `http`, a client of a server that answers, and `requests`"
-        skipped = [Finding(name, Outcome.SKIPPED, detail) for name in ("quotes", "swaps")]
-        return [*skipped, failures]
-    context = VenueContext(_streaming(http))
+    """The checks that need requests."""
+    http = cases.http
+    if http is None:
+        http = await stack.enter_async_context(httpx.AsyncClient())
+    context = VenueContext(
+        _streaming(http),
+        {env: plugin_secret(env) for env in Terms.of(venue.spec).secrets()},
+        pools=tuple(cases.pools),
+    )
+    stand: Stand | None = None
+    if cases.pools or cases.genesis is not None:
+        stand, context = await _on_ledger(cases, context, stack)
+    findings = await _of_requests(venue, cases.requests, context)
+    if any(each.outcome is Outcome.FAILED for each in findings):
+        detail = "what it answers is wrong, so nothing was sold"
+        return [*findings, Finding("executed", Outcome.SKIPPED, detail)]
+    if stand is None:
+        stand, context = await _on_ledger(cases, context, stack)
+    return [*findings, await _executed(venue, cases.requests, context, stand)]
+
+
+async def _on_ledger(
+    cases: VenueCases, context: VenueContext, stack: contextlib.AsyncExitStack
+) -> tuple[Stand, VenueContext]:
+    home = stack.enter_context(tempfile.TemporaryDirectory(prefix="solward-check-"))
+    stand = await stack.enter_async_context(open_stand(Path(home), genesis=cases.genesis or {}))
+    ledger = ReadOnlyLedger(stand.service.ledger, lambda: None)
+    return stand, replace(context, ledger=ledger)
+
+
+# The checks that need requests, the last of which sells.
+_OF_REQUESTS = ("quotes", "swaps", "executed")
+
+
+async def _of_requests(
+    venue: LoadedVenue, requests: Sequence[QuoteRequest], context: VenueContext
+) -> list[Finding]:
     bad_quotes: list[str] = []
     bad_swaps: list[str] = []
     for request in requests:
-        sale = f"{request.amount} of {request.input_mint}"
+        sale = _sale(request)
         try:
             quote = await venue.quote(request, context)
         except Exception as error:
@@ -79,7 +146,63 @@ async def _checked(
             bad_swaps += [f"{sale}: {each}" for each in await _of_swap(venue, quote, context)]
         except Exception as error:
             bad_swaps.append(f"{sale}: {said(error)}")
-    return [_finding("quotes", bad_quotes), _finding("swaps", bad_swaps), failures]
+    return [_finding("quotes", bad_quotes), _finding("swaps", bad_swaps)]
+
+
+async def _executed(
+    venue: LoadedVenue, requests: Sequence[QuoteRequest], context: VenueContext, stand: Stand
+) -> Finding:
+    """Sell what each request says, through the engine and on the kit's ledger, of a new wallet.
+
+    Tokens of the demo market are bought there first. The engine itself lets no transaction land by
+    which less than the quoted minimum arrives.
+    """
+    trouble: list[str] = []
+    own = Venue(venue, context)
+    market = stand.service.operations.venues.loaded
+    sellable = {WRAPPED_SOL_MINT, *(str(pool.mint) for pool in POOLS)}
+    unknown = {each.input_mint for each in requests} - sellable
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        detail = f"no wallet of the kit has {names}: requests sell SOL, or the demo market's tokens"
+        return Finding("executed", Outcome.SKIPPED, detail)
+    for at, request in enumerate(requests):
+        wallet = await stand.wallet(f"swap-{at}")
+        try:
+            if request.input_mint != WRAPPED_SOL_MINT:
+                stand.service.operations.use_venues(market)
+                await _sell(
+                    stand, wallet, QuoteRequest(WRAPPED_SOL_MINT, request.input_mint, _SOL, 50)
+                )
+            stand.service.operations.use_venues([own])
+            record = await _sell(stand, wallet, request)
+        except Exception as error:
+            trouble.append(f"{_sale(request)}: {said(error)}")
+        else:
+            if record.status is not TransactionStatus.CONFIRMED:
+                trouble.append(f"{_sale(request)}: the transaction is {record.status}")
+            if record.details.get("venue") != venue.spec.name:
+                trouble.append(f"{_sale(request)}: the record names another venue")
+        finally:
+            stand.service.operations.use_venues(market)
+    return _finding("executed", trouble)
+
+
+async def _sell(stand: Stand, wallet: TestWallet, request: QuoteRequest) -> TransactionRecord:
+    decimals = 9
+    if request.input_mint != WRAPPED_SOL_MINT:
+        decimals = (await read_mint(stand.service.ledger, request.input_mint)).decimals
+    params = {
+        "inputToken": request.input_mint,
+        "outputToken": request.output_mint,
+        "amount": from_units(request.amount, decimals),
+        "slippageBps": request.slippage_bps,
+    }
+    return await stand.service.operations.perform("swap", wallet.id, ADMIN, params)
+
+
+def _sale(request: QuoteRequest) -> str:
+    return f"{request.amount} of {request.input_mint}"
 
 
 def _of_quote(quote: Quote, request: QuoteRequest) -> list[str]:
@@ -136,14 +259,18 @@ def _of_instructions(made: object, taker: str, destination: str) -> list[str]:
     return trouble
 
 
-async def _failures(venue: LoadedVenue, errors: list[SolwardError]) -> Finding:
-    """Servers that fail: each is an error the caller is told, whatever it answers."""
+async def _failures(
+    venue: LoadedVenue, pools: Sequence[str], errors: list[SolwardError]
+) -> Finding:
+    """Servers that fail, and a ledger that does not answer: each is an error the caller is told,
+    whatever it answers."""
     trouble = []
     for failure in _FAILURES:
         transport = httpx.MockTransport(_failing(failure))
         async with httpx.AsyncClient(transport=transport, base_url=_ADDRESS) as http:
             try:
-                quote = await venue.quote(_REQUEST, VenueContext(_streaming(http)))
+                context = VenueContext(_streaming(http), pools=tuple(pools))
+                quote = await venue.quote(_REQUEST, context)
                 trouble += [f"{failure!r:.40}: {each}" for each in _of_quote(quote, _REQUEST)]
             except (InvalidRequest, LedgerUnavailable) as error:
                 errors.append(error)
