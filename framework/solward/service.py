@@ -257,6 +257,7 @@ class Solward:
             await stack.enter_async_context(hourly_retention(database, settings))
             live.on_change = partial(service.use_plugins, venues)
             await stack.enter_async_context(live.watched())
+            models.warm(await service.agents.providers_in_use())
             yield service
 
     def use_plugins(self, venues: VenueClients, registry: Registry) -> None:

@@ -22,7 +22,7 @@ from tests.support.vendors.server import VendorServer, vendor_server
 
 from solward import Completion, ProviderContext, ProviderError, Usage
 from solward.hosts.models import ModelHosts
-from solward.registry import LoadedProvider
+from solward.registry import LoadedProvider, load_registry
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -104,6 +104,53 @@ async def test_hosts_that_have_imported_litellm_stand_further_back(
     assert told == [5]
     await ask(two, server)
     assert told == [5, 15]
+
+
+async def test_warm_hosts_have_imported_litellm_before_anybody_calls(server: VendorServer) -> None:
+    async with model_hosts() as (hosts, providers):
+        hosts.warm({"openai", "rules", "somebody's"}, 0.0)
+        assert hosts._warming is not None
+        await hosts._warming
+        [model] = hosts._models
+        warm = model.host.pid
+        assert warm is not None
+        # A library of litellm's, and it stands back as after a first call.
+        assert "/jiter/" in Path(f"/proc/{warm}/maps").read_text()
+        assert os.getpriority(os.PRIO_PROCESS, warm) == 15
+        assert not server.requests
+        answer = await providers["openai"].complete(REQUEST, {}, lent(server))
+        assert (answer.text, model.host.pid) == ("Fine.", warm)
+
+
+async def test_a_host_that_serves_nobody_is_not_started() -> None:
+    async with model_hosts() as (hosts, _):
+        hosts.warm({"rules", "somebody's"}, 0.0)
+        hosts.warm((), 0.0)
+        assert (hosts._warming, hosts.hosts) == (None, ())
+
+
+async def test_a_service_that_ends_while_its_hosts_are_warmed_ends() -> None:
+    async with asyncio.timeout(60), model_hosts() as (hosts, _):
+        hosts.warm({"openai"}, 0.0)
+        await until(lambda: hosts._models and hosts._models[0].host.process is not None)
+    [host] = hosts.hosts
+    assert host.pid is None
+
+
+async def test_hosts_that_cannot_be_warmed_leave_the_error_to_the_first_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("solward.folders.models.beside_the_service", lambda: False)
+    hosts = ModelHosts(1, tmp_path / "nothing")
+    provider = load_registry(["solward"], models=hosts).providers["openai"]
+    try:
+        hosts.warm({"openai"}, 0.0)
+        assert hosts._warming is not None
+        await hosts._warming
+        with pytest.raises(ProviderError, match="run `solward models install`"):
+            await provider.complete(REQUEST, {}, ProviderContext("k"))
+    finally:
+        await hosts.close()
 
 
 async def test_a_price_is_asked_once(two: Both) -> None:

@@ -68,6 +68,17 @@ class AgentService:
         """Resume the agents that ran when the last process ended."""
         await self._placement.open()
 
+    async def providers_in_use(self) -> frozenset[str]:
+        """Providers that somebody may soon wait for: of agents that are to run, and the default
+        one, where it has what it needs."""
+        async with self._database.read() as connection:
+            found = await store.providers_to_run(connection)
+        settings = self._service.settings
+        default = self._service.registry.providers.get(settings.default_llm_provider or "")
+        if default is not None and settings.configured(default.spec):
+            found |= {default.spec.name}
+        return frozenset(found)
+
     async def close(self) -> None:
         """End all cycles of this process; the agents' desired states stay."""
         await self._placement.close()

@@ -8,14 +8,24 @@ and puts the vendor's key into it on the way out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
+
 from solward import jsontext
-from solward.errors import ProviderError
+from solward.errors import ProviderError, SolwardError
 from solward.folders import models
 from solward.hosts.capabilities import Capabilities
 from solward.hosts.egress import Egress, Limits
@@ -55,10 +65,14 @@ _SETTLED_NICE: Final = 15
 _LANE: Final = 8
 _EGRESS: Final = Limits(at_once=_LANE, requests=16)
 _KEPT_PRICES: Final = 1_024
+# The service serves first, which takes less: on two processors an import beside its start is felt.
+_WARM_AFTER_S: Final = 1.0
+_log = structlog.get_logger(__name__)
 
 
 class ModelHosts:
-    """The hosts of the model providers, started by the first call and again after their end.
+    """The hosts of the model providers, started by `warm` or the first call, and again after their
+    end.
 
     Args:
         count: processes, of which each call takes the least busy.
@@ -72,6 +86,8 @@ class ModelHosts:
         self._hosts = Hosts(unconfined=unconfined, limits=_SUPERVISION)
         self._egress = Egress(_EGRESS)
         self._modules: dict[str, str] = {}
+        self._specs: dict[str, ProviderSpec] = {}
+        self._warming: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
         self._models: list[_ModelHost] = []
         self._nice = _SUPERVISION.nice
@@ -88,6 +104,7 @@ class ModelHosts:
             module: has the hooks; one of Solward's own.
         """
         self._modules[spec.name] = module
+        self._specs[spec.name] = spec
         provider = _ModelProvider(HostedProvider(spec, self._lent))
         return {
             "provider_complete": provider.complete,
@@ -95,8 +112,18 @@ class ModelHosts:
             "provider_price": provider.price,
         }
 
+    def warm(self, names: Collection[str], after_s: float = _WARM_AFTER_S) -> None:
+        """Start the hosts and have them import litellm for these providers, in the background, so
+        that no first call waits for it; names that are none of theirs are ignored."""
+        specs = [spec for name, spec in sorted(self._specs.items()) if name in names]
+        if specs and self._warming is None:
+            self._warming = asyncio.create_task(self._warm(specs, after_s))
+
     async def close(self) -> None:
         """End the hosts, their calls with them."""
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait([self._warming])
         if self._opening is not None:
             await asyncio.wait([self._opening])
             await self._hosts.close()
@@ -105,11 +132,14 @@ class ModelHosts:
     @asynccontextmanager
     async def _lent(self) -> AsyncIterator[TenantHost]:
         """The least busy host, for one call."""
-        if self._opening is None or (self._opening.done() and not self._models):
-            self._opening = asyncio.create_task(self._open())
-        await asyncio.shield(self._opening)
+        await self._opened()
         # One that ended too often has no calls, and would get all.
         model = min(self._models, key=lambda each: (each.host.disabled is not None, each.calls))
+        async with self._lent_by(model) as tenant:
+            yield tenant
+
+    @asynccontextmanager
+    async def _lent_by(self, model: _ModelHost) -> AsyncIterator[TenantHost]:
         async with model.lent() as tenant:
             self._set_nice()
             try:
@@ -126,6 +156,24 @@ class ModelHosts:
         if nice != self._nice:
             self._nice = nice
             self._hosts.stand_back(nice)
+
+    async def _warm(self, specs: Sequence[ProviderSpec], after_s: float) -> None:
+        """Ask each host for a price of each provider, which is a call that sends nothing."""
+        await asyncio.sleep(after_s)
+        try:
+            await self._opened()
+            for model in self._models:
+                for spec in specs:
+                    hosted = HostedProvider(spec, partial(self._lent_by, model))
+                    await hosted.price(spec.default_model, {})
+        except SolwardError as error:
+            # The first call meets the same, and its caller is told.
+            _log.info("model_hosts_not_warmed", error=str(error))
+
+    async def _opened(self) -> None:
+        if self._opening is None or (self._opening.done() and not self._models):
+            self._opening = asyncio.create_task(self._open())
+        await asyncio.shield(self._opening)
 
     async def _open(self) -> None:
         folder = models.installed(self._root)

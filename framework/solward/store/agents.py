@@ -52,6 +52,12 @@ async def list_agents(connection: AsyncConnection) -> list[Fields]:
     return [dict(row) for row in rows.mappings()]
 
 
+async def providers_to_run(connection: AsyncConnection) -> set[str]:
+    """The providers of the agents that should run."""
+    statement = select(agents.c.llm_provider).where(agents.c.desired_state == _RUNNING).distinct()
+    return set(await connection.scalars(statement))
+
+
 async def agents_to_run(connection: AsyncConnection) -> list[tuple[str, int, int | None]]:
     """Id, cycle number and due time (ms, maybe None) of every agent that should run."""
     statement = select(agents.c.id, agents.c.cycle_no, agents.c.next_run_ms).where(
