@@ -116,6 +116,7 @@ async def test_no_secret_gets_into_a_recording_wherever_it_is_told(tmp_path: Pat
         "a-key-that-nobody-told-us",
         "another",
         "0123456789ab",
+        "127.0.0.1",
     ]
     assert [each for each in spelled if each in text] == []
     [exchange] = json.loads(files[1].read_text())
@@ -170,14 +171,17 @@ async def test_the_checks_say_of_a_recording_what_they_said_of_the_nodes(
 ) -> None:
     async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (node,):
         node.faults["getProgramAccounts"] = -32010
-        given = settings(tmp_path, node.url)
-        async with recorded(given) as (relayed, recorder), Subject(relayed) as subject:
+        given = settings(tmp_path, node.url.replace("127.0.0.1", "localhost"))
+        async with (
+            recorded(given) as (relayed, recorder),
+            Subject(relayed, real=recorder.real) as subject,
+        ):
             live = await ledger.rpc(subject)
         [file] = recorder.write(tmp_path)
     async with replaying(file) as url, Subject(settings(tmp_path, url)) as subject:
         again = await ledger.rpc(subject)
     assert [(line.status, line.name) for line in live] == [
-        (line.status, line.name) for line in again
+        (line.status, line.name.replace("127.0.0.1", "localhost")) for line in again
     ]
     assert [line.found for line in again if line.status is Status.FAIL] == [
         "getProgramAccounts: code -32010"

@@ -123,7 +123,8 @@ async def _run(
             for name in _PROXY_EXCEPTIONS:
                 os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1")))
             settings, recorder = await stack.enter_async_context(recorded(settings))
-        subject = await stack.enter_async_context(Subject(settings, spends=spends))
+        real = {} if recorder is None else recorder.real
+        subject = await stack.enter_async_context(Subject(settings, spends=spends, real=real))
         for name in names:
             if name == "models" and spends:
                 await _announce(subject)

@@ -45,10 +45,11 @@ async def rpc(subject: Subject) -> list[Line]:
     if subject.is_embedded:
         return [ok("Ledger", _EMBEDDED)]
     urls = subject.settings.rpc_urls
-    nodes = [_Node.of(number, url) for number, url in enumerate(urls, 1)]
+    real = tuple(map(subject.real_url, urls))
+    nodes = [_Node.of(number, *each) for number, each in enumerate(zip(urls, real, strict=True), 1)]
     try:
         lines = [line for node in nodes for line in await node.asked(subject)]
-        return [*lines, *_lags(nodes), _operators(urls, subject.settings.mainnet)]
+        return [*lines, *_lags(nodes), _operators(real, subject.settings.mainnet)]
     finally:
         for node in nodes:
             await node.transport.close()
@@ -65,12 +66,12 @@ class _Node:
     tip: Tip | None = None
 
     @classmethod
-    def of(cls, number: int, url: str) -> _Node:
+    def of(cls, number: int, url: str, real: str) -> _Node:
         from solward.vault.ledger.client import RpcLedger
         from solward.vault.ledger.transport import HttpTransport
 
         transport = HttpTransport(url)
-        return cls(f"RPC {number} {urlsplit(url).hostname}", url, transport, RpcLedger(transport))
+        return cls(f"RPC {number} {urlsplit(real).hostname}", real, transport, RpcLedger(transport))
 
     async def asked(self, subject: Subject) -> list[Line]:
         from solward.cluster import judge_genesis
@@ -344,7 +345,7 @@ async def venue(subject: Subject) -> list[Line]:
     if not asked:
         advice = "change SWAP_VENUE, or see `solward plugins list`"
         return [fail("Venues", f"{chosen} is not loaded", advice)]
-    told = [await _offers(each, WRAPPED_SOL_MINT, into) for each in asked]
+    told = [await _offers(subject, each, WRAPPED_SOL_MINT, into) for each in asked]
     if any(lines and not failed(lines) for lines in told):
         # A venue that fails costs no swap while another one answers.
         told = [[_lesser(line) for line in lines] for lines in told]
@@ -359,7 +360,7 @@ def _lesser(line: Line) -> Line:
     return line._replace(status=Status.WARN) if line.status is Status.FAIL else line
 
 
-async def _offers(venue: Venue, sold: str, into: KnownToken) -> list[Line]:
+async def _offers(subject: Subject, venue: Venue, sold: str, into: KnownToken) -> list[Line]:
     from solders.keypair import Keypair
 
     from solward.solana.programs import TOKEN_PROGRAM
@@ -371,7 +372,7 @@ async def _offers(venue: Venue, sold: str, into: KnownToken) -> list[Line]:
     if venue.lacks is not None:
         return []
     request = QuoteRequest(sold, into.mint, _SMALL_SWAP, _SLIPPAGE_BPS)
-    host = context.http.base_url.host or "the ledger"
+    host = urlsplit(subject.real_url(str(context.http.base_url))).hostname or "the ledger"
     try:
         quote = await plugin.quote(request, context)
     except SolwardError as error:

@@ -74,16 +74,32 @@ class Route:
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def shown_host(self) -> str:
+        """In place of the host in a recording: the file's name and the last two labels, as those
+        before them may name an account."""
+        labels = (urlsplit(self.url).hostname or "").split(".")
+        is_number = labels[-1].isdecimal() or ":" in labels[-1]
+        return ".".join([self.name, *([] if is_number or len(labels) < 2 else labels[-2:])])
+
 
 @dataclass(slots=True)
 class Recorder:
-    """What went through the relays."""
+    """What went through the relays.
+
+    Attributes:
+        real: a relay's address -> the one that it stands for, a secret.
+    """
 
     exchanges: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    real: dict[str, str] = field(default_factory=dict)
+    _hosts: dict[str, str] = field(default_factory=dict)
 
     def keep(self, route: Route, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
         """Keep one exchange, scrubbed; addresses are replaced when it is written."""
         exchange = {"request": dict(request), "response": dict(response)}
+        self._hosts[urlsplit(route.url).netloc.rpartition("@")[2]] = route.shown_host
+        self._hosts[urlsplit(route.url).hostname or ""] = route.shown_host
         self.exchanges.setdefault(route.name, []).append(exchange)
 
     def write(self, folder: Path) -> list[Path]:
@@ -92,7 +108,7 @@ class Recorder:
         Raises:
             ConfigError: the folder cannot be written.
         """
-        replaced = _Addresses.of(self.exchanges)
+        replaced = _Replaced.of(self.exchanges, self._hosts)
         written = []
         try:
             for name, exchanges in sorted(self.exchanges.items()):
@@ -142,9 +158,9 @@ async def recorded(settings: Settings) -> AsyncIterator[tuple[Settings, Recorder
         local: dict[str, list[str]] = {}
         for route in routes(settings):
             relay = _Relay(route, client, recorder)
-            local.setdefault(route.setting, []).append(
-                await stack.enter_async_context(relay.listening())
-            )
+            address = await stack.enter_async_context(relay.listening())
+            local.setdefault(route.setting, []).append(address)
+            recorder.real[address] = route.url
         changed: dict[str, Any] = {
             name: SecretStr(",".join(urls)) if name == "solana_rpc_url" else urls[0]
             for name, urls in local.items()
@@ -219,19 +235,11 @@ class _Relay:
             for name, value in parse_qsl(asked.query_string, keep_blank_values=True)
         ]
         query = f"?{urlencode(parameters)}" if parameters else ""
-        host = f"{self.route.name}.{_operator(self.route.url)}".rstrip(".")
         return {
             "method": asked.method,
-            "url": f"https://{host}{_text(asked.path)}{query}",
+            "url": f"https://{self.route.shown_host}{_text(asked.path)}{query}",
             "body": _body(body),
         }
-
-
-def _operator(url: str) -> str:
-    """The last two labels of a host: what is before them may name an account."""
-    labels = (urlsplit(url).hostname or "").split(".")
-    is_number = labels[-1].isdecimal() or ":" in labels[-1]
-    return "" if is_number or len(labels) < 2 else ".".join(labels[-2:])
 
 
 def _response(answer: httpx.Response) -> dict[str, Any]:
@@ -313,13 +321,17 @@ def _spellings(secret: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Addresses:
-    """Every address that a request names, but programs and listed mints, and what stands for it."""
+class _Replaced:
+    """What stands for the hosts that were asked, and for every address that a request names but
+    programs and listed mints."""
 
-    replaced: Mapping[str, str]
+    addresses: Mapping[str, str]
+    hosts: Mapping[str, str]
 
     @classmethod
-    def of(cls, exchanges: Mapping[str, Sequence[Mapping[str, Any]]]) -> _Addresses:
+    def of(
+        cls, exchanges: Mapping[str, Sequence[Mapping[str, Any]]], hosts: Mapping[str, str]
+    ) -> _Replaced:
         public, named = _public(), dict[str, None]()
         for _, each in sorted(exchanges.items()):
             for exchange in each:
@@ -330,7 +342,7 @@ class _Addresses:
                     # The accounts of whoever was named lead to them.
                     named |= dict.fromkeys(_addresses(exchange["response"]["body"]))
         kept = [address for address in named if address not in public]
-        return cls({address: placeholder(number) for number, address in enumerate(kept)})
+        return cls({address: placeholder(number) for number, address in enumerate(kept)}, hosts)
 
     def value(self, value: Any) -> Any:
         """`value` with every address replaced, also inside base64."""
@@ -343,14 +355,14 @@ class _Addresses:
         return value
 
     def _text(self, text: str) -> str:
-        for address, other in self.replaced.items():
-            if address in text:
-                text = text.replace(address, other)
+        for found, other in (*self.addresses.items(), *self.hosts.items()):
+            if found in text:
+                text = text.replace(found, other)
         raw = decoded_base64(text)
         if raw is None:
             return text
         changed = raw
-        for address, other in self.replaced.items():
+        for address, other in self.addresses.items():
             changed = changed.replace(b58decode(address), b58decode(other))
         return text if changed == raw else base64.b64encode(changed).decode()
 

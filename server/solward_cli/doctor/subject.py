@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,10 +23,12 @@ class Subject:
 
     Attributes:
         spends: whether language models may be asked, which costs tokens.
+        real: an address of the settings -> the one that it stands for (see `recording`).
     """
 
     settings: Settings
     spends: bool = False
+    real: Mapping[str, str] = field(default_factory=dict, repr=False)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _database: Database | None = None
     _cluster: Cluster | None = None
@@ -42,6 +45,10 @@ class Subject:
         trace: TracebackType | None,
     ) -> None:
         await self._stack.aclose()
+
+    def real_url(self, url: str) -> str:
+        """The address that is asked in the end; may hold a key."""
+        return self.real.get(url.rstrip("/"), url)
 
     @property
     def is_embedded(self) -> bool:
