@@ -117,7 +117,7 @@ async def test_more_mints_than_one_request_may_name_take_several() -> None:
 @pytest.mark.parametrize("make", [jupiter, coingecko])
 @pytest.mark.parametrize(
     "site",
-    [Site({}, 429), Site({}, 500), Site(b"<html>"), Site([]), Site(b"x" * 1_000_001)],
+    [Site({}, 429), Site({}, 500), Site(b"<html>"), Site([]), Site({"a": "x" * 1_000_001})],
     ids=["429", "500", "no JSON", "no object", "too long"],
 )
 async def test_what_is_no_answer_raises(make: Callable[[Site], Any], site: Site) -> None:

@@ -341,6 +341,13 @@ async def test_a_hook_with_a_program_is_refused_even_where_the_operator_allows_t
         )  # fmt: skip
         with pytest.raises((GuardrailBlocked, TransactionFailed)):
             await tokens.operations.transact(tokens.wallet, ADMIN, intent, [move], None)
+        # To itself nothing moves and no hook is called, so the ledger would let it pass.
+        accounts = [move.accounts[0], move.accounts[1], move.accounts[0], move.accounts[3]]
+        itself = Instruction(TOKEN_2022, move.data, accounts)
+        with pytest.raises(GuardrailBlocked, match=r"has a transfer hook$"):
+            await tokens.operations.transact(
+                tokens.wallet, ADMIN, replace(intent, tokens_out={}), [itself], None
+            )
         assert await tokens.units(mint) == 5_000_000
 
 
@@ -388,6 +395,7 @@ async def test_a_transfer_that_states_another_fee_than_the_mints_moves_nothing(
     # As if the fee had been another when it was planned.
     assert transfer_fee(found, 1_000_000, 0) == 10_000
     move = planned.instructions[-1]
+    assert move.data == struct.pack("<2sQBQ", b"\x1a\x01", 1_000_000, 6, 10_000)
     wrong = Instruction(move.program_id, move.data[:-8] + struct.pack("<Q", 9_999), move.accounts)
     lied = replace(planned, instructions=(*planned.instructions[:-1], wrong))
     with pytest.raises(TransactionFailed):

@@ -258,6 +258,16 @@ def through_multisig(bank: Bank) -> list[Instruction]:
                   (bank.own, "s"))]  # fmt: skip
 
 
+def through_multisig_with_a_fee(bank: Bank) -> list[Instruction]:
+    members = [bank.own, bank.stranger.pubkey()]
+    data = bytes([1, 2, 1]) + b"".join(bytes(member) for member in members) + bytes(32 * 9)
+    multisig = bank.put(TOKEN_2022_PROGRAM, data)
+    account = bank.put_tokens(bank.mint, multisig, 900, TOKEN_2022_PROGRAM)
+    return [call(TOKEN_2022_PROGRAM, b"\x1a\x01" + u64(900) + b"\x06" + u64(0), (account, "w"),
+                 (bank.mint, ""), (bank.their_tokens, "w"), (multisig, ""),
+                 (bank.own, "s"))]  # fmt: skip
+
+
 def extended_mint(kind: int, size: int) -> Callable[[Bank], list[Instruction]]:
     def make(bank: Bank) -> list[Instruction]:
         value = b"\x02" if kind == 6 else bytes(size)
@@ -348,6 +358,8 @@ ATTACKS: Final = (
            simulated=False),
     Attack("25 inflow masks outflow", "simulated_effects", masked, stranger),
     Attack("31 multisig member", "authority_change", through_multisig),
+    Attack("31 multisig member with a fee", "authority_change", through_multisig_with_a_fee,
+           runs=False),
     Attack("default deny: system", "program_allowlist",
            unknown_instruction(SYSTEM_PROGRAM, struct.pack("<I", 12)), runs=False),
     Attack("default deny: token", "program_allowlist",
