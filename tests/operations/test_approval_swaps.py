@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.operations.test_swap_venues import Named, more, operations
 from tests.support.approval_desk import KEY, Desk, asks, guardrails
 from tests.support.swap import USDC, USDC_POOL, SwapBench, open_swaps
 
 from solward.errors import Held
 from solward.hold import Hold, HoldState
+from solward.operations.perform import Operations
 from solward.venue import Quote
 
 
@@ -68,4 +70,44 @@ async def test_a_price_that_moved_refuses_it(swaps: SwapBench) -> None:
     assert record.guardrails_applied[-1] == "grants"
     assert "the price moved" in (record.error or "")
     assert await swaps.units(USDC_POOL.mint) == 0
+    assert await swaps.sent() == 0
+
+
+def two_venues(swaps: SwapBench) -> tuple[Operations, Named]:
+    other = Named(swaps.plugin.real, requote=more("0.99"))
+    return operations(swaps, swaps.plugin, other), other
+
+
+async def test_an_approved_swap_is_made_at_the_venue_that_was_shown(swaps: SwapBench) -> None:
+    """It is one hold whichever venue offers the most by now."""
+    using, other = two_venues(swaps)
+    desk = Desk(swaps.bench, using)
+    params = {"inputToken": "SOL", "outputToken": USDC, "amount": 1, "slippageBps": 50}
+    found = []
+    for best in ("0.99", "1.001"):
+        other.requote = more(best)
+        with pytest.raises(Held) as raised:
+            await using.perform("swap", swaps.bench.wallet.id, KEY, params)
+        found.append(raised.value.hold)
+    assert found[0].id == found[1].id
+    after = await desk.approvals.approve(found[0].id, "admin")
+    [record] = await swaps.bench.history()
+    assert (after.state, record.error) == (HoldState.EXECUTED, None)
+    assert record.details["venue"] == "jupiter"
+    assert other.takers
+    assert await swaps.units(USDC_POOL.mint) >= found[0].arrives[USDC]
+
+
+async def test_an_approved_swap_at_a_venue_that_is_gone_is_refused(swaps: SwapBench) -> None:
+    using, other = two_venues(swaps)
+    desk = Desk(swaps.bench, using)
+    params = {"inputToken": "SOL", "outputToken": USDC, "amount": 1, "slippageBps": 50}
+    other.requote = more("1.001")
+    with pytest.raises(Held) as raised:
+        await using.perform("swap", swaps.bench.wallet.id, KEY, params)
+    using.use_venues([swaps.venue])
+    after = await desk.approvals.approve(raised.value.hold.id, "admin")
+    assert after.state is HoldState.REFUSED
+    [record] = await swaps.bench.history()
+    assert "No swap venue 'other' is loaded" in (record.error or "")
     assert await swaps.sent() == 0

@@ -130,7 +130,7 @@ async def test_a_named_venue_is_the_only_one_asked(swaps: SwapBench) -> None:
 
 async def test_an_unknown_name_is_told_with_those_that_there_are(swaps: SwapBench) -> None:
     using = operations(swaps, swaps.plugin, Named(swaps.plugin.real), chosen="orca")
-    with pytest.raises(SkillError, match=r"SWAP_VENUE is 'orca'.*best or one of jupiter, other"):
+    with pytest.raises(SkillError, match=r"No swap venue 'orca'.*best or one of jupiter, other"):
         await swap(swaps, using)
     with pytest.raises(SkillError, match="No swap venue plugin is loaded"):
         await swap(swaps, operations(swaps))

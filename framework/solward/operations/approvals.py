@@ -35,6 +35,7 @@ from solward.vault.store import holds as store
 from solward.vault.store import spending
 from solward.vault.store.database import Database
 from solward.vault.store.holds import HoldRow
+from solward.vault.transactions.holding import venue_of
 from solward.vault.transactions.request import Actor, HoldTaken
 from solward.vault.transactions.steps import Step, StepHook, no_hook
 
@@ -286,7 +287,12 @@ class Approvals:
         if "operation" in recipe:
             params: Mapping[str, Any] = recipe["params"]
             await self._operations.perform(
-                recipe["operation"], hold.wallet_id, actor, params, at_least=hold.arrives
+                recipe["operation"],
+                hold.wallet_id,
+                actor,
+                params,
+                at_least=hold.arrives,
+                venue=venue_of(hold),
             )
             return
         intent, instructions = read_recipe(recipe)

@@ -105,6 +105,7 @@ class Operations:
         params: Mapping[str, Any],
         *,
         at_least: Mapping[str, int] = MappingProxyType({}),
+        venue: str | None = None,
     ) -> TransactionRecord:
         """Validate, plan, and hand the draft to the engine.
 
@@ -112,6 +113,7 @@ class Operations:
             name: of a declared operation.
             params: its fields by their JSON names; others are ignored.
             at_least: mint -> units that a swap must bring, whatever its slippage.
+            venue: the name of the only one that may make a swap.
 
         Raises:
             WalletNotFound: no such wallet.
@@ -135,6 +137,8 @@ class Operations:
         more: dict[str, Any] = {}
         if at_least and "limits" in plan.sources:
             more["limits"] = replace(self._sources["limits"], at_least=at_least)
+        if venue is not None and "venues" in plan.sources and self.venues.chosen == BEST_VENUE:
+            more["venues"] = replace(self.venues, chosen=venue)
         if "pocket" not in plan.sources:
             return await self._planned(operation, plan, wallet, actor, values, more)
         bought = self._tokens.resolve(values["output_token"], "outputToken")

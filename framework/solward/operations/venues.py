@@ -99,8 +99,8 @@ class Venues:
             names = ", ".join(each.name for each in self.loaded)
             raise SkillError(
                 "no_venue",
-                f"SWAP_VENUE is {self.chosen!r}, and no such venue is loaded; it may be"
-                f" {BEST_VENUE} or one of {names}",
+                f"No swap venue {self.chosen!r} is loaded; SWAP_VENUE may be {BEST_VENUE} or one of"
+                f" {names}",
             )
         ready = tuple(each for each in named if each.lacks is None)
         if not ready:

@@ -21,6 +21,9 @@ _SENT = frozenset({Operation.TRANSFER, Operation.FUND})
 
 _associated = functools.lru_cache(maxsize=1_024)(associated_address)
 
+VENUE = "venue:"
+"""Before a venue's name, of an account that is none: who receives what a swap sells."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
@@ -95,7 +98,7 @@ def _swapped(outflow: Outflow, intent: Intent, pocket: PocketUse, venue: str) ->
             # Not what is sold: fee and rent that the pocket pays, most of which come back.
             costs += line.units
         else:
-            account = f"venue:{venue}"
+            account = f"{VENUE}{venue}"
             sold.append(replace(line, operation=Operation.SWAP, account=account, owner=None))
     into = intent.details.get("outputToken")
     terms = SwapTerms(

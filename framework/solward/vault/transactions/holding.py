@@ -12,7 +12,7 @@ from solward import jsontext
 from solward.guardrail import SOL, Intent, Line, Operation
 from solward.hold import Hold
 from solward.money import SOL_DECIMALS, format_amount, format_sol, from_units
-from solward.vault.transactions.grant_case import is_pockets
+from solward.vault.transactions.grant_case import VENUE, is_pockets
 from solward.vault.transactions.request import Actor, PocketUse
 
 # What stands for a pocket's address: another try has another pocket.
@@ -87,10 +87,22 @@ def digest_of(
     asked = _asked(intent, pocket)
     if actor.recipe is not None:
         asked = actor.recipe.get("fields", actor.recipe)
-    lefts = _sums(lines, actor.recipe is None)
+    lefts = _sums([_at_any_venue(line) for line in lines], actor.recipe is None)
     left = sorted([*each, str(units)] for each, units in lefts.items())
     whole = ["hold", wallet_id, list(chain), intent.type, key, asked, left]
     return hashlib.sha256(jsontext.dumps(whole, canonical=True).encode()).hexdigest()
+
+
+def venue_of(hold: Hold) -> str | None:
+    """The venue that was shown to who approves a swap; None of anything else."""
+    accounts = (str(line.get("account", "")) for line in hold.lines)
+    return next((each.removeprefix(VENUE) for each in accounts if each.startswith(VENUE)), None)
+
+
+def _at_any_venue(line: Line) -> Line:
+    """Which venue offers the most changes from one request to the next."""
+    at_venue = (line.account or "").startswith(VENUE)
+    return replace(line, account=VENUE) if at_venue else line
 
 
 def change(
