@@ -142,6 +142,7 @@ async def venue_instructions(
             where the transaction was too large before.
 
     Raises:
+        SkillError: `funds_first`: it wants a taker that holds what it sells, and is asked again.
         InvalidRequest: the venue refuses the quote.
         LedgerUnavailable: the venue did not answer.
     """

@@ -22,7 +22,7 @@ BEST_VENUE = "best"
 
 FUNDS_FIRST = "funds_first"
 """Code of the `SkillError` by which `venue_instructions` says that it wants a taker that holds what
-it sells: the swap is made in steps, by `venue_swap`."""
+it sells: it is asked again once the pocket is funded, and then `venue_swap`."""
 
 
 @dataclass(frozen=True, slots=True)

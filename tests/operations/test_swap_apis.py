@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from solders.keypair import Keypair
+from solders.pubkey import Pubkey
+from solders.transaction import VersionedTransaction
 from tests.operations.test_swap_in_steps import pockets_are_empty, steps_of
 from tests.support.jupiter_api import check_answer, check_request
-from tests.support.swap import FEE, RENT, SOL, USDC_POOL, SwapBench, open_swaps, whole
+from tests.support.swap import FEE, RENT, SOL, USDC_POOL, SwapBench, open_swaps, pay_sol, whole
 
 from solward.errors import InvalidRequest, TransactionFailed
 from solward.record import TransactionStatus
 from solward.solana.programs import WRAPPED_SOL_MINT
+from solward.vault.store import attempts as attempt_store
+from solward.venue import SwapInstructions
 
 V1, V2 = "/swap/v1", "/swap/v2"
 
@@ -128,23 +133,84 @@ async def test_where_a_build_wants_funds_the_pocket_is_funded_first_in_the_same_
     traded.watched.strict = True
     await in_steps(traded.bench)
     assert traded.watched.paths[-1] == f"{V2}/build"
+    promised = traded.watched.bodies[-1]["otherAmountThreshold"]
+    (record, _) = await traded.bench.bench.history()
+    async with traded.bench.bench.database.read() as connection:
+        _, call, _ = await attempt_store.of_transaction(connection, record.id)
+    message = VersionedTransaction.from_bytes(bytes(call.wire)).message
+    keys = message.account_keys
+    assert traded.bench.user not in keys
+    # A transfer to itself fails where the account holds less: the bytes keep the minimum.
+    asserted = [
+        int.from_bytes(each.data[1:9], "little")
+        for each in message.instructions
+        if each.data[:1] == b"\x0c" and keys[each.accounts[0]] == keys[each.accounts[2]]
+    ]
+    assert asserted[-1] == int(promised)
 
 
-async def test_where_version_1_wants_funds_its_own_transaction_is_signed(traded: Traded) -> None:
+async def test_where_version_1_wants_funds_the_same_quote_is_asked_for_again(
+    traded: Traded,
+) -> None:
     swaps = traded.bench
     swaps.api = "v1"
-    real = traded.watched.market.handle_async_request
+    real, asked = traded.watched.market.handle_async_request, 0
 
-    async def refuse(request: httpx.Request) -> httpx.Response:
-        if request.url.path == f"{V1}/swap-instructions":
+    async def refuse_the_first(request: httpx.Request) -> httpx.Response:
+        nonlocal asked
+        asked += request.url.path == f"{V1}/swap-instructions"
+        if request.url.path == f"{V1}/swap-instructions" and asked % 2:
             return httpx.Response(400, json={"error": "account not found"})
         return await real(request)
 
-    traded.watched.market.handle_async_request = refuse  # type: ignore[method-assign]
+    traded.watched.market.handle_async_request = refuse_the_first  # type: ignore[method-assign]
     await in_steps(swaps)
-    assert set(traded.watched.paths) == {
-        f"{V1}/quote", f"{V1}/swap-instructions", f"{V1}/swap"
-    }  # fmt: skip
+    assert asked == 4
+    assert traded.watched.paths.count(f"{V1}/quote") == 4
+
+
+async def test_a_venue_that_wants_funds_gains_nothing_by_taking_them(traded: Traded) -> None:
+    """What it makes for a funded pocket is held to the quote's minimum as well."""
+    swaps = traded.bench
+    traded.watched.strict = True
+    thief = Keypair().pubkey()
+    calls = 0
+
+    async def steal(made: SwapInstructions, taker: str, _destination: str) -> SwapInstructions:
+        nonlocal calls
+        calls += 1
+        user = Pubkey.from_string(taker)
+        lamports = await swaps.bench.lamports(taker) - 1_000_000_000 - 5 * RENT
+        return replace(made, swap=pay_sol(user, thief, lamports))
+
+    swaps.plugin.remake = steal
+    before = await swaps.lamports()
+    with pytest.raises(TransactionFailed):
+        await swaps.swap("SOL", "USDC", 1)
+    (record,) = await swaps.bench.history()
+    assert (calls, await steps_of(swaps, record.id)) == (1, ["fund", "sweep"])
+    assert await swaps.bench.lamports(str(thief)) == 0
+    assert await swaps.lamports() == before - 15_000
+    await pockets_are_empty(swaps)
+
+
+async def test_a_refusal_of_funds_that_are_there_ends_with_everything_at_home(
+    traded: Traded,
+) -> None:
+    swaps = traded.bench
+    real = traded.watched.market.handle_async_request
+
+    async def refuse(request: httpx.Request) -> httpx.Response:
+        if request.url.path == f"{V2}/build":
+            return httpx.Response(400, json={"error": "Insufficient funds"})
+        return await real(request)
+
+    traded.watched.market.handle_async_request = refuse  # type: ignore[method-assign]
+    before = await swaps.lamports()
+    with pytest.raises(TransactionFailed, match="refuses a taker that holds what it sells"):
+        await swaps.swap("SOL", "USDC", 1)
+    assert await swaps.lamports() == before - 15_000
+    await pockets_are_empty(swaps)
 
 
 async def test_a_swap_that_the_funded_pocket_cannot_make_comes_home(traded: Traded) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
@@ -46,7 +46,7 @@ from solward.solana.tokens import (
 )
 from solward.vault.transactions.assess import TooLarge, compile_instructions
 from solward.vault.transactions.pocket_instructions import PocketToken, funding
-from solward.vault.transactions.request import Draft, PocketDraft, PocketUse
+from solward.vault.transactions.request import Draft, PocketCall, PocketDraft, PocketUse
 from solward.vault.wallets import Pocket
 from solward.venue import FUNDS_FIRST, Quote, QuoteRequest, SwapInstructions
 
@@ -143,7 +143,8 @@ async def plan_swap(
     A venue's instruction gets into a transaction of Solward's own, which wallet and `pocket` sign
     and which fails where less than the quoted minimum arrives. A whole transaction is signed by the
     pocket alone, after the wallet has put into it what is sold. Where a venue fails to make its
-    instruction, the next best makes the swap.
+    instruction, the next best makes the swap; where it wants a taker with funds, the pocket gets
+    them first, and signs a transaction of Solward's own if the venue makes an instruction then.
 
     Raises:
         InvalidRequest: naming the field, or the venue's reason to refuse.
@@ -168,15 +169,13 @@ async def plan_swap(
     failed: SolwardError | None = None
     for offer in offers:
         if not offer.venue.plugin.gives_instructions:
-            return _in_steps(wallet, pocket, swap, offer, at_least)
+            return _in_steps(wallet, pocket, ledger, swap, offer, at_least)
         _check_worth(swap, offer.quote)
         try:
             return await _one_transaction(wallet, pocket, ledger, swap, offer, at_least)
         except SolwardError as error:
-            # It may not matter to the venue who pays, but whether its taker could.
-            code = error.code if isinstance(error, SkillError) else None
-            if code == FUNDS_FIRST and offer.venue.plugin.gives_transactions:
-                return _in_steps(wallet, pocket, swap, offer, at_least)
+            if _wants_funds(error):
+                return _in_steps(wallet, pocket, ledger, swap, offer, at_least)
             # The best one's reason is the one to tell.
             failed = failed or error
     assert failed is not None
@@ -206,19 +205,7 @@ async def _one_transaction(
         minimum=offer.quote.minimum_out,
         held=None,
     )
-    for max_accounts in _MAX_ACCOUNTS:
-        try:
-            answer = await venue.plugin.instructions(
-                offer.quote, pocket.address, made.destination, venue.context, max_accounts
-            )
-        except InvalidRequest:
-            if max_accounts is None:
-                raise
-            # It has no shorter route: what is wrong with the swap is its size.
-            break
-        newer = _checked(answer.quote, swap.request)
-        check_swap(answer.swap, wallet, pocket.address)
-        extra = await _extra(ledger, answer, made)
+    async for answer, newer, extra in _answers(ledger, wallet, made, swap.request, offer):
         # The first quote is what the slippage was given for; a newer one may only promise more.
         least = max(offer.quote.minimum_out, newer.minimum_out, at_least)
         # Read last, so that the venue cannot wait until something else has arrived.
@@ -250,9 +237,38 @@ async def _one_transaction(
         return (
             draft if source.is_sol else replace(draft, otherwise=_left_open(draft, built, answer))
         )
-    raise LedgerUnavailable(
+    raise _too_large()
+
+
+async def _answers(
+    ledger: ReadLedger, wallet: str, made: PocketSwap, request: QuoteRequest, offer: _Offer
+) -> AsyncIterator[tuple[SwapInstructions, Quote, tuple[_Token, ...]]]:
+    """The venue's instruction over ever fewer accounts, its newer quote, and further accounts of
+    the pocket that it needs; each is checked."""
+    venue = offer.venue
+    for max_accounts in _MAX_ACCOUNTS:
+        try:
+            answer = await venue.plugin.instructions(
+                offer.quote, made.pocket, made.destination, venue.context, max_accounts
+            )
+        except InvalidRequest:
+            if max_accounts is None:
+                raise
+            # It has no shorter route: what is wrong with the swap is its size.
+            return
+        newer = _checked(answer.quote, request)
+        check_swap(answer.swap, wallet, made.pocket)
+        yield answer, newer, await _extra(ledger, answer, made)
+
+
+def _too_large() -> LedgerUnavailable:
+    return LedgerUnavailable(
         "The venue's swap does not fit into a transaction, even over the fewest accounts"
     )
+
+
+def _wants_funds(error: Exception) -> bool:
+    return isinstance(error, SkillError) and error.code == FUNDS_FIRST
 
 
 def _left_open(draft: Draft, swap: PocketSwap, answer: SwapInstructions) -> Draft:
@@ -290,10 +306,44 @@ async def _extra(
         raise LedgerUnavailable("The venue asks for an account of what is no mint") from None
 
 
+async def _alone(
+    ledger: ReadLedger, wallet: str, pocket: str, swap: _Swap, offer: _Offer, least: int
+) -> PocketCall:
+    """The venue's instruction in a transaction that a funded pocket signs alone.
+
+    It fails where less than `least` arrives, so that a venue that says that it wants funds gains
+    nothing by it.
+    """
+    made = PocketSwap(
+        wallet=pocket,
+        pocket=pocket,
+        source=swap.source.side,
+        target=swap.target.side,
+        # What arrived of it.
+        amount=swap.request.amount,
+        minimum=least,
+        held=None,
+    )
+    async for answer, newer, extra in _answers(ledger, wallet, made, swap.request, offer):
+        built = replace(
+            made, minimum=max(least, newer.minimum_out), extra=tuple(each.side for each in extra)
+        )
+        # Somebody may have sent a unit to its account; the sweep closes that.
+        instructions = built.instructions(answer.swap, answer.compute_units, close_source=False)
+        draft = Draft(_intent(pocket, swap, offer, least), instructions, tables=answer.tables)
+        try:
+            compile_instructions(draft, _ANY_BLOCKHASH, None)
+        except TooLarge:
+            continue
+        return PocketCall(instructions, answer.tables)
+    raise _too_large()
+
+
 def _in_steps(
-    wallet: str, pocket: Pocket, swap: _Swap, offer: _Offer, at_least: int
+    wallet: str, pocket: Pocket, ledger: ReadLedger, swap: _Swap, offer: _Offer, at_least: int
 ) -> PocketDraft:
-    """The venue's whole transaction, which the pocket signs alone once it is funded."""
+    """What the pocket signs alone once it is funded: a transaction of Solward's own around the
+    venue's instruction, or the venue's whole one where it makes no other."""
     venue, source, target = offer.venue, swap.source.side, swap.target.side
     lamports = _FLOAT + (swap.amount if source.is_sol else 0)
     tokens = [] if source.is_sol else [(source, swap.amount)]
@@ -309,7 +359,14 @@ def _in_steps(
         destinations=frozenset({pocket.address}),
     )
 
-    async def build(address: str) -> bytes:
+    async def build(address: str) -> bytes | PocketCall:
+        minimum = max(offer.quote.minimum_out, at_least)
+        if venue.plugin.gives_instructions:
+            try:
+                return await _alone(ledger, wallet, address, swap, offer, minimum)
+            except SkillError as error:
+                if not (_wants_funds(error) and venue.plugin.gives_transactions):
+                    raise
         return (await venue.plugin.swap(offer.quote, address, venue.context)).wire
 
     return PocketDraft(

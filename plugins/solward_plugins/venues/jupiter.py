@@ -6,8 +6,9 @@
     order   `GET /swap/v2/order`: a whole transaction of the best of several routers, in steps
     v1      `GET /swap/v1/quote`, then `POST /swap/v1/swap-instructions`: the version before
 
-`build` and `v1` are made in steps too where the API wants a taker that holds what it sells. The
-address is configuration (`JUPITER_API_URL`), already bound to the client that is handed in.
+`build` and `v1` are asked again for a funded pocket where the API wants a taker that holds what it
+sells. The address is configuration (`JUPITER_API_URL`), already bound to the client that is handed
+in.
 """
 
 from __future__ import annotations
@@ -17,15 +18,9 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from solders.address_lookup_table_account import AddressLookupTableAccount
-from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
-from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
-from solders.message import MessageV0
 from solders.pubkey import Pubkey
-from solders.signature import Signature
-from solders.transaction import VersionedTransaction
 
 from solward import (
     ASSOCIATED_TOKEN_PROGRAM,
@@ -43,21 +38,10 @@ from solward import (
 from solward_plugins.venues.jupiter_http import NeedsFunds, ask, line, unexpected
 
 _BUILD, _ORDER = "/swap/v2/build", "/swap/v2/order"
-_QUOTE, _INSTRUCTIONS, _SWAP = "/swap/v1/quote", "/swap/v1/swap-instructions", "/swap/v1/swap"
+_QUOTE, _INSTRUCTIONS = "/swap/v1/quote", "/swap/v1/swap-instructions"
 
 # Instructions of the associated token program: Create (in its old form as well), CreateIdempotent.
 _CREATES = frozenset({b"", b"\x00", b"\x01"})
-_PRICE = 3
-
-# Where a transaction is too large: most accounts of its route.
-_FEWER_ACCOUNTS = (None, 40, 30, 20)
-_MAX_WIRE_BYTES = 1_232
-
-# Of a transaction that a pocket signs alone. The API's price follows the dearest of the last
-# blocks, so it is cut; the pocket's float pays it.
-_UNITS = 1_400_000
-_MAX_PRIORITY_LAMPORTS = 500_000
-_MICRO = 10**6
 
 # Makers of `jupiterz` sign inside of `/execute`, which nobody calls here.
 _NO_MAKERS = "jupiterz"
@@ -98,7 +82,7 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
     query = _query(request.input_mint, request.output_mint, request.amount, request.slippage_bps)
     api = _api(context)
     if api == "order":
-        return _order_quote(await _order(context, query, _NO_MAKERS), {})
+        return _order_quote(await _order(context, query, _NO_MAKERS))
     if api == "v1":
         return await _v1_quote(context, query, None)
     # A price has a taker too: a key that was never used, as the taker of a swap is one.
@@ -106,7 +90,7 @@ async def venue_quote(request: QuoteRequest, context: VenueContext) -> Quote:
         body = await ask(context, "GET", _BUILD, query=query | {"taker": str(Keypair().pubkey())})
     except NeedsFunds:
         # The same router tells its price without a taker; its fee makes that one a little lower.
-        return _order_quote(await _order(context, query, _ONE_ROUTER), {"fundsFirst": True})
+        return _order_quote(await _order(context, query, _ONE_ROUTER))
     return _quote(body, {})
 
 
@@ -121,7 +105,7 @@ async def venue_instructions(
     arrives wrapped.
     """
     api = _api(context)
-    if api == "order" or quote.raw.get("fundsFirst"):
+    if api == "order":
         raise SkillError(_FUNDS_FIRST, "The swap venue wants a taker that holds what it sells")
     try:
         if api == "v1":
@@ -147,87 +131,14 @@ async def venue_instructions(
 
 @hookimpl
 async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTransaction:
-    """The swap of a quote as a transaction of a pocket, which holds what it sells by now."""
-    api = _api(context)
-    if api == "order":
-        return await _order_swap(quote, wallet, context)
-    make = _v1_swap if api == "v1" else _build_swap
-    for max_accounts in _FEWER_ACCOUNTS:
-        made = await make(quote, wallet, max_accounts, context)
-        if len(made.wire) <= _MAX_WIRE_BYTES:
-            return made
-    raise LedgerUnavailable(
-        "The swap venue's swap does not fit into a transaction, even over the fewest accounts"
-    )
+    """An order's transaction, for a pocket that holds what it sells by now.
 
-
-# Version 2, `build`.
-
-
-async def _build_swap(
-    quote: Quote, taker: str, max_accounts: int | None, context: VenueContext
-) -> SwapTransaction:
-    query = _again(quote, max_accounts) | {"taker": taker}
-    body = await ask(context, "GET", _BUILD, query=query)
-    _check_kept(quote, _quote(body, {}))
-    try:
-        recent = body["blockhashWithMetadata"]
-        blockhash, height = (
-            Hash(bytes(recent["blockhash"])),
-            _integer(recent["lastValidBlockHeight"]),
-        )
-        cleanup = body["cleanupInstruction"]
-        # Tips are left out: whoever lands it is the service's own node.
-        instructions = [
-            *_budget(body["computeBudgetInstructions"]),
-            *map(_instruction, body["setupInstructions"]),
-            _instruction(body["swapInstruction"]),
-            *([] if cleanup is None else [_instruction(cleanup)]),
-            *map(_instruction, body["otherInstructions"]),
-        ]
-        tables = _tables(body["addressesByLookupTableAddress"])
-    except _MALFORMED:
-        raise unexpected() from None
-    return SwapTransaction(_unsigned(taker, instructions, tables, blockhash), height)
-
-
-def _unsigned(
-    payer: str,
-    instructions: Sequence[Instruction],
-    tables: Mapping[str, Sequence[str]],
-    blockhash: Hash,
-) -> bytes:
-    contents = [
-        AddressLookupTableAccount(
-            Pubkey.from_string(table), [Pubkey.from_string(each) for each in held]
-        )
-        for table, held in tables.items()
-    ]
-    try:
-        message = MessageV0.try_compile(
-            Pubkey.from_string(payer), instructions, contents, blockhash
-        )
-    except Exception as error:
-        # solders exports no type for what cannot be compiled.
-        if type(error).__name__ != "CompileError":
-            raise
-        raise LedgerUnavailable("The swap venue's swap names too many accounts") from None
-    unsigned = [Signature.default()] * message.header.num_required_signatures
-    return bytes(VersionedTransaction.populate(message, unsigned))
-
-
-def _budget(given: Sequence[Mapping[str, Any]]) -> list[Instruction]:
-    """A limit of compute units, and the API's price for them where the pocket can pay it."""
-    most = _MAX_PRIORITY_LAMPORTS * _MICRO // _UNITS
-    prices = [
-        int.from_bytes(each.data[1:9], "little")
-        for each in map(_instruction, given)
-        if len(each.data) == 9 and each.data[0] == _PRICE
-    ]
-    return [set_compute_unit_limit(_UNITS), set_compute_unit_price(min([*prices[:1], most]))]
-
-
-# Version 2, `order`.
+    The other calls make instructions, which go into a transaction that holds them to the minimum;
+    a whole one of theirs would not be.
+    """
+    if _api(context) != "order":
+        raise InvalidRequest("The swap venue refuses a taker that holds what it sells")
+    return await _order_swap(quote, wallet, context)
 
 
 async def _order(context: VenueContext, query: Mapping[str, str], without: str) -> dict[str, Any]:
@@ -236,7 +147,7 @@ async def _order(context: VenueContext, query: Mapping[str, str], without: str) 
     )
 
 
-def _order_quote(body: Mapping[str, Any], raw: Mapping[str, Any]) -> Quote:
+def _order_quote(body: Mapping[str, Any]) -> Quote:
     """An order's offer; it signs losses the other way than a quote, and in percent."""
     try:
         points = body.get("priceImpact")
@@ -245,7 +156,7 @@ def _order_quote(body: Mapping[str, Any], raw: Mapping[str, Any]) -> Quote:
         )
     except _MALFORMED:
         raise unexpected() from None
-    return _quote({**body, "priceImpactPct": str(loss)}, raw)
+    return _quote({**body, "priceImpactPct": str(loss)}, {})
 
 
 async def _order_swap(quote: Quote, taker: str, context: VenueContext) -> SwapTransaction:
@@ -263,7 +174,7 @@ async def _order_swap(quote: Quote, taker: str, context: VenueContext) -> SwapTr
         raise InvalidRequest(f"The swap venue made no transaction: {reason}")
     if payer is not None and payer != taker:
         raise LedgerUnavailable("The swap venue's order has another signer, who signs there alone")
-    _check_kept(quote, _order_quote(body, {}))
+    _check_kept(quote, _order_quote(body))
     return SwapTransaction(wire, height)
 
 
@@ -314,30 +225,6 @@ async def _v1_instructions(
     except _MALFORMED:
         raise unexpected() from None
     return SwapInstructions(offer, swap, accounts, await _contents(tables, context))
-
-
-async def _v1_swap(
-    quote: Quote, taker: str, max_accounts: int | None, context: VenueContext
-) -> SwapTransaction:
-    offer = await _v1_offer(quote, max_accounts, context)
-    _check_kept(quote, offer)
-    level = {"priorityLevel": "medium", "maxLamports": _MAX_PRIORITY_LAMPORTS}
-    body = await ask(
-        context,
-        "POST",
-        _SWAP,
-        body={
-            "userPublicKey": taker,
-            "quoteResponse": offer.raw["quoteResponse"],
-            "dynamicComputeUnitLimit": True,
-            "prioritizationFeeLamports": {"priorityLevelWithMaxLamports": level},
-        },
-    )
-    try:
-        wire = base64.b64decode(body["swapTransaction"], validate=True)
-        return SwapTransaction(wire, _integer(body["lastValidBlockHeight"]))
-    except _MALFORMED:
-        raise unexpected() from None
 
 
 async def _contents(tables: Sequence[str], context: VenueContext) -> dict[str, tuple[str, ...]]:

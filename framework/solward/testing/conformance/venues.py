@@ -17,7 +17,7 @@ from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from solward.errors import InvalidRequest, LedgerUnavailable, SolwardError
+from solward.errors import InvalidRequest, LedgerUnavailable, SkillError, SolwardError
 from solward.manifest import Terms
 from solward.money import from_units
 from solward.operations.venues import Venue
@@ -33,7 +33,14 @@ from solward.testing.conformance.watch import said
 from solward.testing.conformance.wording import errors_finding
 from solward.testing.stand import Stand, TestWallet, open_stand
 from solward.vault.transactions.request import ADMIN
-from solward.venue import Quote, QuoteRequest, SwapInstructions, SwapTransaction, VenueContext
+from solward.venue import (
+    FUNDS_FIRST,
+    Quote,
+    QuoteRequest,
+    SwapInstructions,
+    SwapTransaction,
+    VenueContext,
+)
 from solward_localnet.market import POOLS
 
 _USDC = token_list("mainnet-beta").resolve("USDC", "mint")
@@ -222,18 +229,29 @@ def _of_quote(quote: Quote, request: QuoteRequest) -> list[str]:
 async def _of_swap(venue: LoadedVenue, quote: Quote, context: VenueContext) -> list[str]:
     taker, destination = (str(Keypair().pubkey()) for _ in range(2))
     trouble: list[str] = []
+    gave = False
     if venue.gives_instructions:
-        made = await venue.instructions(quote, taker, destination, context)
-        trouble += _of_instructions(made, taker, destination)
-        if not trouble:
-            request = QuoteRequest(
-                quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps
-            )
-            trouble += _of_quote(made.quote, request)
+        try:
+            made = await venue.instructions(quote, taker, destination, context)
+            gave = True
+            trouble += _of_instructions(made, taker, destination)
+            if not trouble:
+                request = QuoteRequest(
+                    quote.input_mint, quote.output_mint, quote.in_amount, quote.slippage_bps
+                )
+                trouble += _of_quote(made.quote, request)
+        except SkillError as error:
+            if error.code != FUNDS_FIRST or not venue.gives_transactions:
+                raise
     if venue.gives_transactions:
-        whole = await venue.swap(quote, taker, context)
-        if not isinstance(whole, SwapTransaction) or not isinstance(whole.wire, bytes):
-            trouble.append("venue_swap answers no SwapTransaction of bytes")
+        try:
+            whole = await venue.swap(quote, taker, context)
+            if not isinstance(whole, SwapTransaction) or not isinstance(whole.wire, bytes):
+                trouble.append("venue_swap answers no SwapTransaction of bytes")
+        except InvalidRequest:
+            # A venue may make a whole transaction only where it made no instruction.
+            if not gave:
+                raise
     return trouble
 
 

@@ -58,7 +58,7 @@ from solward.vault.store.pockets import PocketRow, PocketState
 from solward.vault.transactions.assess import BlockhashSource, compile_instructions
 from solward.vault.transactions.failures import explain
 from solward.vault.transactions.pocket_sweep import PocketSweeps
-from solward.vault.transactions.request import Actor, Draft, PocketDraft
+from solward.vault.transactions.request import Actor, Draft, PocketCall, PocketDraft
 from solward.vault.transactions.sender import BALANCES_S, InFlight, Sender
 from solward.vault.transactions.settlement import (
     Landed,
@@ -239,15 +239,20 @@ class PocketRuns:
         return Called(settlement.attempt, settlement.error)
 
     async def _signed_call(
-        self, record: TransactionRecord, draft: PocketDraft, made: bytes | Sequence[Instruction]
+        self,
+        record: TransactionRecord,
+        draft: PocketDraft,
+        made: bytes | Sequence[Instruction] | PocketCall,
     ) -> Attempt:
         pocket = draft.pocket
         blockhash = await self._blockhashes.newest()
         if isinstance(made, bytes | bytearray):
             transaction = decode_transaction(bytes(made))
         else:
+            if not isinstance(made, PocketCall):
+                made = PocketCall(tuple(made), draft.tables)
             intent = Intent(type=record.type, wallet=pocket.address)
-            drafted = Draft(intent, tuple(made), tables=draft.tables)
+            drafted = Draft(intent, made.instructions, tables=made.tables)
             transaction = compile_instructions(drafted, blockhash.blockhash, None)
         message = transaction.message
         signers = required_signers(message)

@@ -131,7 +131,15 @@ class PocketTaken(Exception):
     """Another process used the pocket's counter first; nothing was stored. Plan again."""
 
 
-Build = Callable[[str], Awaitable[bytes | Sequence[Instruction]]]
+@dataclass(frozen=True, slots=True)
+class PocketCall:
+    """Instructions that a pocket signs alone, with the lookup tables they are compiled with."""
+
+    instructions: tuple[Instruction, ...]
+    tables: Mapping[str, tuple[str, ...]]
+
+
+Build = Callable[[str], Awaitable[bytes | Sequence[Instruction] | PocketCall]]
 
 
 @dataclass(frozen=True, slots=True)
