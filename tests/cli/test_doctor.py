@@ -84,7 +84,8 @@ async def test_what_a_node_refuses_is_named_with_what_it_is_needed_for(
 ) -> None:
     node.faults["getProgramAccounts"] = -32010
     [line] = [each for each in await rpc(tmp_path, node.url) if each.status is Status.FAIL]
-    assert line.found == "getProgramAccounts: code -32010"
+    assert line.found.startswith("getProgramAccounts: ")
+    assert "code -32010" in line.found
     assert "stakes" in line.advice
 
 
@@ -93,7 +94,8 @@ async def test_a_node_of_another_cluster_is_named(tmp_path: Path) -> None:
     async with rpc_nodes.listening(mainnet) as (node,):
         lines = await rpc(tmp_path, node.url, solana_network="devnet")
     [line] = [each for each in lines if each.status is Status.FAIL]
-    assert line.found.endswith("SOLANA_NETWORK is devnet, but SOLANA_RPC_URL serves mainnet-beta")
+    assert "SOLANA_NETWORK is devnet" in line.found
+    assert "SOLANA_RPC_URL serves mainnet-beta" in line.found
     assert line.advice == "make SOLANA_NETWORK and SOLANA_RPC_URL name one network"
 
 
