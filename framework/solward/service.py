@@ -39,11 +39,13 @@ from solward.errors import (
 from solward.events import EventBus
 from solward.folders.layout import in_use
 from solward.folders.storage import make_storage, storage_folder
+from solward.guardrail import SOL
 from solward.hold import Hold
 from solward.hosts.models import ModelHosts
 from solward.hosts.plugins import PluginHosts, plugin_hosts
 from solward.live_plugins import LivePlugins
 from solward.manifest import Terms
+from solward.money import SOL_DECIMALS
 from solward.operations.approvals import Approvals, Keys, swept
 from solward.operations.perform import Operations, SkillCalls
 from solward.operations.swap import SwapLimits
@@ -63,6 +65,7 @@ from solward.store.retention import hourly_retention
 from solward.telemetry import metrics
 from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.guardrails.grants.document import GrantPolicy
+from solward.vault.guardrails.grants.dollars import Worth, worth
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
@@ -341,6 +344,13 @@ class Solward:
         """
         wallet = await self.wallets.get(wallet_id)
         return await read_balances(self.ledger, self.tokens, wallet.address, empty=empty)
+
+    async def worth(self, balances: Balances) -> Worth:
+        """What a wallet holds, in dollars, as far as the price sources know."""
+        holdings = {SOL: (balances.lamports, SOL_DECIMALS)} | {
+            token.mint: (token.units, token.decimals) for token in balances.tokens
+        }
+        return worth(holdings, await self.prices.prices(holdings))
 
     async def stakes(self, wallet_id: str) -> tuple[Stake, ...]:
         """A wallet's stake accounts; raises `WalletNotFound` or `LedgerError`."""

@@ -189,6 +189,22 @@ def test_what_cannot_be_undone_is_asked_first(live: Live, answer: str) -> None:
     assert live.json("wallet", "balance", wallet)["tokens"][0]["uiBalance"] == 10
 
 
+def test_a_balance_is_shown_in_dollars_where_it_is_asked_for(live: Live) -> None:
+    wallet = live.wallet()
+    mint = live.mint(wallet)
+    assert "USD" not in live.run("wallet", "balance", wallet)
+    lines = live.run("wallet", "balance", wallet, "--usd").splitlines()
+    (sol,) = [line.split() for line in lines if line.startswith("SOL")]
+    (token,) = [line for line in lines if mint in line]
+    (together,) = [line.split() for line in lines if line.startswith("together")]
+    assert "no price" in token
+    assert Decimal(sol[2]) > 0
+    assert together[1] == sol[2]
+    priced = live.json("wallet", "balance", wallet, "--usd")["usd"]
+    assert set(priced["assets"]) == {"SOL"}
+    assert set(priced["unpriced"]) == {mint}
+
+
 def test_a_yes_is_enough(live: Live) -> None:
     agent = live.agent()
     assert live.invoke("agent", "delete", agent, given="y\n").exit_code == 0

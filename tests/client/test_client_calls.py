@@ -87,6 +87,12 @@ async def test_answers_are_typed_and_keep_what_was_received(client: SolwardClien
     assert token.symbol == "USDC"
     assert token.amount == Decimal(token.units).scaleb(-token.decimals)
     assert balance.raw["tokens"][0] == token.raw
+    assert balance.usd is None
+    priced = await client.wallets.balance(wallet.id, usd=True)
+    # One USDC is a dollar on the localnet.
+    assert priced.usd is not None
+    assert priced.usd[token.mint] == token.amount
+    assert (set(priced.usd), priced.unpriced) == ({"SOL", token.mint}, {})
     newest = (await client.wallets.transactions(wallet.id, limit=1))[0]
     assert isinstance(newest, Transaction)
     assert newest.type == "swap"

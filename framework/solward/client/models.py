@@ -104,16 +104,30 @@ class TokenBalance:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """A wallet's SOL and tokens."""
+    """A wallet's SOL and tokens.
+
+    Attributes:
+        usd: dollars by `SOL` or mint, of what has a price; None where it was not asked for.
+        unpriced: why the others have none.
+    """
 
     sol: Decimal
     tokens: tuple[TokenBalance, ...]
     raw: Raw = field(repr=False)
+    usd: Mapping[str, Decimal] | None = None
+    unpriced: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, raw: Raw) -> Balance:
         """From the answer of `GET /wallets/:id/balance`."""
-        return cls(decimal(raw["sol"]), tuple(map(TokenBalance.of, raw["tokens"])), raw)
+        worth = raw.get("usd")
+        return cls(
+            decimal(raw["sol"]),
+            tuple(map(TokenBalance.of, raw["tokens"])),
+            raw,
+            usd=worth and {name: decimal(each) for name, each in worth["assets"].items()},
+            unpriced=worth["unpriced"] if worth else {},
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,9 +72,11 @@ class Wallets(Operations[Transaction]):
         changed = await self._http.send("PATCH", _path(wallet_id), {"tags": [*tags]})
         return self._http.read(Wallet.of, changed)
 
-    async def balance(self, wallet_id: str, *, empty: bool = False) -> Balance:
-        """Its SOL and tokens; `empty` includes token accounts that hold nothing."""
-        query = {"empty": "true"} if empty else {}
+    async def balance(self, wallet_id: str, *, empty: bool = False, usd: bool = False) -> Balance:
+        """Its SOL and tokens; `empty` includes token accounts that hold nothing, `usd` asks what
+        they are worth."""
+        asked = {"empty": empty, "usd": usd}
+        query = {name: "true" for name, wanted in asked.items() if wanted}
         raw = await self._http.get(_path(wallet_id, "balance"), query)
         return self._http.read(Balance.of, raw)
 

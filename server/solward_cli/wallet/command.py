@@ -64,12 +64,13 @@ async def show_one(call: ServiceCall, wallet: str) -> RenderableType:
 
 @wallet.command()
 @wallet_argument
+@click.option("--usd", is_flag=True, help="With what it is worth in dollars.")
 @service_call
-async def balance(call: ServiceCall, wallet: str) -> RenderableType:
+async def balance(call: ServiceCall, wallet: str, usd: bool) -> RenderableType:
     """Show what a wallet holds."""
     found = await call.wallet(wallet)
     with waiting("Reading the ledger"):
-        return _render_balance(await call.client.wallets.balance(found.id))
+        return _render_balance(await call.client.wallets.balance(found.id, usd=usd))
 
 
 @wallet.command()
@@ -207,4 +208,15 @@ def _render_balance(balance: Balance) -> RenderableType:
 
     rows = [("SOL", amount(balance.sol), "")]
     rows += [(each.symbol or "-", amount(each.amount), each.mint) for each in balance.tokens]
-    return table(("ASSET", ">AMOUNT", "MINT"), rows, "")
+    if balance.usd is None:
+        return table(("ASSET", ">AMOUNT", "MINT"), rows, "")
+    worth = [_dollars(balance, mint or "SOL") for _, _, mint in rows]
+    total = f"{sum(balance.usd.values()):.2f}"
+    priced = [(*row[:2], usd, row[2]) for row, usd in zip(rows, worth, strict=True)]
+    columns = ("ASSET", ">AMOUNT", ">USD", "MINT")
+    return table(columns, [*priced, ("together", "", total, "")], "")
+
+
+def _dollars(balance: Balance, asset: str) -> str:
+    found = (balance.usd or {}).get(asset)
+    return "no price" if found is None else f"{found:.2f}"

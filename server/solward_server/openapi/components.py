@@ -350,7 +350,15 @@ SCHEMAS: dict[str, Schema] = {
                 ),
                 "Empty token accounts are left out.",
             ),
-        }
+            "usd": response_object(
+                {
+                    "total": number("Dollars of all that has a price.", minimum=0),
+                    "assets": mapping(number("Dollars.", minimum=0), "By `SOL` or mint."),
+                    "unpriced": mapping(text("Why."), "What has no price, by `SOL` or mint."),
+                }
+            ),
+        },
+        optional=["usd"],
     ),
     "WalletLimits": response_object(
         {

@@ -64,6 +64,7 @@ BEFORE_CYCLE = query("before", whole("A cycle: only older ones.", 1, 2**53))
 BEFORE_ENTRY = query("before", whole("A number in the log: only older entries.", 1, 10**18 - 1))
 
 EMPTY = query("empty", flag("Tokens whose accounts are open and hold nothing, too."))
+USD = query("usd", flag("What it is worth in dollars, too."))
 DETAILS = query("details", flag("Limits, what is spent of them and when each ends, too."))
 DRY_RUN = query("dryRun", flag("Judge and simulate only; nothing is recorded, reserved or sent."))
 IDEMPOTENCY_KEY = _parameter(
@@ -100,6 +101,7 @@ PARAMETERS: dict[str, Parameter] = {
     "BeforeCycle": BEFORE_CYCLE,
     "BeforeEntry": BEFORE_ENTRY,
     "Empty": EMPTY,
+    "Usd": USD,
     "Details": DETAILS,
     "DryRun": DRY_RUN,
     "IdempotencyKey": IDEMPOTENCY_KEY,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 from quart import Blueprint, Response
 
 from solward import jsontext
 from solward.errors import InvalidRequest, TooManyWallets
+from solward.money import from_units
+from solward.vault.guardrails.grants.dollars import Worth
+from solward.vault.guardrails.grants.model import USD_DECIMALS
 from solward.vault.transactions.request import ADMIN
 from solward.vault.wallets import MOST_OF_A_KEY
 from solward.vault.wallets.model import DEFAULT_NAME, Wallet
@@ -32,6 +36,7 @@ from solward_server.openapi.parameters import (
     EMPTY,
     POCKET,
     POCKET_ID,
+    USD,
     USDC,
     WALLET,
     WALLET_ADDRESS,
@@ -49,6 +54,17 @@ from solward_server.openapi.schema import (
     text,
     timestamp,
 )
+
+
+def _usd(worth: Worth) -> dict[str, Any]:
+    def dollars(micro: int) -> Decimal:
+        return from_units(micro, USD_DECIMALS)
+
+    return {
+        "total": dollars(worth.total),
+        "assets": {asset: dollars(micro) for asset, micro in worth.micro_dollars.items()},
+        "unpriced": dict(worth.unpriced),
+    }
 
 
 def blueprint(context: RouteContext) -> Blueprint:
@@ -99,8 +115,10 @@ def blueprint(context: RouteContext) -> Blueprint:
     @keyed
     async def balance(wallet_id: str) -> dict[str, Any]:
         await context.wallet(wallet_id)
-        empty = query_flag("empty")
-        return (await service.balances(wallet_id, empty=empty)).to_json()
+        empty, in_dollars = query_flag("empty"), query_flag("usd")
+        balances = await service.balances(wallet_id, empty=empty)
+        shown = balances.to_json()
+        return shown | {"usd": _usd(await service.worth(balances))} if in_dollars else shown
 
     @routes.get("/wallets/<wallet_id>/limits")
     @keyed
@@ -266,7 +284,7 @@ PATHS = {
             "What a wallet holds on the ledger",
             tag="wallets",
             access=Access.KEY,
-            parameters=[WALLET_ID, EMPTY],
+            parameters=[WALLET_ID, EMPTY, USD],
             response=success(
                 ref("Balance"),
                 {
