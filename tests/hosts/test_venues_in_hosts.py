@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from tests.hosts.test_plugin_secrets import Sites, echo, opened, sites, value
 from tests.support.hosted_plugins import Hosted, Opened
 from tests.support.plugin_distributions import HEAD, Shelf, shelf
 
+from solward.errors import SkillError
 from solward.manifest import Manifest, Secret
 from solward.operations.venues import Venue
 from solward.registry.checks import check_manifest, check_venue
 from solward.registry.problems import Rejected
 from solward.solana.programs import WRAPPED_SOL_MINT
-from solward.venue import QuoteRequest, VenueSpec
+from solward.venue import FUNDS_FIRST, Quote, QuoteRequest, VenueSpec
 from solward_localnet.market import POOLS
 
 __all__ = ["authority", "opened", "shelf", "sites", "value"]
@@ -30,7 +32,7 @@ REQUEST = QuoteRequest(WRAPPED_SOL_MINT, USDC, 10**9, 50)
 # Asks its address with its key, and reads what the pool's vaults hold.
 VENUE = f"""{HEAD}
 from decimal import Decimal
-from solward import Manifest, Quote, Secret, VenueSpec
+from solward import Manifest, Quote, Secret, SkillError, VenueSpec
 
 @hookimpl
 def venue_spec():
@@ -51,7 +53,7 @@ async def venue_quote(request, context):
 
 @hookimpl
 async def venue_instructions(quote, taker, destination, max_accounts, context):
-    raise NotImplementedError
+    raise SkillError("funds_first", "a taker with funds is wanted")
 """
 
 
@@ -90,6 +92,18 @@ async def test_a_venue_has_an_address_a_key_pools_and_a_ledger_of_its_own(
     assert request.header("x-key") == value
     assert value not in str(found)
     assert "sk-of-jupiter" not in str(request.headers)
+
+
+async def test_that_a_venue_wants_funds_first_reaches_the_plan_of_a_swap(
+    installed: Shelf, opened: Opened
+) -> None:
+    async with opened() as hosted:
+        venue = venue_of(hosted)
+        quote = Quote(WRAPPED_SOL_MINT, USDC, 10**9, 2, 2, 50, Decimal(0))
+        taker = str(POOL.address)
+        with pytest.raises(SkillError, match="a taker with funds is wanted") as caught:
+            await venue.plugin.instructions(quote, taker, taker, venue.context)
+    assert caught.value.code == FUNDS_FIRST
 
 
 async def test_the_operators_address_gets_the_key_instead_of_the_vendors(

@@ -336,6 +336,23 @@ async def test_a_swap_too_large_for_a_transaction_is_asked_for_over_fewer_accoun
         await swaps.swap("SOL", "USDC", 1)
 
 
+async def test_where_a_venue_has_no_shorter_route_the_size_is_what_is_wrong(
+    swaps: SwapBench,
+) -> None:
+    async def wide_or_none(made: SwapInstructions, _taker: str, _to: str) -> SwapInstructions:
+        if swaps.plugin.asked_accounts[-1] is not None:
+            raise InvalidRequest("The swap venue refused: no route")
+        more = [AccountMeta(Keypair().pubkey(), False, False) for _ in range(30)]
+        swap = made.swap
+        swap = Instruction(swap.program_id, swap.data, [*swap.accounts, *more])
+        return replace(made, swap=swap)
+
+    swaps.plugin.remake = wide_or_none
+    with pytest.raises(TransactionFailed, match="does not fit into a transaction"):
+        await swaps.swap("SOL", "USDC", 1)
+    assert swaps.plugin.asked_accounts == [None, 40]
+
+
 async def test_two_purchases_of_one_mint_follow_each_other(swaps: SwapBench) -> None:
     """Each asserts what the wallet holds after it, so neither may count what the other brings."""
     await swaps.swap("SOL", "USDC", Decimal("0.1"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
+from solders.account import Account
 from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.keypair import Keypair
@@ -19,6 +21,8 @@ from tests.support.swap import (
     SOL,
     USDC_POOL,
     SwapBench,
+    market_and_makers,
+    open_swaps,
     pay,
     pay_sol,
     whole,
@@ -30,7 +34,7 @@ from solward.record import TransactionStatus
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import pockets as store
-from solward.vault.store.pockets import PocketState
+from solward.vault.store.pockets import PocketRow, PocketState
 from solward.venue import Quote
 
 # Funding and sweep by the wallet, the call by the pocket and the pool.
@@ -43,10 +47,13 @@ async def steps_of(swaps: SwapBench, record_id: str) -> list[str]:
     return [each.step for each in found]
 
 
-async def pockets_are_empty(swaps: SwapBench) -> None:
+async def pockets_of(swaps: SwapBench) -> list[PocketRow]:
     async with swaps.bench.database.read() as connection:
-        rows = await store.of_wallet(connection, swaps.bench.wallet.id)
-    for row in rows:
+        return list(await store.of_wallet(connection, swaps.bench.wallet.id))
+
+
+async def pockets_are_empty(swaps: SwapBench) -> None:
+    for row in await pockets_of(swaps):
         assert row.state is not PocketState.OPEN
         owner = Pubkey.from_string(row.address)
         assert await swaps.bench.lamports(row.address) == 0
@@ -84,6 +91,29 @@ async def test_an_account_of_a_token_on_the_way_comes_home_too(swaps: SwapBench)
     assert await steps_of(swaps, record.id) == ["fund", "call", "sweep"]
     assert await swaps.lamports() == before - SOL - FEES - RENT
     await pockets_are_empty(swaps)
+
+
+async def test_a_call_that_opens_many_accounts_makes_no_endless_sweep(tmp_path: Path) -> None:
+    """Each of another token costs the wallet a part of a sweep, so three are looked after."""
+    mints = [Keypair().pubkey() for _ in range(4)]
+
+    def genesis() -> Mapping[Pubkey, Account]:
+        found = dict(market_and_makers())
+        return found | dict.fromkeys(mints, found[BONK_POOL.mint])
+
+    async with open_swaps(tmp_path, genesis=genesis) as swaps:
+        swaps.answer(
+            lambda quote, user: [
+                *(create_idempotent_associated_token_account(user, user, each) for each in mints),
+                *swaps.honest(quote, user),
+            ]
+        )
+        record = await swaps.swap("SOL", "USDC", 1)
+        assert record.status is TransactionStatus.CONFIRMED
+        (row,) = await pockets_of(swaps)
+        left = await swaps.bench.ledger.holdings(row.address)
+        assert len({each.mint for each in left} & set(map(str, mints))) == 1
+        assert len(await steps_of(swaps, record.id)) <= 4
 
 
 async def test_tokens_buy_sol(swaps: SwapBench) -> None:
