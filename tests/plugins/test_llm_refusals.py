@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from tests.support.llm_providers import VENDORS, WAIT, Clock, asked_of, complete, lent, streamed
 from tests.support.vendors.server import vendor_server
 from tests.support.vendors.wire import Answer, Call
 
-from solward import ModelRefused, Usage
+from solward import ModelRefused, ProviderContext, Usage
 from solward_plugins.llm import call
 
 SENTENCE = "I can't help with that."
@@ -113,6 +115,45 @@ async def test_an_error_of_the_vendors_policy_is_a_refusal_that_costs_nothing(
     assert (caught.value.reason, caught.value.said, caught.value.may_cost) == (reason, "", False)
     # Nor does it look like a wrong key or a wrong model.
     assert "refused to answer this prompt" in str(caught.value)
+
+
+@pytest.mark.parametrize("said", [SENTENCE, None])
+async def test_a_refusal_in_openais_responses_is_one_too(said: str | None) -> None:
+    paths = []
+    refusal = {"type": "refusal", "refusal": said}
+    plain = {"type": "output_text", "text": "Fine.", "annotations": []}
+    body = {
+        "id": "resp_1", "object": "response", "created_at": 1, "status": "completed",
+        "model": "gpt-6-sol", "error": None, "incomplete_details": None, "instructions": None,
+        "metadata": {}, "parallel_tool_calls": True, "temperature": 1.0, "tool_choice": "auto",
+        "tools": [], "top_p": 1.0,
+        "output": [{"type": "message", "id": "msg_1", "status": "completed", "role": "assistant",
+                    "content": [refusal if said else plain]}],
+        "usage": {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15,
+                  "input_tokens_details": {"cached_tokens": 0},
+                  "output_tokens_details": {"reasoning_tokens": 0}},
+    }  # fmt: skip
+
+    async def answer(request: web.Request) -> web.Response:
+        paths.append(request.path)
+        return web.json_response(body)
+
+    app = web.Application()
+    app.router.add_post("/v1/{path:.*}", answer)
+    async with TestServer(app) as server:
+        # litellm takes this way with newer models, tools and an effort.
+        asked = asked_of(VENDORS["openai"], WAIT, model="gpt-6-sol")
+        context = ProviderContext("key", f"{server.make_url('/v1')}")
+        asking = call.complete(VENDORS["openai"], asked, {"reasoningEffort": "low"}, context)
+        if said is None:
+            assert (await asking).text == "Fine."
+        else:
+            with pytest.raises(ModelRefused) as caught:
+                await asking
+            assert (caught.value.reason, caught.value.said) == ("refusal", SENTENCE)
+            assert caught.value.usage is not None
+            assert caught.value.usage.tokens == 15
+    assert paths == ["/v1/responses"]
 
 
 async def test_an_answer_that_is_merely_empty_is_none() -> None:

@@ -11,13 +11,18 @@ from solward import Completion, ToolCall, Usage
 
 def completion_of(response: Any, usage: Usage | None) -> Completion:
     """Text and tool calls in their order; an answer without any is `Completion(None)`."""
-    message = _first(response, "message")
+    message = message_of(response)
     calls = getattr(message, "tool_calls", None) or ()
     return Completion(
         _text(message),
         tuple(_call(call.function) for call in calls if getattr(call, "function", None)),
         usage,
     )
+
+
+def message_of(response: Any) -> Any:
+    """The message of a whole answer, None without one."""
+    return _first(response, "message")
 
 
 def piece_of(chunk: Any) -> str | None:

@@ -18,7 +18,7 @@ from solward import (
     json_safe,
     tool_definitions,
 )
-from solward_plugins.llm.answer import completion_of, finish_reason, piece_of
+from solward_plugins.llm.answer import completion_of, finish_reason, message_of, piece_of
 from solward_plugins.llm.caching import with_cache
 from solward_plugins.llm.failures import Failure, failure_of, too_late, unusable
 from solward_plugins.llm.library import library
@@ -55,6 +55,7 @@ async def complete(
     counted = getattr(response, "usage", None)
     usage = usage_of(vendor, request.model, counted, litellm.model_cost)
     completion = completion_of(response, usage)
+    watch.answered(message_of(response))
     is_empty = completion.text is None and not completion.tool_calls
     refusal = watch.refusal(finish_reason(response), is_empty)
     if refusal is not None:

@@ -8,6 +8,7 @@ with litellm 1.106.2).
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import importlib
 import logging
@@ -88,6 +89,7 @@ def _prepare(vendor: Vendor) -> Any:
         logger = logging.getLogger(name)
         logger.setLevel(max(logger.level, logging.WARNING))
     _lighten()
+    _keep_refusals()
     _warm(litellm, vendor)
     _settle_gc()
     return litellm
@@ -120,6 +122,35 @@ def _lighten() -> None:
         return {name: value for name, value in data.items() if not isinstance(value, left_out)}
 
     completions.async_maybe_transform = given
+
+
+def _keep_refusals() -> None:
+    """Keep a refusal of OpenAI's Responses, to which litellm sends newer models' requests with
+    tools, where it keeps one of Chat Completions: it makes an empty answer of it."""
+    name = "litellm.completion_extras.litellm_responses_transformation.transformation"
+    bridge: Any = importlib.import_module(name).LiteLLMResponsesTransformationHandler
+    transform = bridge.transform_response
+    if hasattr(transform, "__wrapped__"):
+        return
+
+    @functools.wraps(transform)
+    def transform_response(
+        self: Any, model: str, raw_response: Any, *rest: Any, **named: Any
+    ) -> Any:
+        made = transform(self, model, raw_response, *rest, **named)
+        parts = [
+            part
+            for item in getattr(raw_response, "output", None) or ()
+            for part in getattr(item, "content", None) or ()
+        ]
+        said = "".join(str(getattr(part, "refusal", None) or "") for part in parts)
+        if said:
+            message = made.choices[0].message
+            kept = getattr(message, "provider_specific_fields", None) or {}
+            message.provider_specific_fields = {**kept, "refusal": said}
+        return made
+
+    bridge.transform_response = transform_response
 
 
 def _nothing(*_arguments: Any, **_named: Any) -> None:

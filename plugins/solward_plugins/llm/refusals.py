@@ -2,7 +2,7 @@
 
 | vendor | where it says so |
 |---|---|
-| OpenAI, xAI | `message.refusal`, in a stream `delta.refusal`; `finish_reason` `content_filter`; OpenAI's Responses a part of type `refusal` |
+| OpenAI, xAI | `message.refusal`, in a stream `delta.refusal`; `finish_reason` `content_filter`; in OpenAI's Responses a part of type `refusal` |
 | Anthropic | `stop_reason` `refusal`, with `stop_details` `category` and `explanation` |
 | Gemini | `promptFeedback.blockReason`; a candidate's `finishReason`, such as `SAFETY` |
 
@@ -54,6 +54,11 @@ class RefusalWatch:
 
         source.chunk_parser = parsed
 
+    def answered(self, message: Any) -> None:
+        """Read a whole answer's message as litellm gives it."""
+        fields = getattr(message, "provider_specific_fields", None)
+        self._heard(_mapping(fields).get("refusal"))
+
     def refusal(self, finish_reason: object, is_empty: bool) -> tuple[str, str] | None:
         """(the vendor's word for why, what was said), None where it did not refuse.
 
@@ -62,7 +67,7 @@ class RefusalWatch:
             is_empty: the answer has neither text nor tool calls.
         """
         filtered = finish_reason == _FILTERED
-        if isinstance(self._whole, str) and (filtered or is_empty):
+        if isinstance(self._whole, str) and (filtered or is_empty) and not self._said:
             with suppress(ValueError, RecursionError):
                 self._read(json.loads(self._whole))
         if not filtered and not self._refused:
@@ -96,9 +101,8 @@ class RefusalWatch:
         for choice in _mappings(answer.get("choices")):
             for name in ("message", "delta"):
                 self._heard(_mapping(choice.get(name)).get("refusal"))
-        for item in _mappings(answer.get("output")):
-            for part in _mappings(item.get("content")):
-                self._heard(part.get("refusal"))
+        if answer.get("type") == "response.refusal.delta":
+            self._heard(answer.get("delta"))
 
     def _because(self, reason: object) -> None:
         word = reason.lower() if isinstance(reason, str) else ""
