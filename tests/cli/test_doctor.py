@@ -22,6 +22,7 @@ from solward.guardrail import SOL
 from solward.service import Solward
 from solward.settings import Settings
 from solward.solana.programs import CLOCK_SYSVAR
+from solward.vault.store.database import Database
 from solward_cli import main
 from solward_cli.doctor import home, ledger, plugins, vendors
 from solward_cli.doctor.report import Line, Status, text
@@ -228,11 +229,39 @@ async def test_the_most_that_can_leave_each_wallet_is_a_number(tmp_path: Path) -
     assert model.status is Status.FAIL
 
 
-async def test_a_home_open_to_others_and_a_secret_that_opens_nothing_fail(tmp_path: Path) -> None:
-    given = settings(tmp_path)
-    async with Subject(given) as subject:
+@pytest.mark.sqlite("a server's database is there before the service")
+async def test_before_the_first_start_there_is_nothing_to_fail(tmp_path: Path) -> None:
+    async with Subject(settings(tmp_path)) as subject:
+        for check in (home.settings, home.database, home.keystore, home.limits, ledger.funds):
+            assert of(await check(subject), Status.FAIL) == []
         assert (await home.database(subject))[0].status is Status.WARN
         assert (await home.keystore(subject))[0].status is Status.WARN
+    assert not settings(tmp_path).solward_home.exists()
+
+
+@pytest.mark.more
+async def test_a_database_that_processes_share_is_checked_too(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    given = {"database_url": postgres_url, "solana_rpc_url": "http://127.0.0.1:9"}
+    async with Subject(settings(tmp_path, solana_network="localnet", **given)) as subject:
+        [empty] = await home.database(subject)
+        for check in (home.keystore, home.limits, ledger.funds):
+            assert await check(subject)
+    assert (empty.found, empty.status) == ("PostgreSQL: The database is empty", Status.WARN)
+    await (await Database.open(postgres_url, tmp_path)).close()
+    async with Subject(settings(tmp_path, solana_network="localnet", **given)) as subject:
+        [line] = await home.database(subject)
+    assert line.found.startswith("PostgreSQL, at revision")
+    away = given | {"database_url": "postgresql://nobody:canary-pass@127.0.0.1:9/nothing"}
+    async with Subject(settings(tmp_path, solana_network="localnet", **away)) as subject:
+        [line] = await home.database(subject)
+    assert line.status is Status.FAIL
+    assert "canary" not in str(line)
+
+
+async def test_a_home_open_to_others_and_a_secret_that_opens_nothing_fail(tmp_path: Path) -> None:
+    given = settings(tmp_path)
     # The service may be running.
     async with Solward.open(given), Subject(given) as subject:
         for check in (home.settings, home.database, home.keystore, plugins.check):

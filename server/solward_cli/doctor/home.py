@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from solward.errors import ConfigError, KeystoreError, StoreError
 from solward.money import format_amount, format_sol
 from solward_cli.doctor.report import Line, fail, ok, warn
+from solward_cli.doctor.subject import EmptyDatabase
 
 if TYPE_CHECKING:
     from solward.settings import Settings
@@ -68,9 +69,9 @@ async def database(subject: Subject) -> list[Line]:
     except ConfigError as error:
         return [fail("DATABASE_URL", str(error), "change DATABASE_URL")]
     except StoreError as error:
-        if subject.settings.shared_database:
+        if subject.settings.shared_database and not isinstance(error, EmptyDatabase):
             return [fail("Database", f"{kind}: {error}", "start it, or change DATABASE_URL")]
-        return [warn("Database", str(error), _START)]
+        return [warn("Database", f"{kind}: {error}", _START)]
     if revision == schema.HEAD:
         return [ok("Database", f"{kind}, at revision {revision}, which is this version's")]
     advice = "make a backup, then start the service: it upgrades an older one"

@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from solward.errors import StoreError
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
     from solward.registry import Registry
     from solward.settings import Settings
     from solward.vault.store.database import Database
+
+
+class EmptyDatabase(StoreError):
+    """There are no tables in the database yet."""
 
 
 @dataclass(slots=True)
@@ -60,19 +66,22 @@ class Subject:
 
         Raises:
             ConfigError, StoreError: there is none, or it cannot be read.
+            EmptyDatabase: no service made its tables yet.
         """
+        from solward.vault.store import schema
         from solward.vault.store.database import Database
 
         if self._database is None:
-            self._database = Database.inspect(
-                self.settings.database_url, self.settings.solward_home
-            )
-            self._stack.push_async_callback(self._database.close)
+            opened = Database.inspect(self.settings.database_url, self.settings.solward_home)
+            self._stack.push_async_callback(opened.close)
+            async with opened.read() as connection:
+                if await schema.revision(connection) is None:
+                    raise EmptyDatabase("The database is empty")
+            self._database = opened
         return self._database
 
     async def wallets(self) -> list[dict[str, Any]]:
         """The rows of the service's wallets, oldest first; none where there is no database yet."""
-        from solward.errors import StoreError
         from solward.vault.store.wallets import list_wallets
 
         try:
@@ -83,7 +92,6 @@ class Subject:
 
     async def agents(self) -> list[dict[str, Any]]:
         """The rows of the service's agents, oldest first; none where there is no database yet."""
-        from solward.errors import StoreError
         from solward.store.agents import list_agents
 
         try:

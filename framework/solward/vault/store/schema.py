@@ -39,6 +39,8 @@ async def upgrade(connection: AsyncConnection) -> None:
 
 async def revision(connection: AsyncConnection) -> str | None:
     """The revision a database is at, None where it has none."""
+    if not await connection.run_sync(lambda each: inspect(each).has_table(_VERSIONS.name)):
+        return None
     return (await connection.execute(select(_VERSIONS.c.version_num))).scalar()
 
 
