@@ -43,7 +43,8 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import TOKEN_ACCOUNT_BYTES, TOKEN_ACCOUNT_RENT, token_account
 from solward.vault.guardrails.grants.dollars import Price
 from solward.vault.ledger.client import RpcLedger
-from solward.vault.ledger.failover import FailoverTransport, Node
+from solward.vault.ledger.failover import FailoverTransport
+from solward.vault.ledger.node import Node
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.transport import HttpTransport, InProcessTransport
 from solward.vault.transactions.assess import no_verification
@@ -143,7 +144,7 @@ async def open_cluster(
         else:
             transport = _transport(urls, settings.solana_network)
             stack.push_async_callback(transport.close)
-            if isinstance(transport, FailoverTransport):
+            if len(urls) > 1:
                 await transport.check()
             ledger = RpcLedger(transport)
             verify = partial(_check_cluster, ledger, settings.solana_network)
@@ -220,27 +221,27 @@ def _venue_headers(settings: Settings) -> dict[str, str]:
     return {} if key is None else {"x-api-key": key.get_secret_value()}
 
 
-def _transport(urls: Sequence[str], network: str) -> HttpTransport | FailoverTransport:
-    if len(urls) == 1:
-        return HttpTransport(urls[0])
+def _transport(urls: Sequence[str], network: str) -> FailoverTransport:
     seen: list[str] = []
 
     def judge(genesis: str) -> None:
         judge_genesis(genesis, network)
-        # A local cluster's hash is not known; it only must be the same on every node.
+        # A local cluster's hash is not known; it only must stay the same, on every node.
         if not seen:
             seen.append(genesis)
         if genesis != seen[0]:
             raise WrongCluster(
-                f"SOLANA_RPC_URL names nodes of different clusters ({seen[0]} and {genesis})"
+                "SOLANA_RPC_URL names nodes of different clusters, or one has changed its cluster"
+                f" ({_cluster(seen[0])} and {_cluster(genesis)})"
             )
 
+    # A connection that was cut is tried once more; where there are others, by the next node.
+    retries = int(len(urls) == 1)
     return FailoverTransport(
         [
             Node(
                 urlsplit(url).netloc.rpartition("@")[2],
-                # No retries: failover tries the next node.
-                HttpTransport(url, _NODE_TIMEOUT_S, retries=0),
+                HttpTransport(url, _NODE_TIMEOUT_S, retries=retries),
                 judge,
             )
             for url in urls
@@ -262,14 +263,19 @@ async def _check_cluster(ledger: Ledger, network: str) -> None:
 def judge_genesis(genesis: str, network: str) -> None:
     """Raise `WrongCluster` where a genesis hash is not that of the network."""
     expected = GENESIS.get(network)
+    if genesis == expected or (expected is None and genesis not in GENESIS.values()):
+        return
+    named = network if expected is None else _cluster(expected)
+    raise WrongCluster(
+        f"SOLANA_NETWORK is {named}, but SOLANA_RPC_URL serves {_cluster(genesis)}: set"
+        " SOLANA_NETWORK to that one, or SOLANA_RPC_URL to a node of the other"
+    )
+
+
+def _cluster(genesis: str) -> str:
+    """A cluster by the name that its genesis hash has, and the hash."""
     known = {value: name for name, value in GENESIS.items()}
-    if expected is not None and genesis != expected:
-        actual = known.get(genesis, f"an unknown cluster ({genesis})")
-        raise WrongCluster(f"SOLANA_NETWORK is {network}, but SOLANA_RPC_URL serves {actual}")
-    if expected is None and genesis in known:
-        raise WrongCluster(
-            f"SOLANA_NETWORK is {network}, but SOLANA_RPC_URL serves {known[genesis]}"
-        )
+    return f"{known.get(genesis, 'an unknown cluster')} (genesis hash {genesis})"
 
 
 def _rejection(error: Exception) -> LedgerRejected | None:

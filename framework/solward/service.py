@@ -58,7 +58,7 @@ from solward.settings import Settings
 from solward.settings.home import Home
 from solward.settings.settings import MAINNET
 from solward.solana.balances import Balances, read_balances
-from solward.solana.stakes import Stake, read_stakes
+from solward.solana.stakes import RecordedStakes, Stake, read_stakes
 from solward.solana.token_list import KnownToken, TokenList, know_decimals, token_list
 from solward.store.event_feed import event_feed
 from solward.store.retention import hourly_retention
@@ -66,6 +66,7 @@ from solward.telemetry import metrics
 from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.guardrails.grants.document import GrantPolicy
 from solward.vault.guardrails.grants.dollars import Worth, worth
+from solward.vault.ledger.patience import READ_WAIT_S, within
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import spending
 from solward.vault.store import transactions as transaction_store
@@ -326,7 +327,7 @@ class Solward:
         return SkillContext(
             wallet=WalletView(wallet.id, wallet.name, wallet.address),
             agent=agent,
-            ledger=self.ledger,
+            ledger=self._recorded_stakes(wallet.id),
             tokens=self.tokens,
             calls=SkillCalls(self.operations, wallet.id, actor, spec.effects),
             log=structlog.get_logger(f"solward.skill.{spec.name}"),
@@ -343,7 +344,8 @@ class Solward:
             WalletNotFound, LedgerError.
         """
         wallet = await self.wallets.get(wallet_id)
-        return await read_balances(self.ledger, self.tokens, wallet.address, empty=empty)
+        with within(READ_WAIT_S):
+            return await read_balances(self.ledger, self.tokens, wallet.address, empty=empty)
 
     async def worth(self, balances: Balances) -> Worth:
         """What a wallet holds, in dollars, as far as the price sources know."""
@@ -353,9 +355,27 @@ class Solward:
         return worth(holdings, await self.prices.prices(holdings))
 
     async def stakes(self, wallet_id: str) -> tuple[Stake, ...]:
-        """A wallet's stake accounts; raises `WalletNotFound` or `LedgerError`."""
+        """`known_stakes`, whether or not these are all."""
+        return (await self.known_stakes(wallet_id))[0]
+
+    async def known_stakes(self, wallet_id: str) -> tuple[tuple[Stake, ...], bool]:
+        """A wallet's stake accounts, and whether these are all: where no RPC provider lists them,
+        they are those that the wallet's records name and the ledger has.
+
+        Raises:
+            WalletNotFound, LedgerError.
+        """
         wallet = await self.wallets.get(wallet_id)
-        return await read_stakes(self.ledger, wallet.address)
+        ledger = self._recorded_stakes(wallet_id)
+        with within(READ_WAIT_S):
+            return await read_stakes(ledger, wallet.address), ledger.complete
+
+    def _recorded_stakes(self, wallet_id: str) -> RecordedStakes:
+        async def recorded() -> Sequence[str]:
+            async with self.database.read() as connection:
+                return await transaction_store.stake_accounts(connection, wallet_id)
+
+        return RecordedStakes(self.ledger, recorded)
 
     async def transactions(
         self, wallet_id: str | None = None, *, limit: int = 50, before: str | None = None

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.support.api import NOBODY, STRANGER, Api, serving_api
 
-from solward.errors import LedgerUnavailable
+from solward.errors import LedgerRejected, LedgerUnavailable
+from solward.solana.ledger import NOT_SERVED
 from solward.vault.ledger.client import RpcLedger
 
 
@@ -144,6 +145,36 @@ async def test_a_wrong_request_is_400_and_leaves_no_record(
 async def test_the_stakes_of_no_wallet_are_404(api: Api) -> None:
     answer = await api.get(f"/wallets/{NOBODY}/stakes")
     assert (answer.status, answer.error) == (404, "Wallet not found")
+
+
+async def test_stakes_are_of_the_records_where_no_provider_lists_them(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wallet, other = await api.wallet(2), await api.wallet(2)
+
+    async def stake(by: str) -> str:
+        answer = await api.post(f"/wallets/{by}/stake", {"amount": 1.5})
+        assert answer.status == 200, answer.error
+        return str(answer.json["stakeAccount"])
+
+    withdrawn = await stake(wallet)
+    for route in ("unstake", "withdraw-stake"):
+        answer = await api.post(f"/wallets/{wallet}/{route}", {"stakeAccount": withdrawn})
+        assert answer.status == 200, answer.error
+        await advance(api)
+    kept = await stake(wallet)
+    await stake(other)
+
+    async def refused(*_given: Any, **_named: Any) -> None:
+        raise LedgerRejected(NOT_SERVED, "The RPC provider does not serve getProgramAccounts")
+
+    monkeypatch.setattr(RpcLedger, "program_accounts", refused)
+    found = (await api.get(f"/wallets/{wallet}/stakes")).json
+    assert found["complete"] is False
+    assert [(each["address"], each["state"]) for each in found["stakes"]] == [(kept, "activating")]
+    listed = await api.post(f"/wallets/{wallet}/skills/list_stakes", {})
+    assert kept in listed.text
+    assert withdrawn not in listed.text
 
 
 async def test_a_ledger_that_is_away_is_500_and_told(

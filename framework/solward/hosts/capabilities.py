@@ -52,6 +52,7 @@ from solward.record import TransactionRecord
 from solward.skill import Effects
 from solward.solana.ledger import ReadLedger
 from solward.solana.token_list import TokenList
+from solward.vault.ledger.patience import READ_WAIT_S, within
 
 if TYPE_CHECKING:
     from solders.instruction import Instruction
@@ -357,7 +358,8 @@ class Capabilities:
         async with call.reading:
             # It may have ended meanwhile.
             self.of(incoming.cap)
-            yield ledger
+            with within(READ_WAIT_S, own=True):
+                yield ledger
 
     async def _balance(self, incoming: Incoming) -> methods.Amount:
         async with self._reading(incoming) as ledger:

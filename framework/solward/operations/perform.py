@@ -121,6 +121,18 @@ class Operations:
             TransactionFailed: the ledger did not answer; the record holds what was requested.
             Otherwise what `Engine.execute` raises.
         """
+        with self._engine.deadline():
+            return await self._perform(name, wallet_id, actor, params, at_least, venue)
+
+    async def _perform(
+        self,
+        name: str,
+        wallet_id: str,
+        actor: Actor,
+        params: Mapping[str, Any],
+        at_least: Mapping[str, int],
+        venue: str | None,
+    ) -> TransactionRecord:
         operation = OPERATIONS.get(name)
         if operation is None:
             raise InvalidRequest(f"operation must be one of {', '.join(OPERATIONS)}")
@@ -185,7 +197,8 @@ class Operations:
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """The best that the venues offer for a swap with these parameters; sends nothing."""
-        return await read_quote(**self._of(("venues", "tokens", "ledger")), **SWAP.read(params))
+        with self._engine.deadline():
+            return await read_quote(**self._of(("venues", "tokens", "ledger")), **SWAP.read(params))
 
     async def transact(
         self,
@@ -222,9 +235,10 @@ class Operations:
         actor = replace(actor, recipe=None)
         for _ in range(_POCKET_TRIES):
             async with self._pocket(wallet_id, request) as pocket:
-                draft = await plan_use(wallet.address, pocket, ledger, request)
-                with contextlib.suppress(PocketTaken):
-                    return await self._engine.use_pocket(wallet_id, actor, draft)
+                with self._engine.deadline():
+                    draft = await plan_use(wallet.address, pocket, ledger, request)
+                    with contextlib.suppress(PocketTaken):
+                        return await self._engine.use_pocket(wallet_id, actor, draft)
         raise LedgerUnavailable("Other processes use pockets of this wallet; try again")
 
     @asynccontextmanager

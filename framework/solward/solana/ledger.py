@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from solward.solana.accounts import Account
+
+# The code of a method that no provider serves; JSON-RPC's own for a method that is not found.
+NOT_SERVED: Final = -32601
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class ReadLedger(Protocol):
         self, program: str, *, size: int, offset: int, key: str
     ) -> dict[str, Account]:
         """Accounts of a program with `size` bytes of data that hold the address `key` at
-        `offset`."""
+        `offset`; `LedgerRejected` with `NOT_SERVED` where no RPC provider serves the call."""
 
     async def stake_minimum_delegation(self) -> int:
         """Lamports a stake must delegate at least."""

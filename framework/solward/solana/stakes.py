@@ -10,16 +10,16 @@ proportion. Lamports throughout.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from solders.pubkey import Pubkey
 
-from solward.errors import InvalidRequest, LedgerUnavailable
+from solward.errors import InvalidRequest, LedgerRejected, LedgerUnavailable
 from solward.solana.accounts import Account, key_at
-from solward.solana.ledger import ReadLedger
+from solward.solana.ledger import NOT_SERVED, ReadLedger, ReadOnlyLedger
 from solward.solana.programs import CLOCK_SYSVAR, STAKE_HISTORY_SYSVAR, STAKE_PROGRAM
 
 NEVER: Final = 2**64 - 1
@@ -229,6 +229,7 @@ async def read_stakes(ledger: ReadLedger, wallet: str) -> tuple[Stake, ...]:
     """Every stake account whose staker or withdrawer is the wallet, by address.
 
     Raises:
+        LedgerRejected: with `NOT_SERVED`, no RPC provider lists them; see `RecordedStakes`.
         LedgerError: the ledger did not answer.
     """
     accounts: dict[str, Account] = {}
@@ -242,6 +243,47 @@ async def read_stakes(ledger: ReadLedger, wallet: str) -> tuple[Stake, ...]:
     time = stake_time(found[CLOCK_SYSVAR], found[STAKE_HISTORY_SYSVAR])
     stakes = (stake_at(address, accounts[address], time) for address in sorted(accounts))
     return tuple(stake for stake in stakes if stake is not None)
+
+
+class RecordedStakes(ReadOnlyLedger):
+    """A ledger that finds a wallet's stakes where no RPC provider lists a program's accounts: those
+    that are on record and that the ledger has.
+
+    Args:
+        recorded: their addresses.
+
+    Attributes:
+        complete: False once a list was of the recorded ones.
+    """
+
+    __slots__ = ("_recorded", "complete")
+
+    def __init__(
+        self, ledger: ReadLedger, recorded: Callable[[], Awaitable[Sequence[str]]]
+    ) -> None:
+        super().__init__(ledger, lambda: None)
+        self._recorded = recorded
+        self.complete = True
+
+    async def program_accounts(
+        self, program: str, *, size: int, offset: int, key: str
+    ) -> dict[str, Account]:
+        """See `ReadLedger.program_accounts`."""
+        try:
+            return await super().program_accounts(program, size=size, offset=offset, key=key)
+        except LedgerRejected as error:
+            if error.code != NOT_SERVED or program != STAKE_PROGRAM:
+                raise
+        self.complete = False
+        wanted = bytes(Pubkey.from_string(key))
+        found = await self.accounts(await self._recorded())
+        return {
+            address: account
+            for address, account in found.items()
+            if account is not None
+            and (account.owner, len(account.data)) == (program, size)
+            and account.data[offset : offset + len(wanted)] == wanted
+        }
 
 
 def _state(lamports: Entry) -> StakeState:

@@ -13,7 +13,7 @@ from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, success
 from solward_server.openapi.parameters import WALLET_ID
-from solward_server.openapi.schema import array, ref, response_object
+from solward_server.openapi.schema import array, flag, ref, response_object
 
 
 def blueprint(context: RouteContext) -> Blueprint:
@@ -24,7 +24,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     @keyed
     async def stakes(wallet_id: str) -> dict[str, Any]:
         await context.wallet(wallet_id)
-        found = await context.service.stakes(wallet_id)
+        found, complete = await context.service.known_stakes(wallet_id)
         return {
             "stakes": [
                 {
@@ -34,7 +34,7 @@ def blueprint(context: RouteContext) -> Blueprint:
                 }
                 for each in found
             ]
-        }
+        } | ({} if complete else {"complete": False})
 
     return routes
 
@@ -48,10 +48,19 @@ PATHS = {
             access=Access.KEY,
             parameters=[WALLET_ID],
             response=success(
-                response_object({"stakes": array(ref("Stake"))}),
+                response_object(
+                    {
+                        "stakes": array(ref("Stake")),
+                        "complete": flag(
+                            "False where the RPC provider serves no getProgramAccounts: then these"
+                            " are the stakes that this service has records of. Else left out."
+                        ),
+                    },
+                    optional=("complete",),
+                ),
                 {"stakes": [{"address": samples.STAKE, "balance": 1.5, "state": "activating"}]},
             ),
-            errors={404: NO_WALLET, 500: "The ledger did not answer getProgramAccounts"},
+            errors={404: NO_WALLET, 500: "The ledger did not answer"},
         )
     },
 }

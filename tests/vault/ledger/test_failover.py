@@ -12,10 +12,12 @@ import pytest
 import structlog
 from tests.support.rpc_nodes import GENESIS, RpcNode, listening, named
 
+from solward.cluster import GENESIS as GENESIS_HASHES
 from solward.cluster import WrongCluster, open_cluster
 from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.settings import Settings
-from solward.vault.ledger.failover import MAX_REST_S, FailoverTransport, Node
+from solward.vault.ledger.failover import FailoverTransport
+from solward.vault.ledger.node import ADMISSION_S, MAX_REST_S, Node
 from solward.vault.ledger.transport import HttpTransport
 
 # Long enough for a busy machine; only nodes that hang take it.
@@ -53,6 +55,11 @@ def failover(clock: Clock, *nodes: RpcNode) -> FailoverTransport:
     )
 
 
+async def each(transport: FailoverTransport, calls: int = 2) -> list[str]:
+    """Who answers these calls."""
+    return [await transport.call("getSlot", []) for _ in range(calls)]
+
+
 Pair = tuple[RpcNode, RpcNode, FailoverTransport]
 
 
@@ -76,22 +83,44 @@ FAULTS = ["hang", "cut", 500, 502, 429, 403, "garbage", "no json-rpc", -32005, -
 @pytest.mark.parametrize("fault", [*FAULTS, "refused"])
 async def test_what_one_node_does_not_answer_the_next_one_does(pair: Pair, fault: Any) -> None:
     a, _, transport = pair
-    assert await transport.call("getSlot", []) == "a"
+    assert await each(transport) == ["a", "b"]
     if fault == "refused":
         await a.stop()
     a.faults["getSlot"] = fault
-    assert await transport.call("getSlot", []) == "b"
+    assert await each(transport) == ["b", "b"]
 
 
-async def test_a_node_stays_in_use_as_long_as_it_answers(pair: Pair, clock: Clock) -> None:
-    a, b, transport = pair
+async def test_nodes_that_answer_share_the_calls(pair: Pair, clock: Clock) -> None:
+    a, _b, transport = pair
+    assert await each(transport, 6) == ["a", "b"] * 3
     a.faults["getSlot"] = 500
-    assert await transport.call("getSlot", []) == "b"
+    assert await each(transport, 4) == ["b"] * 4
     a.faults.clear()
-    clock.now += 10 * MAX_REST_S
-    assert [await transport.call("getSlot", []) for _ in range(3)] == ["b", "b", "b"]
-    b.faults["getSlot"] = 500
-    assert await transport.call("getSlot", []) == "a"
+    clock.now += MAX_REST_S
+    assert sorted(await each(transport, 4)) == ["a", "a", "b", "b"]
+
+
+async def test_a_node_with_calls_open_gets_fewer(pair: Pair) -> None:
+    a, _b, transport = pair
+    assert await each(transport) == ["a", "b"]
+    a.faults["getBalance"] = "hang"
+    slow = asyncio.create_task(transport.call("getBalance", []))
+    while not a.calls["getBalance"]:
+        await asyncio.sleep(0)
+    assert await each(transport, 4) == ["b"] * 4
+    slow.cancel()
+
+
+async def test_a_transaction_goes_to_every_fit_node_and_the_first_answers(pair: Pair) -> None:
+    a, b, transport = pair
+    a.faults["sendTransaction"] = "hang"
+    assert await transport.call("sendTransaction", ["bytes"]) == "b"
+    assert (a.calls["sendTransaction"], b.calls["sendTransaction"]) == (1, 1)
+    a.faults["sendTransaction"] = -32002
+    b.faults["sendTransaction"] = 500
+    with pytest.raises(LedgerRejected) as caught:
+        await transport.call("sendTransaction", ["bytes"])
+    assert caught.value.code == -32002
 
 
 async def test_a_node_that_failed_rests_longer_each_time_and_comes_back(
@@ -110,7 +139,7 @@ async def test_a_node_that_failed_rests_longer_each_time_and_comes_back(
     assert rests == [1, 2, 4, 8, 16, 30, 30]
     a.faults.clear()
     assert await transport.call("getSlot", []) == "a"
-    assert [node.name for node in transport.nodes()] == ["node-0", "node-1"]
+    assert {node.name for node in transport.nodes()} == {"node-0", "node-1"}
     a.faults["getSlot"] = 500
     with pytest.raises(LedgerUnavailable):
         await transport.call("getSlot", [])
@@ -147,12 +176,12 @@ async def test_when_all_rest_the_one_that_rested_most_is_tried_at_once(
 @pytest.mark.parametrize("code", [-32602, -32002, -32011])
 async def test_a_refusal_is_an_answer_and_is_not_asked_for_elsewhere(pair: Pair, code: int) -> None:
     a, b, transport = pair
-    a.faults["sendTransaction"] = code
+    a.faults["getTransaction"] = code
     with pytest.raises(LedgerRejected) as caught:
-        await transport.call("sendTransaction", ["bytes"])
+        await transport.call("getTransaction", ["signature"])
     assert caught.value.code == code
-    assert b.calls["sendTransaction"] == 0
-    assert await transport.call("getSlot", []) == "a"
+    assert b.calls["getTransaction"] == 0
+    assert len(transport.nodes()) == 2, "a refusal is no failure"
 
 
 @pytest.mark.parametrize("fault", [500, -32603, 429])
@@ -162,7 +191,7 @@ async def test_the_faucet_is_asked_once(pair: Pair, fault: int) -> None:
     with pytest.raises((LedgerUnavailable, LedgerRejected)):
         await transport.call("requestAirdrop", ["address", 1])
     assert b.calls["requestAirdrop"] == 0
-    assert await transport.call("getSlot", []) == "a", "a faucet's no is no node's failure"
+    assert len(transport.nodes()) == 2, "a faucet's no is no node's failure"
 
 
 @pytest.mark.parametrize("fault", ["refused", *FAULTS])
@@ -176,7 +205,8 @@ async def test_when_none_answers_the_error_says_so_and_shows_no_key(pair: Pair, 
         with pytest.raises(LedgerUnavailable, match="No ledger node answered getSlot") as caught:
             await transport.call("getSlot", [])
     assert KEY not in f"{caught.value} {caught.value.__cause__} {logs}"
-    assert [entry["event"] for entry in logs] == ["rpc_node_rests", "rpc_node_rests"]
+    event = "rpc_node_busy" if fault == 429 else "rpc_node_rests"
+    assert [entry["event"] for entry in logs] == [event, event]
 
 
 async def test_a_node_that_hangs_keeps_many_callers_no_longer_than_one(pair: Pair) -> None:
@@ -194,7 +224,7 @@ async def test_a_caller_that_gave_up_on_a_slow_node_is_answered_by_the_next_one(
     pair: Pair, clock: Clock
 ) -> None:
     a, _, transport = pair
-    assert await transport.call("getSlot", []) == "a"
+    assert await each(transport) == ["a", "b"]
     a.faults["getSlot"] = "hang"
     call = asyncio.create_task(transport.call("getSlot", []))
     while a.calls["getSlot"] < 2:
@@ -203,7 +233,7 @@ async def test_a_caller_that_gave_up_on_a_slow_node_is_answered_by_the_next_one(
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert await transport.call("getSlot", []) == "b"
+    assert await each(transport) == ["b", "b"]
     assert a.calls["getSlot"] == 2, "it was not waited for again"
 
 
@@ -231,9 +261,9 @@ async def test_a_node_that_came_back_as_another_cluster_is_not_believed(
     pair: Pair, clock: Clock
 ) -> None:
     a, b, transport = pair
-    assert await transport.call("getSlot", []) == "a"
+    assert await each(transport) == ["a", "b"]
     a.faults["getSlot"] = 500
-    assert await transport.call("getSlot", []) == "b"
+    assert await each(transport) == ["b", "b"]
     a.faults = {"*": named("wrong", "another genesis")}
     clock.now += MAX_REST_S
     b.faults["getSlot"] = 500
@@ -241,6 +271,17 @@ async def test_a_node_that_came_back_as_another_cluster_is_not_believed(
         await transport.call("getSlot", [])
     b.faults.clear()
     assert await transport.call("getSlot", []) == "b"
+
+
+async def test_a_node_that_changed_its_cluster_without_a_failure_is_found_out(
+    pair: Pair, clock: Clock
+) -> None:
+    a, _, transport = pair
+    assert await each(transport) == ["a", "b"]
+    a.faults = {"*": named("wrong", "another genesis")}
+    clock.now += ADMISSION_S
+    assert await each(transport, 4) == ["b"] * 4
+    assert a.calls["getSlot"] == 1
 
 
 async def test_only_nodes_of_another_cluster_are_a_wrong_cluster() -> None:
@@ -271,6 +312,17 @@ async def test_a_start_with_nodes_of_two_clusters_is_refused(tmp_path: Path) -> 
         with pytest.raises(WrongCluster, match="SOLANA_NETWORK is devnet"):
             async with open_cluster(settings(tmp_path, "devnet", a.url, b.url)):
                 raise AssertionError("another cluster was opened")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_wrong_cluster_is_named_and_so_is_the_right_one(tmp_path: Path, count: int) -> None:
+    mainnet, devnet = GENESIS_HASHES["mainnet-beta"], GENESIS_HASHES["devnet"]
+    async with listening(*(named("a", mainnet) for _ in range(count))) as nodes:
+        with pytest.raises(WrongCluster) as refused:
+            async with open_cluster(settings(tmp_path, "devnet", *(each.url for each in nodes))):
+                raise AssertionError("another cluster was opened")
+    assert f"SOLANA_NETWORK is devnet (genesis hash {devnet})" in str(refused.value)
+    assert f"serves mainnet-beta (genesis hash {mainnet})" in str(refused.value)
 
 
 async def test_a_start_needs_one_node_of_several(tmp_path: Path) -> None:

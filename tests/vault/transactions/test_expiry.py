@@ -17,6 +17,7 @@ from tests.vault.transactions.test_fates import HALF_LAMPORTS, pair, swallows
 
 from solward.errors import LedgerRejected, TransactionFailed
 from solward.record import TransactionRecord, TransactionStatus
+from solward.vault.ledger.patience import within
 from solward.vault.store.tables import attempts
 from solward.vault.transactions.assess import (
     MAX_APART_BLOCKS,
@@ -125,14 +126,20 @@ async def test_a_node_that_claims_an_early_expiry_is_not_followed(bench: Bench) 
     assert await expiry(bench) >= height + MAX_VALID_BLOCKS
 
 
-async def test_a_node_in_use_that_is_far_behind_gets_no_transaction(tmp_path: Path) -> None:
+async def test_no_transaction_is_built_on_a_node_that_is_far_behind(tmp_path: Path) -> None:
     async with pair(tmp_path) as nodes:
         await nodes.bench.localnet.advance_slots(FAR)
+        height = await nodes.bench.ledger.block_height()
         assert FAR > MAX_APART_BLOCKS
         nodes.knows.faults |= lagging(nodes.bench, FAR)
-        with pytest.raises(TransactionFailed, match="blocks apart"):
+        nodes.ignorant.faults["getLatestBlockhash"] = 500
+        with within(0.5), pytest.raises(TransactionFailed, match=r"blocks apart|HTTP 500"):
             await nodes.paying()
         assert await nodes.bench.reserved_units() == 0
+        nodes.ignorant.faults.clear()
+        # By the other one, which is not behind.
+        await nodes.paying()
+        assert await expiry(nodes.bench) >= height + MAX_VALID_BLOCKS
 
 
 async def test_a_node_that_hangs_beside_the_one_in_use_holds_up_no_payment(

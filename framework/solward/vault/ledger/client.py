@@ -5,37 +5,101 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-from solward.errors import LedgerRejected, LedgerUnavailable
+from solward.errors import LedgerError, LedgerRejected, LedgerUnavailable
 from solward.solana.accounts import Account
-from solward.solana.ledger import TokenHolding, VoteAccount
+from solward.solana.ledger import NOT_SERVED, TokenHolding, VoteAccount
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
 from solward.telemetry import metrics, tracing
-from solward.vault.ledger.protocol import Blockhash, SignatureStatus, SimulationResult, Tip
+from solward.vault.ledger.patience import NodeBusy, patiently, pause
+from solward.vault.ledger.protocol import (
+    MIN_CONTEXT_SLOT,
+    Blockhash,
+    Ledger,
+    SignatureStatus,
+    SimulationResult,
+    Tip,
+)
+from solward.vault.ledger.rate_limits import RATE_CODES
 from solward.vault.ledger.transport import ManyNodes, Transport
+
+T = TypeVar("T")
 
 _CONFIRMED = {"commitment": "confirmed"}
 _BASE64 = {"commitment": "confirmed", "encoding": "base64"}
+_ENDED = frozenset({"confirmed", "finalized"})
+# For a node that is behind: as long as most are, on a cluster that is well.
+_SLOT_S = 0.4
+_BEHIND_TRIES = 5
+# A faucet says so by the HTTP status, the codes of a rate limit, or an internal error.
+_FAUCET_LIMITS = RATE_CODES | {-32603}
+_FAUCET = (
+    "That is the limit of the cluster's faucet, not of this service: ask for less or later, or get"
+    " SOL of devnet and testnet at https://faucet.solana.com"
+)
 # getMultipleAccounts and getSignatureStatuses refuse more (Agave rpc limits).
 _MAX_ACCOUNTS = 100
 _MAX_STATUSES = 256
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the ledgers over the same nodes know: rent by size, and `landed_slot`."""
+
+    rent: dict[int, int] = field(default_factory=dict)
+    landed_slot: int = 0
 
 
 class RpcLedger:
     """`Ledger` over a transport. Every method may raise `LedgerUnavailable`, also for an answer of
     the wrong shape, or `LedgerRejected`."""
 
-    def __init__(self, transport: Transport, rent: dict[int, int] | None = None) -> None:
+    def __init__(self, transport: Transport, known: _Known | None = None) -> None:
         self._transport = transport
-        self._rent = {} if rent is None else rent
+        self._known = _Known() if known is None else known
 
     def nodes(self) -> tuple[RpcLedger, ...]:
         """A ledger for each usable node; itself where there is one node."""
         if not isinstance(self._transport, ManyNodes):
             return (self,)
-        return tuple(RpcLedger(node, self._rent) for node in self._transport.nodes())
+        return tuple(RpcLedger(node, self._known) for node in self._transport.nodes())
+
+    def beside(self, node: Ledger) -> tuple[RpcLedger, ...]:
+        """The usable nodes other than `node`."""
+        mine = node._transport if isinstance(node, RpcLedger) else None
+        return tuple(each for each in self.nodes() if each._transport is not mine)
+
+    async def on_one_node(self, work: Callable[[Ledger], Awaitable[T]]) -> T:
+        """What `work` gives on one node, the next where it does not answer or is too far behind;
+        where none answers, again within the caller's deadline (`patience`)."""
+        if not isinstance(self._transport, ManyNodes):
+            return await work(self)
+
+        async def once() -> T:
+            errors: list[LedgerError] = []
+            for node in self.nodes():
+                try:
+                    return await work(node)
+                except LedgerRejected as error:
+                    if error.code != MIN_CONTEXT_SLOT:
+                        raise
+                    errors.append(error)
+                except LedgerError as error:
+                    errors.append(error)
+            if not errors:
+                # Every node is of another cluster, which a call says.
+                return await work(self)
+            raise next((each for each in errors if isinstance(each, LedgerRejected)), errors[-1])
+
+        return await patiently(once)
+
+    @property
+    def landed_slot(self) -> int:
+        """The last slot in which a node said that a transaction landed, 0 for none."""
+        return self._known.landed_slot
 
     @property
     def origin(self) -> str:
@@ -50,11 +114,11 @@ class RpcLedger:
 
     async def balance(self, address: str) -> int:
         """Lamports of an address, 0 when it does not exist."""
-        return _int(_value(await self._call("getBalance", address, _CONFIRMED)))
+        return _int(_value(await self._read("getBalance", address, _CONFIRMED)))
 
     async def account(self, address: str) -> Account | None:
         """An account's state, None when it does not exist."""
-        return _account(_value(await self._call("getAccountInfo", address, _BASE64)))
+        return _account(_value(await self._read("getAccountInfo", address, _BASE64)))
 
     async def accounts(self, addresses: Sequence[str]) -> dict[str, Account | None]:
         """Many accounts' states, in as many calls of 100 as it takes."""
@@ -69,7 +133,11 @@ class RpcLedger:
         slots = []
         for start in range(0, len(addresses), _MAX_ACCOUNTS):
             chunk = list(addresses[start : start + _MAX_ACCOUNTS])
-            answer = await self._call("getMultipleAccounts", chunk, _BASE64 | _from(min_slot))
+            answer = await (
+                self._call("getMultipleAccounts", chunk, _BASE64 | _from(min_slot))
+                if min_slot
+                else self._read("getMultipleAccounts", chunk, _BASE64)
+            )
             values = _value(answer)
             slots.append(_context_slot(answer))
             if not isinstance(values, list) or len(values) != len(chunk):
@@ -82,7 +150,7 @@ class RpcLedger:
         found: list[TokenHolding] = []
         for program in (TOKEN_PROGRAM, TOKEN_2022_PROGRAM):
             values = _value(
-                await self._call(
+                await self._read(
                     "getTokenAccountsByOwner",
                     owner,
                     {"programId": program},
@@ -112,17 +180,27 @@ class RpcLedger:
 
     async def rent_exempt_minimum(self, size: int) -> int:
         """Lamports an account of `size` bytes must hold; a cluster constant, so cached."""
-        if size not in self._rent:
+        rent = self._known.rent
+        if size not in rent:
             answer = await self._call("getMinimumBalanceForRentExemption", size, _CONFIRMED)
-            self._rent[size] = _int(answer)
-        return self._rent[size]
+            rent[size] = _int(answer)
+        return rent[size]
 
     async def program_accounts(
         self, program: str, *, size: int, offset: int, key: str
     ) -> dict[str, Account]:
-        """Accounts of a program with `size` bytes of data that hold `key` at `offset`."""
+        """Accounts of a program with `size` bytes of data that hold `key` at `offset`;
+        `LedgerRejected` with `NOT_SERVED` where no provider serves the call."""
         filters = [{"dataSize": size}, {"memcmp": {"offset": offset, "bytes": key}}]
-        values = await self._call("getProgramAccounts", program, _BASE64 | {"filters": filters})
+        try:
+            values = await self._call("getProgramAccounts", program, _BASE64 | {"filters": filters})
+        except LedgerRejected as error:
+            raise LedgerRejected(
+                NOT_SERVED,
+                f"The RPC provider does not serve getProgramAccounts ({error}); take a plan or a"
+                " provider that does, and name it in SOLANA_RPC_URL",
+                error.data,
+            ) from None
         found: dict[str, Account] = {}
         try:
             for item in values:
@@ -241,6 +319,10 @@ class RpcLedger:
             if min_slot and _context_slot(answer) < min_slot:
                 raise LedgerUnavailable("The ledger node is behind what the ledger said before")
             found += [_status(value) for value in values]
+        ended = [each for each in found if each and each.confirmation in _ENDED]
+        self._known.landed_slot = max(
+            self._known.landed_slot, max((each.slot for each in ended), default=0)
+        )
         return found
 
     async def transaction(self, signature: str) -> dict[str, Any] | None:
@@ -257,11 +339,38 @@ class RpcLedger:
 
     async def request_airdrop(self, address: str, lamports: int) -> str:
         """Request SOL of the cluster's faucet; returns the faucet transaction's signature."""
-        return str(await self._call("requestAirdrop", address, lamports, _CONFIRMED))
+        try:
+            return str(await self._call("requestAirdrop", address, lamports, _CONFIRMED))
+        except NodeBusy as error:
+            raise NodeBusy(f"{error}. {_FAUCET}", error.wait_s) from None
+        except LedgerRejected as error:
+            if error.code not in _FAUCET_LIMITS:
+                raise
+            raise LedgerRejected(error.code, f"{error}. {_FAUCET}", error.data) from None
 
     async def close(self) -> None:
         """Release the transport's connections."""
         await self._transport.close()
+
+    async def _read(self, method: str, *params: Any) -> Any:
+        """A read of state from no earlier than what landed: a node that is behind would show a
+        payment's sender what he had before it. Of any slot where no node gets there in time."""
+        *others, options = params
+        for _ in range(_BEHIND_TRIES):
+            slot = self._known.landed_slot
+            if not slot:
+                break
+            try:
+                return await self._call(method, *others, options | _from(slot))
+            except LedgerRejected as error:
+                if error.code != MIN_CONTEXT_SLOT:
+                    raise
+            if not await pause(_SLOT_S):
+                break
+        else:
+            # No node is asked for it again: it may have been a lie.
+            self._known.landed_slot = 0
+        return await self._call(method, *params)
 
     async def _call(self, method: str, *params: Any) -> Any:
         outcome = "unavailable"

@@ -1,161 +1,50 @@
-"""Several RPC nodes of one cluster as one transport, with failover to the next node.
+"""The RPC nodes of one cluster as one transport: they share the load and stand in for each other.
 
-A node stays in use as long as it answers. One that fails rests, longer each time, and proves its
-cluster again before it is used. Conclusions from two answers of one node use
-`FailoverTransport.nodes`, a transport for each.
+Each call goes to the fit node with the fewest calls open, in turn where they are equal. Conclusions
+from two answers of one node use `FailoverTransport.nodes`, a transport for each. A transaction goes
+to every fit node at once: the bytes are the same and land once, and a node that lags or drops it
+costs nothing then.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
 
 import structlog
 
-from solward.errors import ConfigError, LedgerError, LedgerRejected, LedgerUnavailable
+from solward.errors import (
+    ConfigError,
+    LedgerError,
+    LedgerRejected,
+    LedgerUnavailable,
+    SolwardError,
+)
 from solward.telemetry import metrics
+from solward.vault.ledger.node import ONCE, Node
+from solward.vault.ledger.patience import NodeBusy, NodeDenies, patiently
 from solward.vault.ledger.protocol import MIN_CONTEXT_SLOT
-from solward.vault.ledger.transport import Transport
+from solward.vault.ledger.transport import OPTIONAL
 
-REST_S = 1.0
-MAX_REST_S = 30.0
-# A call cancelled after this long counts as a failure: the node is too slow.
-PATIENCE_S = 0.5
-
-# Errors of the node, not of the request: behind the cluster, internal error (agave
-# rpc-client-api/src/custom_error.rs, JSON-RPC 2.0), over the provider's rate. A node some slots
-# behind the one asked for (`MIN_CONTEXT_SLOT`) is fit: the next is asked, and it does not rest.
-NODE_FAULTS = frozenset({-32005, -32603, -32429, 429})
-# No failover: another node might do it twice, and its refusals are the faucet's, not the node's.
-_NO_FAILOVER = frozenset({"requestAirdrop"})
+_SEND: Final = "sendTransaction"
 
 _log = structlog.get_logger(__name__)
 
-Judge = Callable[[str], None]
-
-
-class Node:
-    """One node: a `Transport` that never switches, and what is known of the node.
-
-    Args:
-        name: shown in logs and errors; never more of an address than its host.
-        judge: given the node's genesis hash; raises `ConfigError` for another cluster's.
-        clock: monotonic seconds.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        transport: Transport,
-        judge: Judge,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.name = name
-        self.wrong: ConfigError | None = None
-        self.rests_until = float("-inf")
-        self._transport = transport
-        self._judge = judge
-        self._clock = clock
-        self._admitted = False
-        self._admitting = asyncio.Lock()
-        self._failed_at = float("-inf")
-        self._rest_s = 0.0
-
-    @property
-    def origin(self) -> str:
-        """The host that answers."""
-        return self._transport.origin
-
-    @property
-    def resting(self) -> bool:
-        """Whether it failed recently and is not to be used yet."""
-        return self._clock() < self.rests_until
-
-    async def call(self, method: str, params: Sequence[Any]) -> Any:
-        """See `Transport.call`; `LedgerUnavailable` also where the node says it is not fit.
-
-        Raises:
-            ConfigError: it is of another cluster.
-        """
-        began = self._clock()
-        try:
-            await self._admit(began)
-            answer = await self._transport.call(method, params)
-        except LedgerRejected as error:
-            if error.code not in NODE_FAULTS or method in _NO_FAILOVER:
-                self._answered(began)
-                raise
-            self._failed(began, str(error))
-            raise LedgerUnavailable(f"The ledger node cannot answer {method}: {error}") from None
-        except LedgerUnavailable as error:
-            if method not in _NO_FAILOVER:
-                self._failed(began, str(error))
-            raise
-        except asyncio.CancelledError:
-            if self._clock() - began >= PATIENCE_S:
-                self._failed(began, f"{method} took too long")
-            raise
-        self._answered(began)
-        return answer
-
-    async def _admit(self, began: float) -> None:
-        # Checks the genesis hash, once after each failure.
-        if self._admitted:
-            return
-        async with self._admitting:
-            if self.wrong is not None:
-                raise self.wrong
-            if self._admitted:
-                return
-            if began < self._failed_at:
-                raise LedgerUnavailable("The ledger node failed while others waited for it")
-            try:
-                genesis = await self._transport.call("getGenesisHash", [])
-            except LedgerRejected as error:
-                raise LedgerUnavailable(
-                    f"The ledger node does not say what it is: {error}"
-                ) from None
-            try:
-                self._judge(str(genesis))
-            except ConfigError as error:
-                self.wrong = error
-                _log.error("rpc_of_another_cluster", node=self.name, error=str(error))
-                raise
-            self._admitted = True
-
-    async def close(self) -> None:
-        """Release connections."""
-        await self._transport.close()
-
-    def _answered(self, began: float) -> None:
-        # An answer to a call from before the failure says nothing about the time after it.
-        if self._rest_s and began >= self._failed_at:
-            _log.info("rpc_node_answers", node=self.name)
-            self._rest_s, self.rests_until = 0.0, float("-inf")
-
-    def _failed(self, began: float, error: str) -> None:
-        self._admitted = False
-        if began < self._failed_at or self.resting:
-            return
-        self._failed_at = self._clock()
-        self._rest_s = min(max(2 * self._rest_s, REST_S), MAX_REST_S)
-        self.rests_until = self._failed_at + self._rest_s
-        _log.warning("rpc_node_rests", node=self.name, seconds=self._rest_s, error=error)
-
 
 class FailoverTransport:
-    """`Transport` over nodes in the operator's order of preference."""
+    """`Transport` over the nodes that the operator names."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = tuple(nodes)
-        self._current = 0
+        self._turn = 0
+        self._sends: set[asyncio.Task[Any]] = set()
 
     @property
     def origin(self) -> str:
-        """The origin of the node in use."""
-        return self._nodes[self._current].origin
+        """The hosts of all nodes: an answer is any one's; `nodes` says whose."""
+        return ", ".join(sorted(self.origins()))
 
     def origins(self) -> frozenset[str]:
         """The origins of all nodes that are not of another cluster."""
@@ -178,48 +67,105 @@ class FailoverTransport:
             _log.warning("rpc_node_is_away", node=node.name, error=str(error))
 
     def nodes(self) -> tuple[Node, ...]:
-        """Nodes that do not rest, the one in use first; if all rest, the one whose rest ends first.
+        """Nodes that do not rest, the one to ask first; if all rest, the one whose rest ends first.
         Empty if every node is of another cluster."""
-        ordered = self._nodes[self._current :] + self._nodes[: self._current]
+        if len(self._nodes) == 1 and self._nodes[0].wrong is None:
+            return self._nodes
+        ordered = self._nodes[self._turn :] + self._nodes[: self._turn]
+        self._turn = (self._turn + 1) % len(self._nodes)
         fit = [node for node in ordered if node.wrong is None]
-        awake = tuple(node for node in fit if not node.resting)
-        return awake or tuple(sorted(fit, key=lambda node: node.rests_until)[:1])
+        awake = [node for node in fit if not node.resting]
+        if not awake:
+            return tuple(sorted(fit, key=lambda node: node.ready_at)[:1])
+        return tuple(sorted(awake, key=lambda node: node.outstanding))
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
-        """See `Transport.call`. Tries each usable node once, until one answers.
+        """See `Transport.call`. Tries each usable node once, until one answers; where none does,
+        again within the caller's deadline (`patience`), but for a send, which its sender repeats.
 
         Raises:
             ConfigError: every node is of another cluster.
         """
-        unanswered: LedgerUnavailable | None = None
-        behind: LedgerRejected | None = None
+        if method == _SEND:
+            return await self._send(params)
+        if method in ONCE:
+            return await self._try(method, params)
+        return await patiently(partial(self._try, method, params))
+
+    async def _try(self, method: str, params: Sequence[Any]) -> Any:
+        errors: list[LedgerError] = []
         for place, node in enumerate(self.nodes()):
             if place:
                 metrics.RPC_FAILOVERS.inc()
             try:
-                answer = await node.call(method, params)
-            except LedgerUnavailable as error:
-                unanswered = error
-                if method in _NO_FAILOVER:
+                return await node.call(method, params)
+            except NodeBusy as error:
+                # What was not sent cannot happen twice.
+                if method in ONCE and error.refused:
                     raise
+                errors.append(error)
+            except LedgerUnavailable as error:
+                if method in ONCE:
+                    raise
+                errors.append(error)
             except ConfigError:
                 continue
             except LedgerRejected as error:
-                if error.code == MIN_CONTEXT_SLOT:
-                    behind = error
+                # Another node may be far enough, or of a provider that serves it.
+                if error.code != MIN_CONTEXT_SLOT and method not in OPTIONAL:
+                    raise
+                errors.append(error)
+        raise self._none_answered(method, errors)
+
+    async def _send(self, params: Sequence[Any]) -> Any:
+        """Send to every fit node at once; the first that takes it answers."""
+        nodes = self.nodes()
+        if len(nodes) == 1:
+            return await self._try(_SEND, params)
+        waiting = {asyncio.create_task(node.call(_SEND, params)) for node in nodes}
+        self._sends |= waiting
+        for task in waiting:
+            task.add_done_callback(self._sent)
+        errors: list[LedgerError] = []
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                error = task.exception()
+                if error is None:
+                    return task.result()
+                if isinstance(error, ConfigError):
                     continue
-                self._current = self._nodes.index(node)
-                raise
-            else:
-                self._current = self._nodes.index(node)
-                return answer
-        if behind is not None:
-            raise behind
-        if unanswered is None:
-            for wrong in filter(None, (node.wrong for node in self._nodes)):
-                raise wrong
-        raise LedgerUnavailable(f"No ledger node answered {method}; last: {unanswered}")
+                if not isinstance(error, LedgerError):
+                    raise error
+                errors.append(error)
+        raise self._none_answered(_SEND, errors)
+
+    def _sent(self, task: asyncio.Task[Any]) -> None:
+        self._sends.discard(task)
+        if not task.cancelled():
+            # Those that nobody waits for any more included.
+            task.exception()
+
+    def _none_answered(self, method: str, errors: Sequence[LedgerError]) -> SolwardError:
+        """What to raise where these are all the nodes said."""
+        if not errors:
+            return next(node.wrong for node in self._nodes if node.wrong is not None)
+        for error in errors:
+            if isinstance(error, LedgerRejected):
+                return error
+        text = f"No ledger node answered {method}; last: {errors[-1]}"
+        if all(isinstance(error, NodeDenies) for error in errors):
+            return NodeDenies(text)
+        waits = [error.wait_s for error in errors if isinstance(error, NodeBusy)]
+        known = [wait_s for wait_s in waits if wait_s is not None]
+        if len(known) == len(errors):
+            return NodeBusy(text, min(known))
+        return LedgerUnavailable(text)
 
     async def close(self) -> None:
         """Release every node's connections."""
+        sends = tuple(self._sends)
+        for task in sends:
+            task.cancel()
+        await asyncio.gather(*sends, return_exceptions=True)
         await asyncio.gather(*(node.close() for node in self._nodes))

@@ -7,9 +7,9 @@ Every method may raise `LedgerUnavailable` (no answer: nothing is known) or `Led
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from solward.solana.accounts import Account
 from solward.solana.ledger import ReadLedger
@@ -17,6 +17,9 @@ from solward.solana.ledger import ReadLedger
 # The JSON-RPC code of a node that has not reached the `minContextSlot` asked for
 # (agave rpc-client-api/src/custom_error.rs).
 MIN_CONTEXT_SLOT: Final = -32016
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +89,22 @@ class Ledger(ReadLedger, Protocol):
         """The origins of every node that is configured, those that rest included."""
 
     def nodes(self) -> Sequence[Ledger]:
-        """A ledger for each usable node, the one in use first; none switches to another node.
+        """A ledger for each usable node, the one to ask first; none switches to another node.
 
         For conclusions that need two answers of one node.
         """
+
+    def beside(self, node: Ledger) -> Sequence[Ledger]:
+        """The usable nodes other than `node`, which is one of `nodes()`."""
+
+    async def on_one_node(self, work: Callable[[Ledger], Awaitable[T]]) -> T:
+        """What `work` gives on one of `nodes()`, the next where that does not answer or has not
+        reached a `min_slot`; where none answers, again within the caller's deadline."""
+
+    @property
+    def landed_slot(self) -> int:
+        """The last slot in which a node said that a transaction landed, 0 for none: a node that has
+        not reached it shows the wallets as they were."""
 
     async def latest_blockhash(self) -> Blockhash:
         """A blockhash at `confirmed`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -14,6 +14,8 @@ from solana.rpc.jsonrpc import JsonRpcRequest
 
 from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.telemetry.scrub import scrub_text
+from solward.vault.ledger.patience import NodeDenies
+from solward.vault.ledger.rate_limits import busy, json_error
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 IN_PROCESS: Final = "this process"
 # Longer than a loaded public node takes.
 REQUEST_TIMEOUT_S = 15.0
+# Methods that providers leave out of a plan, or altogether; a refusal says nothing of the node.
+OPTIONAL: Final = frozenset({"getProgramAccounts"})
+# Of the refusals (4xx): those of the moment, and those of the caller, whatever the call.
+_LATER = frozenset({408, 425, 429})
+_DENIED = frozenset({401, 402, 403})
 # To one node; further calls wait.
 CONNECTIONS = 100
 
@@ -48,7 +55,7 @@ class ManyNodes(Protocol):
         """The origins of all its nodes, those that rest included."""
 
     def nodes(self) -> Sequence[Transport]:
-        """A transport for each usable node, which never switches; the one in use first."""
+        """A transport for each usable node, which never switches; the one to ask first."""
 
 
 def host_of(url: str) -> str:
@@ -82,36 +89,47 @@ class HttpTransport:
         self._session: ClientSession | None = None
 
     async def call(self, method: str, params: Sequence[Any]) -> Any:
-        """See `Transport.call`."""
+        """See `Transport.call`; `NodeBusy` where the node says that it answers later."""
         request = JsonRpcRequest(method=method, params=list(params))
         try:
-            answer = json.loads(await self._post(request.to_json().encode()))
+            status, headers, body = await self._post(request.to_json().encode())
         except _NoAnswer as error:
             raise LedgerUnavailable(f"The ledger did not answer {method} ({error})") from None
+        try:
+            answer = json.loads(body)
         except ValueError:
-            raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON") from None
-        if not isinstance(answer, dict) or ("result" not in answer and "error" not in answer):
-            raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON-RPC response")
-        error_object = answer.get("error")
-        if error_object is not None:
-            code = error_object.get("code", 0) if isinstance(error_object, dict) else None
-            if not isinstance(code, int):
-                raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON-RPC response")
-            raise LedgerRejected(
-                code,
-                # A provider may quote its address, and the key in it.
-                scrub_text(str(error_object.get("message", ""))),
-                error_object.get("data"),
+            answer = None
+        well = status == 200 and isinstance(answer, dict) and not answer.get("error")
+        if well and "result" in answer:
+            return answer["result"]
+        error_object = json_error(answer)
+        code, message, data = error_object or (None, "", None)
+        # A provider may quote its address, and the key in it.
+        message = scrub_text(message)
+        limited = busy(method, status, code, message, headers)
+        if limited is not None:
+            raise limited
+        if status // 100 != 2:
+            refused = status // 100 == 4 and status not in _LATER
+            if refused and (method in OPTIONAL or (code and status not in _DENIED)):
+                raise LedgerRejected(code or status, message or f"HTTP {status}", data)
+            says = f": {message}" if message else ""
+            raise (NodeDenies if refused else LedgerUnavailable)(
+                f"The ledger did not answer {method} (HTTP {status}{says})"
             )
-        return answer["result"]
+        if answer is None:
+            raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON")
+        if code is not None:
+            raise LedgerRejected(code, message, data)
+        raise LedgerUnavailable(f"The ledger's answer to {method} is no JSON-RPC response")
 
     async def close(self) -> None:
         """Close the connection pool."""
         if self._session is not None:
             await self._session.close()
 
-    async def _post(self, body: bytes) -> bytes:
-        """The body of an answer; raises `_NoAnswer`."""
+    async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body of an answer; raises `_NoAnswer`."""
         import aiohttp
 
         if self._session is None:
@@ -120,9 +138,7 @@ class HttpTransport:
         while True:
             try:
                 async with self._session.post(self._url, data=body, allow_redirects=False) as got:
-                    if got.status // 100 != 2:
-                        raise _NoAnswer(f"HTTP {got.status}")
-                    return await got.read()
+                    return got.status, got.headers, await got.read()
             except (aiohttp.ClientError, OSError) as error:
                 if not retries:
                     raise _NoAnswer(type(error).__name__) from None

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
 from solward.audit import outbox
-from solward.record import TransactionRecord, TransactionStatus
+from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.vault.store import alerts
 from solward.vault.store.tables import transactions, wallets
 
@@ -218,6 +218,19 @@ def record_of(values: Sequence[Any]) -> TransactionRecord:
         fee_lamports=fee_lamports,
         created_ms=created_ms,
     )
+
+
+async def stake_accounts(connection: AsyncConnection, wallet_id: str) -> list[str]:
+    """The accounts of a wallet's stakes that were sent, by its records."""
+    rows = await connection.execute(
+        select(transactions.c.details).where(
+            transactions.c.wallet_id == wallet_id,
+            transactions.c.type == TransactionType.STAKE.value,
+            transactions.c.signature.is_not(None),
+        )
+    )
+    found = (jsontext.loads(details).get("stakeAccount") for details in rows.scalars())
+    return sorted({each for each in found if isinstance(each, str)})
 
 
 _LAUNCHED = select(transactions.c.details).where(

@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from solders.address_lookup_table_account import AddressLookupTableAccount
 from solders.hash import Hash
@@ -29,6 +31,7 @@ from solward.solana.message import (
 from solward.solana.programs import CLOCK_SYSVAR, MEMO_PROGRAM
 from solward.solana.stakes import unix_time
 from solward.vault.guardrails import Simulation, analyse, inner_from_json
+from solward.vault.ledger.patience import pause
 from solward.vault.ledger.protocol import (
     MIN_CONTEXT_SLOT,
     Blockhash,
@@ -52,13 +55,17 @@ _OTHERS_S = 1.0
 # Nodes behind one address are some slots apart: they are given a few to reach the one in question.
 _SLOT_S = 0.4
 
+# A node tens of blocks behind takes a while, and behind one address another may be the next to
+# answer.
+LAG_S = 1.0
+
 # The state before is read in one call and simulated in another; transactions of the wallet that
 # land in between show in the difference. Another try tells the two cases apart.
 _TRIES = 4
 
 # Errors of the bytes' age, not of what they do: others are built instead.
-_UNKNOWN_BLOCKHASH = "BlockhashNotFound"
-_STALE = (_UNKNOWN_BLOCKHASH, "AlreadyProcessed")
+UNKNOWN_BLOCKHASH = "BlockhashNotFound"
+_STALE = (UNKNOWN_BLOCKHASH, "AlreadyProcessed")
 
 _MEMO = Pubkey.from_string(MEMO_PROGRAM)
 
@@ -133,24 +140,19 @@ class BlockhashSource:
     async def _from_one_node(self) -> Blockhash:
         # Hash and height of different nodes do not compare: a node that lags makes an honest expiry
         # look impossible.
-        unanswered: LedgerError = LedgerUnavailable("The ledger has no node to ask")
-        for node in self._ledger.nodes():
-            others = [other for other in self._ledger.nodes() if other is not node]
-            try:
-                (blockhash, tip), tips = await asyncio.gather(
-                    asyncio.gather(node.latest_blockhash(), node.tip()),
-                    asyncio.gather(*(_tip(other, _OTHERS_S) for other in others)),
-                )
-            except LedgerError as error:
-                unanswered = error
-                continue
+        async def read(node: Ledger) -> Blockhash:
+            (blockhash, tip), tips = await asyncio.gather(
+                asyncio.gather(node.latest_blockhash(), node.tip()),
+                asyncio.gather(*(_tip(each, _OTHERS_S) for each in self._ledger.beside(node))),
+            )
             own = _height(tip, blockhash.context_slot)
             if blockhash.last_valid_block_height > own + MAX_VALID_BLOCKS:
                 raise LedgerUnavailable("The ledger gave an impossible last valid block height")
             heights = [_height(each, blockhash.context_slot) for each in tips if each is not None]
             # Not the node's own claim: an expiry before the real one makes live bytes look dead.
             return replace(blockhash, last_valid_block_height=_expiry(own, [own, *heights]))
-        raise unanswered
+
+        return await self._ledger.on_one_node(read)
 
     def forget(self) -> None:
         """Drop the cached blockhash: the ledger does not know it any more."""
@@ -184,12 +186,15 @@ class Assessment:
 
     Attributes:
         effects: None when the simulation failed; `failure` says why.
+        behind: whether it failed in a state from before what the ledger said already, so that
+            another node may see no failure.
     """
 
     transaction: VersionedTransaction
     blockhash: Blockhash
     effects: TransactionEffects | None
     failure: str | None
+    behind: bool = False
 
 
 class Assessor:
@@ -231,25 +236,38 @@ class Assessor:
             InvalidRequest: the draft makes no transaction this wallet alone can sign.
             LedgerError: the ledger did not answer.
         """
-        for attempt in range(_TRIES):
+        tries, built_on = 0, ""
+        own = draft.wire is None
+        while True:
+            tries += 1
             blockhash = await self.blockhashes.get()
-            if draft.wire is None:
-                transaction = self._unique(draft, blockhash.blockhash, nonce, trial)
-            else:
+            if draft.wire is not None:
                 transaction = parse_wire(draft.wire, draft.intent.wallet)
+            elif built_on != blockhash.blockhash:
+                transaction = self._unique(draft, blockhash.blockhash, nonce, trial)
+                built_on = blockhash.blockhash
             self._hook(Step.BUILT)
             assessment = await self._simulate(draft, transaction, blockhash)
-            last = attempt == _TRIES - 1
-            if assessment.failure in _STALE and draft.wire is None and not last:
-                self.blockhashes.forget()
-            elif assessment.failure == _UNKNOWN_BLOCKHASH and not last:
-                # Made on a newer block than the node has seen, or too old.
-                await asyncio.sleep(_SLOT_S)
+            last = tries >= _TRIES
+            if assessment.failure in _STALE:
+                # A node that is behind does not know the blockhash yet, or it is too old by now.
+                unseen = assessment.failure == UNKNOWN_BLOCKHASH
+                if not unseen:
+                    built_on = ""
+                if own and (not unseen or tries % 2 == 0):
+                    self.blockhashes.forget()
+                if unseen and own and last and await pause(LAG_S):
+                    continue
+                if last:
+                    return assessment
+                if unseen:
+                    await asyncio.sleep(_SLOT_S)
+            elif assessment.behind and await pause(LAG_S):
+                continue
             elif last or not _may_be_others(draft, assessment):
                 return assessment
             elif assessment.effects is not None and not assessment.effects.tied:
                 await asyncio.sleep(_SLOT_S / 4)
-        raise AssertionError("unreachable: the last try returns")
 
     async def assess_any(
         self, draft: Draft, nonce: str, *, trial: bool = False
@@ -292,8 +310,11 @@ class Assessor:
             contents = {a: account.data for a, account in found.items() if account is not None}
         keys = resolve(message, contents)
         addresses = list(dict.fromkeys(key.address for key in keys))
-        read_at, before, result = await self._read_and_simulate(
-            bytes(transaction), addresses, blockhash.context_slot
+        min_slot = max(blockhash.context_slot, self._ledger.landed_slot)
+        # The ledger's time comes with the accounts, so that it costs no call.
+        read = list(dict.fromkeys((*addresses, CLOCK_SYSVAR)))
+        read_at, before, result = await read_and_simulate(
+            self._ledger, bytes(transaction), read, addresses, min_slot
         )
         self._observe_ms(unix_time(before[CLOCK_SYSVAR]) * 1000)
         if CLOCK_SYSVAR not in addresses:
@@ -301,7 +322,8 @@ class Assessor:
         if result.err is not None:
             stale = isinstance(result.err, str) and result.err in _STALE
             failure = result.err if stale else explain(result.err, result.logs)
-            return Assessment(transaction, blockhash, None, failure)
+            behind = result.slot < min_slot
+            return Assessment(transaction, blockhash, None, failure, behind)
         inner = inner_from_json(result.inner_instructions, keys)
         if set(before) - set(result.accounts):
             raise MalformedTransaction("The simulation did not report every account")
@@ -327,28 +349,36 @@ class Assessor:
             )
         return Assessment(transaction, blockhash, effects, None)
 
-    async def _read_and_simulate(
-        self, wire: bytes, addresses: Sequence[str], min_slot: int
-    ) -> tuple[int, dict[str, Account | None], SimulationResult]:
-        """The slot and the state before, and the simulation, neither of before `min_slot`, when the
-        blockhash was read; of any slot where the nodes do not reach it, which fails nothing."""
-        # The ledger's time comes with the accounts, so that it costs no call.
-        read = list(dict.fromkeys((*addresses, CLOCK_SYSVAR)))
-        for attempt in range(_TRIES):
-            wanted = min_slot if attempt < _TRIES - 1 else 0
-            try:
-                # Requested together: on the embedded ledger nothing runs between the two.
-                (read_at, before), result = await asyncio.gather(
-                    self._ledger.accounts_at(read, min_slot=wanted),
-                    self._ledger.simulate(wire, addresses, min_slot=wanted),
-                )
-            except LedgerRejected as error:
-                if error.code != MIN_CONTEXT_SLOT or not wanted:
-                    raise
-                await asyncio.sleep(_SLOT_S)
-            else:
-                return read_at, before, result
-        raise AssertionError("unreachable: the last try returns")
+
+async def read_and_simulate(
+    ledger: Ledger, wire: bytes, read: Sequence[str], addresses: Sequence[str], min_slot: int
+) -> tuple[int, dict[str, Account | None], SimulationResult]:
+    """The slot and the state of `read` before, and the simulation with the state of `addresses`
+    after it, both of one node, and neither of before `min_slot`; of any slot where the nodes do not
+    reach it, which fails nothing.
+
+    Raises:
+        LedgerError: the ledger did not answer.
+    """
+
+    async def both(wanted: int, node: Ledger) -> Any:
+        # Requested together: on the embedded ledger nothing runs between the two.
+        return await asyncio.gather(
+            node.accounts_at(read, min_slot=wanted),
+            node.simulate(wire, addresses, min_slot=wanted),
+        )
+
+    for attempt in range(_TRIES):
+        wanted = min_slot if attempt < _TRIES - 1 else 0
+        try:
+            (read_at, before), result = await ledger.on_one_node(partial(both, wanted))
+        except LedgerRejected as error:
+            if error.code != MIN_CONTEXT_SLOT or not wanted:
+                raise
+            await asyncio.sleep(_SLOT_S)
+        else:
+            return read_at, before, result
+    raise AssertionError("unreachable: the last try returns")
 
 
 def _may_be_others(draft: Draft, assessment: Assessment) -> bool:

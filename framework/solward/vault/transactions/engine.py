@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ from solward.solana.token_list import TokenList
 from solward.solana.tokens import token_account
 from solward.telemetry import tracing
 from solward.vault.guardrails import PluginGuardrail, Policy, ScopeLimits
+from solward.vault.ledger.patience import left, within
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import holds
 from solward.vault.store import transactions as store
@@ -147,6 +149,10 @@ class Engine:
         """Judge by these guardrails of plugins from now on; see `Reserver.use_guardrails`."""
         self._reserver.use_guardrails(guardrails)
 
+    def deadline(self) -> AbstractContextManager[None]:
+        """What a caller waits for altogether: planning, nodes that are busy, and the end."""
+        return within(self._options.confirm_wait_s)
+
     async def execute(self, wallet_id: str, actor: Actor, draft: Draft) -> TransactionRecord:
         """Judge, sign and send a draft, and wait for its end.
 
@@ -169,7 +175,8 @@ class Engine:
         if actor.dry_run:
             raise TrialEnded(await self.dry_run(wallet_id, actor, draft))
         wallet = await self._wallets.get(wallet_id)
-        return await self._shielded(self._execute(wallet, actor, draft))
+        with self.deadline():
+            return await self._shielded(self._execute(wallet, actor, draft))
 
     async def dry_run(self, wallet_id: str, actor: Actor, draft: Draft) -> Trial:
         """Judge a draft as `execute` would now; nothing is stored, reserved or sent.
@@ -181,9 +188,10 @@ class Engine:
         await self._wallets.get(wallet_id)
         effects, failure = None, None
         try:
-            draft, assessment = await self._assessor.assess_any(
-                draft, str(uuid.uuid4()), trial=True
-            )
+            with self.deadline():
+                draft, assessment = await self._assessor.assess_any(
+                    draft, str(uuid.uuid4()), trial=True
+                )
         except LedgerError as error:
             failure = str(error)
         else:
@@ -204,8 +212,9 @@ class Engine:
         wallet = await self._wallets.get(wallet_id)
         record = self._record(wallet, actor, draft.intent)
         work = self._once(record, actor, lambda: self._in_steps(record, actor, draft))
-        task = self._start(work)
-        await asyncio.wait({task}, timeout=self._options.confirm_wait_s)
+        with self.deadline():
+            task = self._start(work)
+            await asyncio.wait({task}, timeout=left(self._options.confirm_wait_s))
         if task.done():
             return task.result()
         async with self._database.read() as connection:
@@ -257,7 +266,8 @@ class Engine:
             effects = faucet_effects(wallet.address)
             verdict = await self._reserver.trial(wallet_id, actor, intent, effects)
             raise TrialEnded(Trial(verdict, effects))
-        return await self._shielded(self._airdrop(wallet, actor, intent, lamports))
+        with self.deadline():
+            return await self._shielded(self._airdrop(wallet, actor, intent, lamports))
 
     async def refuse(
         self, wallet_id: str, actor: Actor, intent: Intent, error: str
@@ -444,7 +454,7 @@ class Engine:
         try:
             with tracing.span("transaction.confirm", signature=item.signature):
                 settlement = await asyncio.wait_for(
-                    asyncio.shield(item.done), self._options.confirm_wait_s
+                    asyncio.shield(item.done), left(self._options.confirm_wait_s)
                 )
         except TimeoutError:
             return record

@@ -46,6 +46,7 @@ from solward.solana.message import (
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import associated_address, token_account
 from solward.telemetry import tracing
+from solward.vault.ledger.patience import pause, within
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.trust import is_enough
 from solward.vault.store import attempts as attempt_store
@@ -55,7 +56,13 @@ from solward.vault.store import transactions as transaction_store
 from solward.vault.store.attempts import Attempt, AttemptState, PocketStep, Settlement
 from solward.vault.store.database import Database
 from solward.vault.store.pockets import PocketRow, PocketState
-from solward.vault.transactions.assess import BlockhashSource, compile_instructions
+from solward.vault.transactions.assess import (
+    LAG_S,
+    UNKNOWN_BLOCKHASH,
+    BlockhashSource,
+    compile_instructions,
+    read_and_simulate,
+)
 from solward.vault.transactions.failures import explain
 from solward.vault.transactions.pocket_sweep import PocketSweeps
 from solward.vault.transactions.request import Actor, Draft, PocketCall, PocketDraft
@@ -77,6 +84,9 @@ _SWEEPS = 6
 _FURTHER_MINTS = 3
 # The longest a venue or a plugin may take to make the call, while the pocket is filled.
 _BUILD_S = 30.0
+# For nodes that do not answer, whether or not the caller still waits: money is in the pocket.
+_WAIT_S = 120.0
+_UNSEEN_TRIES = 3
 
 _STOPPED = "The service stopped before the call was made; what the pocket held came back"
 
@@ -133,11 +143,12 @@ class PocketRuns:
         funded = await item.done
         if funded.attempt not in (AttemptState.LANDED_OK, AttemptState.PRESUMED_DEAD):
             return await self._end_unfunded(record, funded)
-        if funded.attempt is AttemptState.LANDED_OK:
-            called = await self._call(record, actor, draft)
-        else:
-            called = Called(None, funded.error)
-        return await self._finish(record, called, sweeps=not draft.stays)
+        with within(_WAIT_S, own=True):
+            if funded.attempt is AttemptState.LANDED_OK:
+                called = await self._call(record, actor, draft)
+            else:
+                called = Called(None, funded.error)
+            return await self._finish(record, called, sweeps=not draft.stays)
 
     async def begin_sweep(
         self, record: TransactionRecord, actor: Actor, address: str
@@ -176,7 +187,8 @@ class PocketRuns:
 
     async def sweep_alone(self, record: TransactionRecord) -> TransactionRecord:
         """Empty the pocket of a record that does nothing else."""
-        return await self._finish(record, Called(AttemptState.LANDED_OK), sweeps=True)
+        with within(_WAIT_S, own=True):
+            return await self._finish(record, Called(AttemptState.LANDED_OK), sweeps=True)
 
     async def resume(self, record: TransactionRecord, live: InFlight | None, step: str) -> None:
         """Go on where a dead process left a record.
@@ -205,8 +217,9 @@ class PocketRuns:
             called = await self._called(record)
         async with self._database.read() as connection:
             row = (await pocket_store.of_transactions(connection, [record.id]))[record.id]
-        # What a position holds stays in it.
-        await self._finish(record, called, sweeps=row.position is None)
+        with within(_WAIT_S, own=True):
+            # What a position holds stays in it.
+            await self._finish(record, called, sweeps=row.position is None)
 
     async def _called(self, record: TransactionRecord) -> Called:
         """How the call of a record went that has landed or died already."""
@@ -266,7 +279,7 @@ class PocketRuns:
         if advances_nonce(message):
             # Kept back, such bytes could take what the pocket of a position holds later.
             raise InvalidRequest("The call has a durable nonce, so it would stay valid for ever")
-        slot = await self._try(draft, transaction)
+        slot = await self._try(draft, transaction, own=not isinstance(made, bytes | bytearray))
         if isinstance(made, bytes | bytearray):
             expiry = await self._blockhashes.expiry(slot)
             blockhash = replace(blockhash, last_valid_block_height=expiry)
@@ -278,7 +291,9 @@ class PocketRuns:
         self._hook(Step.SIGNED)
         return step_attempt(record, signed, blockhash, PocketStep.CALL)
 
-    async def _try(self, draft: PocketDraft, transaction: VersionedTransaction) -> int:
+    async def _try(
+        self, draft: PocketDraft, transaction: VersionedTransaction, *, own: bool
+    ) -> int:
         """Simulate the call, and say at which slot; nothing else depends on it but an early end."""
         wallet, pocket = draft.intent.wallet, draft.pocket.address
         mints = await self._ledger.accounts(list(draft.returns)) if draft.returns else {}
@@ -292,8 +307,19 @@ class PocketRuns:
         await self._check_blocked(named, transaction.message)
         # A node reports accounts of the transaction alone; any other stays as it is.
         addresses = [each for each in named if each in wanted]
-        before = await self._ledger.accounts(addresses)
-        result = await self._ledger.simulate(bytes(transaction), addresses)
+        tries = 0
+        while True:
+            min_slot = self._ledger.landed_slot
+            _, before, result = await read_and_simulate(
+                self._ledger, bytes(transaction), addresses, addresses, min_slot
+            )
+            tries += 1
+            # A node that is behind does not know the funding yet, or the blockhash; somebody else's
+            # blockhash may be of no block.
+            unseen = result.err == UNKNOWN_BLOCKHASH and (own or tries < _UNSEEN_TRIES)
+            behind = unseen or result.slot < min_slot
+            if result.err is None or not behind or not await pause(LAG_S):
+                break
         if result.err is not None:
             raise InvalidRequest(f"The call would fail: {explain(result.err, result.logs)}")
         for mint, least in draft.returns.items():

@@ -166,7 +166,12 @@ class Sender:
             return
         for item in items:
             item.polled = True
-        statuses = await self._ledger.statuses([item.signature for item in items])
+        try:
+            statuses = await self._ledger.statuses([item.signature for item in items])
+        except LedgerError:
+            # A node over its rate for statuses may take a transaction all the same.
+            await self._resend([item for item in items if self._is_late(item)])
+            raise
         ended = [
             (item, status)
             for item, status in zip(items, statuses, strict=True)
@@ -176,12 +181,12 @@ class Sender:
         if landed:
             self._hook(Step.LANDED)
             await self._settle_landed(landed)
-        now = time.monotonic()
         late = [
             item
             for item, status in zip(items, statuses, strict=True)
-            if status is None and now - item.sent_at >= self._resend_s
+            if status is None and self._is_late(item)
         ]
+        now = time.monotonic()
         # That one failed gives money back, so the node in use does not say it alone.
         failed = [
             item
@@ -195,16 +200,28 @@ class Sender:
 
     async def _resend_or_end(self, late: Sequence[InFlight]) -> None:
         """Resend what may still land; end what never can."""
-        height = await self._ledger.block_height()
+        try:
+            height = await self._ledger.block_height()
+        except LedgerError:
+            await self._resend(late)
+            raise
         expired = [item for item in late if height > item.last_valid_block_height]
         alive = [item for item in late if height <= item.last_valid_block_height]
-        if alive:
-            async with self._database.write() as connection:
-                await store.mark_sent(connection, [item.signature for item in alive])
-            await asyncio.gather(*(self._send(item) for item in alive))
-            metrics.RESENDS.inc(sum(item.wire is not None for item in alive))
+        await self._resend(alive)
         if expired:
             await self._end(expired)
+
+    def _is_late(self, item: InFlight) -> bool:
+        return time.monotonic() - item.sent_at >= self._resend_s
+
+    async def _resend(self, items: Sequence[InFlight]) -> None:
+        """Send the same bytes again, which changes nothing where they have landed or expired."""
+        if not items:
+            return
+        async with self._database.write() as connection:
+            await store.mark_sent(connection, [item.signature for item in items])
+        await asyncio.gather(*(self._send(item) for item in items))
+        metrics.RESENDS.inc(sum(item.wire is not None for item in items))
 
     async def _end(self, items: Sequence[InFlight]) -> None:
         """Ask every node about what the one in use calls expired or failed."""

@@ -1,0 +1,107 @@
+"""How long a ledger call may wait for a node: until its caller's deadline, which lives here.
+
+A call waits only where a deadline is set: by the HTTP server for a request, by the engine for a
+transaction, by an agent's cycle for its reads. Work that polls anyway (the sender, the start) sets
+none and hears at once that there is no answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, TypeVar
+
+from solward.errors import LedgerUnavailable
+
+# For reads: of a request, a plugin or an agent's cycle.
+READ_WAIT_S: Final = 15.0
+# Between the tries of a call that no node answered.
+FIRST_PAUSE_S: Final = 0.25
+MAX_PAUSE_S: Final = 4.0
+# Callers that wait for the same moment come back spread over as long.
+_SPREAD_S: Final = 0.25
+
+T = TypeVar("T")
+
+_deadline: ContextVar[float | None] = ContextVar("ledger_deadline", default=None)
+
+
+class NodeBusy(LedgerUnavailable):
+    """A node answers later, and does not need to be asked before.
+
+    Attributes:
+        wait_s: how long it asks to wait; None where it does not say.
+        method_only: whether its other methods answer meanwhile.
+        refused: whether it was asked; False where an earlier answer was enough to know.
+    """
+
+    def __init__(
+        self, text: str, wait_s: float | None, *, method_only: bool = False, refused: bool = True
+    ) -> None:
+        super().__init__(text)
+        self.wait_s = wait_s
+        self.method_only = method_only
+        self.refused = refused
+
+
+class NodeDenies(LedgerUnavailable):
+    """A node does not serve this caller at all (a wrong key or path, a blocked address): waiting
+    does not help."""
+
+
+@contextmanager
+def within(seconds: float, *, own: bool = False) -> Iterator[None]:
+    """Let the ledger calls of this block wait for nodes, for `seconds` altogether.
+
+    Args:
+        own: whether the block goes on after its caller has left, so that the caller's deadline,
+            which holds otherwise where it is earlier, does not count.
+    """
+    deadline = time.monotonic() + seconds
+    outer = _deadline.get()
+    if outer is not None and not own:
+        deadline = min(outer, deadline)
+    token = _deadline.set(deadline)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+def left(default: float = 0.0) -> float:
+    """Seconds until the deadline, 0 once it has passed; `default` where none is set."""
+    deadline = _deadline.get()
+    return default if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+async def pause(seconds: float) -> bool:
+    """Wait, where the deadline allows for it; False at once where it does not."""
+    if seconds >= left():
+        return False
+    await asyncio.sleep(seconds)
+    return True
+
+
+async def patiently(attempt: Callable[[], Awaitable[T]]) -> T:
+    """The outcome of `attempt`, tried again while no node answers and the deadline allows.
+
+    Raises:
+        LedgerUnavailable: of the last try.
+    """
+    pause_s = FIRST_PAUSE_S
+    while True:
+        try:
+            return await attempt()
+        except NodeDenies:
+            raise
+        except LedgerUnavailable as error:
+            wait_s = error.wait_s if isinstance(error, NodeBusy) else None
+            if wait_s is None:
+                wait_s, pause_s = pause_s, min(2 * pause_s, MAX_PAUSE_S)
+            # No secret depends on it.
+            if not await pause(wait_s + random.uniform(0, _SPREAD_S)):  # noqa: S311
+                raise

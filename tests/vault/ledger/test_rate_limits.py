@@ -1,0 +1,266 @@
+"""What a node's refusal says of when to come back, and for what."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+from aiohttp import web
+from multidict import CIMultiDict
+from tests.support.rpc_nodes import GENESIS
+
+from solward.errors import LedgerRejected, LedgerUnavailable
+from solward.vault.ledger.client import RpcLedger
+from solward.vault.ledger.failover import FailoverTransport
+from solward.vault.ledger.node import Node
+from solward.vault.ledger.patience import NodeBusy, left, within
+from solward.vault.ledger.rate_limits import MAX_WAIT_S, wait_of
+from solward.vault.ledger.transport import HttpTransport
+
+NOW = 1_800_000_000.0
+DRY = "You've reached the limit of today"
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({}, None),
+        ({"retry-after": "10"}, 10),
+        ({"Retry-After": "0.5"}, 0.5),
+        ({"Retry-After": formatdate(NOW + 7, usegmt=True)}, 7),
+        ({"Retry-After": formatdate(NOW - 7, usegmt=True)}, 0),
+        ({"Retry-After": "86400"}, MAX_WAIT_S),
+        ({"Retry-After": "soon"}, None),
+        ({"Retry-After": "-3"}, None),
+        ({"Retry-After": "nan"}, None),
+        ({"Retry-After": "2", "X-RateLimit-Reset": "9"}, 2),
+        ({"X-RateLimit-Reset": "9"}, 9),
+        ({"x-ratelimit-reset": str(int(NOW) + 9)}, 9),
+        ({"X-RateLimit-Reset": str(int(NOW + 9) * 1000)}, 9),
+        ({"RateLimit-Reset": "4"}, 4),
+        ({"RateLimit": "limit=100, remaining=0, reset=5"}, 5),
+        ({"RateLimit": '"default";r=0;t=6'}, 6),
+    ],
+)
+def test_every_way_to_say_when(headers: dict[str, str], wait_s: float | None) -> None:
+    found = wait_of(CIMultiDict(headers), NOW)
+    assert found == (None if wait_s is None else pytest.approx(wait_s))
+
+
+Said = Callable[[str], tuple[int, dict[str, str], dict[str, Any]]]
+
+
+@asynccontextmanager
+async def provider(say: Said) -> AsyncIterator[tuple[RpcLedger, list[str]]]:
+    """A ledger over one provider, which answers as `say` does, and what it was asked."""
+    asked: list[str] = []
+
+    async def handle(http: web.Request) -> web.StreamResponse:
+        method = (await http.json())["method"]
+        asked.append(method)
+        if method == "getGenesisHash":
+            return web.json_response({"jsonrpc": "2.0", "id": 1, "result": GENESIS})
+        status, headers, body = say(method)
+        return web.json_response(
+            {"jsonrpc": "2.0", "id": 1, **body}, status=status, headers=headers
+        )
+
+    app = web.Application()
+    app.router.add_post("/", handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    http = HttpTransport(f"http://127.0.0.1:{runner.addresses[0][1]}", 2.0)
+    transport = FailoverTransport([Node("one", http, lambda _genesis: None)])
+    try:
+        yield RpcLedger(transport), asked
+    finally:
+        await transport.close()
+        await runner.cleanup()
+
+
+def fine(_method: str) -> tuple[int, dict[str, str], dict[str, Any]]:
+    return 200, {}, {"result": 7}
+
+
+def error(status: int, code: int, message: str, **headers: str) -> Said:
+    found = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda _method: (status, found, {"error": {"code": code, "message": message}})
+
+
+def once(first: Said) -> Said:
+    said: list[str] = []
+
+    def say(method: str) -> tuple[int, dict[str, str], dict[str, Any]]:
+        said.append(method)
+        return (first if said == [method] else fine)(method)
+
+    return say
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        error(429, 429, "Too many requests", Retry_After="0.3"),
+        error(200, -32429, "rate limited", Retry_After="0.3"),
+        error(200, -32029, "Rate limit exceeded", Retry_After="0.3"),
+        error(200, -32005, "rate limit of the plan", Retry_After="0.3"),
+        error(503, -32000, "restarting", Retry_After="0.3"),
+        error(500, -32000, "oops"),
+        error(200, -32005, "Node is behind by 42 slots"),
+    ],
+)
+async def test_a_read_waits_for_the_node_within_its_callers_deadline(refusal: Said) -> None:
+    async with provider(once(refusal)) as (ledger, asked):
+        began = time.monotonic()
+        with within(5):
+            assert await ledger.slot() == 7
+        assert time.monotonic() - began >= 0.25
+        assert asked.count("getSlot") == 2
+    async with provider(once(refusal)) as (ledger, asked):
+        with pytest.raises(LedgerUnavailable, match="getSlot"):
+            await ledger.slot()
+        assert asked.count("getSlot") == 1
+
+
+async def test_a_node_that_is_busy_is_not_asked_meanwhile() -> None:
+    async with provider(once(error(429, 429, "slow down", Retry_After="30"))) as (ledger, asked):
+        with pytest.raises(NodeBusy, match=r"HTTP 429: slow down\); it asks to wait 30 s"):
+            await ledger.slot()
+        with within(5), pytest.raises(NodeBusy, match="asks to wait 30 s before getBlockHeight"):
+            await ledger.block_height()
+        assert asked == ["getGenesisHash", "getSlot"]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        error(429, 429, "Too many requests for a specific RPC call", Retry_After="30"),
+        error(429, 429, "", Retry_After="30", X_RateLimit_Method_Remaining="0"),
+    ],
+)
+async def test_one_method_over_its_rate_stops_no_other(refusal: Said) -> None:
+    async with provider(once(refusal)) as (ledger, _):
+        with pytest.raises(NodeBusy):
+            await ledger.slot()
+        assert await ledger.block_height() == 7
+        with pytest.raises(NodeBusy):
+            await ledger.slot()
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_what_no_wait_helps_is_not_waited_for(status: int) -> None:
+    async with provider(lambda _method: (status, {}, {"error": "no"})) as (ledger, asked):
+        with within(5), pytest.raises(LedgerUnavailable, match=f"HTTP {status}"):
+            await ledger.slot()
+        assert asked.count("getSlot") == 1
+
+
+async def test_a_deadline_ends_the_waiting_and_is_the_earlier_of_two() -> None:
+    with within(0.6):
+        with within(30):
+            assert left() < 0.7
+        with within(30, own=True):
+            assert left() > 29
+        async with provider(error(500, -32000, "oops")) as (ledger, asked):
+            began = time.monotonic()
+            with pytest.raises(LedgerUnavailable, match="No ledger node answered getSlot"):
+                await ledger.slot()
+            assert time.monotonic() - began < 0.7
+            assert asked.count("getSlot") > 1
+    assert left() == 0
+
+
+# What a provider does not serve.
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        error(410, 410, "The RPC call or parameters have been disabled."),
+        error(403, -32000, "not in your plan"),
+        error(200, -32601, "the method getProgramAccounts does not exist/is not available"),
+        error(200, -32010, "excluded from account secondary indexes"),
+    ],
+)
+async def test_a_provider_without_program_accounts_is_named_as_such_and_stays_in_use(
+    refusal: Said,
+) -> None:
+    async with provider(once(refusal)) as (ledger, asked):
+        with within(5), pytest.raises(LedgerRejected, match="does not serve getProgramAcc") as told:
+            await ledger.program_accounts(GENESIS, size=1, offset=0, key=GENESIS)
+        assert told.value.code == -32601
+        assert await ledger.slot() == 7
+        assert asked == ["getGenesisHash", "getProgramAccounts", "getSlot"]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        error(429, 429, DRY, Retry_After="0.1"),
+        error(200, -32603, "Internal error"),
+        error(200, 429, DRY),
+    ],
+)
+async def test_a_faucets_limit_is_said_to_be_the_faucets_and_asked_once(refusal: Said) -> None:
+    async with provider(refusal) as (ledger, asked):
+        with within(5), pytest.raises((LedgerUnavailable, LedgerRejected)) as told:
+            await ledger.request_airdrop(GENESIS, 1)
+        assert "the cluster's faucet, not of this service" in str(told.value)
+        assert "https://faucet.solana.com" in str(told.value)
+        assert asked.count("requestAirdrop") == 1
+
+
+# State of no earlier than what landed.
+
+
+async def test_a_read_is_not_of_before_what_landed() -> None:
+    lagging = 3
+    calls: list[Any] = []
+
+    def say(method: str) -> tuple[int, dict[str, str], dict[str, Any]]:
+        if method == "getSignatureStatuses":
+            status = {"slot": 9, "err": None, "confirmationStatus": "confirmed"}
+            return 200, {}, {"result": {"context": {"slot": 9}, "value": [status]}}
+        calls.append(method)
+        if len(calls) <= lagging:
+            return 200, {}, {"error": {"code": -32016, "message": "not reached"}}
+        return 200, {}, {"result": {"context": {"slot": 9}, "value": 5}}
+
+    async with provider(say) as (ledger, _):
+        await ledger.statuses(["signature"])
+        assert ledger.landed_slot == 9
+        with within(5):
+            assert await ledger.balance(GENESIS) == 5
+        assert len(calls) == 4
+        # A caller without time takes what there is: here, another refusal.
+        calls.clear()
+        with pytest.raises(LedgerRejected):
+            await ledger.balance(GENESIS)
+
+
+async def test_many_callers_of_a_busy_node_do_not_come_back_at_one_moment() -> None:
+    moments: list[float] = []
+
+    def say(method: str) -> tuple[int, dict[str, str], dict[str, Any]]:
+        moments.append(time.monotonic())
+        if len(moments) == 1:
+            return error(429, 429, "slow down", Retry_After="0.2")(method)
+        return fine(method)
+
+    async with provider(say) as (ledger, _):
+        with within(5):
+            await asyncio.gather(ledger.slot(), _later(0.1, [ledger.slot] * 19))
+        first, *others = moments
+        assert min(others) - first >= 0.2
+        assert max(others) - min(others) > 0.05
+
+
+async def _later(seconds: float, calls: list[Callable[[], Awaitable[Any]]]) -> None:
+    await asyncio.sleep(seconds)
+    await asyncio.gather(*(call() for call in calls))
