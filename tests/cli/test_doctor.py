@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import re
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -239,6 +241,24 @@ async def test_before_the_first_start_there_is_nothing_to_fail(tmp_path: Path) -
     assert not settings(tmp_path).solward_home.exists()
 
 
+@pytest.mark.sqlite("its file is changed")
+async def test_a_database_of_another_version_is_not_read(tmp_path: Path) -> None:
+    given = settings(tmp_path)
+    async with Solward.open(given):
+        pass
+    with contextlib.closing(sqlite3.connect(given.solward_home / "solward.db")) as file:
+        file.execute("UPDATE alembic_version SET version_num = '0003'")
+        file.execute("DROP TABLE wallets")
+        file.commit()
+    async with Subject(given) as subject:
+        [line] = await home.database(subject)
+        for check in (home.keystore, home.limits, ledger.funds, vendors.check):
+            assert await check(subject)
+    assert line.status is Status.WARN
+    assert "at revision 0003" in line.found
+    assert "make a backup" in line.advice
+
+
 @pytest.mark.more
 async def test_a_database_that_processes_share_is_checked_too(
     postgres_url: str, tmp_path: Path
@@ -248,7 +268,7 @@ async def test_a_database_that_processes_share_is_checked_too(
         [empty] = await home.database(subject)
         for check in (home.keystore, home.limits, ledger.funds):
             assert await check(subject)
-    assert (empty.found, empty.status) == ("PostgreSQL: The database is empty", Status.WARN)
+    assert (empty.found, empty.status) == ("PostgreSQL, the database is empty", Status.WARN)
     await (await Database.open(postgres_url, tmp_path)).close()
     async with Subject(settings(tmp_path, solana_network="localnet", **given)) as subject:
         [line] = await home.database(subject)

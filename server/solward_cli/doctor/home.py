@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from solward.errors import ConfigError, KeystoreError, StoreError
 from solward.money import format_amount, format_sol
 from solward_cli.doctor.report import Line, fail, ok, warn
-from solward_cli.doctor.subject import EmptyDatabase
+from solward_cli.doctor.subject import NotThisVersion
 
 if TYPE_CHECKING:
     from solward.settings import Settings
@@ -68,14 +68,14 @@ async def database(subject: Subject) -> list[Line]:
             revision = await schema.revision(connection)
     except ConfigError as error:
         return [fail("DATABASE_URL", str(error), "change DATABASE_URL")]
+    except NotThisVersion as error:
+        advice = "make a backup, then start the service: it makes tables, and upgrades older ones"
+        return [warn("Database", f"{kind}, {error}", advice)]
     except StoreError as error:
-        if subject.settings.shared_database and not isinstance(error, EmptyDatabase):
+        if subject.settings.shared_database:
             return [fail("Database", f"{kind}: {error}", "start it, or change DATABASE_URL")]
         return [warn("Database", f"{kind}: {error}", _START)]
-    if revision == schema.HEAD:
-        return [ok("Database", f"{kind}, at revision {revision}, which is this version's")]
-    advice = "make a backup, then start the service: it upgrades an older one"
-    return [warn("Database", f"{kind}, at revision {revision}, not {schema.HEAD}", advice)]
+    return [ok("Database", f"{kind}, at revision {revision}, which is this version's")]
 
 
 async def keystore(subject: Subject) -> list[Line]:
@@ -97,7 +97,7 @@ async def keystore(subject: Subject) -> list[Line]:
         advice = "put the key file or passphrase back that this keystore was made with"
         return [fail("Keystore", str(error), advice)]
     except (ConfigError, StoreError) as error:
-        return [warn("Keystore", f"there is none yet: {error}", _START)]
+        return [warn("Keystore", f"not opened: {error}", "see `solward doctor database`")]
     made = "a passphrase" if source.file is None else str(source.file)
     wallets = await subject.wallets()
     lines = [ok("Keystore", f"{made} opens it; wallets: {len(wallets)}")]

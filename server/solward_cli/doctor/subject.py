@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from solward.vault.store.database import Database
 
 
-class EmptyDatabase(StoreError):
-    """There are no tables in the database yet."""
+class NotThisVersion(StoreError):
+    """The database has no tables yet, or those of another version, which nobody may read."""
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Subject:
 
         Raises:
             ConfigError, StoreError: there is none, or it cannot be read.
-            EmptyDatabase: no service made its tables yet.
+            NotThisVersion: no service made its tables yet, or one of another version.
         """
         from solward.vault.store import schema
         from solward.vault.store.database import Database
@@ -75,8 +75,11 @@ class Subject:
             opened = Database.inspect(self.settings.database_url, self.settings.solward_home)
             self._stack.push_async_callback(opened.close)
             async with opened.read() as connection:
-                if await schema.revision(connection) is None:
-                    raise EmptyDatabase("The database is empty")
+                revision = await schema.revision(connection)
+            if revision is None:
+                raise NotThisVersion("the database is empty")
+            if revision != schema.HEAD:
+                raise NotThisVersion(f"at revision {revision}; this version's is {schema.HEAD}")
             self._database = opened
         return self._database
 
