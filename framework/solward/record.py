@@ -56,7 +56,12 @@ class TransactionRecord:
         details: per-type data; amounts are whole units as Decimal.
         guardrails_applied: rule names evaluated, the refusing one last.
         error: why it is blocked or failed, else None.
-        fee_lamports: what the ledger charged, once known.
+        fee_lamports: the network's fee: at most this much until it has landed, then what was
+            charged. Of a pocket used in steps that of all its steps.
+        compute_units: what it used: in the simulation of the same bytes, or as the ledger says
+            where its balances are read after it landed.
+        compute_unit_limit: how many it may use, None where its bytes set no limit.
+        compute_unit_price: micro-lamports for each unit of the limit; of several steps the highest.
         created_ms: milliseconds since the Unix epoch.
     """
 
@@ -71,10 +76,17 @@ class TransactionRecord:
     signature: str | None = None
     error: str | None = None
     fee_lamports: int | None = None
+    compute_units: int | None = None
+    compute_unit_limit: int | None = None
+    compute_unit_price: int | None = None
     principal: str = field(kw_only=True)
 
-    def to_json(self) -> dict[str, Any]:
-        """The record as the API shows it; absent fields are omitted."""
+    def to_json(self, *, fee: bool = False) -> dict[str, Any]:
+        """The record as the API shows it; absent fields are omitted.
+
+        Args:
+            fee: with what it costs at the network, under `fee`.
+        """
         body: dict[str, Any] = {"id": self.id, "walletId": self.wallet_id}
         if self.agent_id is not None:
             body["agentId"] = self.agent_id
@@ -86,6 +98,17 @@ class TransactionRecord:
             "guardrailsApplied": list(self.guardrails_applied),
             "timestamp": iso(self.created_ms),
         }
+        if fee and self.fee_lamports is not None:
+            body["fee"] = self._fee(self.fee_lamports)
         if self.error is not None:
             body["error"] = self.error
         return body
+
+    def _fee(self, lamports: int) -> dict[str, int]:
+        found = {
+            "lamports": lamports,
+            "computeUnits": self.compute_units,
+            "computeUnitLimit": self.compute_unit_limit,
+            "priorityFeeMicroLamports": self.compute_unit_price,
+        }
+        return {name: value for name, value in found.items() if value is not None}

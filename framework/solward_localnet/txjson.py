@@ -141,7 +141,7 @@ def _parsed_message(message: VersionedMessage, keys: _AccountKeys) -> Json:
     accounts = [
         {
             "pubkey": address,
-            "writable": _is_writable(message, index),
+            "writable": is_writable(message, index),
             "signer": message.is_signer(index),
             "source": "transaction",
         }
@@ -173,7 +173,7 @@ def _parsed_message(message: VersionedMessage, keys: _AccountKeys) -> Json:
     return body | _extras(message)
 
 
-def _is_writable(message: VersionedMessage, index: int) -> bool:
+def is_writable(message: VersionedMessage, index: int) -> bool:
     header = message.header
     signed = header.num_required_signatures
     end = (

@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 
-from solward.client import Transaction
+from solward.client import NetworkFee, Transaction
 from solward.solana.token_list import token_list
-from solward_dashboard.pages.transactions.rows import Filter, amount, changed, explorer, row
+from solward_dashboard.pages.transactions.rows import (
+    Filter,
+    amount,
+    changed,
+    explorer,
+    fee_facts,
+    row,
+)
 
 TOKENS = token_list("localnet")
 USDC = "7ijRzGx7S7c7RY9DM65CjqwtrmCJyKi6V5dFwFMbeciZ"
@@ -30,6 +37,7 @@ def record(**given: Any) -> Transaction:
         "guardrails_applied": (),
         "timestamp": datetime(2026, 11, 21, 12, tzinfo=UTC),
         "error": None,
+        "fee": NetworkFee(10_250, 450, 1_450, 3_621_000),
         "raw": {},
     }
     return Transaction(**(fields | given))
@@ -56,6 +64,17 @@ def test_a_row_is_flat_text() -> None:
     made = row(record(details={":evil": {"a": 1}, "amount": 1}), "<b>mine</b>", TOKENS)
     assert all(isinstance(value, str) and name.isalpha() for name, value in made.items())
     assert (made["wallet"], made["signature"]) == ("<b>mine</b>", "555555…555555")
+
+
+def test_a_fee_is_shown_in_sol_with_its_compute_units() -> None:
+    assert row(record(), "w", TOKENS)["fee"] == "0.00001025 SOL"
+    assert row(record(fee=None), "w", TOKENS)["fee"] == ""
+    assert fee_facts(NetworkFee(10_250, 450, 1_450, 3_621_000)) == [
+        ("Network fee", "0.00001025 SOL"),
+        ("Compute units", "450 of 1,450"),
+        ("Priority fee", "3,621,000 micro-lamports a compute unit"),
+    ]
+    assert fee_facts(NetworkFee(5_000, None, None, 0)) == [("Network fee", "0.000005 SOL")]
 
 
 @pytest.mark.parametrize(

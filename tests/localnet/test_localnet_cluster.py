@@ -4,6 +4,7 @@ import pytest
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
 from solders.message import Message, MessageV1, TransactionConfig, to_bytes_versioned
+from solders.pubkey import Pubkey
 from tests.support.localnet_chain import FEE, SOL, Chain, key, pay
 
 VERSION = "3.1.0"
@@ -155,13 +156,29 @@ async def test_the_minimum_delegation_is_the_stake_programs(chain: Chain) -> Non
     assert await chain.value("getStakeMinimumDelegation") == SOL
 
 
-async def test_nobody_pays_for_priority(chain: Chain) -> None:
+async def test_recent_prices_are_the_least_that_landed_for_the_accounts_written(
+    chain: Chain,
+) -> None:
     chain.clock.slots(200)
-    fees = await chain.call("getRecentPrioritizationFees", [str(key())])
-    slot = await chain.call("getSlot")
-    assert len(fees) == 150
-    assert fees[-1] == {"prioritizationFee": 0, "slot": slot}
-    assert (await chain.error("getRecentPrioritizationFees", ["abc"])).code == -32602
+    payer, target, other = chain.payer.pubkey(), key(), key()
+    started = await chain.call("getSlot")
+    for place, price in ((target, 500), (target, 300), (other, 100)):
+        priced = [set_compute_unit_limit(1_000), set_compute_unit_price(price)]
+        await chain.do(*priced, pay(payer, place, SOL))
+
+    async def price(*addresses: Pubkey) -> int:
+        fees = await chain.call("getRecentPrioritizationFees", [str(each) for each in addresses])
+        assert len(fees) == 150
+        assert fees[-1]["slot"] == await chain.call("getSlot")
+        assert {fee["prioritizationFee"] for fee in fees if fee["slot"] < started} <= {0}
+        return int(max(fee["prioritizationFee"] for fee in fees))
+
+    assert await price() == await price(payer) == await price(other) == await price(key()) == 100
+    assert await price(other, target) == 300
+    chain.clock.slots(151)
+    assert await price(target) == 0
+    for wrong in (["abc"], [str(key())] * 129):
+        assert (await chain.error("getRecentPrioritizationFees", wrong)).code == -32602
 
 
 async def test_the_supply_is_all_lamports(chain: Chain) -> None:

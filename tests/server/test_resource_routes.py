@@ -48,7 +48,10 @@ async def test_a_transfer_answers_with_its_record(api: Api) -> None:
     answer = await api.post(f"/wallets/{wallet}/transfer", {"to": STRANGER, "amount": 0.25})
     body = answer.json
     (record, _) = await api.records(wallet)
-    assert body == record | {"metadata": {"to": STRANGER, "amount": Decimal("0.25")}}
+    (priced, _) = (await api.get(f"/wallets/{wallet}/transactions?fees=true")).json["transactions"]
+    fee = {"lamports": 5000, "computeUnits": 150, "priorityFeeMicroLamports": 0}
+    assert priced == record | {"fee": fee}
+    assert body == priced | {"metadata": {"to": STRANGER, "amount": Decimal("0.25")}}
     assert body["type"] == "transfer"
     assert body["status"] == "confirmed"
     assert body["walletId"] == wallet

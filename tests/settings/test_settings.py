@@ -392,3 +392,32 @@ def test_model_processes_are_at_least_one(tmp_path: Path) -> None:
     assert Settings(solward_home=tmp_path, model_processes=2).model_processes == 2
     with pytest.raises(ConfigError, match="MODEL_PROCESSES"):
         Settings(solward_home=tmp_path, model_processes=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "off"),
+        ({"solana_rpc_url": "http://127.0.0.1:1"}, "auto"),
+        ({"solana_rpc_url": "http://127.0.0.1:1", "solana_network": "localnet"}, "off"),
+        ({"solana_rpc_url": "https://rpc", "solana_network": "mainnet-beta"}, "auto"),
+        ({"priority_fee": "AUTO"}, "auto"),
+        ({"priority_fee": "50000"}, 50_000),
+        ({"priority_fee": 0}, 0),
+    ],
+)
+def test_a_priority_fee_is_off_auto_or_a_number(given: dict[str, Any], expected: object) -> None:
+    assert Settings(**given).priority_fee == expected
+
+
+@pytest.mark.parametrize("value", ["some", "-1", "1.5", "1e3", str(2**64), True])
+def test_another_priority_fee_is_named(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"PRIORITY_FEE.*off, auto, or a whole number"):
+        Settings(priority_fee=value)
+
+
+@pytest.mark.parametrize("value", ["0", "0.000009", "-1", "NaN", "0.0000000001"])
+def test_a_network_fee_bound_has_room_for_two_signatures(value: str) -> None:
+    with pytest.raises(ConfigError, match="MAX_NETWORK_FEE_SOL"):
+        Settings(max_network_fee_sol=value)
+    assert Settings(max_network_fee_sol="0.00001").max_network_fee_lamports == 10_000

@@ -150,6 +150,33 @@ class Stake:
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkFee:
+    """What a transaction costs at the network.
+
+    Attributes:
+        lamports: at most this much until it has landed, then what was charged.
+        compute_units: used; None where nobody knows.
+        compute_unit_limit: None where its bytes set none.
+        priority_fee_micro_lamports: for each unit of the limit.
+    """
+
+    lamports: int
+    compute_units: int | None
+    compute_unit_limit: int | None
+    priority_fee_micro_lamports: int | None
+
+    @classmethod
+    def of(cls, raw: Raw) -> NetworkFee:
+        """From a record's `fee`."""
+        return cls(
+            raw["lamports"],
+            raw.get("computeUnits"),
+            raw.get("computeUnitLimit"),
+            raw.get("priorityFeeMicroLamports"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """A stored transaction; `status` is pending, confirmed, failed or blocked.
 
@@ -159,6 +186,7 @@ class Transaction:
         details: by type, amounts in whole units (docs/transactions.md).
         guardrails_applied: the rules evaluated, in order; where one refused, it is the last.
         error: why it is blocked or failed.
+        fee: None before it is signed, and of what is blocked.
     """
 
     id: str
@@ -172,6 +200,7 @@ class Transaction:
     guardrails_applied: tuple[str, ...]
     timestamp: datetime
     error: str | None
+    fee: NetworkFee | None
     raw: Raw = field(repr=False)
 
     @classmethod
@@ -189,6 +218,7 @@ class Transaction:
             guardrails_applied=tuple(raw["guardrailsApplied"]),
             timestamp=moment(raw["timestamp"]),
             error=raw.get("error"),
+            fee=NetworkFee.of(raw["fee"]) if "fee" in raw else None,
             raw=raw,
         )
 

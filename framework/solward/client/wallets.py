@@ -43,7 +43,7 @@ class Wallets(Operations[Transaction]):
         With `limit` or `before` a page of them, newest first; `before` is a wallet's id and gives
         older ones.
         """
-        query = {"limit": limit, "before": before}
+        query = {"limit": limit, "before": before, "fees": "true"}
         return self._http.read_list(Wallet.of, await self._http.get("/wallets", query), "wallets")
 
     async def create(self, name: str | None = None, tags: Sequence[str] = ()) -> Wallet:
@@ -103,7 +103,7 @@ class Wallets(Operations[Transaction]):
         self, wallet_id: str, limit: int = 50, before: str | None = None
     ) -> tuple[Transaction, ...]:
         """Its records, newest first; `before` is the id of a record and gives older ones."""
-        query = {"limit": limit, "before": before}
+        query = {"limit": limit, "before": before, "fees": "true"}
         raw = await self._http.get(_path(wallet_id, "transactions"), query)
         return self._http.read_list(Transaction.of, raw, "transactions")
 
@@ -150,7 +150,8 @@ class Transactions:
 
     async def list(self, limit: int = 50, before: str | None = None) -> tuple[Transaction, ...]:
         """Newest first; `before` is the id of a record and gives older ones."""
-        raw = await self._http.get("/transactions", {"limit": limit, "before": before})
+        query = {"limit": limit, "before": before, "fees": "true"}
+        raw = await self._http.get("/transactions", query)
         return self._http.read_list(Transaction.of, raw, "transactions")
 
 

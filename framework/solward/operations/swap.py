@@ -46,6 +46,7 @@ from solward.solana.tokens import (
 )
 from solward.vault.transactions.assess import TooLarge, compile_instructions
 from solward.vault.transactions.pocket_instructions import PocketToken, funding
+from solward.vault.transactions.priority import LARGEST
 from solward.vault.transactions.request import Draft, PocketCall, PocketDraft, PocketUse
 from solward.vault.wallets import Pocket
 from solward.venue import FUNDS_FIRST, Quote, QuoteRequest, SwapInstructions
@@ -231,7 +232,7 @@ async def _one_transaction(
             otherwise=None,
         )
         try:
-            compile_instructions(draft, _ANY_BLOCKHASH, None)
+            compile_instructions(draft, _ANY_BLOCKHASH, None, LARGEST)
         except TooLarge:
             continue
         return (

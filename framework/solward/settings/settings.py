@@ -20,10 +20,11 @@ from solders.pubkey import Pubkey
 
 from solward.errors import ConfigError, InvalidRequest
 from solward.folders import models
-from solward.money import U64_MAX, sol_to_lamports
+from solward.money import U64_MAX, lamports_to_sol, sol_to_lamports
 from solward.settings.access import AccessSettings, http_address, is_protected
 from solward.settings.masking import addresses_of, masked_value, secret_fields
 from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettings
+from solward.solana.fees import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNATURE
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
 from solward.venue import BEST_VENUE
 from solward.webhook_signature import MIN_SECRET_BYTES
@@ -61,6 +62,11 @@ def _network_of(data: dict[str, Any]) -> Network:
 def _max_slippage_of(data: dict[str, Any]) -> int:
     # What a venue keeps of a trade within the slippage costs real money on mainnet alone.
     return 300 if data.get("solana_network") == MAINNET else 1_000
+
+
+def _priority_fee_of(data: dict[str, Any]) -> Literal["off", "auto"]:
+    # Nobody competes for the blocks of a localnet.
+    return "off" if data.get("solana_network") == "localnet" else "auto"
 
 
 def _shared(url: SecretStr | None) -> bool:
@@ -116,6 +122,9 @@ class Settings(AccessSettings, VendorSettings):
     max_slippage_bps: int = Field(default_factory=_max_slippage_of, ge=0, le=_WHOLE_BPS)
     max_price_impact_bps: int = Field(500, ge=0, le=_WHOLE_BPS)
     max_costs_sol_per_day: Decimal = DEFAULT_MAX_COSTS_SOL
+    # Of transactions that are built here: off, auto, or micro-lamports a compute unit.
+    priority_fee: Literal["off", "auto"] | int = Field(default_factory=_priority_fee_of)
+    max_network_fee_sol: Decimal = lamports_to_sol(DEFAULT_MAX_NETWORK_FEE)
     hold_expires_s: int = Field(3600, ge=60, le=86_400)
     blocked_addresses: Annotated[frozenset[str], NoDecode] = frozenset()
     token_limits: Annotated[Mapping[str, int], NoDecode] = Field(default_factory=dict)
@@ -268,13 +277,43 @@ class Settings(AccessSettings, VendorSettings):
     def _absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else value.expanduser().absolute()
 
-    @field_validator("max_sol_per_transaction", "daily_spending_limit_sol", "max_costs_sol_per_day")
+    @field_validator("priority_fee", mode="before")
+    @classmethod
+    def _priority_fee(cls, value: object) -> object:
+        text = value.strip().lower() if isinstance(value, str) else value
+        if text in ("off", "auto"):
+            return text
+        if isinstance(text, str) and text.isascii() and text.isdecimal():
+            text = int(text)
+        if type(text) is not int or not 0 <= text <= U64_MAX:
+            raise ValueError(
+                "expected off, auto, or a whole number of micro-lamports for each compute unit;"
+                f" got {value!r}"
+            )
+        return text
+
+    @field_validator(
+        "max_sol_per_transaction",
+        "daily_spending_limit_sol",
+        "max_costs_sol_per_day",
+        "max_network_fee_sol",
+    )
     @classmethod
     def _sol(cls, value: Decimal) -> Decimal:
         try:
             sol_to_lamports(value, "the value")
         except InvalidRequest as error:
             raise ValueError(f"expected an amount of SOL such as 2 or 0.5; {error}") from None
+        return value
+
+    @field_validator("max_network_fee_sol")
+    @classmethod
+    def _network_fee(cls, value: Decimal) -> Decimal:
+        least = 2 * LAMPORTS_PER_SIGNATURE
+        if sol_to_lamports(value, "the value") < least:
+            raise ValueError(
+                f"expected at least {lamports_to_sol(least):f} SOL: a transaction of two signatures"
+            )
         return value
 
     @field_validator("blocked_addresses")
@@ -381,6 +420,11 @@ class Settings(AccessSettings, VendorSettings):
     def max_costs_lamports_per_day(self) -> int:
         """`MAX_COSTS_SOL_PER_DAY` in lamports."""
         return sol_to_lamports(self.max_costs_sol_per_day)
+
+    @property
+    def max_network_fee_lamports(self) -> int:
+        """`MAX_NETWORK_FEE_SOL` in lamports."""
+        return sol_to_lamports(self.max_network_fee_sol)
 
     @property
     def plugins(self) -> tuple[str, ...]:

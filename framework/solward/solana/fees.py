@@ -5,6 +5,7 @@ Rules: solana-compute-budget-interface, SIMD-0170 (default compute units of buil
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from solders.message import MessageV1
@@ -18,8 +19,10 @@ from solward.solana.programs import (
 )
 
 LAMPORTS_PER_SIGNATURE: Final = 5_000
+# What one transaction may pay the network where no setting says otherwise.
+DEFAULT_MAX_NETWORK_FEE: Final = 1_000_000
 _MICRO_LAMPORTS = 1_000_000
-_MAX_COMPUTE_UNITS = 1_400_000
+MAX_COMPUTE_UNITS: Final = 1_400_000
 _DEFAULT_UNITS = 200_000
 _BUILTIN_UNITS = 3_000
 
@@ -34,8 +37,28 @@ SET_UNIT_PRICE: Final = 3
 COMPUTE_BUDGET_SIZES: Final = {1: 5, SET_UNIT_LIMIT: 5, SET_UNIT_PRICE: 9, 4: 5}
 
 
+@dataclass(frozen=True, slots=True)
+class FeeTerms:
+    """What a message says of its fee.
+
+    Attributes:
+        lamports: most that the network takes, whether it succeeds or not.
+        unit_limit: compute units it may use, None where it sets no limit of its own.
+        unit_price: micro-lamports for each unit of the limit.
+    """
+
+    lamports: int
+    unit_limit: int | None
+    unit_price: int
+
+
 def network_fee(message: AnyMessage) -> int:
-    """Most lamports the network takes for `message`, whether it succeeds or not; pure.
+    """Most lamports the network takes for `message`, whether it succeeds or not; pure."""
+    return fee_terms(message).lamports
+
+
+def fee_terms(message: AnyMessage) -> FeeTerms:
+    """The fee of `message` and what makes it; pure.
 
     5,000 lamports for each signature, precompile signatures included, and the priority fee:
     ceil(unit price x unit limit / 10**6) of the ComputeBudget instructions, and for version 1
@@ -61,6 +84,11 @@ def network_fee(message: AnyMessage) -> int:
     if isinstance(message, MessageV1):
         priority = message.config.priority_fee or 0
         unit_limit = message.config.compute_unit_limit or unit_limit
-    units = min(units_default if unit_limit is None else unit_limit, _MAX_COMPUTE_UNITS)
+    units = min(units_default if unit_limit is None else unit_limit, MAX_COMPUTE_UNITS)
     priority += -(-unit_price * units // _MICRO_LAMPORTS)
-    return signatures * LAMPORTS_PER_SIGNATURE + priority
+    return FeeTerms(signatures * LAMPORTS_PER_SIGNATURE + priority, unit_limit, unit_price)
+
+
+def affordable_price(lamports: int, units: int) -> int:
+    """Highest price, in micro-lamports a compute unit, at which `units` cost at most `lamports`."""
+    return max(0, lamports) * _MICRO_LAMPORTS // max(1, units)

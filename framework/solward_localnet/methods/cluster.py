@@ -11,6 +11,7 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
+from solward.solana.fees import fee_terms
 from solward.solana.programs import STAKE_PROGRAM
 from solward_localnet.errors import BLOCK_NOT_AVAILABLE, RpcError, invalid_params
 from solward_localnet.genesis import COMMISSION_PERCENT
@@ -28,8 +29,12 @@ from solward_localnet.params import (
     parse_pubkey,
     string_at,
 )
+from solward_localnet.txjson import is_writable
 
 FEATURE_SET = 0
+_FEE_SLOTS = 150
+# Of one call (agave: MAX_TX_ACCOUNT_LOCKS).
+_MAX_ACCOUNTS = 128
 _GET_MINIMUM_DELEGATION = (13).to_bytes(4, "little")
 
 
@@ -119,13 +124,33 @@ def get_fee_for_message(ledger: LocalLedger, params: Params) -> dict[str, Any]:
 
 
 def get_recent_prioritization_fees(ledger: LocalLedger, params: Params) -> list[dict[str, int]]:
-    """Nobody competes for a block here: the fee that lands is 0 in each of the last 150 slots."""
-    for address in list_at(params, 0) if params else []:
-        parse_pubkey(address)
+    """For each of the last 150 slots the least price of a compute unit that landed in it, or, where
+    that is more, the least at which one of the accounts was written; 0 where nothing landed.
+
+    As a validator has it (agave: runtime/src/prioritization_fee.rs).
+    """
+    given = list_at(params, 0) if params else []
+    wanted = frozenset(str(parse_pubkey(address)) for address in given)
+    if len(given) > _MAX_ACCOUNTS:
+        raise invalid_params(f"Too many inputs provided; max {_MAX_ACCOUNTS}")
     slot = ledger.chain.slot
     return [
-        {"prioritizationFee": 0, "slot": number} for number in range(max(0, slot - 149), slot + 1)
+        {"prioritizationFee": _least_price(ledger, number, wanted), "slot": number}
+        for number in range(max(0, slot - _FEE_SLOTS + 1), slot + 1)
     ]
+
+
+def _least_price(ledger: LocalLedger, slot: int, wanted: frozenset[str]) -> int:
+    everybodys: list[int] = []
+    written: dict[str, int] = {}
+    for stored in ledger.storage.transactions_in(slot):
+        message = VersionedTransaction.from_bytes(stored.wire).message
+        price = fee_terms(message).unit_price
+        everybodys.append(price)
+        static = [str(k) for at, k in enumerate(message.account_keys) if is_writable(message, at)]
+        for address in wanted.intersection((*static, *stored.loaded_writable)):
+            written[address] = min(price, written.get(address, price))
+    return max([min(everybodys, default=0), *written.values()])
 
 
 def get_minimum_balance(ledger: LocalLedger, params: Params) -> int:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from solward.money import format_sol
 from solward_cli.render import amount, fields, moment, plain, short, status, summary, table, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from solward.client import Transaction, Trial
+    from solward.client import NetworkFee, Transaction, Trial
 
 
 def render_records(records: Sequence[Transaction]) -> RenderableType:
@@ -50,10 +51,22 @@ def render_record(record: Transaction) -> RenderableType:
             "Agent": record.agent_id,
             "By": record.principal,
             "Signature": record.signature,
+            "Network fee": None if record.fee is None else network_fee_text(record.fee),
         }
         | _details(record.details)
         | {"Guardrails": ", ".join(record.guardrails_applied)}
     )
+
+
+def network_fee_text(fee: NetworkFee) -> str:
+    """A fee in SOL, with the compute units and their price where they are known."""
+    parts = [f"{format_sol(fee.lamports)} SOL"]
+    if fee.compute_units is not None:
+        of = "" if fee.compute_unit_limit is None else f" of {fee.compute_unit_limit:,}"
+        parts.append(f"{fee.compute_units:,}{of} compute units")
+    if fee.priority_fee_micro_lamports:
+        parts.append(f"{fee.priority_fee_micro_lamports:,} micro-lamports a unit")
+    return ", ".join(parts)
 
 
 def render_trial(trial: Trial) -> RenderableType:

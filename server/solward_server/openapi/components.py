@@ -45,9 +45,22 @@ RECORD: dict[str, Schema] = {
         text("A rule's name."), "The rules evaluated, in order; one that refused is the last."
     ),
     "timestamp": timestamp("When it was judged."),
+    "fee": response_object(
+        {
+            "lamports": whole(
+                "The network's fee: at most this until it has landed, then what was charged; of a"
+                " swap in steps that of all steps.",
+                0,
+            ),
+            "computeUnits": whole("Compute units it used; see docs/transactions.md.", 0),
+            "computeUnitLimit": whole("How many it may use; absent where it sets none.", 0),
+            "priorityFeeMicroLamports": whole("Micro-lamports for each unit of the limit.", 0),
+        },
+        optional=("computeUnits", "computeUnitLimit", "priorityFeeMicroLamports"),
+    ),
     "error": text("Why it is blocked or failed; only there."),
 }
-RECORD_OPTIONAL = ("agentId", "signature", "error")
+RECORD_OPTIONAL = ("agentId", "signature", "fee", "error")
 
 
 def _day(limit: str) -> Schema:

@@ -84,7 +84,7 @@ def money_operation(declared: Declared) -> Operation:
     is_flat = declared.is_flat
     schema = response_object(
         {**(details if is_flat else {}), **record, **extra},
-        optional=["agentId", "signature", "principal"],
+        optional=["agentId", "signature", "fee", "principal"],
         title="Transaction",
     )
     example = {

@@ -46,7 +46,7 @@ def _view(context: RouteContext, declared: Operation) -> Any:
 
 
 def _to_json(declared: Operation, record: TransactionRecord) -> dict[str, Any]:
-    body = record.to_json()
+    body = record.to_json(fee=True)
     if declared.is_flat:
         body = {**record.details, **body}
     if declared.metadata:

@@ -7,12 +7,13 @@ from typing import Any
 from quart import Blueprint
 
 from solward_server.http.auth import Access, caller, keyed
-from solward_server.http.body import query_limit, query_text
+from solward_server.http.body import query_flag, query_limit, query_text
 from solward_server.http.route_context import RouteContext
 from solward_server.openapi.errors import NO_WALLET
 from solward_server.openapi.operation import operation, success
 from solward_server.openapi.parameters import (
     BEFORE_RECORD,
+    FEES,
     LIMIT,
     WALLET,
     WALLET_ADDRESS,
@@ -40,10 +41,11 @@ def blueprint(context: RouteContext) -> Blueprint:
 
 
 async def _listing(context: RouteContext, wallet_id: str | None) -> dict[str, Any]:
+    fees = query_flag("fees")
     records = await context.service.transactions(
         wallet_id, limit=query_limit(), before=query_text("before")
     )
-    return {"transactions": [record.to_json() for record in records]}
+    return {"transactions": [record.to_json(fee=fees) for record in records]}
 
 
 _LIST = success(
@@ -72,6 +74,7 @@ _LIST = success(
 _BAD_REQUEST = [
     "limit must be a whole number from 1 to 500",
     "before must be the id of a transaction",
+    "fees must be true or false",
 ]
 
 PATHS = {
@@ -82,7 +85,7 @@ PATHS = {
             tag="transactions",
             access=Access.KEY,
             description="A key that is confined to one wallet sees that wallet's.",
-            parameters=[LIMIT, BEFORE_RECORD],
+            parameters=[LIMIT, BEFORE_RECORD, FEES],
             response=_LIST,
             errors={400: _BAD_REQUEST},
         )
@@ -93,7 +96,7 @@ PATHS = {
             "Records of one wallet",
             tag="transactions",
             access=Access.KEY,
-            parameters=[WALLET_ID, LIMIT, BEFORE_RECORD],
+            parameters=[WALLET_ID, LIMIT, BEFORE_RECORD, FEES],
             response=_LIST,
             errors={400: _BAD_REQUEST, 404: NO_WALLET},
         )

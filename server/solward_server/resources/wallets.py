@@ -138,7 +138,7 @@ def blueprint(context: RouteContext) -> Blueprint:
     @routes.post("/wallets/<wallet_id>/pockets/<pocket_id>/sweep")
     async def sweep(wallet_id: str, pocket_id: str) -> dict[str, Any]:
         await context.wallet(wallet_id)
-        return (await service.engine.sweep_pocket(wallet_id, ADMIN, pocket_id)).to_json()
+        return (await service.engine.sweep_pocket(wallet_id, ADMIN, pocket_id)).to_json(fee=True)
 
     return routes
 

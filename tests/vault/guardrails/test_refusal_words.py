@@ -182,7 +182,8 @@ CASES = [
     *day("key:k", "spending_limit_check", " (limit of the API key)"),
     Case(
         "fee_limit",
-        "a network fee of 0.0015 SOL is more than the 0.001 SOL allowed",
+        "a network fee of 0.0015 SOL is more than the 0.001 SOL allowed; "
+        "MAX_NETWORK_FEE_SOL sets it",
         effects=replace(EFFECTS, fee_lamports=1_500_000),
     ),
     Case(

@@ -157,6 +157,9 @@ class Record(Wire):
     signature: Name | None = None
     error: Text | None = None
     fee_lamports: int | None = None
+    compute_units: int | None = None
+    compute_unit_limit: int | None = None
+    compute_unit_price: int | None = None
 
 
 class HeldTransaction(Wire):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from solward.solana.fees import DEFAULT_MAX_NETWORK_FEE
+
 
 @dataclass(frozen=True, slots=True)
 class ScopeLimits:
@@ -59,7 +61,7 @@ class Policy:
 
     blocked_addresses: frozenset[str] = frozenset()
     regulated_mints: frozenset[str] = frozenset()
-    max_fee_lamports: int = 1_000_000
+    max_fee_lamports: int = DEFAULT_MAX_NETWORK_FEE
     max_rent_lamports: int = 20_000_000
     max_accounts_created: int = 4
     max_price_impact_bps: int = 500

@@ -264,7 +264,7 @@ def _fee_limit(intent: Intent, effects: TransactionEffects, policy: Policy) -> s
     if effects.fee_lamports > policy.max_fee_lamports:
         return (
             f"a network fee of {format_sol(effects.fee_lamports)} SOL is more than the "
-            f"{format_sol(policy.max_fee_lamports)} SOL allowed"
+            f"{format_sol(policy.max_fee_lamports)} SOL allowed; MAX_NETWORK_FEE_SOL sets it"
         )
     rent = min(policy.max_rent_lamports, intent.rent_lamports)
     if effects.tied and effects.rent_lamports > rent:

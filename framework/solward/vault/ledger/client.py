@@ -256,6 +256,17 @@ class RpcLedger:
         except (KeyError, TypeError):
             raise _malformed("getLatestBlockhash") from None
 
+    async def prioritization_fees(self, addresses: Sequence[str]) -> list[int]:
+        """See `Ledger.prioritization_fees`."""
+        answer = await self._call("getRecentPrioritizationFees", list(addresses))
+        try:
+            found = [(_int(each["slot"]), _int(each["prioritizationFee"])) for each in answer]
+        except (KeyError, TypeError):
+            raise _malformed("getRecentPrioritizationFees") from None
+        if any(fee < 0 for _slot, fee in found):
+            raise _malformed("getRecentPrioritizationFees")
+        return [fee for _slot, fee in sorted(found)]
+
     async def simulate(
         self, wire: bytes, addresses: Sequence[str], *, min_slot: int = 0
     ) -> SimulationResult:

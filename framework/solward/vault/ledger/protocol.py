@@ -109,6 +109,10 @@ class Ledger(ReadLedger, Protocol):
     async def latest_blockhash(self) -> Blockhash:
         """A blockhash at `confirmed`."""
 
+    async def prioritization_fees(self, addresses: Sequence[str]) -> list[int]:
+        """For each of the last slots the node has, oldest first, the least price in micro-lamports
+        a compute unit at which a transaction that writes `addresses` (at most 128) landed."""
+
     async def accounts_at(
         self, addresses: Sequence[str], *, min_slot: int = 0
     ) -> tuple[int, dict[str, Account | None]]:

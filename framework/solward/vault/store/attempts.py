@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, bindparam, delete, func, insert, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    ColumnElement,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward import jsontext
@@ -60,11 +73,42 @@ _LIVE = text("attempts.state IN ('signed', 'sent', 'unknown')")
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """A transaction's network fee and compute units; of several steps their sums.
+
+    Attributes:
+        fee_lamports: a bound before it has landed, then what was charged.
+        units: used; None where it is not known.
+        unit_limit: None where the bytes set none.
+        unit_price: micro-lamports; of several steps the highest.
+    """
+
+    fee_lamports: int = 0
+    units: int | None = None
+    unit_limit: int | None = None
+    unit_price: int | None = None
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.fee_lamports + other.fee_lamports,
+            _both(sum, self.units, other.units),
+            _both(sum, self.unit_limit, other.unit_limit),
+            _both(max, self.unit_price, other.unit_price),
+        )
+
+
+def _both(together: Callable[[list[int]], int], *values: int | None) -> int | None:
+    known = [value for value in values if value is not None]
+    return together(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One signed transaction as written ahead; `wire` is sent and resent unchanged.
 
     Attributes:
         step: a `PocketStep`, empty where the attempt is all of its record.
+        spent: what the record says of its fee from now on; not stored with the attempt.
     """
 
     transaction_id: str
@@ -77,6 +121,7 @@ class Attempt:
     max_debit: int
     state: AttemptState = AttemptState.SIGNED
     step: str = ""
+    spent: Spent = Spent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +136,7 @@ class Settlement:
             reserved; never raises what is reserved.
         opened: own token account that it opened -> the rent it paid for it, in lamports.
         closed: own token account that it closed -> the rent that came back, in lamports.
+        spent: of its compute units what is known better now; its `fee_lamports` are not used.
         owner: the process that releases a reservation without an attempt. The end of an attempt
             is a fact of the ledger, which any process may settle.
         ends: False where it is the end of one step, and others follow.
@@ -107,9 +153,19 @@ class Settlement:
     lowered: Mapping[str, int] = field(default_factory=dict)
     opened: Mapping[str, int] = field(default_factory=dict)
     closed: Mapping[str, int] = field(default_factory=dict)
+    spent: Spent = Spent()
     ends: bool = True
 
 
+def _number(name: str) -> BindParameter[int]:
+    return bindparam(name, type_=BigInteger())
+
+
+def _added(column: ColumnElement[int], name: str) -> ColumnElement[int]:
+    return func.coalesce(column + _number(name), _number(name), column)
+
+
+_PRICE = transactions.c.compute_unit_price
 _INSERT = insert(attempts)
 _SIGNED = (
     update(transactions)
@@ -122,7 +178,15 @@ _SIGNED = (
         signature=func.coalesce(
             bindparam("b_signature", type_=transactions.c.signature.type),
             transactions.c.signature,
-        )
+        ),
+        # Steps add up.
+        fee_lamports=func.coalesce(transactions.c.fee_lamports, 0) + bindparam("b_fee"),
+        compute_units=_added(transactions.c.compute_units, "b_units"),
+        compute_unit_limit=_added(transactions.c.compute_unit_limit, "b_limit"),
+        compute_unit_price=case(
+            (transactions.c.compute_unit_price > _number("b_price"), _PRICE),
+            else_=func.coalesce(_number("b_price"), _PRICE),
+        ),
     )
 )
 
@@ -142,6 +206,10 @@ async def write_ahead(
         # Of several steps the call is what was asked for.
         "b_signature": attempt.signature if attempt.step in ("", PocketStep.CALL) else None,
         "b_owner": owner,
+        "b_fee": attempt.spent.fee_lamports,
+        "b_units": attempt.spent.units,
+        "b_limit": attempt.spent.unit_limit,
+        "b_price": attempt.spent.unit_price,
     }
     if (await connection.execute(_SIGNED, signed)).rowcount != 1:
         raise TakenOver
@@ -204,6 +272,9 @@ _SETTLE = (
         status=bindparam("b_status"),
         error=bindparam("b_error"),
         fee_lamports=bindparam("b_fee"),
+        compute_units=func.coalesce(_number("b_units"), transactions.c.compute_units),
+        compute_unit_limit=func.coalesce(_number("b_limit"), transactions.c.compute_unit_limit),
+        compute_unit_price=func.coalesce(_number("b_price"), _PRICE),
         held_lamports=bindparam("b_held"),
         details=func.coalesce(bindparam("b_details", type_=transactions.c.details.type),
                               transactions.c.details),
@@ -280,6 +351,9 @@ async def settle(
                 "b_status": item.status.value,
                 "b_error": item.error,
                 "b_fee": item.fee_lamports,
+                "b_units": item.spent.units,
+                "b_limit": item.spent.unit_limit,
+                "b_price": item.spent.unit_price,
                 "b_held": item.held_lamports,
                 "b_details": None if item.details is None else jsontext.dumps(dict(item.details)),
             }
@@ -321,6 +395,9 @@ async def settle(
             status=item.status,
             error=item.error,
             fee_lamports=item.fee_lamports,
+            compute_units=_known(item.spent.units, record.compute_units),
+            compute_unit_limit=_known(item.spent.unit_limit, record.compute_unit_limit),
+            compute_unit_price=_known(item.spent.unit_price, record.compute_unit_price),
             details=record.details if item.details is None else item.details,
         )
         record_event(connection, after, found[item.transaction_id].trace)
@@ -329,6 +406,10 @@ async def settle(
         else:
             metrics.ATTEMPTS_ENDED.labels(item.attempt.value).inc()
     return stored
+
+
+def _known(new: int | None, before: int | None) -> int | None:
+    return before if new is None else new
 
 
 async def _kept_of_lent(connection: AsyncConnection, item: Settlement) -> list[dict[str, Any]]:

@@ -109,11 +109,14 @@ transactions = Table(
     Column("details", Text, nullable=False),  # JSON with exact decimals (solward.jsontext)
     Column("guardrails_applied", JSON, nullable=False),
     Column("error", Text),
-    Column("fee_lamports", BigInteger),
+    Column("fee_lamports", BigInteger),  # a bound until it has landed
     Column("held_lamports", BigInteger, nullable=False),  # amount + fees + rent, then the debit
     Column("created_ms", BigInteger, nullable=False),
     Column("owner", Text),  # the process that drives it while it is pending
     Column("trace", Text),  # what requested it: a request's id, or `agent:<id>:<cycle>`
+    Column("compute_units", BigInteger),  # used
+    Column("compute_unit_limit", BigInteger),
+    Column("compute_unit_price", BigInteger),  # micro-lamports
     Index(None, "wallet_id", "seq"),
     # Reconciliation reads the unfinished only, however long the history is.
     Index(

@@ -39,6 +39,9 @@ RECORD = (
     transactions.c.error,
     transactions.c.fee_lamports,
     transactions.c.created_ms,
+    transactions.c.compute_units,
+    transactions.c.compute_unit_limit,
+    transactions.c.compute_unit_price,
 )
 
 _INSERT = insert(transactions)
@@ -203,6 +206,9 @@ def record_of(values: Sequence[Any]) -> TransactionRecord:
         error,
         fee_lamports,
         created_ms,
+        compute_units,
+        compute_unit_limit,
+        compute_unit_price,
     ) = values
     return TransactionRecord(
         id=record_id,
@@ -217,6 +223,9 @@ def record_of(values: Sequence[Any]) -> TransactionRecord:
         error=error,
         fee_lamports=fee_lamports,
         created_ms=created_ms,
+        compute_units=compute_units,
+        compute_unit_limit=compute_unit_limit,
+        compute_unit_price=compute_unit_price,
     )
 
 

@@ -21,6 +21,7 @@ from solders.transaction import VersionedTransaction
 from solward.errors import InvalidRequest, LedgerError, LedgerRejected, LedgerUnavailable
 from solward.guardrail import TransactionEffects
 from solward.solana.accounts import Account
+from solward.solana.fees import MAX_COMPUTE_UNITS
 from solward.solana.message import (
     MAX_WIRE_BYTES,
     MalformedTransaction,
@@ -40,6 +41,14 @@ from solward.vault.ledger.protocol import (
     Tip,
 )
 from solward.vault.transactions.failures import explain
+from solward.vault.transactions.priority import (
+    LARGEST,
+    MEASURING,
+    Budget,
+    PriorityFees,
+    fits,
+    without_limit,
+)
 from solward.vault.transactions.request import Draft
 from solward.vault.transactions.steps import Step, StepHook, no_hook
 
@@ -188,6 +197,7 @@ class Assessment:
         effects: None when the simulation failed; `failure` says why.
         behind: whether it failed in a state from before what the ledger said already, so that
             another node may see no failure.
+        units: compute units that the simulation used; None where the node does not say.
     """
 
     transaction: VersionedTransaction
@@ -195,6 +205,7 @@ class Assessment:
     effects: TransactionEffects | None
     failure: str | None
     behind: bool = False
+    units: int | None = None
 
 
 class Assessor:
@@ -211,14 +222,17 @@ class Assessor:
         hook: StepHook = no_hook,
         observe_ms: Callable[[int], object] = int,
         *,
+        fees: PriorityFees | None = None,
         regulated_mints: frozenset[str] = frozenset(),
     ) -> None:
         """Args:
         observe_ms: told the ledger's time, in Unix milliseconds, as it is read.
+        fees: sets compute-unit limit and price; None leaves both out.
         regulated_mints: see `Policy`.
         """
         self._regulated_mints = regulated_mints
         self._ledger = ledger
+        self._fees = PriorityFees(ledger) if fees is None else fees
         self._hook = hook
         self._observe_ms = observe_ms
         self.blockhashes = BlockhashSource(ledger, verify)
@@ -242,12 +256,15 @@ class Assessor:
             tries += 1
             blockhash = await self.blockhashes.get()
             if draft.wire is not None:
-                transaction = parse_wire(draft.wire, draft.intent.wallet)
+                transaction, memo = parse_wire(draft.wire, draft.intent.wallet), None
             elif built_on != blockhash.blockhash:
-                transaction = self._unique(draft, blockhash.blockhash, nonce, trial)
+                transaction, memo = self._unique(draft, blockhash.blockhash, nonce, trial)
                 built_on = blockhash.blockhash
             self._hook(Step.BUILT)
-            assessment = await self._simulate(draft, transaction, blockhash)
+            if own:
+                assessment = await self._budgeted(draft, transaction, blockhash, memo)
+            else:
+                assessment = await self._simulate(draft, transaction, blockhash)
             last = tries >= _TRIES
             if assessment.failure in _STALE:
                 # A node that is behind does not know the blockhash yet, or it is too old by now.
@@ -280,24 +297,79 @@ class Assessor:
                 return draft.otherwise, other
         return draft, assessment
 
-    async def rebuild(self, draft: Draft, nonce: str) -> Assessment:
-        """Assess again with a message that was never built, after a signature collision."""
+    async def rebuild(self, draft: Draft, nonce: str, max_fee: int) -> Assessment:
+        """Assess again with a message that was never built, after a signature collision.
+
+        Args:
+            max_fee: lamports of the fee that was judged.
+        """
         blockhash = await self.blockhashes.newest()
         transaction = compile_instructions(draft, blockhash.blockhash, nonce)
-        return await self._simulate(draft, transaction, blockhash)
+        return await self._budgeted(draft, transaction, blockhash, nonce, max_fee)
 
     def _unique(
         self, draft: Draft, blockhash: str, nonce: str, trial: bool
-    ) -> VersionedTransaction:
+    ) -> tuple[VersionedTransaction, str | None]:
+        """A transaction that no other equals, and the nonce where it took one."""
         if blockhash not in self._built:
             self._built = {blockhash: set()}
         transaction = compile_instructions(draft, blockhash, None)
         message = bytes(to_bytes_versioned(transaction.message))
         if message in self._built[blockhash]:
-            return compile_instructions(draft, blockhash, nonce)
+            return compile_instructions(draft, blockhash, nonce), nonce
         if not trial:
             self._built[blockhash].add(message)
-        return transaction
+        return transaction, None
+
+    async def _budgeted(
+        self,
+        draft: Draft,
+        plain: VersionedTransaction,
+        blockhash: Blockhash,
+        memo: str | None,
+        max_fee: int | None = None,
+    ) -> Assessment:
+        """Assess a draft with the compute-unit limit and price it gets.
+
+        Args:
+            plain: the draft compiled without them.
+
+        It is measured first without a price, so that whatever fails there is no matter of the fee;
+        where the last one of its shape tells what it uses, that saves a simulation. Where it fails
+        for the price alone, as where the wallet has no more, it goes without.
+        """
+
+        def built(budget: Budget) -> VersionedTransaction:
+            return compile_instructions(draft, blockhash.blockhash, memo, budget)
+
+        if not self._fees.budgets(draft.instructions):
+            return await self._simulate(draft, plain, blockhash)
+        try:
+            built(LARGEST)
+        except TooLarge:
+            return await self._simulate(draft, plain, blockhash)
+        measuring = built(MEASURING)
+        price = await self._fees.price(draft.intent.wallet, draft.instructions)
+        known = self._fees.expected(draft.instructions, memo)
+        if known is not None:
+            budget = self._fees.budget(measuring.message, known, price, max_fee)
+            found = await self._simulate(draft, built(budget), blockhash)
+            if found.failure in _STALE or found.behind:
+                return found
+            if found.effects is not None and fits(found.units or 0, budget.units):
+                return found
+        measured = await self._simulate(draft, measuring, blockhash)
+        if measured.effects is None:
+            return measured
+        units = MAX_COMPUTE_UNITS if measured.units is None else measured.units
+        budget = self._fees.budget(measuring.message, units, price, max_fee)
+        found = await self._simulate(draft, built(budget), blockhash)
+        if found.effects is not None:
+            self._fees.learn(draft.instructions, memo, units)
+            return found
+        if found.failure in _STALE or found.behind or not budget.price:
+            return found
+        return await self._simulate(draft, built(Budget(budget.units)), blockhash)
 
     async def _simulate(
         self, draft: Draft, transaction: VersionedTransaction, blockhash: Blockhash
@@ -322,8 +394,8 @@ class Assessor:
         if result.err is not None:
             stale = isinstance(result.err, str) and result.err in _STALE
             failure = result.err if stale else explain(result.err, result.logs)
-            behind = result.slot < min_slot
-            return Assessment(transaction, blockhash, None, failure, behind)
+            behind, units = result.slot < min_slot, result.units_consumed
+            return Assessment(transaction, blockhash, None, failure, behind, units)
         inner = inner_from_json(result.inner_instructions, keys)
         if set(before) - set(result.accounts):
             raise MalformedTransaction("The simulation did not report every account")
@@ -347,7 +419,7 @@ class Assessor:
                 await self.blockhashes.expiry(result.slot),
                 blockhash.context_slot,
             )
-        return Assessment(transaction, blockhash, effects, None)
+        return Assessment(transaction, blockhash, effects, None, units=result.units_consumed)
 
 
 async def read_and_simulate(
@@ -397,11 +469,15 @@ class TooLarge(InvalidRequest):
     """The instructions do not fit into a transaction."""
 
 
-def compile_instructions(draft: Draft, blockhash: str, memo: str | None) -> VersionedTransaction:
+def compile_instructions(
+    draft: Draft, blockhash: str, memo: str | None, budget: Budget | None = None
+) -> VersionedTransaction:
     """Compile a draft's instructions with the wallet as fee payer; it and its pocket alone sign.
 
-    `memo` makes the message differ from an otherwise equal one on the same blockhash, which
-    would have the same signature.
+    Args:
+        memo: makes the message differ from an otherwise equal one on the same blockhash, which
+            would have the same signature.
+        budget: of compute units, in place of a limit that the instructions set.
 
     Raises:
         TooLarge: they do not fit into a transaction.
@@ -414,6 +490,8 @@ def compile_instructions(draft: Draft, blockhash: str, memo: str | None) -> Vers
     instructions = list(draft.instructions)
     if not instructions:
         raise InvalidRequest("instructions must not be empty")
+    if budget is not None:
+        instructions = [*budget.instructions(), *without_limit(instructions)]
     if memo is not None:
         instructions.append(Instruction(_MEMO, memo.encode(), [AccountMeta(wallet, True, False)]))
     try:
@@ -432,6 +510,24 @@ def compile_instructions(draft: Draft, blockhash: str, memo: str | None) -> Vers
     if len(bytes(transaction)) > MAX_WIRE_BYTES:
         raise TooLarge(f"The instructions do not fit into {MAX_WIRE_BYTES} bytes")
     return transaction
+
+
+async def with_budget(
+    fees: PriorityFees, draft: Draft, blockhash: str, units: int | None
+) -> VersionedTransaction | None:
+    """A draft whose simulation used `units`, with the compute-unit limit and price it gets; None
+    where it gets none, or has no room for them."""
+    if not fees.budgets(draft.instructions):
+        return None
+    try:
+        measuring = compile_instructions(draft, blockhash, None, MEASURING)
+        compile_instructions(draft, blockhash, None, LARGEST)
+    except TooLarge:
+        return None
+    price = await fees.price(draft.intent.wallet, draft.instructions)
+    used = MAX_COMPUTE_UNITS if units is None else units
+    budget = fees.budget(measuring.message, used, price)
+    return compile_instructions(draft, blockhash, None, budget)
 
 
 def _tables(

@@ -45,6 +45,7 @@ from solward.vault.transactions.granting import Granting
 from solward.vault.transactions.lease import Process
 from solward.vault.transactions.pocket_run import PocketRuns
 from solward.vault.transactions.prices import Prices
+from solward.vault.transactions.priority import PriorityFee, PriorityFees
 from solward.vault.transactions.reconcile import (
     Reconciliation,
     faucet_effects,
@@ -81,6 +82,7 @@ class EngineOptions:
         prices: of grants that count dollars.
         tokens: symbols, for refusals.
         listed: mints that an agent or key without grants may buy; None for all.
+        priority_fee: of every transaction that is built here.
     """
 
     policy: Policy
@@ -90,6 +92,7 @@ class EngineOptions:
     prices: Prices | None = None
     tokens: TokenList | None = None
     listed: frozenset[str] | None = None
+    priority_fee: PriorityFee = "off"
     confirm_wait_s: float = CONFIRM_WAIT_S
     close_wait_s: float = CLOSE_WAIT_S
 
@@ -115,11 +118,13 @@ class Engine:
         self._wallets = wallets
         self._options = options
         self._hook = hook
+        fees = PriorityFees(ledger, options.priority_fee, options.policy.max_fee_lamports)
         self._assessor = Assessor(
             ledger,
             verify_cluster,
             hook,
             database.windows.observe,
+            fees=fees,
             regulated_mints=options.policy.regulated_mints,
         )
         self._reserver = Reserver(
@@ -142,6 +147,7 @@ class Engine:
             hook,
             owner,
             options.policy.blocked_addresses,
+            fees,
         )
         self._running: set[asyncio.Task[Any]] = set()
 
@@ -457,12 +463,16 @@ class Engine:
                     asyncio.shield(item.done), left(self._options.confirm_wait_s)
                 )
         except TimeoutError:
-            return record
+            async with self._database.read() as connection:
+                return await store.get(connection, record.id) or record
         record = replace(
             record,
             status=settlement.status,
             error=settlement.error,
             fee_lamports=settlement.fee_lamports,
+            compute_units=settlement.spent.units,
+            compute_unit_limit=settlement.spent.unit_limit,
+            compute_unit_price=settlement.spent.unit_price,
             details=record.details if settlement.details is None else settlement.details,
         )
         if settlement.status is TransactionStatus.FAILED:

@@ -10,6 +10,7 @@ a call that was not signed before a crash is not made after it: what the pocket 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,7 +48,7 @@ from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import associated_address, token_account
 from solward.telemetry import tracing
 from solward.vault.ledger.patience import pause, within
-from solward.vault.ledger.protocol import Ledger
+from solward.vault.ledger.protocol import Ledger, SimulationResult
 from solward.vault.ledger.trust import is_enough
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import pockets as pocket_store
@@ -62,9 +63,11 @@ from solward.vault.transactions.assess import (
     BlockhashSource,
     compile_instructions,
     read_and_simulate,
+    with_budget,
 )
 from solward.vault.transactions.failures import explain
 from solward.vault.transactions.pocket_sweep import PocketSweeps
+from solward.vault.transactions.priority import PriorityFees
 from solward.vault.transactions.request import Actor, Draft, PocketCall, PocketDraft
 from solward.vault.transactions.sender import BALANCES_S, InFlight, Sender
 from solward.vault.transactions.settlement import (
@@ -74,7 +77,7 @@ from solward.vault.transactions.settlement import (
     kept_of_steps,
     read_landed,
 )
-from solward.vault.transactions.signing import step_attempt, step_in_flight
+from solward.vault.transactions.signing import spent_by, step_attempt, step_in_flight
 from solward.vault.transactions.steps import Step, StepHook
 from solward.vault.wallets import Wallets
 
@@ -119,9 +122,11 @@ class PocketRuns:
         hook: StepHook,
         owner: str,
         blocked: Collection[str] = (),
+        fees: PriorityFees | None = None,
     ) -> None:
         """Args:
         blocked: addresses that no call may name.
+        fees: sets compute-unit limit and price of calls by instructions, and of sweeps.
         """
         self._ledger = ledger
         self._database = database
@@ -131,7 +136,8 @@ class PocketRuns:
         self._hook = hook
         self._owner = owner
         self._blocked = frozenset(blocked)
-        self._sweeps = PocketSweeps(ledger, wallets, blockhashes, hook)
+        self._fees = PriorityFees(ledger) if fees is None else fees
+        self._sweeps = PocketSweeps(ledger, wallets, blockhashes, hook, self._fees)
 
     async def after_funding(
         self, record: TransactionRecord, actor: Actor, draft: PocketDraft, item: InFlight
@@ -259,6 +265,7 @@ class PocketRuns:
     ) -> Attempt:
         pocket = draft.pocket
         blockhash = await self._blockhashes.newest()
+        drafted = None
         if isinstance(made, bytes | bytearray):
             transaction = decode_transaction(bytes(made))
         else:
@@ -279,22 +286,31 @@ class PocketRuns:
         if advances_nonce(message):
             # Kept back, such bytes could take what the pocket of a position holds later.
             raise InvalidRequest("The call has a durable nonce, so it would stay valid for ever")
-        slot = await self._try(draft, transaction, own=not isinstance(made, bytes | bytearray))
-        if isinstance(made, bytes | bytearray):
-            expiry = await self._blockhashes.expiry(slot)
+        found = await self._try(draft, transaction, own=drafted is not None)
+        if drafted is None:
+            expiry = await self._blockhashes.expiry(found.slot)
             blockhash = replace(blockhash, last_valid_block_height=expiry)
+        else:
+            budgeted = await with_budget(
+                self._fees, drafted, blockhash.blockhash, found.units_consumed
+            )
+            if budgeted is not None:
+                # The pocket pays it; where it has not that much, the call goes without.
+                with contextlib.suppress(InvalidRequest, LedgerError):
+                    found = await self._try(draft, budgeted, own=True)
+                    transaction, message = budgeted, budgeted.message
         signatures = list(transaction.signatures)
         signer = await self._wallets.pocket_signer(pocket.wallet_id, pocket.counter)
         made_by = await signer.sign(bytes(to_bytes_versioned(message)))
         signatures[signers.index(pocket.address)] = Signature.from_bytes(made_by)
         signed = VersionedTransaction.populate(message, signatures)
         self._hook(Step.SIGNED)
-        return step_attempt(record, signed, blockhash, PocketStep.CALL)
+        return step_attempt(record, signed, blockhash, PocketStep.CALL, found.units_consumed)
 
     async def _try(
         self, draft: PocketDraft, transaction: VersionedTransaction, *, own: bool
-    ) -> int:
-        """Simulate the call, and say at which slot; nothing else depends on it but an early end."""
+    ) -> SimulationResult:
+        """Simulate the call; nothing but an early end, its slot and its units depend on it."""
         wallet, pocket = draft.intent.wallet, draft.pocket.address
         mints = await self._ledger.accounts(list(draft.returns)) if draft.returns else {}
         accounts = {
@@ -336,7 +352,7 @@ class PocketRuns:
                 raise InvalidRequest(
                     f"The call would bring {gained} units of {mint}, at least {least} are required"
                 )
-        return result.slot
+        return result
 
     async def _check_blocked(self, named: Sequence[str], message: AnyMessage) -> None:
         if not self._blocked:
@@ -514,7 +530,8 @@ class PocketRuns:
             record.id,
             TransactionStatus.CONFIRMED if called.succeeded else TransactionStatus.FAILED,
             AttemptState.LANDED_OK if called.succeeded else AttemptState.LANDED_ERR,
-            fee_lamports=total.fees,
+            fee_lamports=total.spent.fee_lamports,
+            spent=total.spent,
             held_lamports=lost.get(spending.SOL_ASSET, 0)
             + lost.get(spending.COSTS_ASSET, total.fees),
             error=called.error,
@@ -543,14 +560,15 @@ class PocketRuns:
                 # It may land yet: the call takes nothing of the wallet's, the others do.
                 sure &= step.state is AttemptState.DEAD or not paid
                 continue
+            spent = spent_by(message)
             if step.state is AttemptState.LANDED_ERR:
-                total.add_fee(paid)
+                total.add_fee(paid, spent)
                 sure &= not paid or is_enough(self._ledger.origins())
                 continue
             landed, certain = await self._landed(step.signature, message)
             sure &= certain
             if landed is not None:
-                total.add(landed, wallet, paid)
+                total.add(landed, wallet, paid, replace(spent, units=landed.units))
         return total, sure
 
     async def _landed(self, signature: str, message: AnyMessage) -> tuple[Landed | None, bool]:

@@ -17,12 +17,17 @@ from solward.solana.message import required_signers
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.tokens import TRANSFER_FEE, associated_address, mint_account, token_account
 from solward.vault.guardrails.worst_case import worst_case
-from solward.vault.ledger.protocol import Ledger
+from solward.vault.ledger.protocol import Ledger, SimulationResult
 from solward.vault.store.attempts import Attempt, PocketStep
 from solward.vault.store.pockets import PocketRow
-from solward.vault.transactions.assess import BlockhashSource, compile_instructions
+from solward.vault.transactions.assess import (
+    BlockhashSource,
+    compile_instructions,
+    with_budget,
+)
 from solward.vault.transactions.failures import explain
 from solward.vault.transactions.pocket_instructions import PocketHolding, PocketToken, homeward
+from solward.vault.transactions.priority import PriorityFees
 from solward.vault.transactions.request import Draft, PocketUse
 from solward.vault.transactions.signing import step_attempt
 from solward.vault.transactions.steps import Step, StepHook
@@ -36,12 +41,18 @@ class PocketSweeps:
     """Reads pockets and signs their sweeps; sending and storing are the caller's."""
 
     def __init__(
-        self, ledger: Ledger, wallets: Wallets, blockhashes: BlockhashSource, hook: StepHook
+        self,
+        ledger: Ledger,
+        wallets: Wallets,
+        blockhashes: BlockhashSource,
+        hook: StepHook,
+        fees: PriorityFees,
     ) -> None:
         self._ledger = ledger
         self._wallets = wallets
         self._blockhashes = blockhashes
         self._hook = hook
+        self._fees = fees
 
     async def held(self, row: PocketRow) -> tuple[int, list[PocketHolding]]:
         """A pocket's lamports, and its associated accounts of the mints it may hold."""
@@ -85,16 +96,27 @@ class PocketSweeps:
             )
             blockhash = await self._blockhashes.newest()
             transaction = compile_instructions(draft, blockhash.blockhash, None)
-            bound = worst_case(transaction.message, wallet)
-            if bound.lamports or bound.tokens:
-                raise InvalidRequest("A sweep would take something of the wallet")
-            result = await self._ledger.simulate(bytes(transaction), [wallet])
+            result = await self._tried(transaction, wallet)
             if result.err is not None:
                 failure = explain(result.err, result.logs)
                 continue
+            budgeted = await with_budget(
+                self._fees, draft, blockhash.blockhash, result.units_consumed
+            )
+            # A wallet that cannot pay more than the least sweeps all the same.
+            if budgeted is not None:
+                priced = await self._tried(budgeted, wallet)
+                if priced.err is None:
+                    transaction, result = budgeted, priced
             signed = await self._both(row, transaction)
-            return step_attempt(record, signed, blockhash, PocketStep.SWEEP)
+            return step_attempt(record, signed, blockhash, PocketStep.SWEEP, result.units_consumed)
         raise InvalidRequest(f"Pocket {row.address} cannot be swept: {failure}")
+
+    async def _tried(self, transaction: VersionedTransaction, wallet: str) -> SimulationResult:
+        bound = worst_case(transaction.message, wallet)
+        if bound.lamports or bound.tokens:
+            raise InvalidRequest("A sweep would take something of the wallet")
+        return await self._ledger.simulate(bytes(transaction), [wallet])
 
     async def _both(
         self, row: PocketRow, transaction: VersionedTransaction

@@ -23,7 +23,7 @@ from solward.telemetry import metrics
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.trust import is_enough
 from solward.vault.store import attempts as store
-from solward.vault.store.attempts import AttemptState, Settlement
+from solward.vault.store.attempts import AttemptState, Settlement, Spent
 from solward.vault.store.database import Database
 from solward.vault.transactions.failures import explain
 from solward.vault.transactions.fates import Fate, find_fates
@@ -321,6 +321,12 @@ def _as_stored(settlement: Settlement, record: TransactionRecord) -> Settlement:
         status=record.status,
         error=record.error,
         fee_lamports=record.fee_lamports or 0,
+        spent=Spent(
+            record.fee_lamports or 0,
+            record.compute_units,
+            record.compute_unit_limit,
+            record.compute_unit_price,
+        ),
         details=record.details,
     )
 
@@ -352,6 +358,7 @@ def _settled(
         lowered=lowered,
         opened=opened,
         closed=closed,
+        spent=Spent(units=None if landed is None else landed.units),
     )
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
 from solward.errors import LedgerError, LedgerUnavailable
 from solward.money import SOL_DECIMALS, from_units
 from solward.record import TransactionType
+from solward.solana.fees import MAX_COMPUTE_UNITS
 from solward.solana.instructions import ASSOCIATED_TOKEN_CREATIONS, Token
 from solward.solana.message import AnyMessage, top_level_calls
 from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, TOKEN_PROGRAMS, WRAPPED_SOL_MINT
@@ -24,6 +25,7 @@ from solward.solana.tokens import TOKEN_2022_MAX_ACCOUNT_RENT, associated_addres
 from solward.vault.guardrails.grants.model import USD
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.ledger.trust import is_enough
+from solward.vault.store.attempts import Spent
 from solward.vault.store.spending import COSTS_ASSET, SOL_ASSET
 
 _CLOSE = bytes([Token.CLOSE_ACCOUNT])
@@ -48,6 +50,7 @@ class Landed:
         accounts: in the order of the message, those of lookup tables last.
         tokens_before: by the place in `accounts`; no other is a token account.
         tokens_after: likewise.
+        units: compute units it used; hosts need not agree on what costs nothing.
     """
 
     accounts: tuple[str, ...]
@@ -55,6 +58,7 @@ class Landed:
     lamports_after: tuple[int, ...]
     tokens_before: Mapping[int, TokenBalance]
     tokens_after: Mapping[int, TokenBalance]
+    units: int | None = field(default=None, compare=False)
 
 
 def needs_balances(
@@ -169,6 +173,8 @@ class StepsTotal:
     Attributes:
         lamports: by which the wallet's own shrank, fees included.
         fees: network fees the wallet paid.
+        spent: fees and compute units of all steps, whoever paid them; units None where a step's are
+            not known.
         rent: put into token accounts of the wallet's own.
         tokens: mint -> units by which its associated accounts shrank.
         decimals: mint -> decimals.
@@ -177,18 +183,21 @@ class StepsTotal:
     def __init__(self) -> None:
         self.lamports = 0
         self.fees = 0
+        self.spent = Spent(units=0)
         self.rent = 0
         self.tokens: Counter[str] = Counter()
         self.decimals: dict[str, int] = {WRAPPED_SOL_MINT: SOL_DECIMALS}
 
-    def add_fee(self, lamports: int) -> None:
-        """Add a step that failed on the ledger."""
+    def add_fee(self, lamports: int, spent: Spent) -> None:
+        """Add a step that failed on the ledger; the wallet paid `lamports` of what was spent."""
         self.lamports += lamports
         self.fees += lamports
+        self._spend(spent)
 
-    def add(self, landed: Landed, wallet: str, fee_lamports: int) -> None:
+    def add(self, landed: Landed, wallet: str, fee_lamports: int, spent: Spent) -> None:
         """Add a step that landed."""
         self.fees += fee_lamports
+        self._spend(spent)
         for place, address in enumerate(landed.accounts):
             gained = landed.lamports_after[place] - landed.lamports_before[place]
             if address == wallet:
@@ -205,6 +214,12 @@ class StepsTotal:
             self.tokens[held.mint] -= moved
             if before is None:
                 self.rent += gained - (moved if held.mint == WRAPPED_SOL_MINT else 0)
+
+    def _spend(self, spent: Spent) -> None:
+        known = self.spent.units is not None and spent.units is not None
+        self.spent += spent
+        if not known:
+            self.spent = replace(self.spent, units=None)
 
     def arrived(self, mint: str) -> Any:
         """Whole units of `mint` the wallet has more of, fees and rent aside."""
@@ -299,6 +314,7 @@ def parse_landed(answer: Mapping[str, Any], signature: str, message: AnyMessage)
             after,
             _tokens(meta["preTokenBalances"], len(accounts)),
             _tokens(meta["postTokenBalances"], len(accounts)),
+            _units(meta.get("computeUnitsConsumed")),
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         raise _malformed() from None
@@ -316,6 +332,10 @@ def _amount(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise _malformed()
     return value
+
+
+def _units(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value <= MAX_COMPUTE_UNITS else None
 
 
 def _tokens(entries: Sequence[Mapping[str, Any]], accounts: int) -> dict[int, TokenBalance]:

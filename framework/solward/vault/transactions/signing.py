@@ -10,15 +10,15 @@ from sqlalchemy.exc import IntegrityError
 from solward.clock import now_ms
 from solward.errors import TakenOver, TransactionFailed
 from solward.record import TransactionRecord
-from solward.solana.fees import network_fee
-from solward.solana.message import required_signers
+from solward.solana.fees import fee_terms, network_fee
+from solward.solana.message import AnyMessage, required_signers
 from solward.telemetry import metrics
 from solward.vault.guardrails import expected_debit, max_debit
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.ledger.protocol import Blockhash
 from solward.vault.store import attempts as store
 from solward.vault.store import pockets
-from solward.vault.store.attempts import Attempt, PocketStep
+from solward.vault.store.attempts import Attempt, PocketStep, Spent
 from solward.vault.store.database import Database
 from solward.vault.transactions.assess import Assessment, Assessor
 from solward.vault.transactions.request import Draft
@@ -26,6 +26,9 @@ from solward.vault.transactions.reservation import Reservation, Reserver
 from solward.vault.transactions.sender import InFlight
 from solward.vault.transactions.steps import Step, StepHook
 from solward.vault.wallets import Wallets
+
+# Of a BIGINT column; a price beyond it can only stand in bytes that nobody can pay for.
+_MOST = 2**63 - 1
 
 
 class Signing:
@@ -70,7 +73,9 @@ class Signing:
             except IntegrityError:
                 if draft.wire is not None:
                     raise
-                rebuilt = await self._assessor.rebuild(draft, record.id)
+                assert assessment.effects is not None
+                judged = assessment.effects.fee_lamports
+                rebuilt = await self._assessor.rebuild(draft, record.id, judged)
                 await self._reserver.recheck(draft.intent, rebuilt.effects, reservation)
                 return await self._write(wallet_id, draft, rebuilt, reservation, step)
         except Exception as error:
@@ -119,6 +124,7 @@ class Signing:
             context_slot=assessment.blockhash.context_slot,
             max_debit=debit,
             step=step,
+            spent=spent_by(message, assessment.units),
         )
         async with self._database.write() as connection:
             await store.write_ahead(connection, attempt, now_ms(), owner=self._owner)
@@ -140,6 +146,12 @@ class Signing:
         )
 
 
+def spent_by(message: AnyMessage, units: int | None = None) -> Spent:
+    """What a message says it spends on the network, and the compute units it used."""
+    terms = fee_terms(message)
+    return Spent(terms.lamports, units, terms.unit_limit, min(terms.unit_price, _MOST))
+
+
 def step_in_flight(record: TransactionRecord, attempt: Attempt) -> InFlight:
     """A step to watch: its end is not the record's."""
     message = VersionedTransaction.from_bytes(attempt.wire).message
@@ -156,9 +168,17 @@ def step_in_flight(record: TransactionRecord, attempt: Attempt) -> InFlight:
 
 
 def step_attempt(
-    record: TransactionRecord, signed: VersionedTransaction, blockhash: Blockhash, step: PocketStep
+    record: TransactionRecord,
+    signed: VersionedTransaction,
+    blockhash: Blockhash,
+    step: PocketStep,
+    units: int | None,
 ) -> Attempt:
-    """The attempt of a pocket's step, not stored yet; a sweep's debit is what it can take."""
+    """The attempt of a pocket's step, not stored yet; a sweep's debit is what it can take.
+
+    Args:
+        units: compute units that its simulation used.
+    """
     message = signed.message
     bound = 0
     if step is PocketStep.SWEEP:
@@ -174,4 +194,5 @@ def step_attempt(
         context_slot=blockhash.context_slot,
         max_debit=bound,
         step=step.value,
+        spent=spent_by(message, units),
     )

@@ -6,7 +6,7 @@ from nicegui import ui
 
 from solward.client import Transaction
 from solward_dashboard.dialogs import copy_button, fact, result_of
-from solward_dashboard.pages.transactions.rows import details, explorer
+from solward_dashboard.pages.transactions.rows import details, explorer, fee_facts
 
 
 async def show_record(record: Transaction, wallet: str, network: str) -> None:
@@ -29,6 +29,8 @@ async def show_record(record: Transaction, wallet: str, network: str) -> None:
                 fact("By", record.principal, "sw-mono")
             fact("Time", record.timestamp.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"))
             for name, text in details(record):
+                fact(name, text, "sw-mono")
+            for name, text in () if record.fee is None else fee_facts(record.fee):
                 fact(name, text, "sw-mono")
             if record.signature is not None:
                 _signature(record, network)

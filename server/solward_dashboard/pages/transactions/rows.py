@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from solward.client import Transaction
+from solward.client import NetworkFee, Transaction
+from solward.money import format_sol
 from solward.solana.token_list import TokenList
 from solward_dashboard.wording import short, value_text
 
@@ -54,6 +55,7 @@ def row(record: Transaction, wallet: str, tokens: TokenList) -> dict[str, str]:
         "type": record.type.replace("_", " "),
         "amount": amount(record, tokens),
         "status": record.status,
+        "fee": "" if record.fee is None else f"{format_sol(record.fee.lamports)} SOL",
         "why": record.error or "",
         "signature": short(record.signature or "", 6),
     }
@@ -73,6 +75,18 @@ def amount(record: Transaction, tokens: TokenList) -> str:
 def details(record: Transaction) -> list[tuple[str, str]]:
     """Every detail as (name, text), in the record's order."""
     return [(name, value_text(value)) for name, value in record.details.items()]
+
+
+def fee_facts(fee: NetworkFee) -> list[tuple[str, str]]:
+    """The network's fee and compute units as (name, text)."""
+    found = [("Network fee", f"{format_sol(fee.lamports)} SOL")]
+    if fee.compute_units is not None:
+        limit = "" if fee.compute_unit_limit is None else f" of {fee.compute_unit_limit:,}"
+        found.append(("Compute units", f"{fee.compute_units:,}{limit}"))
+    if fee.priority_fee_micro_lamports:
+        price = f"{fee.priority_fee_micro_lamports:,} micro-lamports a compute unit"
+        found.append(("Priority fee", price))
+    return found
 
 
 def explorer(record: Transaction, network: str) -> str | None:
