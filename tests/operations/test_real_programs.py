@@ -22,11 +22,12 @@ from solders.account import Account
 from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
+from spl.token.constants import TOKEN_2022_PROGRAM_ID, TOKEN_PROGRAM_ID
 from spl.token.constants import WRAPPED_SOL_MINT as SOL_MINT
 from spl.token.instructions import create_idempotent_associated_token_account
 from tests.support.jupiter_router import JUPITER, Hop, route, shared_accounts, shared_route
 from tests.support.plugin_distributions import built_ins
-from tests.support.raydium import CPMM, CpmmPool, loaded, pool_of
+from tests.support.raydium import CPMM, CpmmPool, fee_mint, loaded, pool_of
 from tests.support.real_programs import real_programs
 from tests.support.swap import (
     BONK_POOL,
@@ -48,6 +49,7 @@ from solward.operations.venues import Venue
 from solward.record import TransactionRecord
 from solward.registry import load_registry
 from solward.solana.accounts import rent_exempt_minimum
+from solward.vault.guardrails import Policy
 from solward.vault.transactions.request import ADMIN
 from solward.venue import Quote, VenueContext
 from solward_plugins.venues.raydium_cpmm import swapped
@@ -175,6 +177,57 @@ async def test_a_sale_of_sol_costs_the_amount_fee_and_rent(tmp_path: Path) -> No
         await swapped_by(swaps, venue, SOL_MINT, USDC_MINT, Decimal(1))
         assert before - await swaps.lamports() == SOL + FEE + RENT
         assert await swaps.units(USDC_MINT) == swapped(SOL, 10**14, 15 * 10**12, fee=2_500)
+
+
+async def test_a_mint_with_a_transfer_fee_trades_net_of_it_in_both_directions(
+    tmp_path: Path,
+) -> None:
+    """1% stays with the mint at every transfer: into the pocket, into the pool, and out of it."""
+    mint = Keypair().pubkey()
+    reserves = {SOL_MINT: 10**14, mint: 15 * 10**12}
+    first = mint == min(reserves, key=bytes)
+    programs = (
+        (TOKEN_2022_PROGRAM_ID, TOKEN_PROGRAM_ID)
+        if first
+        else (TOKEN_PROGRAM_ID, TOKEN_2022_PROGRAM_ID)
+    )
+    pool = pool_of(reserves, programs=programs)
+    market = Market.of(pool)
+    real = market.genesis(CPMM)
+    state = fee_mint(100, 10**12)
+    vault = pool.vaults[0 if first else 1]
+
+    def genesis() -> Mapping[Pubkey, Account]:
+        made = dict(real())
+        plain = made[vault]
+        # What every account of such a mint has: its kind, and what it withheld.
+        data = plain.data + b"\2" + struct.pack("<HHQ", 2, 8, 0)
+        made[vault] = Account(rent_exempt_minimum(len(data)), data, TOKEN_2022_PROGRAM_ID)
+        made[mint] = Account(rent_exempt_minimum(len(state)), state, TOKEN_2022_PROGRAM_ID)
+        return made
+
+    allowed = Policy(regulated_mints=frozenset({str(mint)}))
+    async with open_swaps(tmp_path, genesis=genesis, policy=allowed) as swaps:
+        context = VenueContext(swaps.http, ledger=swaps.bench.ledger, pools=(str(pool.address),))
+        operations = swaps.bench.operations(venues=[Venue(loaded(), context)])
+
+        async def swap(sold: str, bought: str, amount: Decimal) -> TransactionRecord:
+            params = {"inputToken": sold, "outputToken": bought, "amount": amount}
+            return await operations.perform("swap", swaps.bench.wallet.id, ADMIN, params)
+
+        record = await swap("SOL", str(mint), Decimal(1))
+        gross = swapped(SOL, 10**14, 15 * 10**12, fee=2_500)
+        arrived = gross - -(-gross // 100)
+        assert record.details["outputAmount"] == whole(arrived, 6)
+        before = await swaps.lamports()
+        record = await swap(str(mint), "SOL", Decimal(100))
+        # Of what each trade leaves to protocol and fund nothing trades: 16% of its fee.
+        into_pool = 10**8 * 99 // 100 * 99 // 100
+        expected = swapped(
+            into_pool, 15 * 10**12 - gross, 10**14 + SOL - SOL * 25 // 10_000 * 16 // 100, fee=2_500
+        )
+        assert await swaps.lamports() - before + FEE == expected
+        assert record.details["outputAmount"] == whole(expected, 9)
 
 
 # Jupiter's router over those pools.
@@ -310,6 +363,39 @@ async def test_the_real_router_swaps_both_ways_over_one_pool_and_over_two(
                 pool.reserves = (now[0] - owed[0] - owed[2], now[1] - owed[1] - owed[3])
                 used = any(hop.pool is pool for hop in router.hops(sold, bought))
                 assert (pool.reserves != before) == used
+
+
+async def test_losing_the_api_is_not_losing_swaps(tmp_path: Path) -> None:
+    async with routed(tmp_path, "route") as (swaps, jupiter, router):
+        pools = tuple(str(pool.address) for pool in router.market.pools)
+        own = VenueContext(swaps.http, ledger=swaps.bench.ledger, pools=pools)
+        operations = swaps.bench.operations(venues=[jupiter, Venue(loaded(), own)])
+
+        async def sold(into: str) -> str:
+            params = {"inputToken": "SOL", "outputToken": into, "amount": Decimal("0.1")}
+            record = await operations.perform("swap", swaps.bench.wallet.id, ADMIN, params)
+            return str(record.details["venue"])
+
+        # Equal offers: the first one makes it. Over two pools there is no other.
+        assert await sold("USDC") == "jupiter"
+        assert await sold("BONK") == "jupiter"
+        honest = router.answer
+
+        async def worse(request: httpx.Request) -> httpx.Response:
+            answer = await honest(request)
+            body = answer.json()
+            for name in ("outAmount", "otherAmountThreshold"):
+                body[name] = str(int(body[name]) * 99 // 100 + 1)
+            return httpx.Response(200, json=body)
+
+        async def away(_request: httpx.Request) -> httpx.Response:
+            return httpx.Response(503)
+
+        for answer in (worse, away):
+            jupiter.context.http._transport = httpx.MockTransport(answer)  # type: ignore[attr-defined]
+            assert await sold("USDC") == "raydium_cpmm"
+        with pytest.raises(TransactionFailed, match="No swap venue made an offer"):
+            await sold("BONK")
 
 
 @pytest.mark.parametrize("form", FORMS)

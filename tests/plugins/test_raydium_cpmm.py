@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from spl.token.constants import TOKEN_2022_PROGRAM_ID, TOKEN_PROGRAM_ID, WRAPPED_SOL_MINT
-from tests.support.raydium import CPMM, CpmmPool, held, loaded, mint_state, pool_of
+from tests.support.raydium import CPMM, CpmmPool, fee_mint, held, loaded, mint_state, pool_of
 
 from solward import InvalidRequest, LedgerUnavailable
 from solward.solana.accounts import Account
@@ -302,13 +302,6 @@ async def test_a_ledger_without_a_clock_is_a_failure() -> None:
         await loaded().quote(selling(SOL, 10**9), context(ledger, pool))
 
 
-def with_fee(bps: int, most: int) -> bytes:
-    """A Token-2022 mint whose transfers withhold a fee, the same in every epoch."""
-    fee = struct.pack("<QQH", 0, most, bps)
-    extension = struct.pack("<HH", 1, 108) + bytes(64) + bytes(8) + fee + fee
-    return mint_state(6).data.ljust(165, b"\0") + b"\1" + extension
-
-
 async def test_transfer_fees_of_either_mint_are_counted_as_the_program_does() -> None:
     programs = tuple(
         TOKEN_2022_PROGRAM_ID if mint == USDC else TOKEN_PROGRAM_ID
@@ -316,7 +309,7 @@ async def test_transfer_fees_of_either_mint_are_counted_as_the_program_does() ->
     )
     pool = pool_of(RESERVES, programs=programs)
     ledger = Ledger(pool)
-    ledger.states[str(USDC)] = Account(1, str(TOKEN_2022_PROGRAM_ID), with_fee(100, 10**12))
+    ledger.states[str(USDC)] = Account(1, str(TOKEN_2022_PROGRAM_ID), fee_mint(100, 10**12))
     where = context(ledger, pool)
     bought = await loaded().quote(selling(SOL, 10**9), where)
     gross = swapped(10**9, RESERVES[SOL], RESERVES[USDC], fee=2_500)

@@ -157,3 +157,10 @@ def loaded() -> LoadedVenue:
         raydium_cpmm.venue_instructions,
         None,
     )
+
+
+def fee_mint(bps: int, most: int) -> bytes:
+    """A Token-2022 mint whose transfers withhold a fee, the same in every epoch."""
+    fee = struct.pack("<QQH", 0, most, bps)
+    extension = struct.pack("<HH", 1, 108) + bytes(64) + bytes(8) + fee + fee
+    return mint_state(6).data.ljust(165, b"\0") + b"\1" + extension

@@ -56,6 +56,8 @@ class Token(IntEnum):
 
 
 TOKEN_TRANSFER_CHECKED_WITH_FEE: Final = bytes([Token.TRANSFER_FEE_EXTENSION, 1])
+# Of what accounts of a mint withheld, to the mint; anybody may, and nobody's balance changes.
+TOKEN_HARVEST_WITHHELD_TO_MINT: Final = bytes([Token.TRANSFER_FEE_EXTENSION, 4])
 TOKEN_METADATA_POINTER_INITIALIZE: Final = bytes([Token.METADATA_POINTER_EXTENSION, 0])
 TOKEN_METADATA_INITIALIZE: Final = bytes((210, 225, 30, 162, 88, 184, 77, 141))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from solders.account import Account
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
@@ -18,10 +19,18 @@ from solders.transaction import VersionedTransaction
 from spl.token import instructions as spl
 from spl.token import models
 from spl.token.instructions import get_associated_token_address
+from tests.support.raydium import fee_mint
 from tests.vault.guardrails.bank import RENT_TOKEN, SOL, Bank, key, verdict
 
 from solward.guardrail import Intent, TransactionEffects
-from solward.solana.programs import MEMO_PROGRAM, STAKE_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
+from solward.solana.accounts import rent_exempt_minimum
+from solward.solana.programs import (
+    MEMO_PROGRAM,
+    STAKE_PROGRAM,
+    TOKEN_2022_PROGRAM,
+    TOKEN_PROGRAM,
+    WRAPPED_SOL_MINT,
+)
 from solward.vault.guardrails import max_debit
 
 
@@ -183,3 +192,26 @@ def test_a_launched_mint_is_rent_and_belongs_to_the_wallet(bank: Bank) -> None:
     wire = bank.build([create, init, own, supply], [mint])
     effects = allowed(bank, wire, rent_lamports=rent + RENT_TOKEN)
     assert effects.tokens_in == {str(mint.pubkey()): 10**9}
+
+
+def test_an_account_of_a_mint_with_a_transfer_fee_is_opened_emptied_and_closed(bank: Bank) -> None:
+    """It is larger by 12 bytes, and closes once what it withheld is the mint's."""
+    mint, program = Pubkey.new_unique(), key(TOKEN_2022_PROGRAM)
+    state = fee_mint(100, 10**12)
+    bank.svm.set_account(mint, Account(SOL, state, program))
+    account = get_associated_token_address(bank.own, mint, program)
+    withheld = models.HarvestWithheldTokensToMintParams(
+        program_id=program, mint=mint, sources=[account]
+    )
+    closed = models.CloseAccountParams(
+        program_id=program, account=account, dest=bank.own, owner=bank.own
+    )
+    wire = bank.build(
+        [
+            spl.create_idempotent_associated_token_account(bank.own, bank.own, mint, program),
+            spl.harvest_withheld_tokens_to_mint(withheld),
+            spl.close_account(closed),
+        ]
+    )
+    effects = allowed(bank, wire, rent_lamports=rent_exempt_minimum(182))
+    assert (effects.lamports_out, effects.rent_lamports) == (0, rent_exempt_minimum(182))

@@ -17,6 +17,7 @@ from solward.solana.tokens import (
     TRANSFER_FEE,
     TRANSFER_HOOK,
     Mint,
+    associated_account_size,
     mint_account,
     token_account,
 )
@@ -242,6 +243,10 @@ def _rent_room(view: View, address: str, flows: Flows) -> int:
     if after is None and entry is not None and entry[1] in (view.wallet, view.pocket):
         # Created and closed again; `closed` refuses closing the wallet's to a stranger, and what a
         # pocket's would take with it was counted when it was put in.
+        opened = mint_account(entry[0], view.pre(entry[0]))
+        if opened is not None:
+            # Larger where the mint's extensions want one of their own in each account.
+            return max(0, rent_exempt_minimum(associated_account_size(opened)) - balance)
         classic = entry[0] == WRAPPED_SOL_MINT
         return max(0, (TOKEN_ACCOUNT_RENT if classic else TOKEN_2022_ACCOUNT_RENT) - balance)
     return 0

@@ -10,6 +10,7 @@ from solward.solana.fees import COMPUTE_BUDGET_SIZES
 from solward.solana.instructions import (
     ASSOCIATED_TOKEN_CREATIONS,
     TOKEN_AUTHORITIES,
+    TOKEN_HARVEST_WITHHELD_TO_MINT,
     TOKEN_METADATA_INITIALIZE,
     TOKEN_METADATA_POINTER_INITIALIZE,
     TOKEN_TRANSFER_CHECKED_WITH_FEE,
@@ -186,6 +187,9 @@ def _decode_token(call: Invocation, view: View) -> None:
         TOKEN_METADATA_POINTER_INITIALIZE
     ):
         _set_metadata_pointer(view, call)
+    elif call.program == TOKEN_2022_PROGRAM and call.data == TOKEN_HARVEST_WITHHELD_TO_MINT:
+        # By which a pocket's account can be closed again.
+        pass
     elif kind not in _TOKEN_HARMLESS and kind not in _TOKEN_INITIALIZE_ACCOUNT:
         view.violate("program_allowlist", f"token instruction {kind} is not allowed")
 
