@@ -10,6 +10,7 @@ from tests.support.api import NOBODY, STRANGER, Api, serving_api
 
 from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.solana.ledger import NOT_SERVED
+from solward.solana.stakes import RecordedStakes, read_stakes
 from solward.vault.ledger.client import RpcLedger
 
 
@@ -163,7 +164,7 @@ async def test_stakes_are_of_the_records_where_no_provider_lists_them(
         assert answer.status == 200, answer.error
         await advance(api)
     kept = await stake(wallet)
-    await stake(other)
+    anothers = await stake(other)
 
     async def refused(*_given: Any, **_named: Any) -> None:
         raise LedgerRejected(NOT_SERVED, "The RPC provider does not serve getProgramAccounts")
@@ -172,6 +173,13 @@ async def test_stakes_are_of_the_records_where_no_provider_lists_them(
     found = (await api.get(f"/wallets/{wallet}/stakes")).json
     assert found["complete"] is False
     assert [(each["address"], each["state"]) for each in found["stakes"]] == [(kept, "activating")]
+
+    async def recorded() -> list[str]:
+        return [withdrawn, kept, anothers]
+
+    owner = (await api.service.wallets.get(wallet)).address
+    among = await read_stakes(RecordedStakes(api.service.ledger, recorded), owner)
+    assert [each.address for each in among] == [kept]
     listed = await api.post(f"/wallets/{wallet}/skills/list_stakes", {})
     assert kept in listed.text
     assert withdrawn not in listed.text

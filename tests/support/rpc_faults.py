@@ -93,6 +93,7 @@ class FaultyProvider:
     Attributes:
         chances: fault -> the probability that it meets a request which it can meet.
         only: methods that the faults meet; None for every one.
+        most: how many requests they still meet; None for any number.
         ledger: whose answers these are; another one makes it a node of another cluster.
     """
 
@@ -100,6 +101,7 @@ class FaultyProvider:
     seed: int = 0
     chances: dict[str, float] = field(default_factory=dict)
     only: frozenset[str] | None = None
+    most: int | None = None
     requests: list[Request] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     url: str = ""
@@ -115,14 +117,14 @@ class FaultyProvider:
         return [each for each in self.requests if each.method == method]
 
     @contextlib.contextmanager
-    def faulty(self, *only: str, **chances: float) -> Iterator[None]:
-        """These faults until left."""
+    def faulty(self, *only: str, most: int | None = None, **chances: float) -> Iterator[None]:
+        """These faults until left, or until they met `most` requests."""
         assert set(chances) <= set(FAULTS), chances
-        self.chances, self.only = chances, frozenset(only) or None
+        self.chances, self.only, self.most = chances, frozenset(only) or None, most
         try:
             yield
         finally:
-            self.chances, self.only = {}, None
+            self.chances, self.only, self.most = {}, None, None
 
     async def handle(self, http: web.Request) -> web.StreamResponse:
         """Serve one request."""
@@ -153,6 +155,8 @@ class FaultyProvider:
         return _body(request, result=result)
 
     def _fault(self, method: str) -> str | None:
+        if self.most == 0:
+            return None
         for name in FAULTS:
             hit = self._dice.random() < self.chances.get(name, 0.0)
             if not hit or (self.only is not None and method not in self.only):
@@ -163,6 +167,8 @@ class FaultyProvider:
                 continue
             if name == "lag_state" and method not in _STATE:
                 continue
+            if self.most is not None:
+                self.most -= 1
             return name
         return None
 

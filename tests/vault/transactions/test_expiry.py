@@ -232,3 +232,39 @@ async def test_bytes_on_a_block_the_node_has_not_seen_yet_are_tried_again(
     bench.wire.faults["simulateTransaction"] = unseen
     record = await bench.engine.execute(bench.wallet.id, ADMIN, await elsewhere(bench))
     assert record.status is TransactionStatus.CONFIRMED
+
+
+@pytest.mark.parametrize("failure", ["BlockhashNotFound", "AccountNotFound"])
+async def test_a_node_that_is_behind_is_waited_for_while_the_caller_waits(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, failure: str
+) -> None:
+    """More often than any count of tries: behind one address most nodes may lag."""
+    for name in ("_SLOT_S", "LAG_S"):
+        monkeypatch.setattr(f"solward.vault.transactions.assess.{name}", 0.01)
+    await bench.transfer(HALF)
+    slot = bench.engine._assessor._ledger.landed_slot
+    assert slot > 0
+    lagging_tries = 10
+
+    async def behind(method: str, params: Sequence[Any]) -> Any:
+        answer = await bench.wire.direct(method, params)
+        if bench.wire.calls["simulateTransaction"] <= 1 + lagging_tries:
+            answer["value"] |= {"err": failure, "accounts": None}
+            answer["context"]["slot"] = slot - 1
+        return answer
+
+    bench.wire.faults["simulateTransaction"] = behind
+    assert (await bench.transfer(HALF)).status is TransactionStatus.CONFIRMED
+    assert bench.wire.calls["simulateTransaction"] == 2 + lagging_tries
+    # One that is not behind is believed at once.
+    bench.wire.calls.clear()
+
+    async def fails(method: str, params: Sequence[Any]) -> Any:
+        answer = await bench.wire.direct(method, params)
+        answer["value"] |= {"err": "AccountNotFound", "accounts": None}
+        return answer
+
+    bench.wire.faults["simulateTransaction"] = fails
+    with pytest.raises(TransactionFailed, match="too little SOL"):
+        await bench.transfer(HALF)
+    assert bench.wire.calls["simulateTransaction"] == 1
