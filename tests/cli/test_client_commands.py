@@ -172,7 +172,7 @@ def test_it_answers_people_and_programs(live: Live, name: str) -> None:
     [
         (["wallet", "list"], "/wallets"),
         (["key", "list"], "/keys?details=true"),
-        (["tx", "list", "--limit", "7"], "/transactions?limit=7"),
+        (["tx", "list", "--limit", "7"], "/transactions?limit=7&fees=true"),
         (["audit", "list", "--limit", "1", "--before", "3"], "/audit?limit=1&before=3"),
     ],
 )

@@ -274,7 +274,7 @@ async def test_resources_are_the_rest_api_in_json(api: Api) -> None:
     wallet = await api.wallet(1)
     rest = (await api.get(f"/wallets/{wallet}")).json
     balance = (await api.get(f"/wallets/{wallet}/balance")).json
-    listed = (await api.get("/transactions")).json
+    listed = (await api.get("/transactions?fees=true")).json
     assert await read(api, "solward://wallets") == {"wallets": [rest | {"balance": balance}]}
     assert await read(api, "solward://transactions") == listed
     one = await read(api, f"solward://wallets/{wallet}")
