@@ -286,7 +286,12 @@ async def test_version_1_passes_its_quote_back_unchanged() -> None:
     assert made.tables == {TABLE: (PAYER, USDC)}
 
 
-@pytest.mark.parametrize("data", [None, b"", table(PAYER, state=bytes(12)), table(PAYER)[:11]])
+@pytest.mark.parametrize(
+    "data",
+    [None, b"", table(PAYER, state=bytes(12)), table(PAYER)[:11]],
+    # The bytes are of a new key in each process, and workers must collect the same names.
+    ids=["none", "empty", "inactive", "cut off"],
+)
 async def test_a_lookup_table_that_cannot_be_used_is_left_out(data: bytes | None) -> None:
     api = Api("v1", V1, tables={} if data is None else {TABLE: data})
     assert (await api.instructions(await api.quote())).tables == {}
