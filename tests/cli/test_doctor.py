@@ -222,6 +222,7 @@ async def test_the_most_that_can_leave_each_wallet_is_a_number(tmp_path: Path) -
         lines = await home.limits(subject)
         models = await vendors.check(subject)
     assert "2 SOL a transaction, 10 SOL a day, 0.05 SOL of costs a day" in lines[0].found
+    assert lines[1].found == "0.001 SOL of network fee at most; priority fee: off"
     [line] = [each for each in lines if each.name == "treasury"]
     assert "1 SOL" in line.found
     assert line.status is Status.WARN

@@ -118,6 +118,11 @@ def _ceilings(settings: Settings) -> Iterator[Line]:
     costs = format_sol(settings.max_costs_lamports_per_day)
     found = f"{each} SOL a transaction, {daily} SOL a day, {costs} SOL of costs a day"
     yield ok("Every wallet", found)
+    fee = format_sol(settings.max_network_fee_lamports)
+    yield ok(
+        "Every transaction",
+        f"{fee} SOL of network fee at most; priority fee: {settings.priority_fee}",
+    )
     slippage, impact = settings.max_slippage_bps, settings.max_price_impact_bps
     yield ok(
         "Every swap",

@@ -204,8 +204,8 @@ _METHODS: Final[Mapping[str, _Call]] = {
     "getFirstAvailableBlock": lambda node, _: node.ledger.first_slot(),
     "getSignatureStatuses": _statuses,
     "getSignaturesForAddress": _history_of,
-    "getRecentPrioritizationFees": lambda node, _: node.transport.call(
-        "getRecentPrioritizationFees", ([],)
+    "getRecentPrioritizationFees": lambda node, somebody: node.ledger.prioritization_fees(
+        [somebody]
     ),
     "simulateTransaction": _simulate,
 }
