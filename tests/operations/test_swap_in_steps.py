@@ -13,7 +13,12 @@ from solders.instruction import Instruction
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
-from spl.token.instructions import create_idempotent_associated_token_account
+from spl.token.instructions import (
+    create_idempotent_associated_token_account,
+    get_associated_token_address,
+    transfer_checked,
+)
+from spl.token.models import TransferCheckedParams
 from tests.support.swap import (
     BONK_POOL,
     MAKER,
@@ -21,6 +26,7 @@ from tests.support.swap import (
     SOL,
     USDC_POOL,
     SwapBench,
+    ata,
     market_and_makers,
     open_swaps,
     pay,
@@ -28,14 +34,16 @@ from tests.support.swap import (
     whole,
 )
 
-from solward.errors import TransactionFailed
+from solward.errors import GuardrailBlocked, TransactionFailed
 from solward.guardrail import Outflow
 from solward.record import TransactionStatus
+from solward.solana.programs import TOKEN_2022_PROGRAM
+from solward.vault.guardrails import Policy
 from solward.vault.guardrails.worst_case import worst_case
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store import pockets as store
 from solward.vault.store.pockets import PocketRow, PocketState
-from solward.venue import Quote
+from solward.venue import Quote, QuoteRequest, VenueContext
 
 # Funding and sweep by the wallet, the call by the pocket and the pool.
 FEES = 5_000 + 10_000 + 10_000
@@ -234,3 +242,68 @@ async def test_bytes_on_a_blockhash_the_ledger_does_not_know_are_not_sent(
 
     swaps.plugin.build = build
     await refused(swaps, "The call would fail: BlockhashNotFound")
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+async def test_a_mint_that_its_issuer_can_take_is_bought_where_the_operator_allows_it(
+    tmp_path: Path, is_allowed: bool
+) -> None:
+    """The pocket buys it; nothing that the wallet signs before shows the mint."""
+    mint = Keypair().pubkey()
+    named = frozenset({str(mint)} if is_allowed else ())
+    program = Pubkey.from_string(TOKEN_2022_PROGRAM)
+
+    def at(owner: Pubkey) -> Pubkey:
+        return get_associated_token_address(owner, mint, program)
+
+    def genesis() -> Mapping[Pubkey, Account]:
+        found = dict(market_and_makers())
+        delegate = b"\x0c\x00\x20\x00" + bytes(Keypair().pubkey())
+        data = bytes(found[USDC_POOL.mint].data).ljust(165, b"\x00") + b"\x01" + delegate
+        held = bytes(found[ata(MAKER.pubkey(), USDC_POOL.mint)].data)[32:]
+        found[mint] = Account(SOL, data, program)
+        found[at(MAKER.pubkey())] = Account(SOL, bytes(mint) + held + b"\x02", program)
+        return found
+
+    async with open_swaps(tmp_path, genesis=genesis, policy=Policy(regulated_mints=named)) as swaps:
+
+        async def quote(request: QuoteRequest, _: VenueContext) -> Quote:
+            least = request.amount * (10_000 - request.slippage_bps) // 10_000
+            return Quote(
+                request.input_mint,
+                request.output_mint,
+                request.amount,
+                request.amount,
+                least,
+                request.slippage_bps,
+                Decimal(0),
+            )
+
+        def give(quote: Quote, user: Pubkey) -> Sequence[Instruction]:
+            move = TransferCheckedParams(
+                program_id=program,
+                source=at(MAKER.pubkey()),
+                mint=mint,
+                dest=at(user),
+                owner=MAKER.pubkey(),
+                amount=quote.out_amount,
+                decimals=6,
+            )
+            return [
+                create_idempotent_associated_token_account(user, user, mint, program),
+                pay_sol(user, MAKER.pubkey(), quote.in_amount),
+                transfer_checked(move),
+            ]
+
+        swaps.plugin.quote = quote  # type: ignore[method-assign]
+        swaps.answer(give)
+        before = await swaps.lamports()
+        if is_allowed:
+            await swaps.swap("SOL", str(mint), 1)
+            assert await swaps.held(at(swaps.user)) == SOL
+            return
+        text = f"mint {mint} has a permanent delegate; REGULATED_MINTS can allow this mint"
+        with pytest.raises(GuardrailBlocked, match=text) as blocked:
+            await swaps.swap("SOL", str(mint), 1)
+        assert blocked.value.rule == "simulated_effects"
+        assert await swaps.lamports() == before

@@ -244,6 +244,23 @@ async def test_a_read_is_not_of_before_what_landed() -> None:
             await ledger.balance(GENESIS)
 
 
+@pytest.mark.parametrize("slot", [2**64, 2**70, -1])
+async def test_a_slot_that_no_node_can_read_is_not_sent_to_any(slot: int) -> None:
+    """One such answer of one node made all nodes refuse every read, until the next start."""
+
+    def say(method: str) -> tuple[int, dict[str, str], dict[str, Any]]:
+        if method == "getSignatureStatuses":
+            status = {"slot": slot, "err": None, "confirmationStatus": "confirmed"}
+            return 200, {}, {"result": {"context": {"slot": 9}, "value": [status]}}
+        return 200, {}, {"result": {"context": {"slot": 9}, "value": 5}}
+
+    async with provider(say) as (ledger, _):
+        with pytest.raises(LedgerUnavailable, match="unexpected shape"):
+            await ledger.statuses(["signature"])
+        assert ledger.landed_slot == 0
+        assert await ledger.balance(GENESIS) == 5
+
+
 async def test_many_callers_of_a_busy_node_do_not_come_back_at_one_moment() -> None:
     moments: list[float] = []
 

@@ -26,11 +26,12 @@ from solward.money import lamports_to_sol
 from solward.record import TransactionRecord, TransactionStatus
 from solward.solana.fees import FeeTerms, fee_terms
 from solward.solana.programs import COMPUTE_BUDGET_PROGRAM
-from solward.vault.guardrails import Policy
+from solward.vault.guardrails import Policy, ScopeLimits
 from solward.vault.store import attempts as attempt_store
 from solward.vault.store.attempts import Attempt
 from solward.vault.store.tables import attempts
 from solward.vault.transactions.assess import compile_instructions
+from solward.vault.transactions.limits_report import limits_report
 from solward.vault.transactions.priority import (
     PERCENTILE,
     QUIET_PRICE,
@@ -294,6 +295,35 @@ async def test_all_steps_of_a_pocket_are_counted(tmp_path: Path, setting: Any) -
         assert record.compute_unit_price == max(prices)
         assert (record.fee_lamports == 20_000) == (setting == "off")
         assert (await bench.history())[0] == record
+
+
+@pytest.mark.parametrize("whose", ["wallet", "agent"])
+async def test_a_sweep_bids_no_more_than_the_ceiling_of_costs_leaves(
+    tmp_path: Path, whose: str
+) -> None:
+    """A node says what a sweep bids, and a sweep is never refused."""
+    most = MAX_FEE + 30_000
+    ceiling = ScopeLimits(daily_costs_lamports=most)
+    limits = ceiling if whose == "wallet" else ScopeLimits()
+    actor = ADMIN if whose == "wallet" else replace(ADMIN, limits=(("agent:a", ceiling),))
+    async with open_bench(tmp_path, priority_fee="auto", limits=limits) as bench:
+        Congestion(0, reported=[2**63] * 150).before(bench.wire)
+        target = Pubkey.from_string(bench.recipient)
+
+        async def build(address: str) -> Sequence[Instruction]:
+            return [pay_sol(Pubkey.from_string(address), target, 2_000_000)]
+
+        request = PocketRequest(build=build, lamports=20_000_000)
+        record = await bench.operations().use_pocket(bench.wallet.id, actor, request)
+        assert record.status is CONFIRMED
+        fund, _, sweep = [
+            fee_terms(VersionedTransaction.from_bytes(each.wire).message).lamports
+            for each in await attempts_of(bench, record)
+        ]
+        assert most - 2 <= fund + sweep <= most
+        scope = f"wallet:{bench.wallet.id}" if whose == "wallet" else "agent:a"
+        report = await limits_report(bench.database, scope, ceiling)
+        assert report["maxCostsSolPerDay"]["spent"] == lamports_to_sol(fund + sweep)
 
 
 def test_auto_is_what_was_enough_in_nine_of_ten_slots() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from solward.solana.accounts import nonce_authority, rent_exempt_minimum
@@ -76,16 +76,26 @@ def _check_mints(view: View) -> None:
         if mint is None:
             view.violate("simulated_effects", f"{address} is not a mint, but its tokens move")
             continue
-        for kind in _unsafe(mint):
-            if kind == TRANSFER_FEE and address in view.tokens_out:
-                # The fee is taken of what leaves, all of which is counted.
-                continue
-            may_be_allowed = kind in _REGULATED and not (kind == TRANSFER_HOOK and mint.runs_hook)
-            if may_be_allowed and address in view.regulated_mints:
-                continue
-            name = _name(kind)
-            way = "; REGULATED_MINTS can allow this mint" if may_be_allowed else ""
-            view.violate("simulated_effects", f"mint {address} has {name}{way}")
+        for reason in unwelcome(mint, view.regulated_mints, leaves=address in view.tokens_out):
+            view.violate("simulated_effects", reason)
+
+
+def unwelcome(mint: Mint, regulated: Collection[str], *, leaves: bool = False) -> Iterator[str]:
+    """Why tokens of a mint do not move, each reason in words; none where they may.
+
+    Args:
+        regulated: see `Policy.regulated_mints`.
+        leaves: whether the wallet sends them.
+    """
+    for kind in _unsafe(mint):
+        if kind == TRANSFER_FEE and leaves:
+            # The fee is taken of what leaves, all of which is counted.
+            continue
+        may_be_allowed = kind in _REGULATED and not (kind == TRANSFER_HOOK and mint.runs_hook)
+        if may_be_allowed and mint.address in regulated:
+            continue
+        way = "; REGULATED_MINTS can allow this mint" if may_be_allowed else ""
+        yield f"mint {mint.address} has {_name(kind)}{way}"
 
 
 def issuers_rights(mint: Mint) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from solward.errors import LedgerError, LedgerRejected, LedgerUnavailable
+from solward.money import U64_MAX
 from solward.solana.accounts import Account
 from solward.solana.ledger import NOT_SERVED, TokenHolding, VoteAccount
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM
@@ -235,7 +236,7 @@ class RpcLedger:
         """Slot and block height of the newest block at `confirmed`."""
         answer = await self._call("getEpochInfo", _CONFIRMED)
         try:
-            return Tip(_int(answer["absoluteSlot"]), _int(answer["blockHeight"]))
+            return Tip(_u64(answer["absoluteSlot"]), _u64(answer["blockHeight"]))
         except (KeyError, TypeError):
             raise _malformed("getEpochInfo") from None
 
@@ -251,7 +252,7 @@ class RpcLedger:
             return Blockhash(
                 str(value["blockhash"]),
                 _int(value["lastValidBlockHeight"]),
-                _int(answer["context"]["slot"]),
+                _u64(answer["context"]["slot"]),
             )
         except (KeyError, TypeError):
             raise _malformed("getLatestBlockhash") from None
@@ -301,8 +302,8 @@ class RpcLedger:
                     for a, state in zip(addresses, states, strict=True)
                 },
                 inner_instructions=value.get("innerInstructions"),
-                units_consumed=None if units is None else _int(units),
-                slot=_int(answer["context"]["slot"]),
+                units_consumed=None if units is None else _u64(units),
+                slot=_u64(answer["context"]["slot"]),
             )
         except (KeyError, TypeError, AttributeError):
             raise _malformed("simulateTransaction") from None
@@ -419,7 +420,7 @@ def _value(answer: Any) -> Any:
 
 def _context_slot(answer: Any) -> int:
     try:
-        return _int(answer["context"]["slot"])
+        return _u64(answer["context"]["slot"])
     except (KeyError, TypeError):
         raise LedgerUnavailable("The ledger's answer has an unexpected shape") from None
 
@@ -428,6 +429,14 @@ def _int(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise LedgerUnavailable("The ledger's answer has an unexpected shape")
     return value
+
+
+def _u64(value: Any) -> int:
+    """Of what is sent back to nodes, which read 64 bits and refuse every call that has more."""
+    number = _int(value)
+    if not 0 <= number <= U64_MAX:
+        raise LedgerUnavailable("The ledger's answer has an unexpected shape")
+    return number
 
 
 def _vote_account(item: Any) -> VoteAccount:
@@ -463,6 +472,6 @@ def _status(value: Any) -> SignatureStatus | None:
     if value is None:
         return None
     try:
-        return SignatureStatus(_int(value["slot"]), value["err"], value["confirmationStatus"])
+        return SignatureStatus(_u64(value["slot"]), value["err"], value["confirmationStatus"])
     except (KeyError, TypeError):
         raise _malformed("getSignatureStatuses") from None

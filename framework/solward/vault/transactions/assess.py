@@ -29,9 +29,11 @@ from solward.solana.message import (
     lookup_tables,
     resolve,
 )
-from solward.solana.programs import CLOCK_SYSVAR, MEMO_PROGRAM
+from solward.solana.programs import CLOCK_SYSVAR, MEMO_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.stakes import unix_time
+from solward.solana.tokens import mint_account
 from solward.vault.guardrails import Simulation, analyse, inner_from_json
+from solward.vault.guardrails.comparison import unwelcome
 from solward.vault.ledger.patience import pause
 from solward.vault.ledger.protocol import (
     MIN_CONTEXT_SLOT,
@@ -383,14 +385,16 @@ class Assessor:
         keys = resolve(message, contents)
         addresses = list(dict.fromkeys(key.address for key in keys))
         min_slot = max(blockhash.context_slot, self._ledger.landed_slot)
+        # The mints that a pocket's call shall bring move in no transaction that is judged.
+        bought = () if draft.pocket is None else tuple(draft.pocket.returns)
         # The ledger's time comes with the accounts, so that it costs no call.
-        read = list(dict.fromkeys((*addresses, CLOCK_SYSVAR)))
+        read = list(dict.fromkeys((*addresses, *bought, CLOCK_SYSVAR)))
         read_at, before, result = await read_and_simulate(
             self._ledger, bytes(transaction), read, addresses, min_slot
         )
         self._observe_ms(unix_time(before[CLOCK_SYSVAR]) * 1000)
-        if CLOCK_SYSVAR not in addresses:
-            del before[CLOCK_SYSVAR]
+        mints = {mint: mint_account(mint, before[mint]) for mint in bought}
+        before = {address: before[address] for address in addresses}
         if result.err is not None:
             stale = isinstance(result.err, str) and result.err in _STALE
             failure = result.err if stale else explain(result.err, result.logs)
@@ -412,6 +416,17 @@ class Assessor:
             ),
             tied=read_at == result.slot,
         )
+        refused = [
+            ("simulated_effects", reason)
+            for address, mint in mints.items()
+            for reason in (
+                [f"{address} is not a mint"]
+                if mint is None
+                else unwelcome(mint, self._regulated_mints)
+            )
+            if address != WRAPPED_SOL_MINT
+        ]
+        effects = replace(effects, violations=(*effects.violations, *refused))
         if draft.wire is not None:
             # Its blockhash is somebody else's. The simulation knew it, so it is no younger.
             blockhash = Blockhash(
@@ -513,10 +528,18 @@ def compile_instructions(
 
 
 async def with_budget(
-    fees: PriorityFees, draft: Draft, blockhash: str, units: int | None
+    fees: PriorityFees,
+    draft: Draft,
+    blockhash: str,
+    units: int | None,
+    max_lamports: int | None = None,
 ) -> VersionedTransaction | None:
     """A draft whose simulation used `units`, with the compute-unit limit and price it gets; None
-    where it gets none, or has no room for them."""
+    where it gets none, or has no room for them.
+
+    Args:
+        max_lamports: see `PriorityFees.budget`.
+    """
     if not fees.budgets(draft.instructions):
         return None
     try:
@@ -526,7 +549,7 @@ async def with_budget(
         return None
     price = await fees.price(draft.intent.wallet, draft.instructions)
     used = MAX_COMPUTE_UNITS if units is None else units
-    budget = fees.budget(measuring.message, used, price)
+    budget = fees.budget(measuring.message, used, price, max_lamports)
     return compile_instructions(draft, blockhash, None, budget)
 
 

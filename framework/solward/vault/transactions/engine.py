@@ -148,6 +148,7 @@ class Engine:
             owner,
             options.policy.blocked_addresses,
             fees,
+            options.wallet_limits,
         )
         self._running: set[asyncio.Task[Any]] = set()
 

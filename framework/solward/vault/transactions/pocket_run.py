@@ -14,6 +14,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import structlog
 from solders.instruction import Instruction
@@ -22,6 +23,7 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from solward.clock import now_ms
 from solward.errors import (
@@ -47,6 +49,7 @@ from solward.solana.message import (
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import associated_address, token_account
 from solward.telemetry import tracing
+from solward.vault.guardrails import ScopeLimits
 from solward.vault.ledger.patience import pause, within
 from solward.vault.ledger.protocol import Ledger, SimulationResult
 from solward.vault.ledger.trust import is_enough
@@ -91,7 +94,12 @@ _BUILD_S = 30.0
 _WAIT_S = 120.0
 _UNSEEN_TRIES = 3
 
+# Others have used what was left for a priority fee since it was read.
+_NO_ROOM = "The ceiling of costs leaves no room for its priority fee"
 _STOPPED = "The service stopped before the call was made; what the pocket held came back"
+
+Limits: TypeAlias = tuple[tuple[str, ScopeLimits], ...]
+NO_LIMITS = ScopeLimits()
 
 _log = structlog.get_logger(__name__)
 
@@ -123,10 +131,12 @@ class PocketRuns:
         owner: str,
         blocked: Collection[str] = (),
         fees: PriorityFees | None = None,
+        wallet_limits: ScopeLimits = NO_LIMITS,
     ) -> None:
         """Args:
         blocked: addresses that no call may name.
         fees: sets compute-unit limit and price of calls by instructions, and of sweeps.
+        wallet_limits: the service's; a sweep bids no more than they leave for costs.
         """
         self._ledger = ledger
         self._database = database
@@ -137,6 +147,7 @@ class PocketRuns:
         self._owner = owner
         self._blocked = frozenset(blocked)
         self._fees = PriorityFees(ledger) if fees is None else fees
+        self._wallet_limits = wallet_limits
         self._sweeps = PocketSweeps(ledger, wallets, blockhashes, hook, self._fees)
 
     async def after_funding(
@@ -154,7 +165,7 @@ class PocketRuns:
                 called = await self._call(record, actor, draft)
             else:
                 called = Called(None, funded.error)
-            return await self._finish(record, called, sweeps=not draft.stays)
+            return await self._finish(record, called, sweeps=not draft.stays, limits=actor.limits)
 
     async def begin_sweep(
         self, record: TransactionRecord, actor: Actor, address: str
@@ -374,7 +385,12 @@ class PocketRuns:
     # What comes home.
 
     async def _finish(
-        self, record: TransactionRecord, called: Called, *, sweeps: bool
+        self,
+        record: TransactionRecord,
+        called: Called,
+        *,
+        sweeps: bool,
+        limits: Limits = (),
     ) -> TransactionRecord:
         wallet = await self._wallets.get(record.wallet_id)
         async with self._database.read() as connection:
@@ -383,20 +399,27 @@ class PocketRuns:
         if sweeps:
             try:
                 with tracing.span("pocket.sweep"):
-                    empty = await self._sweep(record, wallet.address, row)
+                    empty = await self._sweep(record, wallet.address, row, limits)
             except (InvalidRequest, LedgerError) as error:
                 _log.error("pocket_not_swept", address=row.address, error=str(error))
         return await self._settle(record, wallet.address, row, called, empty=empty)
 
-    async def _sweep(self, record: TransactionRecord, wallet: str, row: PocketRow) -> bool:
+    async def _sweep(
+        self, record: TransactionRecord, wallet: str, row: PocketRow, limits: Limits
+    ) -> bool:
         """Take home what the pocket holds, looking again until it holds nothing."""
         row = await self._with_opened(record, row)
+        limits = ((f"wallet:{record.wallet_id}", self._wallet_limits), *limits)
         for _ in range(_SWEEPS):
             lamports, held = await self._sweeps.held(row)
             if not lamports and not held:
                 return True
-            attempt = await self._sweeps.signed(record, wallet, row, lamports, held)
-            refused = await self._journal(record, attempt)
+            async with self._database.read() as connection:
+                room = await self._room(connection, limits)
+            attempt = await self._sweeps.signed(record, wallet, row, lamports, held, room)
+            refused = await self._journal(record, attempt, limits=limits)
+            if refused == _NO_ROOM:
+                continue
             if refused is not None:
                 _log.warning("pocket_not_swept", address=row.address, error=refused)
                 return False
@@ -432,13 +455,29 @@ class PocketRuns:
 
     # The journal.
 
+    async def _room(self, connection: AsyncConnection, limits: Limits) -> int | None:
+        """Lamports of costs that the ceilings leave; None where there is none."""
+        now = (await self._database.moment(connection)).window_ms
+        used = await spending.usage(connection, [scope for scope, _ in limits], (), now)
+        rooms = [
+            each.daily_costs_lamports - used[scope].units_last_day.get(spending.COSTS_ASSET, 0)
+            for scope, each in limits
+            if each.daily_costs_lamports is not None
+        ]
+        return max(0, min(rooms)) if rooms else None
+
     async def _journal(
-        self, record: TransactionRecord, attempt: Attempt, actor: Actor | None = None
+        self,
+        record: TransactionRecord,
+        attempt: Attempt,
+        actor: Actor | None = None,
+        limits: Limits = (),
     ) -> str | None:
         """Make a step's bytes durable; returns why they must not be sent, None where they may.
 
         Args:
             actor: who requests it; None for what a freeze or a revoked key does not stop.
+            limits: whose ceilings of costs the priority fee of a sweep must leave alone.
         """
         try:
             async with self._database.write() as connection:
@@ -451,7 +490,12 @@ class PocketRuns:
                     if frozen is not None:
                         return "transactions are frozen" + (f": {frozen}" if frozen else "")
                 if attempt.step == PocketStep.SWEEP:
-                    # Its own cost counts before it is sent, like any other.
+                    # Its own cost counts before it is sent, like any other. What must be paid to
+                    # bring money home is never refused; what is only bid must fit.
+                    await spending.lock_wallet(connection, record.wallet_id)
+                    room = await self._room(connection, limits)
+                    if attempt.spent.unit_price and room is not None and attempt.max_debit > room:
+                        return _NO_ROOM
                     await spending.add_costs(connection, record.id, attempt.max_debit)
                 await attempt_store.write_ahead(connection, attempt, now_ms(), owner=self._owner)
         except IntegrityError:

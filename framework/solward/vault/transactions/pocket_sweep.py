@@ -13,6 +13,7 @@ from solward.errors import InvalidRequest
 from solward.guardrail import Intent
 from solward.money import SOL_DECIMALS
 from solward.record import TransactionRecord
+from solward.solana.fees import network_fee
 from solward.solana.message import required_signers
 from solward.solana.programs import TOKEN_2022_PROGRAM, TOKEN_PROGRAM, WRAPPED_SOL_MINT
 from solward.solana.tokens import TRANSFER_FEE, associated_address, mint_account, token_account
@@ -81,8 +82,13 @@ class PocketSweeps:
         row: PocketRow,
         lamports: int,
         held: Sequence[PocketHolding],
+        room: int | None = None,
     ) -> Attempt:
-        """The sweep's bytes: as much as can be moved together."""
+        """The sweep's bytes: as much as can be moved together.
+
+        Args:
+            room: lamports of fee and rent up to which it may bid for its place; None for any.
+        """
         movable = [each for each in held if not each.is_frozen][:_ACCOUNTS_A_SWEEP]
         choices = [(lamports, movable), *((0, [each]) for each in movable), (lamports, [])]
         pocket = Pocket(row.wallet_id, row.counter, row.address)
@@ -100,8 +106,13 @@ class PocketSweeps:
             if result.err is not None:
                 failure = explain(result.err, result.logs)
                 continue
+            rent = worst_case(transaction.message, wallet).costs - network_fee(transaction.message)
             budgeted = await with_budget(
-                self._fees, draft, blockhash.blockhash, result.units_consumed
+                self._fees,
+                draft,
+                blockhash.blockhash,
+                result.units_consumed,
+                None if room is None else room - rent,
             )
             # A wallet that cannot pay more than the least sweeps all the same.
             if budgeted is not None:
