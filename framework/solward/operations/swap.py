@@ -157,7 +157,7 @@ async def plan_swap(
             f"slippageBps must be at most {limits.max_slippage_bps} (MAX_SLIPPAGE_BPS)"
         )
     swap = await _read_request(tokens, ledger, input_token, output_token, amount, slippage_bps)
-    offers = await every_offer(venues.asked(), partial(_offer, request=swap.request))
+    offers = await every_offer(venues.enabled(), partial(_offer, request=swap.request))
     offers.sort(key=_worth, reverse=True)
     at_least = limits.at_least.get(swap.request.output_mint, 0)
     if offers[0].quote.out_amount < at_least:
@@ -430,7 +430,7 @@ async def read_quote(
     async def quoted(venue: Venue) -> Quote:
         return _checked(await venue.plugin.quote(swap.request, venue.context), swap.request)
 
-    quotes = await every_offer(venues.asked(), quoted)
+    quotes = await every_offer(venues.enabled(), quoted)
     return max(quotes, key=lambda quote: (quote.out_amount, quote.minimum_out))
 
 

@@ -86,7 +86,7 @@ class Venues:
     loaded: tuple[Venue, ...]
     chosen: str = BEST_VENUE
 
-    def asked(self) -> tuple[Venue, ...]:
+    def enabled(self) -> tuple[Venue, ...]:
         """Those that a swap asks, at least one.
 
         Raises:

@@ -48,7 +48,7 @@ async def rpc(subject: Subject) -> list[Line]:
     real = tuple(map(subject.real_url, urls))
     nodes = [_Node.of(number, *each) for number, each in enumerate(zip(urls, real, strict=True), 1)]
     try:
-        lines = [line for node in nodes for line in await node.asked(subject)]
+        lines = [line for node in nodes for line in await node.check(subject)]
         return [*lines, *_lags(nodes), _operators(real, subject.settings.mainnet)]
     finally:
         for node in nodes:
@@ -73,7 +73,7 @@ class _Node:
         transport = HttpTransport(url)
         return cls(f"RPC {number} {urlsplit(real).hostname}", real, transport, RpcLedger(transport))
 
-    async def asked(self, subject: Subject) -> list[Line]:
+    async def check(self, subject: Subject) -> list[Line]:
         from solward.cluster import judge_genesis
 
         began = time.monotonic()
@@ -341,16 +341,16 @@ async def venue(subject: Subject) -> list[Line]:
     except SolwardError as error:
         return [fail("Venues", str(error), "see `solward doctor rpc`")]
     chosen = subject.settings.swap_venue
-    asked = [each for each in found if chosen in (BEST_VENUE, each.name)]
-    if not asked:
+    enabled = [each for each in found if chosen in (BEST_VENUE, each.name)]
+    if not enabled:
         advice = "change SWAP_VENUE, or see `solward plugins list`"
         return [fail("Venues", f"{chosen} is not loaded", advice)]
-    told = [await _offers(subject, each, WRAPPED_SOL_MINT, into) for each in asked]
-    if any(lines and not failed(lines) for lines in told):
+    offers = [await _offers(subject, each, WRAPPED_SOL_MINT, into) for each in enabled]
+    if any(lines and not failed(lines) for lines in offers):
         # A venue that fails costs no swap while another one answers.
-        told = [[_lesser(line) for line in lines] for lines in told]
-    lines = [line for each in told for line in each]
-    lacking = [(each.name, each.lacks) for each in asked if each.lacks is not None]
+        offers = [[_lesser(line) for line in lines] for lines in offers]
+    lines = [line for each in offers for line in each]
+    lacking = [(each.name, each.lacks) for each in enabled if each.lacks is not None]
     if lines:
         return lines + [ok(name, f"is not asked: {lacks}") for name, lacks in lacking]
     return [fail(name, "cannot be asked", lacks) for name, lacks in lacking]
