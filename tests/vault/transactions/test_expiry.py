@@ -142,6 +142,38 @@ async def test_no_transaction_is_built_on_a_node_that_is_far_behind(tmp_path: Pa
         assert await expiry(nodes.bench) >= height + MAX_VALID_BLOCKS
 
 
+@pytest.mark.parametrize("claims", ["height", "slot"])
+async def test_a_node_that_claims_to_be_far_ahead_holds_no_money(
+    tmp_path: Path, claims: str
+) -> None:
+    """What never lands would be held until a block that never comes."""
+    async with pair(tmp_path) as nodes:
+        bench = nodes.bench
+
+        async def ahead(method: str, params: Sequence[Any]) -> Any:
+            answer = await bench.wire.direct(method, params)
+            if method == "getEpochInfo" and claims == "height":
+                answer["blockHeight"] += 10**12
+            elif method == "getLatestBlockhash":
+                answer["value"]["lastValidBlockHeight"] += 10**12
+                answer["context"]["slot"] += 10**12 if claims == "slot" else 0
+            return answer
+
+        nodes.knows.faults |= dict.fromkeys(("getEpochInfo", "getLatestBlockhash"), ahead)
+        # Whichever is asked first.
+        for _ in range(2):
+            if claims == "height":
+                with within(0.5), pytest.raises(TransactionFailed, match="blocks apart"):
+                    await nodes.paying()
+                assert await bench.reserved_units() == 0
+            else:
+                nodes.engine._assessor.blockhashes.forget()
+                assert (await nodes.paying()).status is TransactionStatus.CONFIRMED
+        async with bench.database.read() as connection:
+            stored = await connection.execute(select(attempts.c.last_valid_block_height))
+            assert all(each < 10**6 for each in stored.scalars())
+
+
 async def test_a_node_that_hangs_beside_the_one_in_use_holds_up_no_payment(
     tmp_path: Path,
 ) -> None:

@@ -61,6 +61,8 @@ MAX_AGE_S = 10.0
 MAX_VALID_BLOCKS = 151
 # Between nodes, some seven minutes. Further apart, one is stuck or lies, and no expiry is sure.
 MAX_APART_BLOCKS = 1000
+# `MAX_APART_BLOCKS` take longer.
+_STOPPED_S = 180.0
 # For the heights of the nodes beside the one in use.
 _OTHERS_S = 1.0
 # Nodes behind one address are some slots apart: they are given a few to reach the one in question.
@@ -137,31 +139,31 @@ class BlockhashSource:
         Raises:
             LedgerError: no node answered, or they are too far apart.
         """
-        tips = await asyncio.gather(
-            *(
-                _tip(node, _OTHERS_S if place else None)
-                for place, node in enumerate(self._ledger.nodes())
-            )
+        nodes = self._ledger.nodes()
+        answers = await asyncio.gather(
+            *(_tip(node, _OTHERS_S if place else None) for place, node in enumerate(nodes))
         )
-        heights = [_height(tip, slot) for tip in tips if tip is not None]
-        if not heights:
+        tips = [(n, tip) for n, tip in zip(nodes, answers, strict=True) if tip is not None]
+        if not tips:
             raise LedgerUnavailable("The ledger does not say its block height")
-        return _expiry(heights[0], heights)
+        return await _expiry(_height(tips[0][1], slot), tips, slot)
 
     async def _from_one_node(self) -> Blockhash:
         # Hash and height of different nodes do not compare: a node that lags makes an honest expiry
         # look impossible.
         async def read(node: Ledger) -> Blockhash:
-            (blockhash, tip), tips = await asyncio.gather(
+            others = self._ledger.beside(node)
+            (blockhash, tip), answers = await asyncio.gather(
                 asyncio.gather(node.latest_blockhash(), node.tip()),
-                asyncio.gather(*(_tip(each, _OTHERS_S) for each in self._ledger.beside(node))),
+                asyncio.gather(*(_tip(each, _OTHERS_S) for each in others)),
             )
             own = _height(tip, blockhash.context_slot)
             if blockhash.last_valid_block_height > own + MAX_VALID_BLOCKS:
                 raise LedgerUnavailable("The ledger gave an impossible last valid block height")
-            heights = [_height(each, blockhash.context_slot) for each in tips if each is not None]
+            tips = [(n, each) for n, each in zip(others, answers, strict=True) if each is not None]
             # Not the node's own claim: an expiry before the real one makes live bytes look dead.
-            return replace(blockhash, last_valid_block_height=_expiry(own, [own, *heights]))
+            expiry = await _expiry(own, tips, blockhash.context_slot)
+            return replace(blockhash, last_valid_block_height=expiry)
 
         return await self._ledger.on_one_node(read)
 
@@ -176,11 +178,28 @@ def _height(tip: Tip, slot: int) -> int:
     return tip.block_height + max(0, slot - tip.slot)
 
 
-def _expiry(own: int, heights: Sequence[int]) -> int:
-    highest = max(heights)
+async def _expiry(own: int, tips: Sequence[tuple[Ledger, Tip]], slot: int) -> int:
+    """The last block height of bytes on a blockhash of `slot`; refused where `own` is no height.
+
+    One that is too low calls live bytes dead, one that is too high holds money for ever. So a node
+    is above others only where they have stopped, as their own clocks say.
+    """
+    highest = max([own, *(_height(tip, slot) for _, tip in tips)])
     if highest > own + MAX_APART_BLOCKS:
         raise LedgerUnavailable(f"The ledger's nodes are {highest - own} blocks apart")
+    for node, tip in tips:
+        if own > tip.block_height + MAX_APART_BLOCKS and await _is_of_now(node):
+            raise LedgerUnavailable(f"The ledger's nodes are {own - tip.block_height} blocks apart")
     return highest + MAX_VALID_BLOCKS
+
+
+async def _is_of_now(node: Ledger) -> bool:
+    """Whether a node's newest block is of the last minutes; False where it does not say."""
+    try:
+        found = await asyncio.wait_for(node.accounts([CLOCK_SYSVAR]), _OTHERS_S)
+        return abs(time.time() - unix_time(found[CLOCK_SYSVAR])) < _STOPPED_S
+    except (LedgerError, TimeoutError):
+        return False
 
 
 async def _tip(node: Ledger, wait_s: float | None) -> Tip | None:
