@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from solders.account import Account
+from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.keypair import Keypair
@@ -307,3 +308,25 @@ async def test_a_mint_that_its_issuer_can_take_is_bought_where_the_operator_allo
             await swaps.swap("SOL", str(mint), 1)
         assert blocked.value.rule == "simulated_effects"
         assert await swaps.lamports() == before
+
+
+@pytest.mark.parametrize("most", [5_000_000, 5_000_001 + 10_000])
+async def test_a_call_that_pays_the_network_more_than_is_allowed_is_not_signed(
+    tmp_path: Path, most: int
+) -> None:
+    """The pocket pays it, of what the wallet put in."""
+    async with open_swaps(tmp_path, policy=Policy(max_fee_lamports=most)) as swaps:
+        swaps.answer(
+            lambda quote, user: [
+                set_compute_unit_limit(1_000_000),
+                set_compute_unit_price(5_000_000),
+                *swaps.honest(quote, user),
+            ]
+        )
+        if most > 5_000_000:
+            await swaps.swap("SOL", "USDC", 1)
+            return
+        with pytest.raises(TransactionFailed, match=r"network fee of 0\.00501 SOL is more than"):
+            await swaps.swap("SOL", "USDC", 1)
+        await pockets_are_empty(swaps)
+        assert await swaps.units(USDC_POOL.mint) == 0

@@ -36,6 +36,7 @@ from solward.errors import (
     TakenOver,
 )
 from solward.guardrail import Intent
+from solward.money import format_sol
 from solward.record import TransactionRecord, TransactionStatus, TransactionType
 from solward.solana.fees import network_fee
 from solward.solana.message import (
@@ -297,6 +298,12 @@ class PocketRuns:
         if advances_nonce(message):
             # Kept back, such bytes could take what the pocket of a position holds later.
             raise InvalidRequest("The call has a durable nonce, so it would stay valid for ever")
+        fee = network_fee(message)
+        if fee > self._fees.max_lamports:
+            raise InvalidRequest(
+                f"The call's network fee of {format_sol(fee)} SOL is more than the"
+                f" {format_sol(self._fees.max_lamports)} SOL allowed; MAX_NETWORK_FEE_SOL sets it"
+            )
         found = await self._try(draft, transaction, own=drafted is not None)
         if drafted is None:
             expiry = await self._blockhashes.expiry(found.slot)

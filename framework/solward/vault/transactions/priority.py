@@ -100,7 +100,11 @@ def _kind(instruction: Instruction) -> int | None:
 
 
 class PriorityFees:
-    """Finds the budget of each transaction, as PRIORITY_FEE says."""
+    """Finds the budget of each transaction, as PRIORITY_FEE says.
+
+    Attributes:
+        max_lamports: most that a whole network fee may be.
+    """
 
     def __init__(
         self,
@@ -108,12 +112,9 @@ class PriorityFees:
         setting: PriorityFee = "off",
         max_lamports: int = DEFAULT_MAX_NETWORK_FEE,
     ) -> None:
-        """Args:
-        max_lamports: most that a whole network fee may be.
-        """
         self._ledger = ledger
         self._setting = setting
-        self._max_lamports = max_lamports
+        self.max_lamports = max_lamports
         self._prices: dict[tuple[str, ...], tuple[float, int]] = {}
         self._rests_until = float("-inf")
         # Shape of a transaction -> units that the last one of it used.
@@ -162,7 +163,7 @@ class PriorityFees:
             message: the transaction without a price.
             max_lamports: where the whole fee must be lower still.
         """
-        most = min(self._max_lamports, self._max_lamports if max_lamports is None else max_lamports)
+        most = min(self.max_lamports, self.max_lamports if max_lamports is None else max_lamports)
         limit = with_margin(units)
         left = most - fee_terms(message).lamports
         return Budget(limit, min(price, affordable_price(left, limit)))
