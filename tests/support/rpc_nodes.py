@@ -23,7 +23,8 @@ class RpcNode:
     """One node.
 
     `faults` by method (`*` for every one): an HTTP status, a JSON-RPC error code below zero,
-    `garbage`, `no json-rpc`, `hang`, `cut`, or a function in place of the node's own `answers`.
+    `garbage`, `deep`, `no json-rpc`, `hang`, `cut`, or a function in place of the node's own
+    `answers`.
     """
 
     def __init__(self, answers: Answers) -> None:
@@ -65,6 +66,10 @@ class RpcNode:
             http.transport.abort()
         elif fault == "garbage":
             return web.Response(text="<html>busy</html>")
+        elif fault == "deep":
+            # Once it did what it was asked for.
+            await answers(method, params)
+            return web.Response(text="[" * 100_000, content_type="application/json")
         elif fault == "no json-rpc":
             return web.json_response({"error": {"code": "busy"}})
         elif isinstance(fault, int) and fault > 0:

@@ -77,7 +77,7 @@ async def pair(clock: Clock) -> AsyncIterator[Pair]:
         await transport.close()
 
 
-FAULTS = ["hang", "cut", 500, 502, 429, 403, "garbage", "no json-rpc", -32005, -32603]
+FAULTS = ["hang", "cut", 500, 502, 429, 403, "garbage", "deep", "no json-rpc", -32005, -32603]
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, "refused"])

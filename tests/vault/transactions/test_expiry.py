@@ -300,3 +300,17 @@ async def test_a_node_that_is_behind_is_waited_for_while_the_caller_waits(
     with pytest.raises(TransactionFailed, match="too little SOL"):
         await bench.transfer(HALF)
     assert bench.wire.calls["simulateTransaction"] == 1
+
+
+async def test_an_answer_that_no_reader_gets_to_the_end_of_loses_no_payment(
+    tmp_path: Path,
+) -> None:
+    """It was sent and answered with an error, so that whoever asked would pay again."""
+    async with pair(tmp_path) as nodes:
+        for node in (nodes.knows, nodes.ignorant):
+            node.faults["sendTransaction"] = "deep"
+        async with asyncio.timeout(8):
+            assert (await nodes.paying()).status is TransactionStatus.CONFIRMED
+        assert await nodes.bench.lamports(nodes.bench.recipient) == HALF_LAMPORTS
+        [record] = await nodes.bench.history()
+        assert record.status is TransactionStatus.CONFIRMED

@@ -97,7 +97,7 @@ class HttpTransport:
             raise LedgerUnavailable(f"The ledger did not answer {method} ({error})") from None
         try:
             answer = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         well = status == 200 and isinstance(answer, dict) and not answer.get("error")
         if well and "result" in answer:

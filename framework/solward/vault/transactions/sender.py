@@ -133,7 +133,11 @@ class Sender:
     async def send(self, item: InFlight) -> None:
         """Send the written-ahead bytes once and watch them; never raises for the ledger."""
         item.first_sent = time.monotonic()
-        await self._send(item)
+        try:
+            await self._send(item)
+        except Exception:
+            # Its bytes may be out: unwatched, they would stay open until the next start.
+            _log.exception("send_failed", signature=item.signature)
         self._hook(Step.SENT)
         self.watch(item)
 
