@@ -261,6 +261,19 @@ async def test_a_slot_that_no_node_can_read_is_not_sent_to_any(slot: int) -> Non
         assert await ledger.balance(GENESIS) == 5
 
 
+@pytest.mark.parametrize("word", [[], {}, 5])
+async def test_a_status_of_another_shape_is_the_nodes_fault(word: Any) -> None:
+    """Any other error would end the question to all nodes whether a payment is dead."""
+
+    def say(_method: str) -> tuple[int, dict[str, str], dict[str, Any]]:
+        status = {"slot": 9, "err": None, "confirmationStatus": word}
+        return 200, {}, {"result": {"context": {"slot": 9}, "value": [status]}}
+
+    async with provider(say) as (ledger, _):
+        with pytest.raises(LedgerUnavailable, match="unexpected shape"):
+            await ledger.statuses(["signature"])
+
+
 async def test_many_callers_of_a_busy_node_do_not_come_back_at_one_moment() -> None:
     moments: list[float] = []
 

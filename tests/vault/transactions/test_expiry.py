@@ -24,6 +24,7 @@ from solward.vault.transactions.assess import (
     MAX_VALID_BLOCKS,
     compile_instructions,
 )
+from solward.vault.transactions.failures import explain
 from solward.vault.transactions.request import ADMIN, Draft
 
 __all__ = ["bench"]
@@ -314,3 +315,11 @@ async def test_an_answer_that_no_reader_gets_to_the_end_of_loses_no_payment(
         assert await nodes.bench.lamports(nodes.bench.recipient) == HALF_LAMPORTS
         [record] = await nodes.bench.history()
         assert record.status is TransactionStatus.CONFIRMED
+
+
+@pytest.mark.parametrize("error", [5, [1], [1, {}], {"0": 1}])
+def test_an_error_of_any_shape_has_words(error: Any) -> None:
+    """A node that lies about a failure would otherwise keep others' from being settled."""
+    assert explain({"InstructionError": error}, ())
+    assert explain({"InstructionError": [2, {"Custom": 6}]}, ()) == "instruction 2 failed: Custom 6"
+    assert explain({"InstructionError": [0, "X"]}, ()) == "instruction 0 failed: X"

@@ -472,6 +472,9 @@ def _status(value: Any) -> SignatureStatus | None:
     if value is None:
         return None
     try:
-        return SignatureStatus(_u64(value["slot"]), value["err"], value["confirmationStatus"])
+        confirmation = value["confirmationStatus"]
+        if not isinstance(confirmation, str | None):
+            raise _malformed("getSignatureStatuses")
+        return SignatureStatus(_u64(value["slot"]), value["err"], confirmation)
     except (KeyError, TypeError):
         raise _malformed("getSignatureStatuses") from None

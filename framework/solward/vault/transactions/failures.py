@@ -13,6 +13,8 @@ from solward.record import TransactionRecord, TransactionStatus
 _INSUFFICIENT = re.compile(
     r"insufficient (?:lamports|funds)(?: (?P<have>\d+), need (?P<need>\d+))?", re.IGNORECASE
 )
+# Of what a node says of an error.
+_LONGEST = 200
 _NO_ACCOUNT = {"AccountNotFound", "InsufficientFundsForFee"}
 
 
@@ -43,12 +45,13 @@ def explain(err: Any, logs: Sequence[str]) -> str:
     if isinstance(err, dict):
         if "InsufficientFundsForRent" in err:
             return "the balance left on an account would be below the rent-exempt minimum"
-        if "InstructionError" in err:
-            index, cause = err["InstructionError"]
-            name = next(iter(cause.items())) if isinstance(cause, dict) else (cause, None)
-            code = f" {name[1]}" if name[1] is not None else ""
-            return f"instruction {index} failed: {name[0]}{code}{_last_log(logs)}"
-    return str(err)
+        # A node may answer anything else, and what it ends must end all the same.
+        match err.get("InstructionError"):
+            case [index, cause]:
+                name = next(iter(cause.items())) if cause and isinstance(cause, dict) else (cause,)
+                words = " ".join(str(each) for each in name if each is not None)
+                return f"instruction {index} failed: {words[:_LONGEST]}{_last_log(logs)}"
+    return str(err)[:_LONGEST]
 
 
 def _last_log(logs: Sequence[str]) -> str:
