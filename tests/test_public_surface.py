@@ -14,8 +14,8 @@ from solward import errors
 
 # What plugins may rely on: a name goes only with a major version.
 SURFACE = """
-    ASSOCIATED_TOKEN_PROGRAM Account Balances Charged Completion CompletionRequest Effects
-    GuardrailBlocked Hold Intent InvalidRequest
+    ASSOCIATED_TOKEN_PROGRAM Account Balances CLOCK_SYSVAR Charged Completion
+    CompletionRequest Effects GuardrailBlocked Hold Intent InvalidRequest
     LAMPORTS_PER_SOL LedgerError LedgerUnavailable Line Manifest Message Mint ModelPrice
     ModelRefused Outflow ProviderContext
     ProviderError ProviderSpec Quote QuoteRequest ReadLedger Request Secret

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from solward.solana.accounts import Account
     from solward.solana.balances import Balances, TokenBalance
     from solward.solana.ledger import ReadLedger, TokenHolding
-    from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, WRAPPED_SOL_MINT
+    from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, CLOCK_SYSVAR, WRAPPED_SOL_MINT
     from solward.solana.stakes import Stake, StakeState
     from solward.solana.tokens import (
         Mint,
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASSOCIATED_TOKEN_PROGRAM",
+    "CLOCK_SYSVAR",
     "LAMPORTS_PER_SOL",
     "WRAPPED_SOL_MINT",
     "Account",
@@ -174,6 +175,7 @@ _AT_FIRST_USE = {
     "Stake": "solward.solana.stakes",
     "StakeState": "solward.solana.stakes",
     "ASSOCIATED_TOKEN_PROGRAM": "solward.solana.programs",
+    "CLOCK_SYSVAR": "solward.solana.programs",
     "WRAPPED_SOL_MINT": "solward.solana.programs",
     "Balances": "solward.solana.balances",
     "TokenBalance": "solward.solana.balances",

@@ -216,12 +216,12 @@ async def test_the_venue_of_a_recording_swaps_with_another_taker(
     tmp_path: Path, localnet: Localnet
 ) -> None:
     async with rpc_nodes.listening(rpc_nodes.of(localnet)) as (node,), _market(localnet) as market:
-        given = settings(tmp_path, node.url, jupiter_api_url=market)
+        given = settings(tmp_path, node.url, jupiter_api_url=market, swap_venue="jupiter")
         async with recorded(given) as (relayed, recorder), Subject(relayed) as subject:
             live = await ledger.venue(subject)
         rpc, venue = sorted(recorder.write(tmp_path), reverse=True)
     async with replaying(venue) as market, replaying(rpc) as url:
-        given = settings(tmp_path, url, jupiter_api_url=market)
+        given = settings(tmp_path, url, jupiter_api_url=market, swap_venue="jupiter")
         async with Subject(given) as subject:
             again = await ledger.venue(subject)
     assert [line.status for line in live] == [Status.OK, Status.OK]

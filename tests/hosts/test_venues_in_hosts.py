@@ -144,7 +144,7 @@ async def test_one_that_is_not_configured_is_not_asked_and_says_what_it_lacks(
     monkeypatch.setenv(variable, text)
     async with opened() as hosted:
         lacks = str(venue_of(hosted).lacks)
-        names = [each.name for each in hosted.stand.service.operations.venues.asked()]
+        names = [each.name for each in hosted.stand.service.operations.venues.enabled()]
     assert reason in lacks
     assert "sk-another" not in lacks
     assert "acme" not in names

@@ -15,11 +15,12 @@ from solward.vault.ledger.client import RpcLedger
 
 
 def besides_details(answer: dict[str, Any], *more: str) -> dict[str, Any]:
-    """The record in an answer: without its details at the top level, and `more`."""
+    """The record in an answer as it is listed: without its fee, its details at the top level, and
+    `more`."""
     return {
         name: value
         for name, value in answer.items()
-        if name not in more and name not in answer["details"]
+        if name not in ("fee", *more) and name not in answer["details"]
     }
 
 

@@ -42,7 +42,6 @@ async def test_tokens_arrive_and_are_recorded(wallet: TestWallet) -> None:
         "to": receiver,
         "mint": mint,
         "amount": Decimal("12.5"),
-        "received": Decimal("12.5"),
         "account": account,
     }
     ledger = wallet.context(token_transfer).ledger

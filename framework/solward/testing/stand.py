@@ -189,8 +189,8 @@ async def open_stand(
 def _defaults() -> dict[str, Any]:
     """The default of every setting: a test must not reach the database, the ledger or the keys
     in an operator's environment."""
-    defaults = {
-        name: field.get_default(call_default_factory=True, validated_data={})
-        for name, field in Settings.model_fields.items()
-    }
+    defaults: dict[str, Any] = {}
+    for name, setting in Settings.model_fields.items():
+        # Some follow from those before them.
+        defaults[name] = setting.get_default(call_default_factory=True, validated_data=defaults)
     return defaults | {"max_transactions_per_minute": PER_MINUTE}

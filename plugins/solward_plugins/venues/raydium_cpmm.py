@@ -18,6 +18,7 @@ from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 
 from solward import (
+    CLOCK_SYSVAR,
     Account,
     InvalidRequest,
     LedgerUnavailable,
@@ -39,7 +40,6 @@ POOLS_ENV = "RAYDIUM_CPMM_POOLS"
 MAINNET_PROGRAM = "CPMMoo8L3F4NbTegBCKVNunggL7H1ZpdTHKxQB5qKP1C"
 DEVNET_PROGRAM = "DRaycpLY18LhpbydsBWbVJtxpNv9oXPgjRSfpF2bWpYb"
 _PROGRAMS = (MAINNET_PROGRAM, DEVNET_PROGRAM)
-_CLOCK_SYSVAR = "SysvarC1ock11111111111111111111111111111111"
 _AUTHORITY_SEED = b"vault_and_lp_mint_auth_seed"
 
 
@@ -259,8 +259,8 @@ async def _trades(
         LedgerUnavailable: the ledger did not answer, or none of them is what it should be.
     """
     wanted = list(addresses)
-    found = await context.ledger.accounts([*wanted, _CLOCK_SYSVAR])
-    epoch, now = _clock(found[_CLOCK_SYSVAR])
+    found = await context.ledger.accounts([*wanted, CLOCK_SYSVAR])
+    epoch, now = _clock(found[CLOCK_SYSVAR])
     pools = {address: _pool(address, found[address]) for address in wanted}
     if wrong := [address for address, pool in pools.items() if pool is None]:
         raise LedgerUnavailable(

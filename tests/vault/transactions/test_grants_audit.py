@@ -50,7 +50,7 @@ async def test_what_a_venue_keeps_of_a_swaps_loan_stays_counted_as_costs(swaps: 
     bench = swaps.bench
     await swaps.swap("SOL", "USDC", Decimal(1))
     await swaps.swap("SOL", "BONK", Decimal("0.1"))
-    made = grant(AGENT, [Operation.SWAP], costs=10_000_000, **{USDC: limit(USDC, 10 * UNITS)})
+    made = grant(AGENT, [Operation.SWAP], costs=15_000_000, **{USDC: limit(USDC, 10 * UNITS)})
     await under(bench, made)
     keeps_what_it_is_lent(swaps)
     before = await swaps.lamports()
@@ -58,7 +58,7 @@ async def test_what_a_venue_keeps_of_a_swaps_loan_stays_counted_as_costs(swaps: 
     assert before - await swaps.lamports() >= KEPT
     assert await counted(bench, made, COSTS) >= KEPT
     # A grant that is written anew starts with it, too.
-    anew = grant(AGENT, [Operation.SWAP], costs=10_000_001, **{USDC: limit(USDC, 10 * UNITS)})
+    anew = grant(AGENT, [Operation.SWAP], costs=15_000_001, **{USDC: limit(USDC, 10 * UNITS)})
     await under(bench, anew)
     assert await counted(bench, anew, COSTS) >= KEPT
     with pytest.raises(GuardrailBlocked, match="fees and rent left in 24 hours"):
