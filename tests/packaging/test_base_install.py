@@ -44,6 +44,7 @@ NEEDING = {
     "plugins list": "up",
     "plugins check": "up",
     "skills list": "up",
+    "tokens list": "up",
 }
 ARGUMENTS = {
     "backup": ["a.backup"],

@@ -30,6 +30,7 @@ from solward.settings import Settings
 from solward.store import agents as store
 from solward.telemetry.logs import configure
 from solward.testing import ScriptedProvider
+from solward.vault.ledger import node, patience
 from solward_localnet.errors import RpcError
 from solward_localnet.market import genesis_accounts
 from solward_localnet.node import Localnet
@@ -54,6 +55,20 @@ for name in ('_calls', 'http', 'log', 'tokens'):
     seen.append(repr(getattr(context, name, None)))
 text = ' '.join(seen)
 """
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The node refuses every seventh call as over its rate; what is waited says nothing of secrets.
+    for name, seconds in (
+        ("BUSY_S", 0.001),
+        ("MAX_BUSY_S", 0.001),
+        ("REST_S", 0.001),
+        ("MAX_REST_S", 0.001),
+    ):
+        monkeypatch.setattr(node, name, seconds)
+    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(patience, "_SPREAD_S", 0.001)
 
 
 @pytest.fixture

@@ -68,6 +68,8 @@ def test_the_cycles_of_a_killed_worker_are_taken_over_and_nothing_is_paid_twice(
     other.start()
     for agent in payees:
         cluster.ask(agent, "stop")
+    pending = "SELECT count(*) FROM transactions WHERE status = 'pending'"
+    cluster.until(lambda: cluster.rows(pending) == [(0,)], "what the killed ones sent is settled")
     paid_once_a_cycle(cluster, payees)
 
 
