@@ -16,7 +16,7 @@ from aiohttp import web
 from click.testing import CliRunner
 from solders.keypair import Keypair
 from tests.support import rpc_nodes
-from tests.support.replay import Replay, UnrecordedRequest, replaying
+from tests.support.replay import Replay, UnrecordedRequest, answering, replaying
 
 from solward.errors import LedgerRejected, LedgerUnavailable
 from solward.settings import Settings
@@ -240,15 +240,8 @@ async def _market(localnet: Localnet) -> AsyncIterator[str]:
                 status=answer.status_code, body=answer.content, content_type="application/json"
             )
 
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", handle)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            await runner.cleanup()
+        async with answering(handle) as url:
+            yield url
 
 
 def test_a_folder_that_holds_something_is_not_written_to(

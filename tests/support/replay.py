@@ -13,7 +13,7 @@ is not compared: a recording does not have the real one.
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -197,6 +197,17 @@ async def replaying(file: Path) -> AsyncIterator[str]:
             return web.Response(status=501, text=str(error))
         return web.Response(status=found.status, headers=found.headers, body=found.content)
 
+    async with answering(handle) as url:
+        yield url
+        if replay.unrecorded:
+            raise UnrecordedRequest("; ".join(replay.unrecorded)[:2_000])
+
+
+@asynccontextmanager
+async def answering(
+    handle: Callable[[web.Request], Awaitable[web.Response]],
+) -> AsyncIterator[str]:
+    """The address of a server that answers every request by `handle`."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -204,7 +215,5 @@ async def replaying(file: Path) -> AsyncIterator[str]:
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-        if replay.unrecorded:
-            raise UnrecordedRequest("; ".join(replay.unrecorded)[:2_000])
     finally:
         await runner.cleanup()
