@@ -34,7 +34,7 @@ _COLUMNS = [
     },
     {"headerName": "Wallet", "field": "wallet", "minWidth": 110},
     {"headerName": "Fee", "field": "fee", "minWidth": 120, "sortable": False},
-    {"headerName": "Why", "field": "why", "minWidth": 180, "flex": 2, "sortable": False},
+    {"headerName": "Why", "field": "why", "minWidth": 130, "flex": 2, "sortable": False},
     {"headerName": "Signature", "field": "signature", "minWidth": 150, "sortable": False},
 ]
 
