@@ -110,6 +110,8 @@ class Operation(StrEnum):
     """Units go to somebody, or into an account that is not provably the wallet's own."""
     FUND = "fund"
     """A transfer to another wallet of this service."""
+    PAY = "pay"
+    """Units go to a seller, for a request over HTTP that the service makes itself."""
     SWAP = "swap"
     """Units are sold at a venue by a swap that the service planned."""
     STAKE = "stake"

@@ -1,13 +1,13 @@
 """Every hook a plugin can implement. One entry point is one plugin, and its name is the plugin's.
 
-Entry-point groups: `solward.skills`, `solward.providers`, `solward.venues`,
+Entry-point groups: `solward.skills`, `solward.providers`, `solward.venues`, `solward.payments`,
 `solward.guardrails`. Implementations are marked with `solward.hookimpl`; unused arguments may be
 left out, default values and other names are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -15,6 +15,13 @@ import pluggy
 if TYPE_CHECKING:
     from solward.context import SkillContext
     from solward.guardrail import Hold, Intent, TransactionEffects
+    from solward.payment import (
+        HttpAnswer,
+        PaymentOffer,
+        PaymentProof,
+        PaymentReceipt,
+        PaymentSpec,
+    )
     from solward.provider import (
         Completion,
         CompletionRequest,
@@ -158,6 +165,46 @@ async def venue_swap(quote: Quote, wallet: str, context: VenueContext) -> SwapTr
     Raises:
         InvalidRequest: the venue refuses the quote.
         LedgerUnavailable: the venue did not answer.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def payment_spec() -> PaymentSpec:
+    """Declare the payment protocol. Pure."""
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+async def payment_offers(answer: HttpAnswer) -> Sequence[PaymentOffer]:
+    """The ways to pay on Solana that a seller's answer offers, the seller's first choice first.
+
+    Pure. Empty where the answer is not of this protocol, or offers nothing that can be paid on
+    Solana with one transfer.
+
+    Raises:
+        InvalidRequest: it is of this protocol, and malformed; names what is wrong.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> Mapping[str, str]:
+    """The headers by which the request, made again, shows its payment. Pure: equal arguments give
+    equal headers, since a payment that was handed over is shown again after a crash.
+
+    Args:
+        offer: one of `payment_offers`; `raw` is as it was.
+        proof: of a mode that the offer has.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+async def payment_receipt(offer: PaymentOffer, answer: HttpAnswer) -> PaymentReceipt | None:
+    """What the seller's answer to the paid request says of the payment, None where nothing. Pure.
+
+    Nothing that it says ends a payment: the ledger does.
     """
     raise NotImplementedError
 

@@ -24,7 +24,7 @@ class TransactionStatus(StrEnum):
 
 
 class TransactionType(StrEnum):
-    """The contract's transaction types."""
+    """The contract's transaction types, and `payment`."""
 
     TRANSFER = "transfer"
     SWAP = "swap"
@@ -42,6 +42,8 @@ class TransactionType(StrEnum):
     UNWRAP_SOL = "unwrap_sol"
     FREEZE = "freeze"
     THAW = "thaw"
+    PAYMENT = "payment"
+    """Paid for a request over HTTP; no caller can declare it."""
     OTHER = "other"
 
 

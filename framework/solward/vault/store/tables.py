@@ -282,6 +282,42 @@ attempts = Table(
     ),
 )
 
+# Requests over HTTP that were paid for, one for each record of the type `payment`, and what the
+# seller answered. The signed bytes are the record's attempt, whose `signature` is the wallet's own:
+# of a sponsored payment that is not the transaction's.
+payments = Table(
+    "payments",
+    metadata,
+    Column("seq", Sequence, primary_key=True, autoincrement=True),
+    Column("transaction_id", Text, ForeignKey("transactions.id"), nullable=False, unique=True),
+    Column("wallet_id", Text, ForeignKey("wallets.id"), nullable=False),
+    Column("protocol", Text, nullable=False),
+    Column("mode", Text, nullable=False),  # of payment.PaymentMode
+    Column("site", Text, nullable=False),
+    Column("url", Text, nullable=False),  # without query and fragment
+    Column("method", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),  # of the whole request, SHA-256, hex
+    Column("offer", Text, nullable=False),  # JSON
+    Column("asset", Text, nullable=False),
+    Column("units", BigInteger, nullable=False),
+    Column("decimals", Integer, nullable=False),
+    Column("pay_to", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("source_units", BigInteger, nullable=False),  # that it held when it was assessed
+    Column("memo", Text),
+    Column("message_sha256", Text, nullable=False),  # of what is signed, hex
+    Column("signer_index", Integer, nullable=False),  # of the wallet among the signatures
+    Column("served", Text, nullable=False),  # of payment.Served
+    Column("hint", Text),  # the signature that the seller named
+    Column("answer_status", Integer),
+    Column("answer_headers", Text),  # JSON
+    Column("answer_body", LargeBinary),
+    Column("answered_ms", BigInteger),
+    Column("created_ms", BigInteger, nullable=False),
+    Index(None, "wallet_id", "seq"),
+    Index("ix_payments_price", "wallet_id", "url", "asset", "seq"),
+)
+
 # Transactions that wait for a person. Rows are never deleted: a request's Idempotency-Key may point
 # at one.
 holds = Table(

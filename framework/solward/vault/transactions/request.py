@@ -9,6 +9,7 @@ from typing import Any
 from solders.instruction import Instruction
 
 from solward.guardrail import Intent
+from solward.payment import PaymentMode
 from solward.vault.guardrails import ScopeLimits
 from solward.vault.wallets import Pocket
 
@@ -179,6 +180,46 @@ class PocketDraft:
 
 
 @dataclass(frozen=True, slots=True)
+class Payment:
+    """What a transaction pays for; its record has the type `payment`.
+
+    Attributes:
+        protocol: name of the plugin that read the offer.
+        site: host, and port where it is not the scheme's own, of the request that is paid for.
+        url: of that request, without query and fragment.
+        method: of that request.
+        fingerprint: SHA-256 of the whole request, hex: made again, it is the same one.
+        offer: the whole offer, JSON-able, to show the payment again after a crash.
+        asset: `SOL` or a mint.
+        units: smallest units that leave, splits included.
+        decimals: of the asset.
+        pay_to: owner of what receives.
+        source: the account that units leave: a token account, or the wallet where `asset` is SOL.
+        fee_payer: of a sponsored payment; None where the wallet pays the fee.
+        memo: in the instructions; None where they have none.
+        most_compute_units: the highest limit of compute units that the seller takes.
+        most_unit_price: the highest price of one, in micro-lamports.
+    """
+
+    protocol: str
+    mode: PaymentMode
+    site: str
+    url: str
+    method: str
+    fingerprint: str
+    offer: Mapping[str, Any]
+    asset: str
+    units: int
+    decimals: int
+    pay_to: str
+    source: str
+    fee_payer: str | None = None
+    memo: str | None = None
+    most_compute_units: int = 1_400_000
+    most_unit_price: int = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A transaction to judge and send: the declaration and either instructions or bytes.
 
@@ -191,6 +232,7 @@ class Draft:
         tables: lookup table -> its addresses in order. Accounts of instructions that name the
             wallet are never looked up: what a table holds is a node's word.
         otherwise: assessed instead where the simulation of this one fails.
+        payment: what it pays for, where a seller is paid for a request over HTTP.
     """
 
     intent: Intent
@@ -199,3 +241,4 @@ class Draft:
     pocket: PocketUse | None = None
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     otherwise: Draft | None = None
+    payment: Payment | None = None

@@ -39,14 +39,20 @@ class Step(StrEnum):
     """The ledger's status is known; it is not stored yet."""
     SETTLED = "settled"
     """Status and actual debit are durable; the caller has no answer yet."""
+    HANDED_OVER = "handed_over"
+    """A payment's bytes are durable and may be given to the seller; this process sends none."""
+    ANSWERED = "answered"
+    """The seller's answer to a paid request is durable; the caller has no answer yet."""
     HELD = "held"
     """A hold is durable in place of a record; its caller does not know of it."""
     APPROVED = "approved"
     """A person's approval is durable; nothing is reserved."""
 
 
-PAID_STEPS = tuple(each for each in Step if each not in (Step.HELD, Step.APPROVED))
-"""Those that every payment passes, held or not."""
+PAID_STEPS = tuple(
+    each for each in Step if each not in (Step.HELD, Step.APPROVED, Step.HANDED_OVER, Step.ANSWERED)
+)
+"""Those that every transaction passes, held or not."""
 
 
 StepHook = Callable[[Step], None]

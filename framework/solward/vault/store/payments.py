@@ -1,0 +1,218 @@
+"""Requests that were paid for: what was offered and paid, and what the seller answered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, bindparam, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward import jsontext
+from solward.payment import PaymentMode, Served
+from solward.record import TransactionStatus
+from solward.vault.store.tables import payments, transactions
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """What a seller answered to a paid request.
+
+    Attributes:
+        headers: in the order they came.
+        hint: base58, the signature that the seller named; None where it named none.
+    """
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    served: Served
+    hint: str | None
+    answered_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentRow:
+    """A payment as stored; see the table.
+
+    Attributes:
+        source_units: what `source` held in the state that it was assessed by.
+        message_sha256: hex, of the message as it is signed.
+        signer_index: of the wallet among the signatures.
+        answer: None until the seller answered.
+    """
+
+    transaction_id: str
+    wallet_id: str
+    protocol: str
+    mode: PaymentMode
+    site: str
+    url: str
+    method: str
+    fingerprint: str
+    offer: Mapping[str, Any]
+    asset: str
+    units: int
+    decimals: int
+    pay_to: str
+    source: str
+    source_units: int
+    memo: str | None
+    message_sha256: str
+    signer_index: int
+    created_ms: int
+    answer: StoredAnswer | None = None
+
+    @property
+    def served(self) -> Served:
+        """Whether the seller gave what was paid for."""
+        return Served.UNKNOWN if self.answer is None else self.answer.served
+
+
+_COLUMNS = tuple(payments.c[name] for name in (
+    "transaction_id", "wallet_id", "protocol", "mode", "site", "url", "method", "fingerprint",
+    "offer", "asset", "units", "decimals", "pay_to", "source", "source_units", "memo",
+    "message_sha256", "signer_index", "created_ms", "served", "hint", "answer_status",
+    "answer_headers", "answer_body", "answered_ms",
+))  # fmt: skip
+
+
+async def add(connection: AsyncConnection, row: PaymentRow) -> None:
+    """Store a payment with its reservation, before anything is signed."""
+    await connection.execute(
+        insert(payments),
+        {
+            "transaction_id": row.transaction_id,
+            "wallet_id": row.wallet_id,
+            "protocol": row.protocol,
+            "mode": row.mode.value,
+            "site": row.site,
+            "url": row.url,
+            "method": row.method,
+            "fingerprint": row.fingerprint,
+            "offer": jsontext.dumps(dict(row.offer)),
+            "asset": row.asset,
+            "units": row.units,
+            "decimals": row.decimals,
+            "pay_to": row.pay_to,
+            "source": row.source,
+            "source_units": row.source_units,
+            "memo": row.memo,
+            "message_sha256": row.message_sha256,
+            "signer_index": row.signer_index,
+            "served": Served.UNKNOWN.value,
+            "created_ms": row.created_ms,
+        },
+    )
+
+
+async def note_answer(
+    connection: AsyncConnection, transaction_id: str, answer: StoredAnswer
+) -> None:
+    """Store what the seller answered. An answer that served is never replaced by one that did
+    not: the same request may be sent again after a crash."""
+    statement = update(payments).where(payments.c.transaction_id == transaction_id)
+    if answer.served is not Served.YES:
+        statement = statement.where(payments.c.served != Served.YES.value)
+    await connection.execute(
+        statement.values(
+            served=answer.served.value,
+            hint=answer.hint,
+            answer_status=answer.status,
+            answer_headers=jsontext.dumps([list(each) for each in answer.headers]),
+            answer_body=answer.body,
+            answered_ms=answer.answered_ms,
+        )
+    )
+
+
+async def get(connection: AsyncConnection, transaction_id: str) -> PaymentRow | None:
+    """The payment of a record, None where it has none."""
+    found = await of_transactions(connection, [transaction_id])
+    return found.get(transaction_id)
+
+
+async def of_transactions(
+    connection: AsyncConnection, transaction_ids: Collection[str]
+) -> dict[str, PaymentRow]:
+    """transaction id -> its payment, of those that have one."""
+    statement = select(*_COLUMNS).where(payments.c.transaction_id.in_(transaction_ids))
+    return {row.transaction_id: _row(row) for row in await connection.execute(statement)}
+
+
+async def listed(
+    connection: AsyncConnection, wallet_id: str | None, limit: int, before: str | None
+) -> list[PaymentRow]:
+    """The newest payments, of one wallet or all, older than that of the record `before`."""
+    statement = select(*_COLUMNS).order_by(payments.c.seq.desc()).limit(limit)
+    if wallet_id is not None:
+        statement = statement.where(payments.c.wallet_id == wallet_id)
+    if before is not None:
+        newest = select(payments.c.seq).where(payments.c.transaction_id == before)
+        statement = statement.where(payments.c.seq < newest.scalar_subquery())
+    return [_row(row) for row in await connection.execute(statement)]
+
+
+_LAST_PAID = (
+    select(payments.c.units)
+    .join(transactions, transactions.c.id == payments.c.transaction_id)
+    .where(
+        payments.c.wallet_id == bindparam("b_wallet"),
+        payments.c.url == bindparam("b_url"),
+        payments.c.asset == bindparam("b_asset"),
+        transactions.c.status.in_(
+            (TransactionStatus.PENDING.value, TransactionStatus.CONFIRMED.value)
+        ),
+    )
+    .order_by(payments.c.seq.desc())
+    .limit(1)
+)
+
+
+async def last_paid(
+    connection: AsyncConnection, wallet_id: str, url: str, asset: str
+) -> int | None:
+    """Units that a wallet paid at an address last, None where it never did."""
+    parameters = {"b_wallet": wallet_id, "b_url": url, "b_asset": asset}
+    found: int | None = (await connection.execute(_LAST_PAID, parameters)).scalar()
+    return found
+
+
+def _row(row: Row[Any]) -> PaymentRow:
+    return PaymentRow(
+        transaction_id=row.transaction_id,
+        wallet_id=row.wallet_id,
+        protocol=row.protocol,
+        mode=PaymentMode(row.mode),
+        site=row.site,
+        url=row.url,
+        method=row.method,
+        fingerprint=row.fingerprint,
+        offer=jsontext.loads(row.offer),
+        asset=row.asset,
+        units=row.units,
+        decimals=row.decimals,
+        pay_to=row.pay_to,
+        source=row.source,
+        source_units=row.source_units,
+        memo=row.memo,
+        message_sha256=row.message_sha256,
+        signer_index=row.signer_index,
+        created_ms=row.created_ms,
+        answer=_answer(row),
+    )
+
+
+def _answer(row: Row[Any]) -> StoredAnswer | None:
+    if row.answer_status is None:
+        return None
+    headers: Sequence[Sequence[str]] = jsontext.loads(row.answer_headers)
+    return StoredAnswer(
+        status=row.answer_status,
+        headers=tuple((str(name), str(value)) for name, value in headers),
+        body=bytes(row.answer_body),
+        served=Served(row.served),
+        hint=row.hint,
+        answered_ms=row.answered_ms,
+    )

@@ -1,0 +1,1 @@
+"""Payment protocols: x402 and MPP."""
