@@ -17,7 +17,7 @@ SURFACE = """
     ASSOCIATED_TOKEN_PROGRAM Account Balances CLOCK_SYSVAR Charged Completion
     CompletionRequest Effects GuardrailBlocked Hold Intent InvalidRequest
     LAMPORTS_PER_SOL LedgerError LedgerUnavailable Line Manifest Message Mint ModelPrice
-    ModelRefused Outflow ProviderContext
+    ModelRefused Outflow PaidAnswer PaymentView ProviderContext
     ProviderError ProviderSpec Quote QuoteRequest ReadLedger Request Secret
     SkillContext SkillError SkillSpec
     SolwardError Stake StakeState SwapInstructions SwapTransaction TokenBalance TokenHolding

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from solward.context import SkillContext
     from solward.guardrail import Charged, Hold, Intent, Line, Outflow, Request, TransactionEffects
     from solward.operations.declared import operation_parameters
+    from solward.paid import PaidAnswer, PaymentView
     from solward.solana.accounts import Account
     from solward.solana.balances import Balances, TokenBalance
     from solward.solana.ledger import ReadLedger, TokenHolding
@@ -102,6 +103,8 @@ __all__ = [
     "ModelPrice",
     "ModelRefused",
     "Outflow",
+    "PaidAnswer",
+    "PaymentView",
     "ProviderContext",
     "ProviderError",
     "ProviderSpec",
@@ -163,6 +166,8 @@ _AT_FIRST_USE = {
     "Request": "solward.guardrail",
     "Outflow": "solward.guardrail",
     "TransactionEffects": "solward.guardrail",
+    "PaidAnswer": "solward.paid",
+    "PaymentView": "solward.paid",
     "operation_parameters": "solward.operations.declared",
     "Mint": "solward.solana.tokens",
     "TokenAccount": "solward.solana.tokens",

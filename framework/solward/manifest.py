@@ -17,6 +17,8 @@ TRANSACT = "transact"
 """The operation under which a manifest names `context.transact`."""
 POCKET = "pocket"
 """The operation under which a manifest names `context.pocket`."""
+PAY = "pay"
+"""The operation under which a manifest names `context.pay`."""
 
 MAX_STORAGE_MB = 1_024
 MAX_URL = 8_192
@@ -55,11 +57,11 @@ class Manifest:
     """What a plugin needs, and all that it gets.
 
     Attributes:
-        sites: host names that it calls by https, in lower-case ASCII (IDNA), `host:port` where
-            the port is not 443. The address that an operator configures for a provider or a venue
-            is allowed beside them.
-        operations: names of operations, `transact` and `pocket`; None for any that its effects
-            and the grants allow.
+        sites: host names that it calls by https, or pays, in lower-case ASCII (IDNA), `host:port`
+            where the port is not 443. The address that an operator configures for a provider or a
+            venue is allowed beside them.
+        operations: names of operations, `transact`, `pocket` and `pay`; None for any that its
+            effects and the grants allow.
         assets: symbols and mints that it may move; None for any that the grants allow.
         storage_mb: megabytes (2**20 bytes) of files that it wants to keep, 0 to 1,024. The plugins
             of a distribution share one folder, of which the largest of theirs counts.
@@ -191,6 +193,28 @@ def site_of(manifest: Manifest | None, url: str, configured: Iterable[str] = ())
     return Target(site, path, configured=False)
 
 
+def check_paid_site(manifest: Manifest | None, url: str) -> None:
+    """Refuse a plugin's payment to a site that its manifest does not name.
+
+    Whether a site may be called at all, and by http, is the payer's to judge.
+
+    Args:
+        manifest: the plugin's, None where it has none.
+        url: absolute, as httpx writes it: lower-case host, ASCII, no userinfo, no fragment.
+
+    Raises:
+        SkillError: `no_network`, `bad_http_request` or `site_not_declared`.
+    """
+    if manifest is None:
+        raise SkillError(
+            "no_network", "The plugin has no manifest, so it pays no site: declare its sites"
+        )
+    site, _path = _split(url)
+    named = site.host if site.port == _PORTS[site.scheme] else f"{site.host}:{site.port}"
+    if named not in manifest.sites:
+        raise SkillError("site_not_declared", f"The plugin's manifest does not name {named}")
+
+
 def secret_sites(
     manifest: Manifest | None, env: str, configured: Iterable[str] = ()
 ) -> dict[Site, bool]:
@@ -231,7 +255,8 @@ def secret_text(declared: Mapping[str, str | None], env: str) -> str:
 
 
 def may_operate(manifest: Manifest | None, operation: str) -> bool:
-    """Whether a manifest leaves an operation, `transact` or `pocket` to effects and grants."""
+    """Whether a manifest leaves an operation, `transact`, `pocket` or `pay` to effects and
+    grants."""
     return manifest is None or manifest.operations is None or operation in manifest.operations
 
 

@@ -109,6 +109,7 @@ async def test_nothing_of_a_call_that_may_not_pay_is_read() -> None:
         "op.perform": methods.Perform("transfer", "{"),
         "op.transact": methods.Transact(intent),
         "op.pocket": methods.Pocket(1, details="{"),
+        "op.pay": methods.Pay("no url", "GET", "much", {}),
         "op.quote": methods.QuoteParams("{"),
     }
 

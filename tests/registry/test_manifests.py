@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 import pytest
 
-from solward import Effects, Manifest, ProviderSpec, Secret, SkillError, SkillSpec, VenueSpec
+from solward import (
+    Effects,
+    InvalidRequest,
+    Manifest,
+    ProviderSpec,
+    Secret,
+    SkillError,
+    SkillSpec,
+    VenueSpec,
+)
 from solward.hosts.wire.values import SKILL_SPEC
 from solward.hosts.wire.values import SkillSpec as WireSpec
 from solward.manifest import (
     Site,
     Terms,
+    check_paid_site,
     declared_site,
     manifest_json,
     may_move,
@@ -27,6 +38,7 @@ from solward.manifest import (
     wider,
 )
 from solward.operations.declared import OPERATIONS
+from solward.paid import max_parts
 from solward.registry.checks import check_manifest
 from solward.registry.problems import ProblemCode, Rejected
 
@@ -34,7 +46,7 @@ MINT = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 SITE = "api.example.com"
 FULL = Manifest(
     sites=(SITE, "xn--mnchen-3ya.de:8443"),
-    operations=("transfer", "transact", "pocket"),
+    operations=("transfer", "transact", "pocket", "pay"),
     assets=("SOL", MINT),
     storage_mb=1024,
     secrets=(Secret("ACME_KEY", SITE, in_query=True),),
@@ -285,7 +297,7 @@ def test_operations_and_assets_are_what_is_named_where_anything_is() -> None:
             FULL,
             None,
             (
-                "operations: any, before transfer, transact, pocket",
+                "operations: any, before transfer, transact, pocket, pay",
                 f"assets: any, before SOL, {MINT}",
             ),
         ),
@@ -323,7 +335,7 @@ def test_it_is_shown_in_words_and_read_again() -> None:
     assert needs(FULL) == (
         "network: api.example.com",
         "network: xn--mnchen-3ya.de:8443",
-        "operations: transfer, transact, pocket",
+        "operations: transfer, transact, pocket, pay",
         f"assets: SOL, {MINT}",
         "storage: 1024 MB",
         "secret: ACME_KEY to api.example.com in the query too",
@@ -337,3 +349,67 @@ def test_it_is_shown_in_words_and_read_again() -> None:
 def test_it_comes_over_a_hosts_channel_as_it_was_declared(manifest: Manifest | None) -> None:
     written = msgspec.msgpack.encode(SKILL_SPEC.to_wire(skill(manifest)))
     assert SKILL_SPEC.from_wire(msgspec.msgpack.decode(written, type=WireSpec)) == skill(manifest)
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("https://api.example.com/report?n=1", None),
+        ("https://api.example.com:443/report", None),
+        ("https://api.example.com:8443/report", "site_not_declared"),
+        ("https://api.example.com.evil.test/report", "site_not_declared"),
+        ("https://paid.test:4020/report", None),
+        ("http://paid.test:4020/report", None),  # whether by http at all, the payer says
+        ("https://API.example.com/report", "bad_http_request"),
+        ("https://api.example.com@evil.test/report", "bad_http_request"),
+        ("https://api.example.com/report#part", "bad_http_request"),
+        ("https://api.example.com\\@evil.test/", "bad_http_request"),
+    ],
+)
+def test_a_plugin_pays_only_sites_that_its_manifest_names(url: str, code: str | None) -> None:
+    manifest = Manifest(sites=("api.example.com", "paid.test:4020"))
+    if code is None:
+        check_paid_site(manifest, url)
+        return
+    with pytest.raises(SkillError) as caught:
+        check_paid_site(manifest, url)
+    assert caught.value.code == code
+
+
+def test_a_plugin_without_a_manifest_pays_no_site() -> None:
+    with pytest.raises(SkillError) as caught:
+        check_paid_site(None, "https://api.example.com/")
+    assert caught.value.code == "no_network"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "0.05",
+        "USDC",
+        "0 USDC",
+        "0.000 USDC",
+        "-1 USDC",
+        "1e3 USDC",
+        "1_000 USDC",
+        "0.05  USDC",
+        " 0.05 USDC",
+        "0.05 USDC ",
+        "0.05\tUSDC",
+        "0.05 USDC SOL",
+        "\u0661 USDC",
+        "1 \uff35SDC",
+        Decimal("0.05"),
+    ],
+    ids=ascii,
+)
+def test_the_most_to_pay_has_one_form(text: object) -> None:
+    with pytest.raises(InvalidRequest, match="max must be an amount and a symbol or mint"):
+        max_parts(text)
+
+
+def test_the_most_to_pay_is_read_exactly() -> None:
+    assert max_parts("0.05 USDC") == (Decimal("0.05"), "USDC")
+    assert max_parts("12 " + "So" * 16) == (Decimal(12), "So" * 16)

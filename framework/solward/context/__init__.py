@@ -13,6 +13,7 @@ from solward.context.operations import OperationMethods
 from solward.errors import SkillError
 from solward.guardrail import Intent
 from solward.manifest import secret_text
+from solward.paid import PaidAnswer, PayRequest
 from solward.record import TransactionRecord
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ class MoneyCalls(Protocol):
     async def pocket(self, ordinal: int, request: PocketRequest) -> TransactionRecord:
         """Call a program with a pocket."""
 
+    async def pay(self, ordinal: int, request: PayRequest) -> PaidAnswer:
+        """Make a request over HTTP, and pay for it where its site asks for that."""
+
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """What the venue would give for a swap with these parameters."""
 
@@ -82,7 +86,7 @@ class SkillContext(OperationMethods):
 
     Every money call goes through the engine and its guardrails; each raises `GuardrailBlocked`
     or `TransactionFailed` with the stored record, and returns a record that is `confirmed`, or
-    `pending` where the ledger had not answered in time.
+    `pending` where the ledger had not answered in time (`pay`: an answer with its payment).
 
     It lasts as long as the call it was made for: after that every money call, read and request
     raises `SkillError` `call_ended`. Its attributes cannot be assigned.
@@ -310,6 +314,44 @@ class SkillContext(OperationMethods):
             details=dict(details or {}),
         )
         return await self._calls.pocket(next(self._ordinal), request)
+
+    async def pay(
+        self,
+        *,
+        url: str,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: bytes | str | None = None,
+        max: str,  # noqa: A002 - the field's name wherever a payment is asked for
+    ) -> PaidAnswer:
+        """Make a request over HTTP, and pay for it where the site answers 402.
+
+        The service makes the request, with the wallet as payer: `http` never pays. It pays once, at
+        most `max`, and follows no redirect. A plugin pays only sites that its manifest names.
+
+        An answer of any status is returned. One that is not 2xx may have been paid for all the
+        same: `payment` says so, and the amount counts until the ledger says that nothing was paid.
+        Do not ask again for a payment that is `pending`.
+
+        Args:
+            url: https, without user and fragment.
+            method: in capitals.
+            body: text is sent as UTF-8.
+            max: the most to pay, and in what: `0.05 USDC`, whole units and a symbol or mint.
+
+        Raises:
+            InvalidRequest: a value that does not fit, or nothing that the site takes may be paid;
+                nothing was paid.
+            Otherwise as the other money calls.
+        """
+        request = PayRequest(
+            url=url,
+            method=method,
+            headers=dict(headers or {}),
+            body=body.encode() if isinstance(body, str) else bytes(body or b""),
+            max=max,
+        )
+        return await self._calls.pay(next(self._ordinal), request)
 
     async def _perform(self, operation: str, params: Mapping[str, Any]) -> TransactionRecord:
         return await self._calls.perform(operation, next(self._ordinal), params)

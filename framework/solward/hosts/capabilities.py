@@ -40,6 +40,7 @@ from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.values import (
     ACCOUNT,
     INTENT,
+    PAID_ANSWER,
     QUOTE,
     RECORD,
     TOKEN_HOLDING,
@@ -47,8 +48,16 @@ from solward.hosts.wire.values import (
     from_json,
     instructions_from_wire,
 )
-from solward.manifest import POCKET, TRANSACT, Manifest, may_move, may_operate
-from solward.record import TransactionRecord
+from solward.manifest import (
+    PAY,
+    POCKET,
+    TRANSACT,
+    Manifest,
+    check_paid_site,
+    may_move,
+    may_operate,
+)
+from solward.paid import max_parts
 from solward.skill import Effects
 from solward.solana.ledger import ReadLedger
 from solward.solana.token_list import TokenList
@@ -201,6 +210,7 @@ class Capabilities:
             methods.OP_PERFORM.name: self._perform,
             methods.OP_TRANSACT.name: self._transact,
             methods.OP_POCKET.name: self._pocket,
+            methods.OP_PAY.name: self._pay,
             methods.OP_QUOTE.name: self._quote,
             methods.LEDGER_BALANCE.name: self._balance,
             methods.LEDGER_ACCOUNT.name: self._account,
@@ -245,13 +255,15 @@ class Capabilities:
         self,
         call: RunningCall,
         assets: Collection[object],
-        work: Callable[[SkillContext], Coroutine[Any, Any, TransactionRecord]],
+        work: Callable[[SkillContext], Coroutine[Any, Any, Any]],
+        to_wire: Callable[[Any], Any] = RECORD.to_wire,
     ) -> Any:
         """Do for a running call what its manifest allows.
 
         Args:
             assets: mints or symbols of what leaves the wallet. More than is declared here leaves by
                 no transaction: the engine holds it to its declaration.
+            to_wire: makes the answer of what `work` returns.
 
         Nothing is waited for before `work` begins, so that the calls are numbered as they arrive.
         """
@@ -263,7 +275,7 @@ class Capabilities:
                     "asset_not_declared",
                     f"The manifest of {call.plugin!r} does not name the asset {str(asset)[:64]!r}",
                 )
-        return RECORD.to_wire(await call.money(work(context)))
+        return to_wire(await call.money(work(context)))
 
     # Money.
 
@@ -328,6 +340,27 @@ class Capabilities:
                 stays=request.stays,
                 details=details,
             ),
+        )
+
+    async def _pay(self, incoming: Incoming) -> Any:
+        request: methods.Pay = incoming.request
+        call = self._spending(incoming, PAY)
+        try:
+            check_paid_site(call.manifest, request.url)
+        except SkillError as error:
+            raise call.refuse(error.code, str(error)) from None
+        _amount, asset = max_parts(request.max)
+        return await self._money(
+            call,
+            [asset],
+            lambda context: context.pay(
+                url=request.url,
+                method=request.method,
+                headers=request.headers,
+                body=request.body,
+                max=request.max,
+            ),
+            PAID_ANSWER.to_wire,
         )
 
     async def _quote(self, incoming: Incoming) -> Any:

@@ -33,6 +33,7 @@ from solward.operations.pocket_use import plan_use, read_request
 from solward.operations.recipe import recipe_of
 from solward.operations.swap import NO_SWAP_LIMITS, SwapLimits, read_quote
 from solward.operations.venues import Venue, Venues
+from solward.paid import PaidAnswer, PayRequest, max_parts
 from solward.record import TransactionRecord
 from solward.registry.containment import contained
 from solward.skill import Effects
@@ -241,6 +242,14 @@ class Operations:
                         return await self._engine.use_pocket(wallet_id, actor, draft)
         raise LedgerUnavailable("Other processes use pockets of this wallet; try again")
 
+    async def pay(self, wallet_id: str, actor: Actor, request: PayRequest) -> PaidAnswer:
+        """Make a request over HTTP, and pay for it where its site asks for that.
+
+        Raises:
+            InvalidRequest: a value that does not fit, or no payment that may be made.
+        """
+        raise InvalidRequest(f"No payment protocol is loaded that could pay {request.url}")
+
     @asynccontextmanager
     async def _pocket(self, wallet_id: str, request: PocketRequest) -> AsyncIterator[Pocket]:
         """A new pocket, or the one of a position."""
@@ -354,6 +363,13 @@ class SkillCalls:
 
         contained_request = replace(request, build=build)
         return await self.operations.use_pocket(self.wallet_id, actor, contained_request)
+
+    async def pay(self, ordinal: int, request: PayRequest) -> PaidAnswer:
+        """Make a request that may be paid for, as the run's money call number `ordinal`."""
+        actor = self._numbered(ordinal)
+        # Without the most to pay only the operator may ask, and no skill is the operator.
+        max_parts(request.max)
+        return await self.operations.pay(self.wallet_id, actor, request)
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """Quote a swap; a skill that declares READ may, too."""

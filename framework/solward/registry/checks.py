@@ -13,6 +13,7 @@ from solward.context.operations import OperationMethods
 from solward.errors import InvalidRequest, SkillError
 from solward.manifest import (
     MAX_STORAGE_MB,
+    PAY,
     POCKET,
     TRANSACT,
     Manifest,
@@ -35,7 +36,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
 MAX_DECLARED = 64
 # A quote moves nothing.
 _OPERATIONS = {each for each in vars(OperationMethods) if not each.startswith("_")} - {"quote"}
-_OPERATIONS |= {TRANSACT, POCKET}
+_OPERATIONS |= {TRANSACT, POCKET, PAY}
 _SYMBOL = re.compile(r"[A-Za-z0-9]{1,16}")
 
 

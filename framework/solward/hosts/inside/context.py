@@ -21,6 +21,7 @@ from solward.hosts.wire.values import (
     AGENT_VIEW,
     INTENT,
     KNOWN_TOKEN,
+    PAID_ANSWER,
     QUOTE,
     RECORD,
     TOKEN_HOLDING,
@@ -31,6 +32,7 @@ from solward.hosts.wire.values import (
     instruction_to_wire,
     to_json,
 )
+from solward.paid import PaidAnswer, PayRequest
 from solward.record import TransactionRecord
 from solward.solana.accounts import Account
 from solward.solana.ledger import TokenHolding, VoteAccount
@@ -122,6 +124,19 @@ class RemoteCalls:
             )
         finally:
             del self._builds[number]
+
+    async def pay(self, ordinal: int, request: PayRequest) -> PaidAnswer:
+        """See `MoneyCalls.pay`."""
+        self.lifetime.check()
+        asked = methods.Pay(
+            url=request.url,
+            method=request.method,
+            max=request.max or "",
+            headers=dict(request.headers),
+            body=request.body,
+        )
+        answer = await self._call.channel.call(methods.OP_PAY, asked, cap=self._call.cap)
+        return PAID_ANSWER.from_wire(answer)
 
     async def quote(self, params: Mapping[str, Any]) -> Quote:
         """See `MoneyCalls.quote`."""

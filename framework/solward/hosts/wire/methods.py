@@ -34,6 +34,7 @@ from solward.hosts.wire.values import (
     Name,
     Names,
     Natural,
+    PaidAnswer,
     ProviderSpec,
     Quote,
     QuoteRequest,
@@ -337,6 +338,17 @@ class Pocket(Wire):
     details: Json = "{}"
 
 
+class Pay(Wire):
+    """`PayRequest`."""
+
+    url: Annotated[str, Meta(max_length=16 << 10)]
+    method: Annotated[str, Meta(max_length=20)]
+    max: Name
+    headers: Annotated[dict[Name, Annotated[str, Meta(max_length=16 << 10)]], Meta(max_length=128)]
+    # As much as a request to the service itself has.
+    body: Annotated[bytes, Meta(max_length=64 << 10)] = b""
+
+
 class QuoteParams(Wire):
     params: Json
 
@@ -487,10 +499,13 @@ _LEDGER: Final = 32 << 20
 _LARGE_AT_ONCE: Final = 4
 # Many times a transaction, of which the rest is details.
 _MONEY: Final = 32 << 10
+# A whole request over HTTP.
+_PAY: Final = 160 << 10
 
 OP_PERFORM = Method("op.perform", Perform, Record, most=_MONEY)
 OP_TRANSACT = Method("op.transact", Transact, Record, most=_MONEY)
 OP_POCKET = Method("op.pocket", Pocket, Record, most=_MONEY)
+OP_PAY = Method("op.pay", Pay, PaidAnswer, _BIG, most=_PAY)
 OP_QUOTE = Method("op.quote", QuoteParams, Quote, most=_MONEY)
 LEDGER_BALANCE = Method("ledger.balance", AtAddress, Amount)
 LEDGER_ACCOUNT = Method("ledger.account", AtAddress, FoundAccount, _LEDGER, _LARGE_AT_ONCE)

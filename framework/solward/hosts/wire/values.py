@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import Meta
 
-from solward import context, guardrail, hold, jsontext, manifest, provider, record, skill, venue
+from solward import (
+    context,
+    guardrail,
+    hold,
+    jsontext,
+    manifest,
+    paid,
+    payment,
+    provider,
+    record,
+    skill,
+    venue,
+)
 from solward.errors import InvalidRequest
 from solward.solana import accounts, ledger, token_list
 
@@ -160,6 +172,34 @@ class Record(Wire):
     compute_units: int | None = None
     compute_unit_limit: int | None = None
     compute_unit_price: int | None = None
+
+
+class PaymentView(Wire):
+    id: Name
+    wallet_id: Name
+    status: record.TransactionStatus
+    state: paid.PaymentState
+    served: payment.Served
+    protocol: Name
+    mode: payment.PaymentMode
+    site: Text
+    url: Text
+    method: Name
+    asset: Address
+    amount: Decimal
+    pay_to: Address
+    created_ms: int
+    symbol: Name | None = None
+    signature: Name | None = None
+    error: Text | None = None
+
+
+class PaidAnswer(Wire):
+    status: int
+    headers: Annotated[tuple[tuple[Text, Text], ...], Meta(max_length=_MAX_ITEMS)]
+    body: Annotated[bytes, Meta(max_length=1 << 20)]
+    payment: PaymentView | None
+    truncated: bool = False
 
 
 class HeldTransaction(Wire):
@@ -639,6 +679,8 @@ AUTHORITY_CHANGE = Pair(guardrail.AuthorityChange, AuthorityChange)
 EFFECTS = Pair(guardrail.TransactionEffects, TransactionEffects)
 GUARDRAIL_HOLD = Pair(guardrail.Hold, GuardrailHold)
 RECORD = Pair(record.TransactionRecord, Record)
+PAYMENT_VIEW = Pair(paid.PaymentView, PaymentView)
+PAID_ANSWER = Pair(paid.PaidAnswer, PaidAnswer)
 HOLD = Pair(hold.Hold, HeldTransaction)
 SECRET = Pair(manifest.Secret, Secret)
 MANIFEST = Pair(manifest.Manifest, Manifest)

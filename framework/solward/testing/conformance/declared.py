@@ -45,7 +45,9 @@ def manifest_finding(
 def _refused(asked: Iterable[Asked]) -> Iterator[str]:
     for each in asked:
         if each.refused in _UNDECLARED:
-            yield f"does not name {each.operation or httpx.URL(each.url).host}, and it was refused"
+            site = httpx.URL(each.url).host
+            what = site if each.refused == "site_not_declared" else each.operation or site
+            yield f"does not name {what}, and it was refused"
 
 
 def _unbounded(manifest: Manifest | None, *, spends: bool) -> Iterator[str]:

@@ -25,6 +25,7 @@ from solward.hosts.wire.channel import Handler, Incoming
 from solward.hosts.wire.failures import HostBug
 from solward.hosts.wire.methods import Observed
 from solward.hosts.wire.values import Empty
+from solward.paid import PaidAnswer
 from solward.record import TransactionRecord
 from solward.testing.canaries import STAND_IN
 from solward.testing.conformance.blocking import Watchdog
@@ -35,6 +36,7 @@ _MONEY: dict[str, Callable[[Any], str]] = {
     methods.OP_PERFORM.name: lambda request: str(request.operation),
     methods.OP_TRANSACT.name: lambda _request: "transact",
     methods.OP_POCKET.name: lambda _request: "pocket",
+    methods.OP_PAY.name: lambda _request: "pay",
 }
 
 
@@ -43,8 +45,8 @@ class Asked:
     """One thing that a plugin asked its service for.
 
     Attributes:
-        operation: the operation of a money call, `transact` or `pocket`; else empty.
-        url: of a request by HTTP; else empty.
+        operation: the operation of a money call, `transact`, `pocket` or `pay`; else empty.
+        url: of a request by HTTP, or of one that may be paid for; else empty.
         assets: mints and symbols of what was to leave the wallet.
         carries: whether the request had a secret in it.
         refused: the code of the refusal, empty where there was none.
@@ -185,6 +187,8 @@ class WatchedCapabilities(Capabilities):
         async def watched(incoming: Incoming) -> Any:
             operation = _MONEY.get(name)
             asked = Asked("" if operation is None else operation(incoming.request))
+            if name == methods.OP_PAY.name:
+                asked.url = incoming.request.url
             await self._enter(incoming, asked)
             with _refusal(asked):
                 return await handler(incoming)
@@ -205,11 +209,13 @@ class WatchedCapabilities(Capabilities):
 
         return watched
 
-    async def _money(self, call: RunningCall, assets: Collection[object], work: Any) -> Any:
+    async def _money(
+        self, call: RunningCall, assets: Collection[object], work: Any, *to_wire: Any
+    ) -> Any:
         assert call.context is not None
         names = [name for each in assets for name in names_of(each, call.context.tokens)]
         self.asked[call.plugin].append(Asked(assets=tuple(names)))
-        return await super()._money(call, assets, work)
+        return await super()._money(call, assets, work, *to_wire)
 
     async def _enter(self, incoming: Incoming, asked: Asked) -> None:
         try:
@@ -308,6 +314,11 @@ class _ProcessContext(_RunContext):
         """See `SkillContext`."""
         self.run.asked.append(Asked("pocket"))
         return await super().pocket(*given, **declared)
+
+    async def pay(self, **request: Any) -> PaidAnswer:
+        """See `SkillContext`."""
+        self.run.asked.append(Asked("pay"))
+        return await super().pay(**request)
 
 
 class _Gated:
