@@ -53,8 +53,23 @@ if TYPE_CHECKING:
     from solward.guardrail import Charged, Hold, Intent, Line, Outflow, Request, TransactionEffects
     from solward.operations.declared import operation_parameters
     from solward.paid import PaidAnswer, PaymentView
+    from solward.payment import (
+        HttpAnswer,
+        PaymentMode,
+        PaymentOffer,
+        PaymentProof,
+        PaymentReceipt,
+        PaymentSpec,
+        PaymentSplit,
+        is_address,
+        is_signature,
+        read_json,
+        read_units,
+        write_json,
+    )
     from solward.solana.accounts import Account
     from solward.solana.balances import Balances, TokenBalance
+    from solward.solana.clusters import CHAIN_IDS
     from solward.solana.ledger import ReadLedger, TokenHolding
     from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, CLOCK_SYSVAR, WRAPPED_SOL_MINT
     from solward.solana.stakes import Stake, StakeState
@@ -81,6 +96,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASSOCIATED_TOKEN_PROGRAM",
+    "CHAIN_IDS",
     "CLOCK_SYSVAR",
     "LAMPORTS_PER_SOL",
     "WRAPPED_SOL_MINT",
@@ -92,6 +108,7 @@ __all__ = [
     "Effects",
     "GuardrailBlocked",
     "Hold",
+    "HttpAnswer",
     "Intent",
     "InvalidRequest",
     "LedgerError",
@@ -104,6 +121,12 @@ __all__ = [
     "ModelRefused",
     "Outflow",
     "PaidAnswer",
+    "PaymentMode",
+    "PaymentOffer",
+    "PaymentProof",
+    "PaymentReceipt",
+    "PaymentSpec",
+    "PaymentSplit",
     "PaymentView",
     "ProviderContext",
     "ProviderError",
@@ -142,21 +165,27 @@ __all__ = [
     "format_sol",
     "from_units",
     "hookimpl",
+    "is_address",
+    "is_signature",
     "json_safe",
     "lamports_to_sol",
     "mint_account",
     "operation_parameters",
+    "read_json",
     "read_mint",
+    "read_units",
     "sol_to_lamports",
     "to_units",
     "token_account",
     "tool_definitions",
     "transfer_fee",
+    "write_json",
 ]
 
 _AT_FIRST_USE = {
     "SkillContext": "solward.context",
     "Account": "solward.solana.accounts",
+    "CHAIN_IDS": "solward.solana.clusters",
     "ReadLedger": "solward.solana.ledger",
     "TokenHolding": "solward.solana.ledger",
     "Charged": "solward.guardrail",
@@ -184,6 +213,18 @@ _AT_FIRST_USE = {
     "WRAPPED_SOL_MINT": "solward.solana.programs",
     "Balances": "solward.solana.balances",
     "TokenBalance": "solward.solana.balances",
+    "HttpAnswer": "solward.payment",
+    "PaymentMode": "solward.payment",
+    "PaymentOffer": "solward.payment",
+    "PaymentProof": "solward.payment",
+    "PaymentReceipt": "solward.payment",
+    "PaymentSpec": "solward.payment",
+    "PaymentSplit": "solward.payment",
+    "is_address": "solward.payment",
+    "is_signature": "solward.payment",
+    "read_json": "solward.payment",
+    "read_units": "solward.payment",
+    "write_json": "solward.payment",
     "Quote": "solward.venue",
     "QuoteRequest": "solward.venue",
     "SwapInstructions": "solward.venue",

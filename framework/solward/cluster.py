@@ -38,6 +38,7 @@ from solward.price_sources import (
     coingecko_headers,
 )
 from solward.settings import Settings
+from solward.solana.clusters import GENESIS
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import WRAPPED_SOL_MINT
 from solward.solana.tokens import TOKEN_ACCOUNT_BYTES, TOKEN_ACCOUNT_RENT, token_account
@@ -55,14 +56,6 @@ from solward_localnet.market import POOLS, genesis_accounts, upgrade, whole_doll
 from solward_localnet.node import Localnet as Localnet
 from solward_localnet.options import LocalnetOptions
 from solward_localnet.venue import venue_app
-
-# Genesis hashes of the public clusters (docs.anza.xyz/clusters/available): an RPC node of another
-# cluster would have amounts judged against the wrong money.
-GENESIS = {
-    "mainnet-beta": "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d",
-    "devnet": "EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG",
-    "testnet": "4uhcVJyU9pJkvQyS88uRDiswHXSCkY3zQawwpjk2NsNY",
-}
 
 # dev.jup.ag: one address for every tier; the key in `x-api-key` selects it.
 JUPITER_API_URL = "https://api.jup.ag"

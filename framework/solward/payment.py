@@ -8,9 +8,16 @@ epoch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
+
+from solward import jsontext
+from solward.errors import InvalidRequest
+from solward.solana.base58 import b58decode, b58encode
+
+MAX_UNITS: Final = 2**64 - 1
+"""As the token programs count."""
 
 
 class PaymentMode(StrEnum):
@@ -152,3 +159,79 @@ class PaymentReceipt:
 
     signature: str | None = None
     reason: str | None = None
+
+
+def offer_json(offer: PaymentOffer) -> dict[str, Any]:
+    """An offer as JSON; `read_offer` makes an equal one of it, also after it was stored."""
+    return asdict(offer) | {"modes": [mode.value for mode in offer.modes]}
+
+
+def read_offer(stored: Mapping[str, Any]) -> PaymentOffer:
+    """The offer that `offer_json` gave."""
+    splits = tuple(PaymentSplit(**each) for each in stored["splits"])
+    modes = tuple(PaymentMode(each) for each in stored["modes"])
+    return PaymentOffer(**{**stored, "splits": splits, "modes": modes})
+
+
+def is_address(value: object) -> bool:
+    """Whether it is text that stands for 32 bytes in base58, written as Solana writes it."""
+    return _is_base58(value, 32, 44)
+
+
+def is_signature(value: object) -> bool:
+    """Likewise, for the 64 bytes of a transaction's signature."""
+    return _is_base58(value, 64, 88)
+
+
+def _is_base58(value: object, size: int, most: int) -> bool:
+    if not isinstance(value, str) or len(value) > most:
+        return False
+    try:
+        data = b58decode(value)
+    except ValueError:
+        return False
+    return len(data) == size and b58encode(data) == value
+
+
+def read_units(value: object, field: str) -> int:
+    """An amount in smallest units as protocols write it: digits, and nothing that a parser of
+    another program would read otherwise.
+
+    Raises:
+        InvalidRequest: it is anything else, or beyond `MAX_UNITS`; names `field`.
+    """
+    digits = isinstance(value, str) and value.isascii() and value.isdigit() and value[0] != "0"
+    if digits and len(str(value)) <= _MOST_DIGITS and int(str(value)) <= MAX_UNITS:
+        return int(str(value))
+    raise InvalidRequest(f"{field} must be digits, from 1 to {MAX_UNITS}, without a leading zero")
+
+
+_MOST_DIGITS: Final = 20
+
+
+def read_json(text: str | bytes, field: str) -> Any:
+    """JSON of a seller, exactly: fractions are Decimal, and no object has a key twice.
+
+    Raises:
+        InvalidRequest: it is none, it is longer than `MAX_JSON_BYTES`, a key stands twice, of which
+            another program may read the other, or half of a surrogate pair; names `field`.
+    """
+    try:
+        data = text.encode() if isinstance(text, str) else bytes(text)
+        if len(data) > MAX_JSON_BYTES:
+            raise InvalidRequest(f"{field} must have at most {MAX_JSON_BYTES} bytes")
+        value = jsontext.loads(data, unique_keys=True)
+        write_json(value).encode()
+    except jsontext.DuplicateKey as error:
+        raise InvalidRequest(f"{field}: {error}") from None
+    except (ValueError, ArithmeticError, RecursionError):
+        raise InvalidRequest(f"{field} must be JSON in UTF-8") from None
+    return value
+
+
+MAX_JSON_BYTES: Final = 64 << 10
+
+
+def write_json(value: object) -> str:
+    """JSON as `read_json` reads it: equal values are the same text."""
+    return jsontext.dumps(value)

@@ -14,10 +14,17 @@ from solward.extras import needs
 if TYPE_CHECKING:
     from solward.registry.interceptors import run_skill
     from solward.registry.load import load_registry, open_registry
-    from solward.registry.loaded import LoadedProvider, LoadedSkill, LoadedVenue, Registry
+    from solward.registry.loaded import (
+        LoadedPayment,
+        LoadedProvider,
+        LoadedSkill,
+        LoadedVenue,
+        Registry,
+    )
     from solward.registry.problems import Problem, ProblemCode
 
 __all__ = [
+    "LoadedPayment",
     "LoadedProvider",
     "LoadedSkill",
     "LoadedVenue",
@@ -30,6 +37,7 @@ __all__ = [
 ]
 
 _AT_FIRST_USE = {
+    "LoadedPayment": "solward.registry.loaded",
     "LoadedProvider": "solward.registry.loaded",
     "LoadedSkill": "solward.registry.loaded",
     "LoadedVenue": "solward.registry.loaded",

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pluggy
 
 from solward import hookspecs
+from solward.payment import PaymentSpec
 from solward.provider import ProviderSpec
 from solward.registry.problems import ProblemCode, Rejected, described
 from solward.skill import Effects, SkillSpec
@@ -20,13 +21,15 @@ from solward.venue import VenueSpec
 SKILLS = "solward.skills"
 PROVIDERS = "solward.providers"
 VENUES = "solward.venues"
+PAYMENTS = "solward.payments"
 GUARDRAILS = "solward.guardrails"
-GROUPS = (SKILLS, PROVIDERS, VENUES, GUARDRAILS)
+GROUPS = (SKILLS, PROVIDERS, VENUES, PAYMENTS, GUARDRAILS)
 
 HOOKS = {
     SKILLS: ("skill_spec", "skill_execute"),
     PROVIDERS: ("provider_spec", "provider_complete"),
     VENUES: ("venue_spec", "venue_quote"),
+    PAYMENTS: ("payment_spec", "payment_offers", "payment_headers", "payment_receipt"),
     GUARDRAILS: ("guardrail_check",),
 }
 
@@ -40,9 +43,9 @@ OPTIONAL = {
 AT_LEAST_ONE = {VENUES: OPTIONAL[VENUES]}
 
 # What a group's plugins declare; a guardrail declares nothing.
-DECLARED = {SKILLS: SkillSpec, PROVIDERS: ProviderSpec, VENUES: VenueSpec}
+DECLARED = {SKILLS: SkillSpec, PROVIDERS: ProviderSpec, VENUES: VenueSpec, PAYMENTS: PaymentSpec}
 
-Spec = TypeVar("Spec", SkillSpec, ProviderSpec, VenueSpec)
+Spec = TypeVar("Spec", SkillSpec, ProviderSpec, VenueSpec, PaymentSpec)
 
 
 class SealedError(RuntimeError):

@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 from solward.errors import PluginError
 from solward.guardrail import Intent, TransactionEffects
 from solward.manifest import Terms
+from solward.payment import PaymentSpec
 from solward.provider import ProviderSpec
 from solward.registry.checks import (
     check_examples,
@@ -29,6 +30,7 @@ from solward.registry.hooks import (
     GUARDRAILS,
     HOOKS,
     OPTIONAL,
+    PAYMENTS,
     PROVIDERS,
     SKILLS,
     VENUES,
@@ -40,6 +42,7 @@ from solward.registry.hooks import (
 from solward.registry.loaded import (
     HookCall,
     LoadedGuardrail,
+    LoadedPayment,
     LoadedProvider,
     LoadedSkill,
     LoadedVenue,
@@ -62,12 +65,12 @@ class Declared:
         calls: each of its other hooks' name -> what calls it. A guardrail's is async.
     """
 
-    spec: SkillSpec | ProviderSpec | VenueSpec | None
+    spec: SkillSpec | ProviderSpec | VenueSpec | PaymentSpec | None
     calls: Mapping[str, HookCall]
 
 
 Found = Declared | Rejected
-Loaded = LoadedSkill | LoadedProvider | LoadedVenue | LoadedGuardrail
+Loaded = LoadedSkill | LoadedProvider | LoadedVenue | LoadedPayment | LoadedGuardrail
 
 
 class PluginSource(Protocol):
@@ -229,6 +232,8 @@ def _one(candidate: Candidate, found: Found, models: ModelSource | None) -> Load
         return _provider(candidate, found, models)
     if candidate.group == VENUES:
         return _venue(candidate, found)
+    if candidate.group == PAYMENTS:
+        return _payment(candidate, found)
     return _guardrail(candidate, found)
 
 
@@ -253,6 +258,7 @@ def compose(
     skills: dict[str, LoadedSkill] = {}
     providers: dict[str, LoadedProvider] = {}
     venues: dict[str, LoadedVenue] = {}
+    payments: dict[str, LoadedPayment] = {}
     # Also by distribution: of one name none takes the place of another that would have refused.
     guardrails: dict[tuple[str, str], LoadedGuardrail] = {}
     every = list(problems)
@@ -270,6 +276,8 @@ def compose(
                 providers.setdefault(name, each)
         elif isinstance(each, LoadedVenue):
             venues.setdefault(name, each)
+        elif isinstance(each, LoadedPayment):
+            payments.setdefault(name, each)
         else:
             guardrails.setdefault((name, canonical(candidate.distribution)), each)
     for problem in every:
@@ -280,6 +288,7 @@ def compose(
         MappingProxyType(skills),
         MappingProxyType(providers),
         MappingProxyType(venues),
+        MappingProxyType(payments),
         tuple(guardrails.values()),
         tuple(every),
         places,
@@ -347,6 +356,18 @@ def _venue(candidate: Candidate, found: Declared) -> LoadedVenue:
         found.calls["venue_quote"],
         instructions,
         swap,
+    )
+
+
+def _payment(candidate: Candidate, found: Declared) -> LoadedPayment:
+    offers, headers, receipt = (found.calls[name] for name in HOOKS[PAYMENTS][1:])
+    return LoadedPayment(
+        cast(PaymentSpec, found.spec),
+        candidate.distribution,
+        candidate.version,
+        offers,
+        headers,
+        receipt,
     )
 
 

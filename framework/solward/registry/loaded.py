@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import structlog
+
+from solward.errors import InvalidRequest, SkillError, SolwardError
 from solward.folders.layout import canonical
 from solward.guardrail import Hold, Intent, TransactionEffects
+from solward.payment import HttpAnswer, PaymentOffer, PaymentProof, PaymentReceipt, PaymentSpec
 from solward.provider import (
     Completion,
     CompletionRequest,
@@ -22,7 +27,13 @@ from solward.provider import (
 from solward.registry.containment import contained, contained_stream
 from solward.registry.discovery import Place
 from solward.registry.parameters import Parameters
-from solward.registry.problems import Problem
+from solward.registry.payment_checks import (
+    check_proof,
+    checked_headers,
+    checked_offers,
+    checked_receipt,
+)
+from solward.registry.problems import Problem, shortened
 from solward.skill import SkillSpec
 from solward.venue import (
     Quote,
@@ -40,7 +51,14 @@ HookCall = Callable[..., Any]
 
 EMPTY_CONTEXT = ProviderContext()
 
-_Named = TypeVar("_Named", "LoadedSkill", "LoadedProvider", "LoadedVenue")
+PROTOCOL_TIME_LIMIT_S = 5.0
+"""For one hook of a payment protocol, which is a pure function of what a seller answered."""
+PROTOCOL_FAILED = "payment_protocol"
+"""Code of the `SkillError` of a payment protocol that failed."""
+
+_log = structlog.get_logger(__name__)
+
+_Named = TypeVar("_Named", "LoadedSkill", "LoadedProvider", "LoadedVenue", "LoadedPayment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +207,73 @@ class LoadedVenue:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadedPayment:
+    """A payment protocol; each of its hooks has `PROTOCOL_TIME_LIMIT_S`, and what it answers is
+    checked, whoever wrote it.
+
+    Raises of `offers` and `headers`, beside what is said there:
+        SkillError: `payment_protocol`: it failed, or did not answer in time.
+    """
+
+    spec: PaymentSpec
+    distribution: str
+    version: str
+    offers_call: HookCall = field(repr=False)
+    headers_call: HookCall = field(repr=False)
+    receipt_call: HookCall = field(repr=False)
+
+    async def offers(self, answer: HttpAnswer) -> tuple[PaymentOffer, ...]:
+        """The ways to pay on Solana that a seller's answer offers, the seller's first choice first;
+        empty where it is none of this protocol.
+
+        Raises:
+            InvalidRequest: it is of this protocol, and malformed, or an offer is out of range;
+                names what is wrong.
+        """
+        found = await self._answered(self.offers_call(answer=answer))
+        return checked_offers(self.spec.name, found)
+
+    async def headers(self, offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
+        """The headers by which the request, made again, shows its payment.
+
+        Raises:
+            InvalidRequest: the proof is of a mode that the offer does not have, or the plugin
+                answers with what are no headers; names what is wrong.
+        """
+        check_proof(offer, proof)
+        found = await self._answered(self.headers_call(offer=offer, proof=proof))
+        return checked_headers(self.spec.name, found)
+
+    async def receipt(self, offer: PaymentOffer, answer: HttpAnswer) -> PaymentReceipt | None:
+        """What the seller's answer to the paid request says of the payment, None where nothing.
+
+        Raises nothing: what a seller says ends no payment, and neither does a plugin that fails.
+        """
+        try:
+            found = await self._answered(self.receipt_call(offer=offer, answer=answer))
+        except SolwardError as error:
+            _log.warning("payment_receipt_unread", protocol=self.spec.name, error=str(error))
+            return None
+        return checked_receipt(found)
+
+    async def _answered(self, call: Coroutine[Any, Any, Any]) -> Any:
+        name = self.spec.name
+        try:
+            async with asyncio.timeout(PROTOCOL_TIME_LIMIT_S):
+                return await contained(call)
+        except TimeoutError:
+            why = f"did not answer within {PROTOCOL_TIME_LIMIT_S:g} s"
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{name}: {shortened(str(error))}") from None
+        except SkillError as error:
+            why = f"failed: {shortened(str(error))}"
+        except Exception as error:
+            _log.exception("payment_protocol_failed", protocol=name)
+            why = f"failed: {type(error).__name__}"
+        raise SkillError(PROTOCOL_FAILED, f"The payment protocol {name!r} {why}")
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedGuardrail:
     """A guardrail with its hook bound: gives the reason to refuse, or to ask a person, or None."""
 
@@ -210,6 +295,7 @@ class Registry:
     skills: Mapping[str, LoadedSkill]
     providers: Mapping[str, LoadedProvider]
     venues: Mapping[str, LoadedVenue]
+    payments: Mapping[str, LoadedPayment]
     guardrails: tuple[LoadedGuardrail, ...]
     problems: tuple[Problem, ...]
     places: tuple[Place, ...] = ()
@@ -229,7 +315,7 @@ class Registry:
             kept = {name: each for name, each in plugins.items() if not is_of_it(each)}
             return MappingProxyType(kept)
 
-        def is_of_it(plugin: LoadedSkill | LoadedProvider | LoadedVenue | LoadedGuardrail) -> bool:
+        def is_of_it(plugin: _Named | LoadedGuardrail) -> bool:
             return canonical(plugin.distribution) in distributions
 
         return replace(
@@ -237,6 +323,7 @@ class Registry:
             skills=others(self.skills),
             providers=others(self.providers),
             venues=others(self.venues),
+            payments=others(self.payments),
             guardrails=tuple(each for each in self.guardrails if not is_of_it(each)),
         )
 

@@ -202,6 +202,7 @@ def loaded_of(registry: Registry, kind: str, name: str) -> Loaded:
         "skill": registry.skills,
         "provider": registry.providers,
         "venue": registry.venues,
+        "payment": registry.payments,
     }
     return found[kind][name]
 

@@ -19,7 +19,8 @@ async def check(subject: Subject) -> list[Line]:
         return [fail("Built-in", str(error), "install Solward again")]
     loaded = (
         f"{len(registry.skills)} skills, {len(registry.providers)} providers,"
-        f" {len(registry.venues)} venues, {len(registry.guardrails)} guardrails"
+        f" {len(registry.venues)} venues, {len(registry.payments)} payment protocols,"
+        f" {len(registry.guardrails)} guardrails"
     )
     advice = "see `solward plugins list`"
     return [

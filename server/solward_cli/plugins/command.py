@@ -148,6 +148,7 @@ def rows_of(registry: Registry, settings: Settings) -> Iterator[Row]:
             for each in registry.guardrails
             if ("guardrail", each.name) not in left_out
         },
+        "payment": registry.payments,
         "provider": registry.providers,
         "skill": registry.skills,
         "venue": registry.venues,

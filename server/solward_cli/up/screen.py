@@ -53,6 +53,7 @@ class Screen:
             ("Skills", registry.skills),
             ("Providers", registry.providers),
             ("Venues", registry.venues),
+            ("Payments", registry.payments),
         ):
             yield name, f"{len(loaded)}: {', '.join(loaded)}" if loaded else "0"
         if self.seed is not None:

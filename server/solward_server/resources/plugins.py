@@ -45,6 +45,7 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
         "skill": registry.skills,
         "provider": registry.providers,
         "venue": registry.venues,
+        "payment": registry.payments,
     }
     loaded: list[dict[str, Any]] = [
         {
@@ -52,7 +53,7 @@ def plugins_report(registry: Registry, settings: Settings) -> dict[str, Any]:
             "name": name,
             "distribution": plugin.distribution,
             "version": plugin.version,
-            "manifest": manifest_json(plugin.spec.manifest),
+            "manifest": manifest_json(Terms.of(plugin.spec).manifest),
             "secrets": _secrets(Terms.of(plugin.spec), settings),
         }
         | (_provider(plugin, settings) if kind == "provider" else {})
