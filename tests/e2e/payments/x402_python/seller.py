@@ -1,0 +1,74 @@
+"""A seller behind x402's own middleware for FastAPI.
+
+python seller.py '{"facilitator": URL, "mint": MINT, "payTo": OWNER}'; says its address once it
+serves. Each answer has the number of those that it has given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request
+from serving import GIVEN, serve
+from x402 import x402ResourceServer
+from x402.http import FacilitatorConfig, HTTPFacilitatorClient
+from x402.http.middleware.fastapi import payment_middleware
+from x402.http.types import PaymentOption, RouteConfig
+from x402.mechanisms.svm.constants import SOLANA_DEVNET_CAIP2
+from x402.mechanisms.svm.exact import register_exact_svm_server
+from x402.schemas import AssetAmount
+
+
+def costing(units: int, **extra: Any) -> RouteConfig:
+    price = AssetAmount(amount=str(units), asset=GIVEN["mint"], extra=extra)
+    return RouteConfig(
+        PaymentOption("exact", GIVEN["payTo"], price, SOLANA_DEVNET_CAIP2), description="weather"
+    )
+
+
+routes = {
+    "GET /weather": costing(50_000),
+    "POST /echo": costing(70_000),
+    "GET /order": costing(30_000, memo="order 7"),
+    "GET /broken": costing(90_000),
+}
+client = HTTPFacilitatorClient(FacilitatorConfig(url=GIVEN["facilitator"]))
+app = FastAPI()
+app.middleware("http")(
+    payment_middleware(routes, register_exact_svm_server(x402ResourceServer(client)))
+)
+served = 0
+
+
+def told(**more: Any) -> dict[str, Any]:
+    global served
+    served += 1
+    return {"served": served, **more}
+
+
+@app.get("/weather")
+async def weather(request: Request) -> Any:
+    return told(city=request.query_params.get("city"), degrees=21)
+
+
+@app.post("/echo")
+async def echo(request: Request) -> Any:
+    return told(echo=await request.json())
+
+
+@app.get("/order")
+async def order() -> Any:
+    return told(order=7)
+
+
+@app.get("/broken")
+async def broken() -> Any:
+    raise HTTPException(500, "broken before it was settled")
+
+
+@app.get("/free")
+async def free() -> Any:
+    return {"free": True}
+
+
+serve(app)
