@@ -42,3 +42,13 @@ def test_the_wheel_is_whole(tmp_path: Path) -> None:
     }
     assert sources <= set(names)
     assert "solward = solward_cli:main" in entry_points
+    shipped = "solward_cli/paid_api/"
+    listed = subprocess.run(
+        ["git", "ls-files"],
+        cwd=ROOT / "examples" / "paid_api" / "paid_api",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    carried = {name.removeprefix(shipped) for name in names if name.startswith(shipped)}
+    assert carried == set(listed.stdout.split())
