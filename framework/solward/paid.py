@@ -116,6 +116,7 @@ class PaidAnswer:
     """What a site answered, and what was paid for it.
 
     Attributes:
+        status: of HTTP; 0 where the paid request got no answer.
         headers: in the order they came; names as the site spelled them.
         body: at most 1 MiB of it.
         payment: None where the site asked for none.

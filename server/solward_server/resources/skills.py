@@ -149,6 +149,7 @@ _EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "close_token_account": {"mint": "USDC"},
     "launch_token": {"name": "Docs coin", "symbol": "DOCS", "decimals": 6},
     "mint_supply": {"mint": "CnfsDnWmh34rN9EM5MLVJB7dLbe1x8VDM3mv2EQq4KZ8", "amount": 2.5},
+    "pay_request": {"url": "https://api.example.com/report", "max": "0.05 USDC"},
     "revoke_mint_authority": {"mint": "CnfsDnWmh34rN9EM5MLVJB7dLbe1x8VDM3mv2EQq4KZ8"},
     "stake_sol": {"amount": 1.5},
     "swap": {"inputToken": "SOL", "outputToken": "USDC", "amount": 0.1},
