@@ -246,7 +246,7 @@ class Policies:
         for who in stored.sets:
             # What is gone keeps its grants, and the policy that says so can be put again.
             kind, _, own_id = who.partition(":")
-            rows[kind].setdefault(own_id, own_id)
+            rows.setdefault(kind, {}).setdefault(own_id, own_id)
         return rows
 
 

@@ -61,9 +61,10 @@ NEW = frozenset({"a stranger", "Grace"})
 DOLLARS = {"SOL": Decimal(150), "USDC": Decimal(1), "BONK": Decimal("0.00002")}
 
 TRANSACTION = re.compile(
-    r"(?P<operation>transfer|fund|swap|stake|burn|launch|unstake)"
+    r"(?P<operation>transfer|fund|pay|swap|stake|burn|launch|unstake)"
     r"(?: (?P<amount>[\d.]+) (?P<asset>\w+))?(?: into (?P<into>\w+))?(?: to (?P<to>[\w ]+?))?"
-    r"(?: from (?P<wallet>\w+))?(?: with (?P<slippage>[\d.]+)% slippage)?"
+    r"(?: through (?P<site>[\w.:]+))?(?: from (?P<wallet>\w+))?"
+    r"(?: with (?P<slippage>[\d.]+)% slippage)?"
     r"(?: that costs (?P<costs>[\d.]+) SOL)?"
     r"(?:, after (?P<used>[\d.]+) (?P<unit>\w+))?(?:, at (?P<hour>\d\d):(?P<minute>\d\d))?"
 )
@@ -141,7 +142,11 @@ def _case(policy: GrantPolicy, who: str, text: str) -> tuple[Case, dict[str, int
         dollars = (math.ceil(Decimal(said["amount"]) * DOLLARS[said["asset"]] * 10**6),)
     return Case(
         wallet_id=wallet,
-        chain=(f"wallet:{wallet}", who.replace(" ", ":")),
+        chain=(
+            f"wallet:{wallet}",
+            who.replace(" ", ":"),
+            *([f"site:{said['site']}"] if said["site"] else ()),
+        ),
         lines=() if line is None else (line,),
         costs_lamports=to_units(Decimal(said["costs"]), 9, "costs") if said["costs"] else FEE,
         now_ms=(now, now),
@@ -196,10 +201,10 @@ def _line(said: re.Match[str]) -> Line | None:
 SHOWN = {found["name"]: found for found in EXAMPLE.finditer(PAGE)}
 
 
-def test_ten_examples_are_the_files_of_their_folder() -> None:
+def test_the_examples_are_the_files_of_their_folder() -> None:
     files = sorted(EXAMPLES.iterdir())
     assert list(SHOWN) == [file.name for file in files]
-    assert len(files) == 10
+    assert len(files) == 11
     for file in files:
         assert SHOWN[file.name]["link"] == file.name
         assert SHOWN[file.name]["text"] == file.read_text()
@@ -235,7 +240,7 @@ def test_every_example_refuses_something_and_some_hold() -> None:
 
 def test_every_field_of_a_grant_is_explained() -> None:
     table = PAGE.partition("\n## What a grant says\n")[2].partition("\n- ")[0]
-    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(FIELDS) - {"via"}
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(FIELDS)
     for operation in Operation:
         assert f"`{operation.value}`" in table
 

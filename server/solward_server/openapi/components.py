@@ -154,7 +154,10 @@ _TERMS = response_object(
     optional=["perTx", "hold"],
 )
 _GRANT: dict[str, Schema] = {
-    "who": text("A principal: `agent:`, `key:`, `wallet:`, `plugin:` or `skill:` and id or name."),
+    "who": text(
+        "A principal: `agent:`, `key:`, `wallet:`, `plugin:` or `skill:` and id or name, or `site:`"
+        " and a host, with its port where that is not 443."
+    ),
     "wallet": text("The only wallet it is for, by id or name."),
     "may": array(text("What it may do."), "`transfer`, `swap`, `stake` and so on."),
     "assets": mapping(
@@ -168,6 +171,10 @@ _GRANT: dict[str, Schema] = {
     ),
     "to": array(text("A recipient."), "`any`, `own`, addresses, `@name` of the book."),
     "new": choice("A recipient never paid before.", *NewRecipient),
+    "via": array(
+        text("Such as `site:api.example.com`."),
+        "Sites whose requests alone are paid for; `may` is `pay` alone then.",
+    ),
     "costs": text("SOL of fees and rent in 24 hours."),
     "rate": mapping(whole("Transactions.", 1), "Windows as in `per`."),
     "hours": text("Such as `07:00-22:00 UTC`."),

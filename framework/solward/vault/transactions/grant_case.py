@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from solward.guardrail import SOL, Intent, Line, Operation, Outflow
+from solward.record import TransactionType
 from solward.solana.programs import (
     TOKEN_2022_PROGRAM,
     TOKEN_2022_WRAPPED_SOL_MINT,
@@ -17,7 +18,7 @@ from solward.solana.tokens import associated_address
 from solward.vault.guardrails.grants.model import SwapTerms
 from solward.vault.transactions.request import PocketUse
 
-_SENT = frozenset({Operation.TRANSFER, Operation.FUND})
+_SENT = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY})
 
 _associated = functools.lru_cache(maxsize=1_024)(associated_address)
 
@@ -46,11 +47,13 @@ def outgoing(outflow: Outflow, intent: Intent, pocket: PocketUse | None) -> Outg
     if pocket is not None and pocket.venue is not None:
         return _swapped(outflow, intent, pocket, pocket.venue)
     lines = tuple(_proved(line, intent.destinations) for line in outflow.lines)
+    if intent.type == TransactionType.PAYMENT:
+        lines = tuple(map(_paid, lines))
     return Outgoing(lines, outflow.costs)
 
 
 def funded(lines: Sequence[Line], own: Collection[str]) -> tuple[Line, ...]:
-    """The lines, those to wallets of this service named so."""
+    """The lines, those to wallets of this service named so; a seller that is one is paid still."""
     return tuple(
         replace(line, operation=Operation.FUND)
         if line.operation == Operation.TRANSFER and (line.account in own or line.owner in own)
@@ -105,6 +108,12 @@ def _swapped(outflow: Outflow, intent: Intent, pocket: PocketUse, venue: str) ->
         intent.slippage_bps, intent.price_impact_bps, SOL if into == WRAPPED_SOL_MINT else into
     )
     return Outgoing(tuple(sold), costs, terms)
+
+
+def _paid(line: Line) -> Line:
+    """What a payment sends is paid; nothing else that its bytes might do is."""
+    is_sent = line.operation == Operation.TRANSFER
+    return replace(line, operation=Operation.PAY) if is_sent else line
 
 
 def is_pockets(line: Line, pocket: str) -> bool:

@@ -20,6 +20,7 @@ from solward.vault.guardrails import (
     ScopeUsage,
 )
 from solward.vault.guardrails.grants.sentences import hold_sentence
+from solward.vault.guardrails.grants.sites import SITE
 from solward.vault.store import alerts, holds, idempotency
 from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
 from solward.vault.store.window_clock import Moment
@@ -149,7 +150,8 @@ class HoldReserver:
         record, reason = judged.record, judged.hold or ""
         chain = actor.chain(record.wallet_id)
         names = await self._granting.names(connection, chain)
-        wanted = hold_sentence(actor.principal, record.wallet_id, leaving.lines, (), names)
+        sites = [each for each in chain if each.startswith(SITE)]
+        wanted = hold_sentence(actor.principal, record.wallet_id, leaving.lines, (), names, sites)
         return Hold(
             id=str(uuid.uuid4()),
             wallet_id=record.wallet_id,

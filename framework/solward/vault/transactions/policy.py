@@ -18,7 +18,7 @@ from solward.errors import PolicyChanged
 from solward.events import EventKind
 from solward.guardrail import COSTS, SOL
 from solward.vault.guardrails.grants import judged as judged_form
-from solward.vault.guardrails.grants.decide import covers, is_in_time
+from solward.vault.guardrails.grants.decide import covers, is_in_time, is_via
 from solward.vault.guardrails.grants.document import BookEntry, GrantPolicy
 from solward.vault.guardrails.grants.dollars import line_dollars
 from solward.vault.guardrails.grants.model import (
@@ -257,7 +257,11 @@ def _covered(grant: Grant, case: Case, counting: Counting) -> dict[str, int]:
     lines = case.lines or (None,)
     for at, line in enumerate(lines):
         if line is None:
-            is_covered = bool(grant.may) and grant.wallet in (None, case.wallet_id)
+            is_covered = (
+                bool(grant.may)
+                and grant.wallet in (None, case.wallet_id)
+                and is_via(grant, case.chain)
+            )
         else:
             is_covered = covers(grant, line, case)
         if not is_covered:

@@ -35,6 +35,7 @@ NOON: Final = 20_000 * DAY + 12 * HOUR
 DECIMALS: Final = {SOL: 9, USDC: 6, BONK: 5, OWN_TOKEN: 9, ANY_ASSET: 6}
 FEE: Final = 5_000
 AGENT, KEY, WALLET, SKILL = "agent:scout", "key:till", "wallet:w", "skill:pay_all"
+SITE, OTHER_SITE = "site:a.example", "site:127.0.0.1:4021"
 
 
 def limit(

@@ -36,6 +36,7 @@ class Known:
             "key": {"k1": "ci"},
             "plugin": {"solward-weather": None},
             "skill": {"transfer": None},
+            "site": dict.fromkeys(SITES),
         }
     )
     book: frozenset[str] = frozenset({"vendors", "staff"})
@@ -57,7 +58,15 @@ class Known:
 
 DECIMALS = {"SOL": 9, "USDC": 6, "BONK": 5, PEPE: 2, ANY_ASSET: USD_DECIMALS}
 """What documents of `documents()` say of assets, with their decimals."""
-OPERATIONS = ["transfer", "fund", "swap", "stake", "wrap", "burn", "launch"]
+OPERATIONS = ["transfer", "fund", "pay", "swap", "stake", "wrap", "burn", "launch"]
+SITES = [
+    "api.example.com",
+    "b.example:8443",
+    "127.0.0.1:4021",
+    "[2001:db8::1]",
+    "xn--80ak6aa92e.com",
+]
+"""As grants spell them."""
 _FIRST_MINUTES = st.integers(1, 60 * 24 * 30)
 
 
@@ -97,7 +106,8 @@ def documents(draw: st.DrawFn, known: Known) -> dict[str, Any]:
     """A grant as people write it, with any of its fields, of any of the known principals."""
     kind = draw(st.sampled_from(sorted(kind for kind, names in known.named.items() if names)))
     who = f"{kind}:{draw(st.sampled_from(sorted(known.named[kind])))}"
-    may = draw(st.lists(st.sampled_from(OPERATIONS), unique=True, min_size=int(kind != "key")))
+    operations = st.lists(st.sampled_from(OPERATIONS), unique=True, min_size=int(kind != "key"))
+    may = ["pay"] if kind == "site" or draw(st.booleans()) else draw(operations)
     if kind == "key" and (not may or draw(st.booleans())):
         may.append("approve")
     document: dict[str, Any] = {"who": who, "may": may}
@@ -122,6 +132,9 @@ def documents(draw: st.DrawFn, known: Known) -> dict[str, Any]:
     }
     if known.named["wallet"]:
         further["wallet"] = st.sampled_from(sorted(known.named["wallet"]))
+    if may == ["pay"] and kind != "site":
+        sites = st.sampled_from([f"site:{each}" for each in SITES])
+        further["via"] = st.lists(sites, unique=True, min_size=1)
     if "swap" in may:
         further["swap"] = bounds
     return document | draw(st.fixed_dictionaries({}, optional=further))

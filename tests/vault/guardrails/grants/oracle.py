@@ -153,6 +153,8 @@ def _matches(grant: Grant, line: Line | None, at: int, case: Case) -> bool:
         open_at = set(range(start, end) if start < end else [*range(start, 1_440), *range(end)])
         if not open_at.issuperset(day):
             return False
+    if grant.via and not set(grant.via).intersection(case.chain):
+        return False
     if line is None:
         return bool(grant.may)
     operations = set(grant.may)
@@ -197,7 +199,7 @@ def _limit(grant: Grant, line: Line) -> AssetLimit | None:
 
 
 def _goes_there(grant: Grant, line: Line, case: Case) -> bool:
-    if line.operation not in ("transfer", "fund", "swap"):
+    if line.operation not in ("transfer", "fund", "pay", "swap"):
         return True
     allowed: set[str] = set()
     for to in grant.to:
@@ -214,7 +216,7 @@ def _named(to: str, case: Case) -> Iterable[str]:
 
 
 def _is_new(line: Line, case: Case) -> bool:
-    if line.operation not in ("transfer", "fund"):
+    if line.operation not in ("transfer", "fund", "pay"):
         return False
     return line.account not in case.paid and line.owner not in case.paid
 

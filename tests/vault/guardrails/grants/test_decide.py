@@ -16,8 +16,10 @@ from tests.vault.guardrails.grants.cases import (
     KEY,
     MINUTE,
     NOON,
+    OTHER_SITE,
     OWN_TOKEN,
     SAVINGS,
+    SITE,
     SKILL,
     STRANGER,
     USDC,
@@ -54,6 +56,7 @@ from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
     RATE,
     USD,
+    Case,
     Charge,
     Finding,
     Hours,
@@ -68,6 +71,7 @@ EVERYTHING = (
     paid(1, SOL),
     paid(1),
     paid(1, operation="fund"),
+    paid(1, operation="pay"),
     paid(1, to="venue:pool", operation="swap"),
     paid(1, OWN_TOKEN, to=None, operation="burn"),
     paid(1, SOL, to=SAVINGS, operation="stake"),
@@ -90,7 +94,7 @@ def test_no_grant_refuses_a_transaction_that_takes_nothing() -> None:
     assert said(Policy(empty=[AGENT]).judge()) == "no_grant"
 
 
-@pytest.mark.parametrize("who", [WALLET, KEY, AGENT, SKILL, "plugin:acme"])
+@pytest.mark.parametrize("who", [WALLET, KEY, AGENT, SKILL, "plugin:acme", SITE])
 def test_every_kind_of_principal_can_be_put_under_grants(who: str) -> None:
     chain = tuple(dict.fromkeys((WALLET, who)))
     assert said(Policy(empty=[who]).judge(paid(1, SOL), chain=chain)) == "no_grant"
@@ -104,6 +108,7 @@ def test_every_kind_of_principal_can_be_put_under_grants(who: str) -> None:
         (paid(1, operation="fund"), "allowed"),
         (paid(1, BONK), "no_grant"),
         (paid(1, SOL), "no_grant"),
+        (paid(1, operation="pay"), "no_grant"),
         (paid(1, to=None, operation="burn"), "no_grant"),
         (paid(1, to="venue:pool", operation="swap"), "no_grant"),
     ],
@@ -116,6 +121,131 @@ def test_a_grant_to_fund_does_not_let_pay_others() -> None:
     policy = Policy(grant("a", limit(USDC), may="fund"))
     assert said(policy.judge(paid(1, operation="fund"))) == "allowed"
     assert said(policy.judge(paid(1))) == "no_grant"
+
+
+@pytest.mark.parametrize("operation", [each for each in Operation if each != Operation.PAY])
+def test_a_grant_to_pay_lets_nothing_else_and_no_other_lets_pay(operation: Operation) -> None:
+    line = paid(1, SOL, operation="pay")
+    other = replace(line, operation=operation)
+    pays = Policy(grant("a", limit(SOL), may="pay"))
+    assert said(pays.judge(line)) == "allowed"
+    assert said(pays.judge(other)) == "no_grant"
+    sends = Policy(grant("a", limit(SOL), may=operation))
+    assert said(sends.judge(other)) == "allowed"
+    assert said(sends.judge(line)) == "no_grant"
+    assert said(sends.judge(line, other)) == "no_grant"
+
+
+# Sites.
+
+
+def through(*sites: str, units: int = 1, **more: Any) -> Case:
+    """A payment by the agent for a request to a site."""
+    return case(paid(units, operation="pay"), chain=(WALLET, AGENT, *sites), **more)
+
+
+def test_a_grant_with_sites_pays_for_requests_to_them_alone() -> None:
+    policy = Policy(grant("a", limit(USDC), may="pay", via=(OTHER_SITE, SITE)))
+    assert said(policy.decide(through(SITE))) == "allowed"
+    assert said(policy.decide(through(OTHER_SITE))) == "allowed"
+    for sites in ((), ("site:b.example",), ("site:a.example:8443",), ("skill:a.example",)):
+        refused = policy.decide(through(*sites)).refused
+        assert refused is not None
+        assert (refused.why, refused.number) == (Why.VIA, 1)
+        assert refused.detail == "127.0.0.1:4021 or a.example"
+
+
+def test_what_is_paid_for_no_request_is_not_charged_to_a_grant_with_sites() -> None:
+    policy = Policy(grant("a", limit(SOL), may="pay", via=(SITE,)))
+    assert said(policy.judge()) == "via"
+    assert said(policy.judge(chain=(WALLET, AGENT, SITE))) == "allowed"
+
+
+def test_a_refusal_names_some_of_many_sites() -> None:
+    many = tuple(f"site:s{number}.example" for number in range(10, 15))
+    for count, detail in (
+        (1, "s10.example"),
+        (4, "s10.example, s11.example, s12.example or s13.example"),
+        (5, "s10.example, s11.example, s12.example or 2 others"),
+    ):
+        policy = Policy(grant("a", limit(USDC), may="pay", via=many[:count]))
+        refused = policy.decide(through(SITE)).refused
+        assert refused is not None
+        assert refused.detail == detail
+
+
+def test_one_grant_of_two_sites_has_one_budget_and_two_grants_have_two() -> None:
+    one = Policy(grant("a", limit(USDC, (DAY, 5)), may="pay", via=(OTHER_SITE, SITE)))
+    one.reserve(one.decide(through(SITE, units=3)).charges)
+    assert said(one.decide(through(OTHER_SITE, units=3))) == "window"
+    assert said(one.decide(through(OTHER_SITE, units=2))) == "allowed"
+    two = Policy(
+        grant("a", limit(USDC, (DAY, 5)), may="pay", via=(SITE,)),
+        grant("b", limit(USDC, (DAY, 5)), may="pay", via=(OTHER_SITE,)),
+    )
+    two.reserve(two.decide(through(SITE, units=5)).charges)
+    assert said(two.decide(through(SITE, units=1))) == "window"
+    assert charged(two.decide(through(OTHER_SITE, units=5))) == {"b"}
+
+
+def test_a_site_under_grants_is_paid_what_they_say_whoever_pays() -> None:
+    policy = Policy(
+        grant("site", limit(USDC, (DAY, 5)), may="pay", who=SITE),
+        grant("agent", limit(USDC), may="pay", who=AGENT),
+        grant("key", limit(USDC), may="pay", who=KEY),
+        empty=[OTHER_SITE],
+    )
+    line = paid(2, operation="pay")
+    for who in (AGENT, KEY):
+        assert said(policy.spend(line, chain=(WALLET, who, SITE))) == "allowed"
+    assert said(policy.judge(line, chain=(WALLET, AGENT, SITE))) == "window"
+    assert said(policy.judge(line, chain=(WALLET, SITE), is_admins=True)) == "window"
+    assert said(policy.judge(line, chain=(WALLET, AGENT, OTHER_SITE))) == "no_grant"
+    assert said(policy.judge(line, chain=(WALLET, AGENT, "site:b.example"))) == "allowed"
+
+
+def test_a_new_grant_starts_with_what_was_paid_for_requests_to_its_sites() -> None:
+    of_site = grant("a", limit(USDC), may="pay", via=(SITE,))
+    line = paid(9, operation="pay")
+    assert covers(of_site, line, through(SITE))
+    assert not covers(of_site, line, through(OTHER_SITE))
+    # Wider, it covers what its sites were not paid too: taking `via` away gives nothing back.
+    assert covers(replace(of_site, via=()), line, through(OTHER_SITE))
+
+
+def test_the_sums_of_grants_for_other_sites_are_not_needed() -> None:
+    policy = Policy(grant("a", limit(USDC), limit(ANY_ASSET), may="pay", via=(SITE,)))
+    assert not needed(policy.sets, through(OTHER_SITE))
+    assert needed(policy.sets, through(SITE))
+    bonk = replace(through(OTHER_SITE), lines=(paid(1, BONK, operation="pay"),))
+    assert not priced(policy.sets, bonk)
+    assert priced(policy.sets, replace(bonk, chain=(WALLET, AGENT, SITE))) == {0}
+
+
+@pytest.mark.parametrize(
+    ("to", "whom", "expected"),
+    [
+        (("own",), SAVINGS, "allowed"),
+        (("own",), VENDOR, "recipient"),
+        (("@vendors",), VENDOR, "allowed"),
+        (("@vendors",), STRANGER, "recipient"),
+        ((STRANGER,), STRANGER, "allowed"),
+    ],
+)
+def test_a_seller_is_a_recipient_and_an_own_wallet_that_sells_is_paid(
+    to: tuple[str, ...], whom: str, expected: str
+) -> None:
+    policy = Policy(grant("a", limit(USDC), may="pay", to=to))
+    own = frozenset({SAVINGS})
+    assert said(policy.judge(paid(1, to=whom, operation="pay"), own=own)) == expected
+
+
+def test_a_seller_that_was_never_paid_is_new() -> None:
+    line = paid(1, operation="pay")
+    for new, expected in ((NewRecipient.HOLD, "held"), (NewRecipient.REFUSE, "new_recipient")):
+        policy = Policy(grant("a", limit(USDC), may="pay", new=new))
+        assert said(policy.judge(line)) == expected
+        assert said(policy.judge(line, paid=frozenset({VENDOR}))) == "allowed"
 
 
 def test_a_grant_for_every_asset_leaves_out_those_it_names() -> None:
@@ -387,7 +517,7 @@ def test_wrapped_sol_goes_to_the_recipients_account_of_its_mint(mint: str, progr
     assert said(policy.judge(replace(line, account=STRANGER))) == "recipient"
 
 
-@pytest.mark.parametrize("line", EVERYTHING[4:], ids=lambda line: line.operation)
+@pytest.mark.parametrize("line", EVERYTHING[5:], ids=lambda line: line.operation)
 def test_what_goes_to_nobody_has_no_recipient_to_name(line: Line) -> None:
     policy = Policy(
         grant(
@@ -619,12 +749,15 @@ def test_a_grant_without_costs_is_for_transactions_that_cost_nothing() -> None:
         (paid(7, SOL, program=TOKEN_PROGRAM), SOL),
         (paid(7, to="venue:pool", operation="swap"), USDC),
         (paid(7, operation="fund"), USDC),
+        (paid(7, operation="pay"), USDC),
     ],
-    ids=["burn", "stake", "wrap", "wrapped SOL sent", "swap", "fund"],
+    ids=["burn", "stake", "wrap", "wrapped SOL sent", "swap", "fund", "pay"],
 )
 def test_whatever_leaves_counts_its_units(line: Line, asset: str) -> None:
     policy = Policy(
-        grant("a", limit(SOL), limit(USDC), limit(OWN_TOKEN), may="transfer burn stake wrap swap")
+        grant(
+            "a", limit(SOL), limit(USDC), limit(OWN_TOKEN), may="transfer burn stake wrap swap pay"
+        )
     )
     verdict = policy.judge(line)
     assert set(verdict.charges) == {
@@ -736,6 +869,8 @@ def test_a_refusal_is_of_the_line_that_does_not_fit() -> None:
     [
         (paid(1, SOL), "allowed", False),
         (paid(1, SOL, operation="fund"), "allowed", False),
+        (paid(1, SOL, operation="pay"), "allowed", False),
+        (paid(1, operation="pay"), "default", True),
         (paid(1, SOL, operation="stake"), "allowed", False),
         (paid(1, SOL, operation="wrap"), "allowed", False),
         (launched(), "allowed", False),
@@ -757,10 +892,12 @@ def test_agents_and_keys_without_grants_spend_sol_and_swap_and_send_no_token(
         assert verdict.refused == Finding(Why.DEFAULT, who, line)
 
 
-@pytest.mark.parametrize("chain", [(WALLET,), (WALLET, SKILL), (WALLET, "plugin:acme")])
-def test_the_admin_a_skill_and_a_plugin_without_grants_are_free(chain: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("via", [(), (SKILL,), ("plugin:acme",), (SITE,)])
+def test_the_admin_a_skill_a_plugin_and_a_site_without_grants_are_free(
+    via: tuple[str, ...],
+) -> None:
     for line in EVERYTHING:
-        verdict = Policy().judge(line, chain=chain, is_admins=True)
+        verdict = Policy().judge(line, chain=(WALLET, *via), is_admins=True)
         assert (said(verdict), verdict.is_judged) == ("allowed", False)
 
 

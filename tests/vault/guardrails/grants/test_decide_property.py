@@ -23,8 +23,10 @@ from tests.vault.guardrails.grants.cases import (
     KEY,
     MINUTE,
     NOON,
+    OTHER_SITE,
     OWN_TOKEN,
     SAVINGS,
+    SITE,
     SKILL,
     STRANGER,
     USDC,
@@ -39,7 +41,7 @@ from tests.vault.guardrails.grants.cases import (
 )
 from tests.vault.guardrails.grants.oracle import Ledger, charges, rule
 
-from solward.guardrail import COSTS, SOL
+from solward.guardrail import COSTS, SOL, Operation
 from solward.vault.guardrails.grants.decide import compile_grants, decide
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
@@ -55,7 +57,7 @@ from solward.vault.guardrails.grants.model import (
     Window,
 )
 
-PRINCIPALS: Final = (WALLET, AGENT, KEY, SKILL)
+PRINCIPALS: Final = (WALLET, AGENT, KEY, SKILL, SITE)
 # What an asset is worth, in micro-dollars a unit.
 WORTH: Final = {SOL: 3, USDC: 1, BONK: 2, OWN_TOKEN: 0}
 LINES: Final = (
@@ -68,8 +70,16 @@ LINES: Final = (
 )  # fmt: skip
 
 LISTS: Final = (*[("any",)] * 7, ("@vendors",), ("own", STRANGER), ("@vendors", "own"))
-EVERY_OPERATION: Final = "transfer launch wrap stake burn swap"
-MAY: Final = (*[EVERY_OPERATION] * 6, "transfer", "transfer burn", "fund stake", "swap transfer")
+# Of requests that are paid for: the seller's, and a split that goes to an own wallet.
+PAID_LINES: Final = tuple(
+    replace(each, operation=Operation.PAY)
+    for each in LINES
+    if each.operation in (Operation.TRANSFER, Operation.FUND)
+)
+EVERY_OPERATION: Final = "transfer launch wrap stake burn swap pay"
+MAY: Final = (
+    *[EVERY_OPERATION] * 6, "transfer", "transfer burn", "fund stake", "swap transfer", "pay", "pay"
+)  # fmt: skip
 
 
 def a_limit(rng: Random, asset: str) -> AssetLimit:
@@ -84,11 +94,14 @@ def a_limit(rng: Random, asset: str) -> AssetLimit:
 
 def a_grant(rng: Random, who: str, name: str) -> Grant:
     assets = rng.sample([SOL, USDC, BONK, ANY_ASSET], rng.choice([1, 2, 3, 4, 4]))
+    may = "pay" if who == SITE else rng.choice(MAY)
+    sites = [(), (SITE,), (OTHER_SITE,), (OTHER_SITE, SITE)]
     return grant(
         name,
         *[a_limit(rng, asset) for asset in assets],
         who=who,
-        may=rng.choice(MAY),
+        may=may,
+        via=rng.choice(sites) if may == "pay" and who != SITE else (),
         wallet=rng.choice([None] * 6 + ["w", "pocket"]),
         to=rng.choice(LISTS),
         new=rng.choice([*[NewRecipient.ALLOW] * 4, *NewRecipient]),
@@ -115,19 +128,21 @@ def a_policy(rng: Random) -> Policy:
 def a_transaction(rng: Random) -> tuple[int, Case]:
     """How long after the one before it comes, and what it is."""
     count = rng.choice([0, 1, 1, 1, 1, 2, 2, 3, 4])
-    few = rng.sample(LINES, 2)
+    is_payment = rng.random() < 0.3
+    few = rng.sample(PAID_LINES if is_payment else LINES, 2)
     lines = [replace(rng.choice(few), units=rng.randint(1, 5)) for _ in range(count)]
     if lines and rng.random() < 0.05:
         lines[0] = replace(lines[0], decimals=7)
     if rng.random() < 0.1:
         lines.append(launched())
-    caller = rng.choice([(AGENT,), (AGENT,), (KEY,), (KEY,), (AGENT, SKILL), ()])
+    caller: tuple[str, ...] = rng.choice([(AGENT,), (AGENT,), (KEY,), (KEY,), (AGENT, SKILL), ()])
+    site = rng.choice([SITE, SITE, OTHER_SITE]) if is_payment else None
     price = rng.choice([None, 1, 1, 1, 1, 1, 1, 2])
     return (
         rng.choice([0, 1, MINUTE // 2, MINUTE, HOUR // 3, HOUR, 9 * HOUR]),
         case(
             *lines,
-            chain=(WALLET, *caller),
+            chain=(WALLET, *caller, *((site,) if site else ())),
             costs_lamports=rng.choice([0, 1, 1, 5]),
             swap=SwapTerms(
                 rng.choice([50, 150, None]), rng.choice([20, 90, None]), rng.choice([SOL, BONK])
@@ -168,7 +183,9 @@ class Run:
         self.now = NOON
         self.seen: Counter[str] = Counter()
         # By principal (time, asset, units) of what left under it.
-        self.left: dict[str, list[tuple[int, str, int]]] = {who: [] for who in PRINCIPALS}
+        self.left: dict[str, list[tuple[int, str, int]]] = {
+            who: [] for who in (*PRINCIPALS, OTHER_SITE)
+        }
 
     def step(self, after: int, judged: Case) -> None:
         self.now += after

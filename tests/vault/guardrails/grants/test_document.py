@@ -74,6 +74,15 @@ WHOLE: dict[str, Any] = {
     "until": "2026-12-31T00:00:00Z",
     "swap": {"slippageBps": 100, "impactBps": 200, "into": ["SOL"]},
 }
+PAYING: dict[str, Any] = {
+    "who": "agent:scout",
+    "may": ["pay"],
+    "assets": {"USDC": {"perTx": "0.05", "per": {"24h": "1"}}},
+}
+EXPECTED_SITE = (
+    "a host in lower case and ASCII, with :port where that is not 443, such as api.example.com or "
+    "127.0.0.1:4021, is expected"
+)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.decimals() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -156,6 +165,7 @@ OTHER: dict[str, Any] = {
     "hours": None,
     "until_ms": None,
     "swap": None,
+    "via": ("site:a.example",),
 }
 
 
@@ -173,6 +183,29 @@ def test_every_field_of_a_grant_is_in_its_id_and_in_its_stored_form() -> None:
         changes.append(replace(grant, assets={**grant.assets, USDC: changed_limit}))
     assert len({grant_id(each) for each in (grant, *changes)}) == len(changes) + 1
     assert all(from_stored(stored_form(each)) == each for each in changes)
+
+
+def test_a_grant_stored_before_there_were_sites_is_the_same_grant() -> None:
+    # As the release before wrote it.
+    stored = {
+        "id": "71b4395bec2cc095",
+        "who": SCOUT,
+        "may": ["transfer", "burn"],
+        "approves": False,
+        "wallet": None,
+        "assets": [{"asset": USDC, "decimals": 6, "per": [[DAY, 20_000_000]], "perTx": None,
+                    "hold": None}],
+        "to": ["any"],
+        "new": "allow",
+        "costs": 10_000_000,
+        "rate": [],
+        "hours": None,
+        "until": None,
+        "swap": None,
+    }  # fmt: skip
+    grant = from_stored(stored)
+    assert grant == read({**PLAIN, "may": ["transfer", "burn"]})
+    assert stored_form(grant) == stored
 
 
 def test_what_is_written_otherwise_and_says_the_same_is_the_same_grant() -> None:
@@ -302,28 +335,70 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         WHOLE | {"who": "agent:ghost"},
         'grants[3].who: no agent has the id or name "ghost"',
     ),
-    "a site": (
+    "a site that transfers": (
         WHOLE | {"who": "site:api.example.com"},
-        "grants[3].who: site: is not available yet",
+        'grants[3].may[0]: of a site pay is expected, not "transfer"',
+    ),
+    "a site that approves": (
+        changed("may", ["pay", "approve"]) | {"who": "site:api.example.com"},
+        "grants[3].may[1]: only a key may approve",
+    ),
+    "a site in capitals": (
+        WHOLE | {"who": "site:API.example.com"},
+        f"grants[3].who: {EXPECTED_SITE}",
     ),
     "two of a name": (
         WHOLE | {"wallet": "till"},
         'grants[3].wallet: 2 have the name "till"; an id is expected',
     ),
-    "via": (
-        WHOLE | {"via": ["site:api.example.com"]},
-        "grants[3].via: is not available yet",
+    "via beside other operations": (
+        changed("may", ["pay", "transfer"]) | {"via": ["site:api.example.com"]},
+        'grants[3].via: may is expected to be ["pay"] alone',
     ),
-    "pay": (changed("may", ["transfer", "pay"]), "grants[3].may[1]: pay is not available yet"),
+    "via of one that approves": (
+        changed("may", ["pay", "approve"]) | {"who": "key:k1", "via": ["site:api.example.com"]},
+        'grants[3].via: may is expected to be ["pay"] alone',
+    ),
+    "via of a site": (
+        PAYING | {"who": "site:b.example", "via": ["site:api.example.com"]},
+        "grants[3].via: is not expected beside a site's own who",
+    ),
+    "via as text": (
+        PAYING | {"via": "site:api.example.com"},
+        "grants[3].via: an array is expected, not a string",
+    ),
+    "via nothing": (PAYING | {"via": []}, "grants[3].via: at least one site is expected"),
+    "via of more than 100": (
+        PAYING | {"via": [f"site:s{number}.example" for number in range(101)]},
+        "grants[3].via: at most 100 items are expected",
+    ),
+    "via no text": (
+        PAYING | {"via": ["site:a.example", 7]},
+        "grants[3].via[1]: a string is expected, not a number",
+    ),
+    "via a bare host": (
+        PAYING | {"via": ["api.example.com"]},
+        "grants[3].via[0]: site: and a host such as site:api.example.com is expected, not "
+        '"api.example.com"',
+    ),
+    "via a plugin": (
+        PAYING | {"via": ["plugin:solward-weather"]},
+        "grants[3].via[0]: site: and a host such as site:api.example.com is expected, not "
+        '"plugin:solward-weather"',
+    ),
+    "via the same twice": (
+        PAYING | {"via": ["site:a.example", "site:a.example"]},
+        "grants[3].via[1]: the same site stands twice",
+    ),
     "may nothing": (
         changed("may", []),
-        "grants[3].may: at least one of transfer, fund, swap, stake, wrap, burn, launch, approve "
-        "is expected",
+        "grants[3].may: at least one of transfer, fund, pay, swap, stake, wrap, burn, launch, "
+        "approve is expected",
     ),
     "may something else": (
         changed("may", ["transfer", "steal"]),
-        "grants[3].may[1]: one of transfer, fund, swap, stake, wrap, burn, launch, approve is "
-        'expected, not "steal"',
+        "grants[3].may[1]: one of transfer, fund, pay, swap, stake, wrap, burn, launch, approve "
+        'is expected, not "steal"',
     ),
     "may twice": (changed("may", ["swap", "swap"]), "grants[3].may[1]: swap stands twice"),
     "an agent that approves": (

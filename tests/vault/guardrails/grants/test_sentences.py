@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,6 +109,38 @@ SENTENCES: dict[str, dict[str, Any]] = {
         "assets": {"SOL": {"per": {"24h": "1"}}},
         "new": "hold",
     },
+    "Agent scout may pay up to 0.05 USDC at once and 1 a day, to anybody, through "
+    "api.example.com.": {
+        "who": "agent:scout",
+        "may": ["pay"],
+        "assets": {"USDC": {"perTx": "0.05", "per": {"24h": "1"}}},
+        "via": ["site:api.example.com"],
+    },
+    "Agent scout may pay from pocket up to 1 USDC a day, to @vendors, through 127.0.0.1:4021, "
+    "[::1]:4021 or xn--80ak6aa92e.com; above 0.5 USDC a person is asked.": {
+        "who": "agent:scout",
+        "wallet": "pocket",
+        "may": ["pay"],
+        "assets": {"USDC": {"per": {"24h": "1"}, "hold": "0.5"}},
+        "to": ["@vendors"],
+        "via": ["site:xn--80ak6aa92e.com", "site:[::1]:4021", "site:127.0.0.1:4021"],
+    },
+    "Agent scout may transfer, fund and pay up to 1 SOL a day, to anybody.": {
+        "who": "agent:scout",
+        "may": ["pay", "fund", "transfer"],
+        "assets": {"SOL": {"per": {"24h": "1"}}},
+    },
+    "Site 127.0.0.1:4021 may be paid up to 1 USDC a day.": {
+        "who": "site:127.0.0.1:4021",
+        "may": ["pay"],
+        "assets": {"USDC": {"per": {"24h": "1"}}},
+    },
+    "Site api.example.com may be paid up to $1 a day of any asset, to @vendors.": {
+        "who": "site:api.example.com",
+        "may": ["pay"],
+        "assets": {"*": {"usd": {"per": {"24h": "1"}}}},
+        "to": ["@vendors"],
+    },
 }
 
 
@@ -198,7 +231,47 @@ def test_a_principal_without_grants_only_reads() -> None:
     assert read_only_sentence("key:k1", KNOWN) == "Key ci may only read."
 
 
+def test_a_site_without_grants_is_not_paid() -> None:
+    said = read_only_sentence("site:127.0.0.1:4021", KNOWN)
+    assert said == "Site 127.0.0.1:4021 may not be paid."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Agent scout may be paid up to 1 USDC a day, to anybody.",
+        "Site api.example.com may pay up to 1 USDC a day.",
+        "Site api.example.com may be paid and transfer up to 1 USDC a day.",
+        "Site API.example.com may be paid up to 1 USDC a day.",
+        'Site "api.example.com" may be paid up to 1 USDC a day.',
+    ],
+)
+def test_a_site_is_paid_and_nobody_else_is(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        read_sentence(text, KNOWN)
+
+
+PAY_SELLER = replace(PAY_USDC, operation=Operation.PAY, owner=VENDOR)
 FINDINGS: dict[str, Finding] = {
+    "Grant 1 lets agent scout pay through api.example.com only.": Finding(
+        Why.VIA, SCOUT, PAY_SELLER, 1, detail="api.example.com"
+    ),
+    "Agent scout has no grant to pay USDC.": Finding(Why.NO_GRANT, SCOUT, PAY_SELLER),
+    "Site 127.0.0.1:4021 has no grant to be paid USDC.": Finding(
+        Why.NO_GRANT, "site:127.0.0.1:4021", PAY_SELLER
+    ),
+    f"Grant 2 does not let site a.example be paid USDC to {VENDOR}.": Finding(
+        Why.RECIPIENT, "site:a.example", PAY_SELLER, 2
+    ),
+    "3 USDC is more than the 2 USDC at once that grant 1 gives site a.example.": Finding(
+        Why.PER_TX,
+        "site:a.example",
+        PAY_SELLER,
+        1,
+        limit=2_000_000,
+        requested=3_000_000,
+        decimals=6,
+    ),
     "Agent scout has no grant to burn BONK.": Finding(Why.NO_GRANT, SCOUT, BURN_BONK),
     "Agent scout has no grant to make a transaction.": Finding(Why.NO_GRANT, SCOUT),
     "Agent scout has no grant to transfer USDC.": Finding(Why.DEFAULT, SCOUT, PAY_USDC),
@@ -333,6 +406,10 @@ def test_what_waits_for_a_person_says_who_asks_what_to_whom_and_why() -> None:
     assert hold_sentence(SCOUT, POCKET, (PAY_USDC,), (above, alike), KNOWN).endswith(
         f" asks a person. {VENDOR} was never paid from this wallet, though it looks like "
         f"{STRANGER}, which was; grant 3 of agent scout asks a person about such."
+    )
+    seller = hold_sentence(SCOUT, POCKET, (PAY_SELLER,), (), KNOWN, ["site:127.0.0.1:4021"])
+    assert seller == (
+        f"Agent scout asks to pay 3 USDC to {VENDOR}, from wallet pocket, through 127.0.0.1:4021."
     )
     assert hold_sentence("key:k1", "w2", (), (), KNOWN) == (
         'Key ci asks to make a transaction, from wallet "till" (w2).'

@@ -43,6 +43,7 @@ from solward.vault.guardrails.grants.model import (
     Why,
     Window,
 )
+from solward.vault.guardrails.grants.sites import SITE
 
 Need: TypeAlias = tuple[str, str, int]
 """A sum that `decide` reads: scope, asset (`USD`, `COSTS` and `RATE` too) and length in ms of the
@@ -55,6 +56,7 @@ _NEARNESS: Final = {
         (
             Why.NO_GRANT,
             Why.WALLET,
+            Why.VIA,
             Why.RECIPIENT,
             Why.ENDED,
             Why.HOURS,
@@ -76,9 +78,11 @@ _NEARNESS: Final = {
 _MOST_TRIES: Final = 1_000
 _MINUTES_A_DAY: Final = 1_440
 # Whose recipient a grant names; burned and launched go to nobody, staked and wrapped stay here.
-_RECEIVED: Final = frozenset({Operation.TRANSFER, Operation.FUND, Operation.SWAP})
+_RECEIVED: Final = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY, Operation.SWAP})
 # Whose recipient may be somebody new: a venue is nobody.
-_PAID: Final = frozenset({Operation.TRANSFER, Operation.FUND})
+_PAID: Final = _RECEIVED - {Operation.SWAP}
+# Sites of a finding that are said; the others are counted.
+_SAID_SITES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +158,8 @@ def _limit(grant: Grant, operation: Operation, asset: str) -> AssetLimit | None:
 def covers(grant: Grant, line: Line, case: Case) -> bool:
     """Whether the grant is for such a line, whatever the amount and the time.
 
-    A new grant starts with what it would have covered. Of `case` it reads `wallet_id`, `own` and
-    `book`.
+    A new grant starts with what it would have covered. Of `case` it reads `wallet_id`, `chain`,
+    `own` and `book`.
     """
     return (
         _allows(grant, line.operation)
@@ -164,8 +168,14 @@ def covers(grant: Grant, line: Line, case: Case) -> bool:
             or _limit(grant, line.operation, line.asset) is not None
         )
         and grant.wallet in (None, case.wallet_id)
+        and is_via(grant, case.chain)
         and _reaches(grant.to, line, case)
     )
+
+
+def is_via(grant: Grant, chain: Sequence[str]) -> bool:
+    """Whether a grant is for the site that a transaction pays, or names no site."""
+    return not grant.via or any(each in grant.via for each in chain)
 
 
 def is_in_time(grant: Grant, now_ms: tuple[int, ...]) -> bool:
@@ -524,6 +534,8 @@ def _mismatch(
     grant, limit = each.grant, each.limit
     if grant.wallet is not None and grant.wallet != case.wallet_id:
         return Why.WALLET
+    if not is_via(grant, case.chain):
+        return Why.VIA
     if not is_reached:
         return Why.RECIPIENT
     if _has_ended(grant, case.now_ms):
@@ -750,6 +762,8 @@ def _counted(
 def _detail(why: Why, grant: Grant, line: Line | None, at: int, case: Case) -> str | None:
     if why == Why.WALLET:
         return grant.wallet
+    if why == Why.VIA:
+        return _sites(grant.via)
     if why == Why.ENDED and grant.until_ms is not None:
         return _date(grant.until_ms)
     if why == Why.HOURS and grant.hours is not None:
@@ -761,6 +775,15 @@ def _detail(why: Why, grant: Grant, line: Line | None, at: int, case: Case) -> s
     if why == Why.NEW_RECIPIENT and line is not None:
         return case.lookalikes.get(line.owner or "") or case.lookalikes.get(line.account or "")
     return None
+
+
+def _sites(via: Sequence[str]) -> str:
+    """`a.example, b.example or 97 others`."""
+    named = [each.removeprefix(SITE) for each in via]
+    if len(named) > _SAID_SITES + 1:
+        named = [*named[:_SAID_SITES], f"{len(named) - _SAID_SITES} others"]
+    *first, last = named
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _time(minute: int) -> str:

@@ -37,6 +37,7 @@ from solward.vault.guardrails.grants.model import (
     SwapBounds,
     Window,
 )
+from solward.vault.guardrails.grants.sites import SITE, read_site
 from solward.vault.guardrails.grants.spelling import (
     APPROVE,
     Names,
@@ -53,7 +54,7 @@ from solward.vault.guardrails.grants.spelling import (
 from solward.vault.guardrails.grants.stored_form import grant_id
 
 MAX_NAMED: Final = 100
-"""Most assets, recipients or bought mints that one grant names."""
+"""Most assets, recipients, sites or bought mints that one grant names."""
 MAX_WINDOWS: Final = 4
 MAX_RATE: Final = 1_000_000
 """Most transactions that a window of `rate` may say."""
@@ -63,8 +64,6 @@ MAX_NOTE: Final = 200
 MAX_BPS: Final = 10_000
 
 _KINDS = ("wallet", "agent", "key", "plugin", "skill", "site")
-# What a document may already say and no version serves yet.
-_LATER = frozenset({"pay"})
 _OPERATIONS = {operation.value: operation for operation in Operation}
 FIELDS: Final = (
     *("who", "wallet", "may", "assets", "to", "new", "via"),
@@ -179,8 +178,6 @@ def read_grant(value: object, path: str, names: Names, who: str | None = None) -
         who: the principal it is for, which it may then leave out.
     """
     fields = _object(value, path, FIELDS)
-    if "via" in fields:
-        raise InvalidRequest(f"{path}.via: is not available yet")
     principal = _who(fields, path, names, who)
     operations, approves = _may(fields, path, principal)
     wallet = None
@@ -208,6 +205,7 @@ def read_grant(value: object, path: str, names: Names, who: str | None = None) -
         hours=_hours(fields["hours"], f"{path}.hours") if "hours" in fields else None,
         until_ms=_until(fields["until"], f"{path}.until") if "until" in fields else None,
         swap=_swap(fields["swap"], f"{path}.swap", names) if "swap" in fields else None,
+        via=_via(fields, path, principal),
     )
     return replace(grant, id=grant_id(grant))
 
@@ -246,6 +244,8 @@ def grant_json(grant: Grant, names: Names) -> dict[str, Any]:
         }
     if grant.to != (ANYBODY,):
         document["to"] = list(grant.to)
+    if grant.via:
+        document["via"] = list(grant.via)
     if grant.new is not NewRecipient.ALLOW:
         document["new"] = grant.new.value
     if grant.costs_lamports != DEFAULT_COSTS_LAMPORTS:
@@ -329,7 +329,7 @@ def read_principal(value: object, path: str, names: Names) -> str:
         kinds = ", ".join(f"{each}:" for each in _KINDS)
         raise InvalidRequest(f"{path}: one of {kinds} and an id or a name is expected")
     if kind == "site":
-        raise InvalidRequest(f"{path}: site: is not available yet")
+        return f"{SITE}{read_site(name, path)}"
     return f"{kind}:{_one(kind, name, path, names)}"
 
 
@@ -350,16 +350,18 @@ def _may(fields: Mapping[str, Any], path: str, principal: str) -> tuple[frozense
         raise InvalidRequest(f"{at}: is required")
     known = ", ".join((*_OPERATIONS, APPROVE))
     found: set[str] = set()
-    for item, each in _items(fields["may"], at, len(_OPERATIONS) + 2):
+    for item, each in _items(fields["may"], at, len(_OPERATIONS) + 1):
         word = _text(each, item)
-        if word in _LATER:
-            raise InvalidRequest(f"{item}: {word} is not available yet")
         if word not in _OPERATIONS and word != APPROVE:
             raise InvalidRequest(f"{item}: one of {known} is expected, not {_shown(word)}")
         if word in found:
             raise InvalidRequest(f"{item}: {word} stands twice")
         if word == APPROVE and not principal.startswith("key:"):
             raise InvalidRequest(f"{item}: only a key may approve")
+        if word != Operation.PAY and principal.startswith(SITE):
+            raise InvalidRequest(
+                f"{item}: of a site {Operation.PAY} is expected, not {_shown(word)}"
+            )
         found.add(word)
     if not found:
         raise InvalidRequest(f"{at}: at least one of {known} is expected")
@@ -482,6 +484,33 @@ def _to(value: object, path: str, names: Names) -> tuple[str, ...]:
     if ANYBODY in found and len(found) > 1:
         raise InvalidRequest(f"{path}: {ANYBODY} is expected to stand alone")
     return tuple(sorted(found, key=found.__getitem__))
+
+
+def _via(fields: Mapping[str, Any], path: str, principal: str) -> tuple[str, ...]:
+    """The sites, each as its principal."""
+    if "via" not in fields:
+        return ()
+    at = f"{path}.via"
+    if principal.startswith(SITE):
+        raise InvalidRequest(f"{at}: is not expected beside a site's own who")
+    if fields["may"] != [Operation.PAY]:
+        # It would read as if it bounded the other operations too.
+        raise InvalidRequest(f'{at}: may is expected to be ["pay"] alone')
+    found: set[str] = set()
+    for item, each in _items(fields["via"], at, MAX_NAMED):
+        text = _text(each, item)
+        if not text.startswith(SITE):
+            raise InvalidRequest(
+                f"{item}: {SITE} and a host such as site:api.example.com is expected, "
+                f"not {_shown(text)}"
+            )
+        site = f"{SITE}{read_site(text.removeprefix(SITE), item)}"
+        if site in found:
+            raise InvalidRequest(f"{item}: the same site stands twice")
+        found.add(site)
+    if not found:
+        raise InvalidRequest(f"{at}: at least one site is expected")
+    return tuple(sorted(found))
 
 
 def _new(value: object, path: str) -> NewRecipient:

@@ -102,9 +102,9 @@ class Grant:
 
     Attributes:
         id: of its content, unique within the principal: an equal grant is the same grant.
-        who: the principal, `agent:<id>`, `key:<id>`, `wallet:<id>`, `skill:<name>` or
-            `plugin:<distribution>`.
-        may: operations; a grant to transfer covers funding too.
+        who: the principal, `agent:<id>`, `key:<id>`, `wallet:<id>`, `skill:<name>`,
+            `plugin:<distribution>` or `site:<site>`.
+        may: operations; a grant to transfer covers funding too. A site's is paying alone.
         approves: lets a key decide what is held for others.
         wallet: id of the only wallet it holds for, None for all.
         assets: asset or `ANY_ASSET` -> its limits.
@@ -112,6 +112,8 @@ class Grant:
         costs_lamports: network fees and rent in 24 hours.
         rates: transactions, by window.
         until_ms: it ends then; None for never.
+        via: sites, as `site:<site>`, for whose requests alone it pays; `may` is paying alone then.
+            Empty for all.
     """
 
     id: str
@@ -127,6 +129,7 @@ class Grant:
     hours: Hours | None = None
     until_ms: int | None = None
     swap: SwapBounds | None = None
+    via: tuple[str, ...] = ()
 
     @property
     def scope(self) -> str:
@@ -200,6 +203,8 @@ class Why(StrEnum):
     DEFAULT = "default"
     """Without grants a token may not leave like this."""
     WALLET = "wallet"
+    VIA = "via"
+    """It pays for requests to other sites."""
     RECIPIENT = "recipient"
     NEW_RECIPIENT = "new_recipient"
     HOURS = "hours"
@@ -232,7 +237,8 @@ class Finding:
         window_ms: length of the window.
         room_ms: when the window has room again; None where that is not known.
         detail: further words: why a price is not known, the paid address that a new one looks
-            like, the hours or the date of the end in UTC, the wallet's id, the mint to buy.
+            like, the hours or the date of the end in UTC, the wallet's id, the mint to buy, the
+            sites in words.
         counted_as: what these three count: an asset, `USD`, `COSTS` or `RATE`; None for the line's
             asset, basis points and decimals.
     """

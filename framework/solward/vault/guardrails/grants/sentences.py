@@ -32,6 +32,7 @@ from solward.vault.guardrails.grants.model import (
     Why,
     Window,
 )
+from solward.vault.guardrails.grants.sites import SITE, SITE_PATTERN
 from solward.vault.guardrails.grants.spelling import (
     APPROVE,
     Names,
@@ -56,9 +57,13 @@ _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 _AT_ONCE: Final = "at once"
 _APPROVES: Final = "approve what is held"
 _MAY_BACK: Final = {each.value: each.value for each in Operation} | {_APPROVES: APPROVE}
+# A site pays nobody: it is paid.
+_BE_PAID: Final = "be paid"
+_SITES_MAY_BACK: Final = {_BE_PAID: Operation.PAY.value}
+_THROUGH: Final = ", through "
 _RECIPIENTS: Final = {ANYBODY: "anybody", OWN: "own wallets"}
 _RECIPIENTS_BACK: Final = {words: text for text, words in _RECIPIENTS.items()}
-_SENT: Final = frozenset({Operation.TRANSFER, Operation.FUND})
+_SENT: Final = frozenset({Operation.TRANSFER, Operation.FUND, Operation.PAY})
 _RECEIVED: Final = _SENT | {Operation.SWAP}
 _ASKED: Final = " a person is asked"
 _SOMEBODY_NEW: Final = "to somebody new"
@@ -68,7 +73,9 @@ _ID: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?"
 _QUOTED: Final = r'"(?:[^"\\]|\\.)*"'
 _NAME: Final = rf"(?:{_QUOTED} \((?:{_ID}|{_QUOTED})\)|{_QUOTED}|{_ID})"
 _PLAIN: Final = re.compile(_ID)
-_HEAD: Final = re.compile(rf"(Wallet|Agent|Key|Plugin|Skill) ({_NAME}) may ")
+_HEAD: Final = re.compile(
+    rf"(?:(Wallet|Agent|Key|Plugin|Skill) ({_NAME})|Site ({SITE_PATTERN})) may "
+)
 _MAY: Final = re.compile(r"[a-z ,]*?(?= from | up to |, to |; |\Z)")
 _FROM: Final = re.compile(rf" from ({_NAME})")
 _AMOUNT: Final = r"[0-9]+(?:\.[0-9]+)?"
@@ -88,19 +95,24 @@ def grant_sentence(grant: Grant, names: Names) -> str:
         alone = len(grant.assets) == 1
         limits = (_limit(each, alone, names) for each in _ordered(grant.assets))
         text += " " + ", and ".join(f"up to {each}" for each in limits)
-    if grant.to != (ANYBODY,) or grant.may & _SENT:
+    if grant.to != (ANYBODY,) or (grant.may & _SENT and not grant.who.startswith(SITE)):
         text += f", to {_and([_RECIPIENTS.get(each, each) for each in grant.to])}"
+    if grant.via:
+        text += _THROUGH + _or([each.removeprefix(SITE) for each in grant.via])
     return "; ".join((text, *_clauses(grant, names))) + "."
 
 
 DEFAULTS_SENTENCE: Final = (
     "Without grants SOL may leave within the ceilings, tokens may be swapped within the bounds of"
-    " swaps, and tokens that the wallet launched may be burned; no token may be transferred."
+    " swaps, and tokens that the wallet launched may be burned; no token may be transferred or"
+    " paid."
 )
 
 
 def read_only_sentence(who: str, names: Names) -> str:
     """Of a principal under grants that has none."""
+    if who.startswith(SITE):
+        return f"{_capital(principal_name(who, names))} may not be paid."
     return f"{_capital(principal_name(who, names))} may only read."
 
 
@@ -116,17 +128,22 @@ def read_sentence(text: str, names: Names) -> dict[str, Any]:
             'A sentence such as "Agent scout may transfer up to 5 USDC at once and 20 a day, to '
             '@vendors." is expected'
         )
-    document: dict[str, Any] = {"who": f"{head[1].lower()}:{_read_name(head[2])}"}
+    who = f"{SITE}{head[3]}" if head[3] else f"{head[1].lower()}:{_read_name(head[2])}"
+    document: dict[str, Any] = {"who": who}
     rest = text[head.end() : -1]
     may = _MAY.match(rest)
     words = may[0] if may else rest
     rest = rest[len(words) :]
-    document["may"] = [_known(_MAY_BACK, each) for each in _items(words)]
+    known = _SITES_MAY_BACK if head[3] else _MAY_BACK
+    document["may"] = [_known(known, each) for each in _items(words)]
     wallet = _FROM.match(rest)
     if wallet is not None:
         document["wallet"] = _read_name(wallet[1])
         rest = rest[wallet.end() :]
     body, *clauses = rest.split("; ")
+    body, through, sites = body.partition(_THROUGH)
+    if through:
+        document["via"] = [f"{SITE}{each}" for each in _items(sites, " or ")]
     limits, _, recipients = body.partition(", to ")
     if limits:
         if not limits.startswith(" up to "):
@@ -154,13 +171,25 @@ def reason_sentence(finding: Finding, names: Names) -> str:
 
 
 def hold_sentence(
-    who: str, wallet_id: str, lines: Sequence[Line], findings: Iterable[Finding], names: Names
+    who: str,
+    wallet_id: str,
+    lines: Sequence[Line],
+    findings: Iterable[Finding],
+    names: Names,
+    sites: Sequence[str] = (),
 ) -> str:
-    """What waits for a person: who asks for what, to whom, and why a person is asked."""
+    """What waits for a person: who asks for what, to whom, and why a person is asked.
+
+    Args:
+        sites: principals of the chain that are sites.
+    """
     asked = _and([_line(line, names) for line in lines]) if lines else "make a transaction"
     reasons = " ".join(reason_sentence(each, names) for each in findings)
     asker = _capital(principal_name(who, names))
-    text = f"{asker} asks to {asked}, from wallet {_named('wallet', wallet_id, names)}."
+    text = f"{asker} asks to {asked}, from wallet {_named('wallet', wallet_id, names)}"
+    if sites:
+        text += _THROUGH + _and([each.removeprefix(SITE) for each in sites])
+    text += "."
     return f"{text} {reasons}" if reasons else text
 
 
@@ -220,13 +249,16 @@ def beside_sentence(assets: Sequence[str]) -> str:
 def principal_name(who: str, names: Names) -> str:
     """`agent scout`: a principal in words, as the sentences have it."""
     kind, _, own_id = who.partition(":")
-    return f"{kind} {_named(kind, own_id, names)}"
+    # A site is spelled in one way, which says no more than it is.
+    return f"{kind} {own_id if who.startswith(SITE) else _named(kind, own_id, names)}"
 
 
 # A grant in words.
 
 
 def _may(grant: Grant) -> str:
+    if grant.who.startswith(SITE):
+        return _BE_PAID
     return _and([_APPROVES if each == APPROVE else each for each in may_words(grant)])
 
 
@@ -424,13 +456,20 @@ def _unclear(text: str) -> InvalidRequest:
 
 
 def _no_grant(finding: Finding, names: Names) -> str:
-    doing = "make a transaction" if finding.line is None else _doing(finding.line, names)
-    return f"{_capital(principal_name(finding.who, names))} has no grant to {doing}."
+    who = _capital(principal_name(finding.who, names))
+    return f"{who} has no grant to {_does(finding, names)}."
 
 
 def _other_wallet(finding: Finding, names: Names) -> str:
     wallet = f"{_named('wallet', finding.detail, names)} only" if finding.detail else "another"
     return f"{_capital(_grant(finding, names))} is for wallet {wallet}."
+
+
+def _via(finding: Finding, names: Names) -> str:
+    who = principal_name(finding.who, names)
+    is_one = finding.number is not None
+    may = f"Grant {finding.number} lets {who}" if is_one else f"{_capital(who)} may"
+    return f"{may} pay through {finding.detail or 'other sites'} only."
 
 
 def _recipient(finding: Finding, names: Names) -> str:
@@ -544,6 +583,7 @@ _FINDINGS: Final[Mapping[Why, Callable[[Finding, Names], str]]] = {
     Why.NO_GRANT: _no_grant,
     Why.DEFAULT: _no_grant,
     Why.WALLET: _other_wallet,
+    Why.VIA: _via,
     Why.RECIPIENT: _recipient,
     Why.NEW_RECIPIENT: _new_recipient,
     Why.HOURS: _hours,
@@ -577,8 +617,7 @@ def _gives(finding: Finding, names: Names) -> str:
 
 def _lets_not(finding: Finding, names: Names, doing: str | None = None) -> str:
     who = principal_name(finding.who, names)
-    if doing is None:
-        doing = "make a transaction" if finding.line is None else _doing(finding.line, names)
+    doing = doing or _does(finding, names)
     if finding.number is None:
         return f"{_capital(who)} has no grant to {doing}"
     return f"Grant {finding.number} does not let {who} {doing}"
@@ -632,6 +671,15 @@ def _doing(line: Line, names: Names, amount: str | None = None) -> str:
     if line.operation is Operation.FUND:
         return f"fund an own wallet with {what}"
     return f"{line.operation.value} {what}"
+
+
+def _does(finding: Finding, names: Names) -> str:
+    line = finding.line
+    if line is None:
+        return "make a transaction"
+    if finding.who.startswith(SITE) and line.operation is Operation.PAY:
+        return f"{_BE_PAID} {_unit(line.asset, names)}"
+    return _doing(line, names)
 
 
 def _to(line: Line | None) -> str:

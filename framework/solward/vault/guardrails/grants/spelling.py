@@ -39,8 +39,8 @@ class Names(Protocol):
     def ids(self, kind: str, text: str) -> Sequence[str]:
         """The one whose id is `text`, else all whose name it is.
 
-        `kind` is `wallet`, `agent`, `key`, `plugin` or `skill`. A distribution's and a skill's id
-        is its name, as installed, or as grants name it already.
+        `kind` is `wallet`, `agent`, `key`, `plugin` or `skill`; a site is its own name. A
+        distribution's and a skill's id is its name, as installed, or as grants name it already.
         """
 
     def name(self, kind: str, own_id: str) -> str | None:

@@ -20,7 +20,8 @@ from solward.vault.guardrails.grants.spelling import sorted_assets
 
 
 def stored_form(grant: Grant) -> dict[str, Any]:
-    """The grant as it is stored: mints, ids, integers; equal for equal grants, defaults written."""
+    """The grant as it is stored: mints, ids, integers; equal for equal grants, defaults but
+    that of `via` written."""
     return {"id": grant.id} | _content(grant)
 
 
@@ -54,6 +55,7 @@ def from_stored(stored: Mapping[str, Any]) -> Grant:
             if swap is None
             else SwapBounds(swap["slippageBps"], swap["impactBps"], frozenset(swap["into"]))
         ),
+        via=tuple(stored.get("via", ())),
     )
 
 
@@ -65,7 +67,9 @@ def grant_id(grant: Grant) -> str:
 
 def _content(grant: Grant) -> dict[str, Any]:
     hours, swap = grant.hours, grant.swap
-    return {
+    # Left out where it says nothing, so that grants of before it keep their ids.
+    via = {"via": list(grant.via)} if grant.via else {}
+    return via | {
         "who": grant.who,
         "may": [operation.value for operation in Operation if operation in grant.may],
         "approves": grant.approves,
