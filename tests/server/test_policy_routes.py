@@ -72,7 +72,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"grants": {}}, "grants:"),
     ({"grants": [{}]}, "grants[0].who: is required"),
     ({"grants": [{"who": "key:nobody"}]}, "grants[0].who: no key has the id or name"),
-    ({"grants": [{"who": "site:X.example", "may": ["pay"]}]}, "grants[0].who: a host in lower case"),
+    (
+        {"grants": [{"who": "site:X.example", "may": ["pay"]}]},
+        "grants[0].who: a host in lower case",
+    ),
     ({"readOnly": ["key:ci", "key:ci"]}, "readOnly[1]: stands twice"),
     ({"book": {"a": ["nobody"]}}, "book.a[0]"),
     ({"book": {"Vendors": []}}, "book.Vendors"),
