@@ -55,6 +55,7 @@ from solward.client.models import (
     Wallet,
 )
 from solward.client.operations import Operations
+from solward.client.payments import PaidAnswer, Payment, PaymentQuote
 from solward.client.policy_models import Hold, Policy, PrincipalGrants
 from solward.client.webhook import Delivery, SignedDecision, sign_decision, verify_delivery
 
@@ -84,6 +85,9 @@ __all__ = [
     "NetworkFee",
     "NotFoundError",
     "Operations",
+    "PaidAnswer",
+    "Payment",
+    "PaymentQuote",
     "Plugin",
     "PluginDistribution",
     "PluginProblem",

@@ -18,6 +18,7 @@ from solward.client.errors import ServerError, Unreachable
 from solward.client.http import Http
 from solward.client.keys import Keys
 from solward.client.models import Event, Health, Switch
+from solward.client.payments import Payments
 from solward.client.policy import Holds, Policies
 from solward.client.sse import ServerSentEvent
 from solward.client.wallets import Transactions, Wallets
@@ -37,7 +38,7 @@ class SolwardClient:
     """A client of one service; use it in an `async with` block, from one event loop.
 
     Attributes:
-        wallets, transactions, agents, keys, policy, holds: the calls of each resource.
+        wallets, transactions, payments, agents, keys, policy, holds: the calls of each resource.
 
     Args:
         url: the service's address, such as `http://127.0.0.1:3001`.
@@ -61,6 +62,7 @@ class SolwardClient:
         self._http = Http(url, token, timeout_s=timeout_s, transport=transport)
         self.wallets = Wallets(self._http)
         self.transactions = Transactions(self._http)
+        self.payments = Payments(self._http)
         self.agents = Agents(self._http)
         self.keys = Keys(self._http)
         self.policy = Policies(self._http)

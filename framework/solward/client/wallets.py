@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from solward.client.arguments import segment
+from solward.client.arguments import json_fields, segment
 from solward.client.errors import AmbiguousName, NotFoundError
 from solward.client.http import Http
 from solward.client.models import Balance, Stake, Transaction, Trial, Wallet
 from solward.client.operations import Operations
+from solward.client.payments import PaidAnswer, PaymentQuote
 
 
 class _Named(Protocol):
@@ -125,6 +126,47 @@ class Wallets(Operations[Transaction]):
         answer = await self._http.pay(path, params or {}, idempotency_key)
         return self._http.read(lambda raw: str(raw["result"]), answer)
 
+    async def pay(
+        self,
+        wallet_id: str,
+        *,
+        url: str,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: str | None = None,
+        max: str | None = None,  # noqa: A002 - the field's own name
+        protocol: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> PaidAnswer:
+        """Make a request over HTTP, and pay for it where its site asks for that: at most `max`
+        (`0.05 USDC`), by `protocol` where one is named; retries never pay twice.
+
+        Raises:
+            BadRequest: a field is wrong, or nothing that the site offers may be paid.
+            Refused: a guardrail blocked the payment, or it failed.
+            Held: a person is asked; once approved, the same call pays.
+            Unreachable: what became of it is not known; the error has the key.
+        """
+        fields = _request(url, method, headers, body, max, protocol)
+        raw = await self._http.pay(_path(wallet_id, "pay"), fields, idempotency_key)
+        return self._http.read(PaidAnswer.of, raw)
+
+    async def quote_payment(
+        self,
+        wallet_id: str,
+        *,
+        url: str,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: str | None = None,
+        max: str | None = None,  # noqa: A002 - the field's own name
+        protocol: str | None = None,
+    ) -> PaymentQuote:
+        """What `pay` would pay now: the request is made without a payment."""
+        fields = _request(url, method, headers, body, max, protocol)
+        raw = await self._http.pay(_path(wallet_id, "pay"), fields, None, dry_run=True)
+        return self._http.read(PaymentQuote.of, raw)
+
     async def try_route(self, wallet_id: str, route: str, body: Mapping[str, Any]) -> Trial:
         """A dry run of a money route by its name, such as `launch-token` (docs/rest.md)."""
         return await self._try(wallet_id, segment(route, "route"), body, None)
@@ -175,6 +217,25 @@ def find_one(
         ids = ", ".join(each.id for each in matches)
         raise AmbiguousName(f"{len(matches)} {kind}s fit {name_or_id!r}; use an id: {ids}")
     return matches[0]
+
+
+def _request(
+    url: str,
+    method: str,
+    headers: Mapping[str, str] | None,
+    body: str | None,
+    most: str | None,
+    protocol: str | None,
+) -> dict[str, Any]:
+    """A request that may be paid for, as the service takes it."""
+    return json_fields(
+        url=url,
+        method=method,
+        headers=None if headers is None else dict(headers),
+        body=body,
+        max=most,
+        protocol=protocol,
+    )
 
 
 def _path(wallet_id: str, *rest: str) -> str:

@@ -1,0 +1,171 @@
+"""`client.payments`, and what paying for a request over HTTP answers."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from solward.client.arguments import segment
+from solward.client.http import Http
+from solward.client.models import Raw, moment
+
+
+@dataclass(frozen=True, slots=True)
+class Payment:
+    """A payment for a request over HTTP; `status` is that of its transaction's record.
+
+    Attributes:
+        id: of that record.
+        state: `reserved`, `handed_over`, `landed`, `landed_error` or `expired`.
+        served: whether the seller gave what was paid for: `yes`, `no` or `unknown`.
+        protocol: the plugin that read the seller's offer, such as `x402`.
+        mode: `sponsored`, `unsponsored` or `push`.
+        site: host, with the port where it is not the scheme's own.
+        url: without its query.
+        asset: `SOL` or a mint.
+        symbol: of the asset, where it is known.
+        amount: whole units.
+        pay_to: the owner of what receives.
+        signature: of the transaction, once it is known.
+        error: why it is blocked or failed.
+    """
+
+    id: str
+    wallet_id: str
+    status: str
+    state: str
+    served: str
+    protocol: str
+    mode: str
+    site: str
+    url: str
+    method: str
+    asset: str
+    symbol: str | None
+    amount: Decimal
+    pay_to: str
+    signature: str | None
+    timestamp: datetime
+    error: str | None
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> Payment:
+        """From the API's JSON."""
+        return cls(
+            id=raw["id"],
+            wallet_id=raw["walletId"],
+            status=raw["status"],
+            state=raw["state"],
+            served=raw["served"],
+            protocol=raw["protocol"],
+            mode=raw["mode"],
+            site=raw["site"],
+            url=raw["url"],
+            method=raw["method"],
+            asset=raw["asset"],
+            symbol=raw.get("symbol"),
+            amount=Decimal(raw["amount"]),
+            pay_to=raw["payTo"],
+            signature=raw.get("signature"),
+            timestamp=moment(raw["timestamp"]),
+            error=raw.get("error"),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PaidAnswer:
+    """What a site answered, and what was paid for it.
+
+    Attributes:
+        status: of HTTP; 0 where the paid request got no answer.
+        headers: by name in lower case.
+        body: at most 1 MiB of it.
+        truncated: the site's body was longer, or broke off.
+        payment: None where the site asked for none.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+    truncated: bool
+    payment: Payment | None
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> PaidAnswer:
+        """From the API's JSON."""
+        response = raw["response"] or {"status": 0, "headers": {}, "body": "", "truncated": False}
+        encoded = response.get("bodyBase64")
+        text = response["body"] if encoded is None else ""
+        return cls(
+            status=response["status"],
+            headers=dict(response["headers"]),
+            body=text.encode() if encoded is None else base64.b64decode(encoded, validate=True),
+            truncated=response["truncated"],
+            payment=None if raw["payment"] is None else Payment.of(raw["payment"]),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentQuote:
+    """What a request would cost now; nothing was stored, reserved or paid.
+
+    Attributes:
+        allowed: whether it would be paid, without asking a person.
+        held: whether a person would be asked.
+        rule: the rule that refuses it.
+        reason: why it is not allowed.
+        status: of the site's answer to the request without a payment.
+        offer: what would be paid, as a payment's JSON; None where the site asks for nothing.
+    """
+
+    allowed: bool
+    held: bool
+    rule: str | None
+    reason: str | None
+    status: int
+    offer: Mapping[str, Any] | None
+    raw: Raw = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Raw) -> PaymentQuote:
+        """From the answer to a dry run."""
+        if raw["dryRun"] is not True:
+            raise ValueError("no dry run")
+        return cls(
+            allowed=raw["allowed"],
+            held=raw.get("held", False),
+            rule=raw.get("rule"),
+            reason=raw.get("reason"),
+            status=raw["status"],
+            offer=raw["offer"],
+            raw=raw,
+        )
+
+
+class Payments:
+    """The payments of all wallets."""
+
+    def __init__(self, http: Http) -> None:
+        self._http = http
+
+    async def list(
+        self, *, wallet_id: str | None = None, limit: int = 50, before: str | None = None
+    ) -> tuple[Payment, ...]:
+        """Newest first; `before` is the id of a payment and gives older ones."""
+        query = {"walletId": wallet_id, "limit": limit, "before": before}
+        return self._http.read_list(
+            Payment.of, await self._http.get("/payments", query), "payments"
+        )
+
+    async def get(self, payment_id: str) -> PaidAnswer:
+        """One payment with the answer that is kept of it; raises `NotFoundError`."""
+        raw = await self._http.get(f"/payments/{segment(payment_id, 'payment_id')}")
+        return self._http.read(PaidAnswer.of, raw)
