@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from solward.solana.ledger import ReadLedger, TokenHolding
     from solward.solana.programs import ASSOCIATED_TOKEN_PROGRAM, CLOCK_SYSVAR, WRAPPED_SOL_MINT
     from solward.solana.stakes import Stake, StakeState
+    from solward.solana.token_list import token_list
     from solward.solana.tokens import (
         Mint,
         TokenAccount,
@@ -177,6 +178,7 @@ __all__ = [
     "sol_to_lamports",
     "to_units",
     "token_account",
+    "token_list",
     "tool_definitions",
     "transfer_fee",
     "write_json",
@@ -207,6 +209,7 @@ _AT_FIRST_USE = {
     "token_account": "solward.solana.tokens",
     "transfer_fee": "solward.solana.tokens",
     "Stake": "solward.solana.stakes",
+    "token_list": "solward.solana.token_list",
     "StakeState": "solward.solana.stakes",
     "ASSOCIATED_TOKEN_PROGRAM": "solward.solana.programs",
     "CLOCK_SYSVAR": "solward.solana.programs",

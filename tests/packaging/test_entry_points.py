@@ -36,6 +36,7 @@ def test_every_built_in_loads_without_a_problem() -> None:
         "solward.skills": set(registry.skills),
         "solward.providers": set(registry.providers),
         "solward.venues": set(registry.venues),
+        "solward.payments": set(registry.payments),
     }
     assert loaded == {group: set(plugins) for group, plugins in OWN.items()}
     assert {each.distribution for each in registry.skills.values()} == {"solward"}

@@ -1,0 +1,303 @@
+"""MPP, the Machine Payments Protocol: intent `charge` of the method `solana`.
+
+The offer stands in `WWW-Authenticate: Payment`, which is HTTP authentication: several schemes, and
+several offers, may share a header. With a sponsor the fee is the seller's; without one the wallet
+pays it, and either sends the transaction and shows its signature, or hands it over.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+from solward import (
+    HttpAnswer,
+    InvalidRequest,
+    PaymentMode,
+    PaymentOffer,
+    PaymentProof,
+    PaymentReceipt,
+    PaymentSpec,
+    PaymentSplit,
+    hookimpl,
+    read_json,
+    read_units,
+    token_list,
+)
+from solward_plugins.payments.reading import (
+    MOST_OFFERS,
+    Object,
+    address_of,
+    flag_of,
+    header_of_json,
+    integer_of,
+    json_in_header,
+    list_of,
+    object_of,
+    optional_text,
+    shown,
+)
+
+PAYMENT_REQUIRED: Final = 402
+_CHALLENGE: Final = "WWW-Authenticate"
+_CREDENTIAL: Final = "Authorization"
+_RECEIPT: Final = "Payment-Receipt"
+_SCHEME: Final = "payment"
+_METHOD: Final = "solana"
+_INTENT: Final = "charge"
+_NETWORKS: Final = ("mainnet-beta", "devnet", "localnet")
+# What an offer without a network means, and where symbols have their mints of a localnet.
+_MAINNET: Final = "mainnet-beta"
+_SYMBOLS: Final = frozenset({"PYUSD", "USDC", "USDT"})
+
+# As the sellers check them.
+_MOST_COMPUTE_UNITS: Final = 200_000
+_MOST_UNIT_PRICE: Final = 5_000_000
+_MOST_MEMO_BYTES: Final = 566
+_MOST_SPLITS: Final = 8
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TOKEN68: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*(?=[ \t]*(?:,|$))")
+_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPED: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))")
+_SPACE: Final = re.compile(r"[ \t]*")
+_GAP: Final = re.compile(r"[ \t,]*")
+_END: Final = re.compile(r"[ \t]*(?:,|$)")
+_NAMES_PAYMENT: Final = re.compile(r"(?:^|[\s,])payment(?:\s|$)", re.IGNORECASE)
+_HEADER_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
+_INSTANT: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)", re.ASCII
+)
+
+
+@hookimpl
+def payment_spec() -> PaymentSpec:
+    """It has nothing to declare."""
+    return PaymentSpec("mpp")
+
+
+@hookimpl
+async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer]:
+    """The charges on Solana among the challenges."""
+    if answer.status != PAYMENT_REQUIRED:
+        return []
+    found: list[PaymentOffer] = []
+    for header in answer.all_headers(_CHALLENGE):
+        if not _NAMES_PAYMENT.search(header):
+            continue
+        for scheme, parameters in _challenges(header):
+            if scheme.lower() != _SCHEME:
+                continue
+            if (parameters.get("method"), parameters.get("intent")) != (_METHOD, _INTENT):
+                continue
+            offer = _offer(parameters)
+            if offer is not None:
+                found.append(offer)
+    if len(found) > MOST_OFFERS:
+        raise InvalidRequest(f"{_CHALLENGE} must offer at most {MOST_OFFERS} charges")
+    return found
+
+
+@hookimpl
+async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
+    """The challenge as it came, and the transaction or its signature."""
+    challenge: Object = offer.raw["challenge"]
+    if proof.mode is PaymentMode.PUSH:
+        payload = {"signature": proof.signature, "type": "signature"}
+    else:
+        wire = base64.b64encode(proof.wire or b"").decode()
+        payload = {"transaction": wire, "type": "transaction"}
+    credential = header_of_json({"challenge": challenge, "payload": payload}, url=True)
+    return {challenge.get("header", _CREDENTIAL): f"Payment {credential}"}
+
+
+@hookimpl
+async def payment_receipt(answer: HttpAnswer) -> PaymentReceipt | None:
+    """The transaction that the seller accepted, or the problem that it describes."""
+    header = answer.header(_RECEIPT)
+    if header is not None:
+        receipt = json_in_header(header, _RECEIPT, url=True)
+        reason = None if receipt.get("status") == "success" else "the seller says that it failed"
+        return PaymentReceipt(shown(receipt.get("reference")) or None, reason)
+    kind = (answer.header("Content-Type") or "").partition(";")[0].strip().lower()
+    if answer.status < 400 or kind != "application/problem+json":
+        return None
+    problem = object_of(read_json(answer.body, "body"), "body")
+    return PaymentReceipt(None, shown(problem.get("detail")) or shown(problem.get("title")) or None)
+
+
+def _offer(challenge: dict[str, str]) -> PaymentOffer | None:
+    """A charge; None where it is on no network that Solana has, or asks for more than transfers
+    with one memo."""
+    where = f"{_CHALLENGE}: request"
+    for name in ("id", "realm", "request"):
+        if not challenge.get(name):
+            raise InvalidRequest(f"{_CHALLENGE}: {name} must be there")
+    if not _HEADER_NAME.fullmatch(challenge.get("header", _CREDENTIAL)):
+        raise InvalidRequest(f"{_CHALLENGE}: header must be the name of a header")
+    request = json_in_header(challenge["request"], where, url=True)
+    details = object_of(request.get("methodDetails", {}), f"{where}.methodDetails")
+    at = f"{where}.methodDetails"
+    network = details.get("network", _MAINNET)
+    splits = _splits(details, f"{at}.splits")
+    if network not in _NETWORKS or any(memo for _, _, memo in splits):
+        return None
+    units = read_units(request.get("amount"), f"{where}.amount")
+    if sum(split.units for split, _, _ in splits) >= units:
+        raise InvalidRequest(f"{at}.splits must leave something of amount for the recipient")
+    asset = _asset(request.get("currency"), network, f"{where}.currency")
+    opens_accounts = any(opens for _, opens, _ in splits)
+    if opens_accounts and asset == "SOL":
+        raise InvalidRequest(f"{at}.splits: ataCreationRequired must be false for SOL")
+    decimals, program = details.get("decimals"), details.get("tokenProgram")
+    sponsored = flag_of(details.get("feePayer"), f"{at}.feePayer")
+    described = challenge.get("description") or request.get("description")
+    return PaymentOffer(
+        network=network,
+        asset=asset,
+        units=units,
+        pay_to=address_of(request.get("recipient"), f"{where}.recipient"),
+        modes=(
+            (PaymentMode.SPONSORED,) if sponsored else (PaymentMode.PUSH, PaymentMode.UNSPONSORED)
+        ),
+        fee_payer=address_of(details.get("feePayerKey"), f"{at}.feePayerKey")
+        if sponsored
+        else None,
+        memo=optional_text(request.get("externalId"), f"{where}.externalId", _MOST_MEMO_BYTES),
+        splits=tuple(split for split, _, _ in splits),
+        opens_accounts=opens_accounts,
+        decimals=None if decimals is None else integer_of(decimals, f"{at}.decimals", 0, 255),
+        token_program=None if program is None else address_of(program, f"{at}.tokenProgram"),
+        most_compute_units=_MOST_COMPUTE_UNITS,
+        most_unit_price=_MOST_UNIT_PRICE,
+        expires_ms=_instant(challenge.get("expires")),
+        description=shown(described),
+        raw={"challenge": challenge},
+    )
+
+
+def _splits(details: Object, where: str) -> list[tuple[PaymentSplit, bool, str | None]]:
+    """Each split, whether its account is to be opened, and its memo."""
+    given = details.get("splits")
+    found = []
+    for at, each in enumerate(list_of([] if given is None else given, where, _MOST_SPLITS)):
+        here = f"{where}[{at}]"
+        entry = object_of(each, here)
+        split = PaymentSplit(
+            address_of(entry.get("recipient"), f"{here}.recipient"),
+            read_units(entry.get("amount"), f"{here}.amount"),
+        )
+        opens = flag_of(entry.get("ataCreationRequired"), f"{here}.ataCreationRequired")
+        memo = optional_text(entry.get("memo"), f"{here}.memo", _MOST_MEMO_BYTES)
+        found.append((split, opens, memo))
+    return found
+
+
+def _asset(currency: Any, network: str, field: str) -> str:
+    """`SOL` or a mint. Symbols of a localnet are mainnet's, as the sellers resolve them."""
+    name = currency.upper() if isinstance(currency, str) and currency.isascii() else ""
+    if name == "SOL":
+        return name
+    if name in _SYMBOLS:
+        return token_list("devnet" if network == "devnet" else _MAINNET).resolve(name, field)
+    return address_of(currency, field)
+
+
+def _instant(text: str | None) -> int | None:
+    """Milliseconds of an RFC 3339 instant, rounded down."""
+    if text is None:
+        return None
+    try:
+        if not _INSTANT.fullmatch(text):
+            raise ValueError
+        # Its own parser takes at most six digits of a second.
+        whole, _, rest = text.partition(".")
+        zone = text[-1:] if text.endswith("Z") else text[-6:]
+        instant = datetime.fromisoformat(whole.removesuffix(zone) + zone)
+        thousandths = rest.removesuffix(zone)[:3].ljust(3, "0")
+        milliseconds = int(instant.timestamp()) * 1_000 + int(thousandths)
+        if milliseconds < 0:
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise InvalidRequest(f"{_CHALLENGE}: expires must be an RFC 3339 instant") from None
+    return milliseconds
+
+
+def _challenges(header: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The challenges of a header as RFC 9110 writes them, names of parameters in lower case.
+
+    Raises:
+        InvalidRequest: it is not written so, or a parameter stands twice in a challenge.
+    """
+    at, scheme = 0, ""
+    parameters: dict[str, str] = {}
+    while (at := _skip(_GAP, header, at)) < len(header):
+        name = _TOKEN.match(header, at)
+        if name is None:
+            raise _malformed()
+        parameter = _parameter(header, name.end())
+        if parameter is None:
+            if scheme:
+                yield scheme, parameters
+            scheme, parameters = name[0], {}
+            at = _after_scheme(header, name.end())
+            continue
+        value, at = parameter
+        key = name[0].lower()
+        if not scheme or key in parameters:
+            raise _malformed()
+        parameters[key] = value
+    if scheme:
+        yield scheme, parameters
+
+
+def _parameter(header: str, at: int) -> tuple[str, int] | None:
+    """The value of the parameter whose name ends at `at`, and where it ends; None for a scheme."""
+    at = _skip(_SPACE, header, at)
+    if header[at : at + 1] != "=":
+        return None
+    at = _skip(_SPACE, header, at + 1)
+    quoted = _QUOTED.match(header, at)
+    found = quoted or _TOKEN.match(header, at)
+    if found is None or not _END.match(header, found.end()):
+        raise _malformed()
+    return (_unescaped(quoted[1]) if quoted else found[0]), found.end()
+
+
+def _after_scheme(header: str, at: int) -> int:
+    """Where the parameters of a scheme begin, or its one word in place of them ends."""
+    if _END.match(header, at):
+        return at
+    start = _skip(_SPACE, header, at)
+    word = _TOKEN68.match(header, start)
+    if word is not None:
+        return word.end()
+    name = _TOKEN.match(header, start)
+    if start == at or name is None or _parameter(header, name.end()) is None:
+        raise _malformed()
+    return start
+
+
+def _unescaped(text: str) -> str:
+    """A quoted text. Beside what RFC 9110 escapes, sellers write UTF-16 units as \\uXXXX."""
+
+    def plain(found: re.Match[str]) -> str:
+        return chr(int(found[1], 16)) if found[1] else found[2]
+
+    value = _ESCAPED.sub(plain, text)
+    try:
+        return value.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise _malformed() from None
+
+
+def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
+
+
+def _malformed() -> InvalidRequest:
+    return InvalidRequest(f"{_CHALLENGE} must be challenges as RFC 9110 writes them")

@@ -1,0 +1,105 @@
+"""What payment protocols have in common: base64 in headers, and fields by their names.
+
+A seller's answer is read as strictly as it can be: of what two programs may read differently, the
+other one may be the seller's.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+
+from solward import InvalidRequest, is_address, read_json, write_json
+
+MOST_OFFERS: Final = 32
+_MOST_TEXT: Final = 8_192
+_MOST_CHARACTERS: Final = 88 << 10
+_MOST_SHOWN: Final = 500
+
+Object = dict[str, Any]
+
+
+def json_in_header(text: str, field: str, *, url: bool) -> Object:
+    """The JSON object that base64 in a header stands for.
+
+    Args:
+        url: base64url; its padding may be left out, as that of base64 may.
+
+    Raises:
+        InvalidRequest: it is none; names `field`.
+    """
+    alphabet = b"-_" if url else b"+/"
+    wanted = f"{field} must be a JSON object in {'base64url' if url else 'base64'}"
+    bare = text.rstrip("=")
+    if not text.isascii() or len(text) > _MOST_CHARACTERS or len(text) - len(bare) > 2:
+        raise InvalidRequest(wanted)
+    padded = bare + "=" * (-len(bare) % 4)
+    try:
+        data = base64.b64decode(padded, altchars=alphabet, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidRequest(wanted) from None
+    # Neither other alphabets, which are left out silently, nor bits beyond the last byte.
+    if base64.b64encode(data, altchars=alphabet).decode() != padded:
+        raise InvalidRequest(wanted)
+    return object_of(read_json(data, field), field)
+
+
+def header_of_json(value: Object, *, url: bool) -> str:
+    """Its counterpart; base64url has no padding."""
+    data = write_json(value).encode()
+    if url:
+        return base64.urlsafe_b64encode(data).decode().rstrip("=")
+    return base64.b64encode(data).decode()
+
+
+def object_of(value: object, field: str) -> Object:
+    """A JSON object; raises `InvalidRequest`, naming `field`, for anything else."""
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"{field} must be a JSON object")
+    return value
+
+
+def list_of(value: object, field: str, most: int) -> list[Any]:
+    """A JSON array of at most `most`; likewise."""
+    if not isinstance(value, list) or len(value) > most:
+        raise InvalidRequest(f"{field} must be an array of at most {most}")
+    return value
+
+
+def text_of(value: object, field: str, most: int = _MOST_TEXT) -> str:
+    """Text of 1 to `most` bytes; likewise."""
+    if not isinstance(value, str) or not 0 < len(value.encode()) <= most:
+        raise InvalidRequest(f"{field} must be text of 1 to {most} bytes")
+    return value
+
+
+def optional_text(value: object, field: str, most: int = _MOST_TEXT) -> str | None:
+    """As `text_of`; None where there is none, or an empty one."""
+    return None if value in (None, "") else text_of(value, field, most)
+
+
+def address_of(value: object, field: str) -> str:
+    """A base58 address of 32 bytes; likewise."""
+    if not isinstance(value, str) or not is_address(value):
+        raise InvalidRequest(f"{field} must be a base58 address of 32 bytes")
+    return value
+
+
+def flag_of(value: object, field: str) -> bool:
+    """True or false, which it is where there is none; likewise."""
+    if value is not None and not isinstance(value, bool):
+        raise InvalidRequest(f"{field} must be true or false")
+    return bool(value)
+
+
+def integer_of(value: object, field: str, least: int, most: int) -> int:
+    """An integer within bounds; likewise."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidRequest(f"{field} must be an integer from {least} to {most}")
+    return value
+
+
+def shown(value: object) -> str:
+    """A seller's words, cut; empty where there are none."""
+    return value[:_MOST_SHOWN] if isinstance(value, str) else ""

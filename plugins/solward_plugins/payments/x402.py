@@ -1,0 +1,212 @@
+"""x402: the scheme `exact` on Solana, of versions 1 and 2.
+
+Version 2 stands in the header PAYMENT-REQUIRED, and a body then says nothing; version 1 is a body.
+The payment is a token transfer whose fee the facilitator pays, who is `extra.feePayer`.
+
+The models of the package `x402` are not used: they leave out the fields that they do not know,
+which the seller wants back unchanged, and take `pay_to` beside `payTo`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from solward import (
+    CHAIN_IDS,
+    HttpAnswer,
+    InvalidRequest,
+    PaymentMode,
+    PaymentOffer,
+    PaymentProof,
+    PaymentReceipt,
+    PaymentSpec,
+    hookimpl,
+    read_json,
+    read_units,
+)
+from solward_plugins.payments.reading import (
+    MOST_OFFERS,
+    Object,
+    address_of,
+    header_of_json,
+    integer_of,
+    json_in_header,
+    list_of,
+    object_of,
+    optional_text,
+    shown,
+    text_of,
+)
+
+PAYMENT_REQUIRED: Final = 402
+_EXACT: Final = "exact"
+_REQUIRED: Final = "PAYMENT-REQUIRED"
+_VERSION: Final = "x402Version"
+_PAYMENT: Final = {1: "X-PAYMENT", 2: "PAYMENT-SIGNATURE"}
+_RESPONSE: Final = {1: "X-PAYMENT-RESPONSE", 2: "PAYMENT-RESPONSE"}
+_AMOUNT: Final = {1: "maxAmountRequired", 2: "amount"}
+
+# CAIP-2 ids are version 2's names of networks; version 1 has names of its own.
+_NAMES: Final[dict[int, Mapping[str, str]]] = {
+    1: MappingProxyType(
+        {"solana": "mainnet-beta", "solana-devnet": "devnet", "solana-testnet": "testnet"}
+    ),
+    2: MappingProxyType({chain: name for name, chain in CHAIN_IDS.items()}),
+}
+
+# As the facilitators check them.
+_MOST_MEMO_BYTES: Final = 256
+_MOST_UNIT_PRICE: Final = 5_000_000
+_MOST_SECONDS: Final = 10**9
+
+_IDENTIFIER: Final = "payment-identifier"
+
+
+@hookimpl
+def payment_spec() -> PaymentSpec:
+    """It has nothing to declare."""
+    return PaymentSpec("x402")
+
+
+@hookimpl
+async def payment_offers(answer: HttpAnswer) -> list[PaymentOffer]:
+    """The entries of `accepts` that are `exact` on Solana."""
+    if answer.status != PAYMENT_REQUIRED:
+        return []
+    headers = answer.all_headers(_REQUIRED)
+    if headers:
+        # A body of version 1 beside it counts for nothing, whatever the header is: whoever can
+        # spoil a header must not choose the version by it.
+        if len(headers) > 1:
+            raise InvalidRequest(f"{_REQUIRED} must be one header, not {len(headers)}")
+        required = json_in_header(headers[0], _REQUIRED, url=False)
+        _check_version(required, 2, _REQUIRED)
+        return _offers(required, 2, _REQUIRED)
+    body = _body(answer.body)
+    if body is None:
+        return []
+    _check_version(body, 1, "body")
+    return _offers(body, 1, "body")
+
+
+@hookimpl
+async def payment_headers(offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
+    """The chosen entry as it came, and the transaction."""
+    raw, wire = offer.raw, proof.wire or b""
+    version: int = raw["version"]
+    accepted: Object = raw["accepted"]
+    payload: Object = {_VERSION: version}
+    if version == 1:
+        payload |= {"scheme": accepted["scheme"], "network": accepted["network"]}
+    payload["payload"] = {"transaction": base64.b64encode(wire).decode()}
+    if version == 2:
+        payload["accepted"] = accepted
+        if "resource" in raw:
+            payload["resource"] = raw["resource"]
+        if "extensions" in raw:
+            payload["extensions"] = _identified(raw["extensions"], wire)
+    return {_PAYMENT[version]: header_of_json(payload, url=False)}
+
+
+@hookimpl
+async def payment_receipt(offer: PaymentOffer, answer: HttpAnswer) -> PaymentReceipt | None:
+    """The settlement's transaction, or why there was none."""
+    version: int = offer.raw["version"]
+    header = answer.header(_RESPONSE[version])
+    if header is not None:
+        settled = json_in_header(header, _RESPONSE[version], url=False)
+        reason = None
+        if settled.get("success") is not True:
+            reason = shown(settled.get("errorReason")) or "the seller says that it failed"
+        return PaymentReceipt(shown(settled.get("transaction")) or None, reason)
+    if answer.status != PAYMENT_REQUIRED:
+        return None
+    header = answer.header(_REQUIRED)
+    refusal = _body(answer.body) if header is None else json_in_header(header, _REQUIRED, url=False)
+    return PaymentReceipt(None, shown((refusal or {}).get("error")) or None)
+
+
+def _check_version(required: Object, version: int, field: str) -> None:
+    found = required.get(_VERSION)
+    if type(found) is not int or found != version:
+        raise InvalidRequest(f"{field}: {_VERSION} must be {version}")
+
+
+def _body(body: bytes) -> Object | None:
+    """A body of x402, None for any other."""
+    if _VERSION.encode() not in body:
+        return None
+    found = read_json(body, "body")
+    return found if isinstance(found, dict) and _VERSION in found else None
+
+
+def _offers(required: Object, version: int, field: str) -> list[PaymentOffer]:
+    beside: Object = {}
+    if version == 2:
+        for name in ("resource", "extensions"):
+            if required.get(name) is not None:
+                beside[name] = object_of(required[name], f"{field}: {name}")
+    found = []
+    accepts = list_of(required.get("accepts"), f"{field}: accepts", MOST_OFFERS)
+    for at, each in enumerate(accepts):
+        where = f"{field}: accepts[{at}]"
+        entry = object_of(each, where)
+        if entry.get("scheme") == _EXACT and _on_solana(entry.get("network"), version):
+            found.append(_offer(entry, beside, version, where))
+    return found
+
+
+def _on_solana(network: object, version: int) -> bool:
+    if not isinstance(network, str):
+        return False
+    return network in _NAMES[version] or (version == 2 and network.startswith("solana:"))
+
+
+def _offer(entry: Object, beside: Object, version: int, where: str) -> PaymentOffer:
+    network: str = entry["network"]
+    extra = object_of(entry.get("extra"), f"{where}.extra")
+    memo = optional_text(extra.get("memo"), f"{where}.extra.memo", _MOST_MEMO_BYTES)
+    if entry.get("maxTimeoutSeconds") is not None:
+        # The transaction dies with its blockhash, whatever this is; the seller wants it back.
+        integer_of(entry["maxTimeoutSeconds"], f"{where}.maxTimeoutSeconds", 1, _MOST_SECONDS)
+    resource, description = _sold(entry, beside, version, where)
+    return PaymentOffer(
+        network=_NAMES[version].get(network, network),
+        asset=address_of(entry.get("asset"), f"{where}.asset"),
+        units=read_units(entry.get(_AMOUNT[version]), f"{where}.{_AMOUNT[version]}"),
+        pay_to=address_of(entry.get("payTo"), f"{where}.payTo"),
+        modes=(PaymentMode.SPONSORED,),
+        fee_payer=address_of(extra.get("feePayer"), f"{where}.extra.feePayer"),
+        memo=memo,
+        nonce_memo=memo is None,
+        most_unit_price=_MOST_UNIT_PRICE,
+        resource=resource,
+        description=description,
+        raw={"version": version, "accepted": entry, **beside},
+    )
+
+
+def _sold(entry: Object, beside: Object, version: int, where: str) -> tuple[str | None, str]:
+    """What is sold, as the seller says: its address, and a description."""
+    if version == 1:
+        resource = optional_text(entry.get("resource"), f"{where}.resource")
+        return resource, shown(entry.get("description"))
+    if "resource" not in beside:
+        return None, ""
+    url = text_of(beside["resource"].get("url"), f"{_REQUIRED}: resource.url")
+    return url, shown(beside["resource"].get("description"))
+
+
+def _identified(extensions: Mapping[str, Any], wire: bytes) -> Mapping[str, Any]:
+    """The extensions as they came; with an identifier of this payment where the seller requires
+    one, which is the same whenever the same transaction is shown."""
+    declared: Any = extensions.get(_IDENTIFIER)
+    info = declared.get("info") if isinstance(declared, dict) else None
+    if not isinstance(info, dict) or info.get("required") is not True or "id" in info:
+        return extensions
+    identifier = f"pay_{hashlib.sha256(wire).hexdigest()[:32]}"
+    return {**extensions, _IDENTIFIER: {**declared, "info": {**info, "id": identifier}}}
