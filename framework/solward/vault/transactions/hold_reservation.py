@@ -16,11 +16,11 @@ from solward.guardrail import (
 )
 from solward.hold import Hold, HoldState
 from solward.record import TransactionRecord, TransactionStatus
+from solward.site import SITE
 from solward.vault.guardrails import (
     ScopeUsage,
 )
 from solward.vault.guardrails.grants.sentences import hold_sentence
-from solward.vault.guardrails.grants.sites import SITE
 from solward.vault.store import alerts, holds, idempotency
 from solward.vault.store.holds import GRANTS_RULE, MOST_OPEN, HoldRow
 from solward.vault.store.window_clock import Moment

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solward.errors import InvalidRequest
-from solward.vault.guardrails.grants.sites import SITE_PATTERN, read_site, site_of
+from solward.site import SITE_PATTERN, read_site, site_name
 
 SITES = [
     "api.example.com",
@@ -125,14 +125,14 @@ def test_a_request_has_the_site_that_its_connection_is_made_to(url: str, site: s
     host, port = parsed.raw_host.decode(), parsed.port or {"https": 443, "http": 80}[parsed.scheme]
     if site is None:
         with pytest.raises(InvalidRequest, match=r"^url: "):
-            site_of(host, port)
+            site_name(host, port)
     else:
-        assert site_of(host, port) == site
+        assert site_name(host, port) == site
 
 
 def test_http_and_https_of_one_host_are_two_sites() -> None:
-    assert site_of("127.0.0.1", 443) == "127.0.0.1"
-    assert site_of("127.0.0.1", 80) == "127.0.0.1:80"
+    assert site_name("127.0.0.1", 443) == "127.0.0.1"
+    assert site_name("127.0.0.1", 80) == "127.0.0.1:80"
 
 
 @given(text=st.one_of(st.from_regex(SITE_PATTERN, fullmatch=True), st.text()))
@@ -146,4 +146,4 @@ def test_what_is_read_is_a_host_and_a_port_and_nothing_else(text: str) -> None:
     assert url.scheme == "https"
     assert url.userinfo == b""
     assert url.raw_path == b"/"
-    assert site_of(url.raw_host.decode(), url.port or 443) == site
+    assert site_name(url.raw_host.decode(), url.port or 443) == site

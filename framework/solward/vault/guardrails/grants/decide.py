@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from solward.durations import MINUTE_MS
 from solward.guardrail import COSTS, SOL, Line, Operation
 from solward.money import SOL_DECIMALS
+from solward.site import SITE
 from solward.solana.programs import (
     TOKEN_2022_PROGRAM,
     TOKEN_2022_WRAPPED_SOL_MINT,
@@ -43,7 +44,6 @@ from solward.vault.guardrails.grants.model import (
     Why,
     Window,
 )
-from solward.vault.guardrails.grants.sites import SITE
 
 Need: TypeAlias = tuple[str, str, int]
 """A sum that `decide` reads: scope, asset (`USD`, `COSTS` and `RATE` too) and length in ms of the

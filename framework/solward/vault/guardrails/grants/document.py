@@ -21,6 +21,7 @@ from solward.durations import MINUTE_MS
 from solward.errors import InvalidRequest
 from solward.guardrail import SOL, Operation
 from solward.money import SOL_DECIMALS
+from solward.site import SITE, read_site
 from solward.solana.programs import TOKEN_2022_WRAPPED_SOL_MINT, WRAPPED_SOL_MINT
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
@@ -37,7 +38,6 @@ from solward.vault.guardrails.grants.model import (
     SwapBounds,
     Window,
 )
-from solward.vault.guardrails.grants.sites import SITE, read_site
 from solward.vault.guardrails.grants.spelling import (
     APPROVE,
     Names,

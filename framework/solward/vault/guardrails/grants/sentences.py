@@ -17,6 +17,7 @@ from solward.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from solward.errors import InvalidRequest
 from solward.guardrail import COSTS, SOL, Line, Operation
 from solward.money import SOL_DECIMALS
+from solward.site import SITE, SITE_PATTERN
 from solward.vault.guardrails.grants.model import (
     ANY_ASSET,
     ANYBODY,
@@ -32,7 +33,6 @@ from solward.vault.guardrails.grants.model import (
     Why,
     Window,
 )
-from solward.vault.guardrails.grants.sites import SITE, SITE_PATTERN
 from solward.vault.guardrails.grants.spelling import (
     APPROVE,
     Names,

@@ -26,7 +26,7 @@ _HTTPS_PORT: Final = 443
 _PUNYCODE: Final = "xn--"
 
 
-def site_of(host: str, port: int, path: str = "url") -> str:
+def site_name(host: str, port: int, path: str = "url") -> str:
     """The site of a request, as grants spell it.
 
     Args:
