@@ -35,10 +35,10 @@ async def put(service: Solward, who: str, *grants: dict[str, Any]) -> None:
     await replace_set(service.database, who, read)
 
 
-def offers(service: Solward, permissions: Permissions) -> bool:
-    names = {tool.name for tool in permissions.offered(service.registry.tools())}
+def offers(service: Solward, permissions: Permissions, tool: str = "transfer_token") -> bool:
+    names = {each.name for each in permissions.offered(service.registry.tools())}
     assert names >= {"transfer", "swap", "wait"}
-    return "transfer_token" in names
+    return tool in names
 
 
 async def hired(service: Solward) -> tuple[Agent, PermissionReader]:
@@ -53,6 +53,7 @@ async def test_without_grants_the_prompt_says_what_holds_then_and_no_token_skill
     permissions = await read(agent)
     assert permissions.sentences == (DEFAULTS_SENTENCE,)
     assert not offers(service, permissions)
+    assert not offers(service, permissions, "pay_request")
     assert DEFAULTS_SENTENCE in system_prompt(agent, "localnet", permissions)
 
 
@@ -94,6 +95,42 @@ async def test_the_token_skill_is_offered_where_a_grant_lets_a_token_be_sent(
     agent, read = await hired(service)
     await put(service, f"agent:{agent.id}", grant)
     assert offers(service, await read(agent)) is is_offered
+
+
+@pytest.mark.parametrize(
+    ("agents", "wallets", "is_offered"),
+    [
+        ({"may": ["pay"], "assets": USDC, "via": ["site:api.example.com"]}, None, True),
+        ({"may": ["pay"], "assets": {"SOL": {"per": {"24h": "1"}}}}, None, True),
+        ({"may": ["transfer", "pay"], "assets": USDC}, {"may": ["pay"], "assets": USDC}, True),
+        ({"may": ["transfer", "fund", "swap"], "assets": USDC}, None, False),
+        ({"may": ["pay"], "assets": USDC}, {"may": ["transfer"], "assets": USDC}, False),
+        (None, {"may": ["pay"], "assets": USDC}, False),
+    ],
+    ids=["a site", "SOL", "both", "no grant to pay", "not the wallet's", "the wallet's alone"],
+)
+async def test_the_skill_that_pays_is_offered_where_grants_let_pay(
+    service: Solward,
+    agents: dict[str, Any] | None,
+    wallets: dict[str, Any] | None,
+    is_offered: bool,
+) -> None:
+    agent, read = await hired(service)
+    for who, grant in ((f"agent:{agent.id}", agents), (f"wallet:{agent.wallet_id}", wallets)):
+        if grant is not None:
+            await put(service, who, grant)
+    assert offers(service, await read(agent), "pay_request") is is_offered
+
+
+async def test_an_agents_prompt_says_through_which_sites_it_may_pay(service: Solward) -> None:
+    agent, read = await hired(service)
+    via = ["site:api.example.com", "site:127.0.0.1:4021"]
+    await put(service, f"agent:{agent.id}", {"may": ["pay"], "assets": USDC, "via": via})
+    (sentence,) = (await read(agent)).sentences
+    assert sentence == (
+        "Agent scout may pay up to 5 USDC at once and 20 a day, to anybody, through 127.0.0.1:4021"
+        " or api.example.com; above 2 USDC a person is asked."
+    )
 
 
 async def test_a_wallet_whose_grants_send_no_token_withholds_the_skill_from_its_agents(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,8 +25,6 @@ from solward.vault.transactions.principal_names import names_of
 
 # Some kilobytes each; 1,000 agents on one service are the most that were measured.
 _KEPT: Final = 4_096
-# Refused without a grant, so it would only mislead a model.
-_BY_GRANT_ALONE: Final = "transfer_token"
 _SENDS: Final = frozenset({Operation.TRANSFER, Operation.FUND})
 
 
@@ -34,18 +32,32 @@ _SENDS: Final = frozenset({Operation.TRANSFER, Operation.FUND})
 class Permissions:
     """Attributes:
     sentences: of the grants of the agent and of its wallet, or of what holds without.
-    sends_tokens: whether a grant lets it transfer some token.
+    granted: names of the tools that it has by a grant alone.
     """
 
     sentences: tuple[str, ...] = (DEFAULTS_SENTENCE,)
-    sends_tokens: bool = False
+    granted: frozenset[str] = frozenset()
 
     def offered(self, tools: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
         """The tools without those that only a grant allows, where there is none."""
-        if self.sends_tokens:
-            return tuple(tools)
-        return tuple(tool for tool in tools if tool.name != _BY_GRANT_ALONE)
+        withheld = _BY_GRANT_ALONE.keys() - self.granted
+        return tuple(tool for tool in tools if tool.name not in withheld)
 
+
+def _sends_tokens(grant: Grant) -> bool:
+    return bool(grant.may & _SENDS and grant.assets.keys() - {SOL})
+
+
+def _pays(grant: Grant) -> bool:
+    return Operation.PAY in grant.may
+
+
+# Tool -> whether a grant lets something of it through. Without one tokens are refused, so a tool
+# for them would only mislead a model; and nobody makes requests that cost, unless that was said.
+_BY_GRANT_ALONE: Final[Mapping[str, Callable[[Grant], bool]]] = {
+    "transfer_token": _sends_tokens,
+    "pay_request": _pays,
+}
 
 WITHOUT_GRANTS: Final = Permissions()
 
@@ -93,9 +105,10 @@ class PermissionReader:
             sentences.extend(grant_sentence(grant, names) for grant in grants)
             if not grants:
                 sentences.append(read_only_sentence(each, names))
-        sends = who in sets and all(map(_sends_tokens, sets.values()))
-        return Permissions(tuple(sentences), sends)
-
-
-def _sends_tokens(grants: Sequence[Grant]) -> bool:
-    return any(grant.may & _SENDS and grant.assets.keys() - {SOL} for grant in grants)
+        # Both must allow, where the wallet is under grants too.
+        granted = {
+            tool
+            for tool, lets in _BY_GRANT_ALONE.items()
+            if who in sets and all(any(map(lets, grants)) for grants in sets.values())
+        }
+        return Permissions(tuple(sentences), frozenset(granted))

@@ -70,8 +70,9 @@ def opened(
     mint: Pubkey = MINT,
     program: Pubkey = CLASSIC,
     data: bytes = b"\x01",
+    funder: Pubkey = W,
 ) -> Instruction:
-    accounts = (W, account, owner, MINT, Pubkey.from_string(SYSTEM_PROGRAM), program)
+    accounts = (funder, account, owner, MINT, Pubkey.from_string(SYSTEM_PROGRAM), program)
     return call(ASSOCIATED_TOKEN_PROGRAM, data, *accounts)
 
 
@@ -83,10 +84,14 @@ def message(*instructions: Instruction, payer: Pubkey = W) -> MessageV0:
     return MessageV0.try_compile(payer, list(instructions), [], Hash.default())
 
 
-def bound(*instructions: Instruction) -> tuple[int, int, dict[str, int]]:
-    """(SOL, rent, tokens) beside the fee of one signature."""
-    found = worst_case(message(*instructions), str(W))
-    assert found.fee_lamports == 5_000
+PAYERS = {"its own fee": W, "another's fee": Pubkey(bytes([12]) * 32)}
+"""Who pays the fee and signs first: the wallet, or the sponsor of a payment."""
+
+
+def bound(payer: Pubkey, *instructions: Instruction) -> tuple[int, int, dict[str, int]]:
+    """(SOL, rent, tokens) beside the fee of one signature, which is the payer's."""
+    found = worst_case(message(*instructions, payer=payer), str(W))
+    assert found.fee_lamports == (5_000 if payer == W else 0)
     return found.lamports, found.rent_lamports, dict(found.tokens)
 
 
@@ -112,6 +117,7 @@ def describe(*accounts: Pubkey) -> Instruction:
     return token(METADATA, *accounts, program=TOKEN_2022_PROGRAM)
 
 
+@pytest.mark.parametrize("payer", PAYERS.values(), ids=PAYERS)
 @pytest.mark.parametrize(
     ("instructions", "expected"),
     [
@@ -172,9 +178,9 @@ def describe(*accounts: Pubkey) -> Instruction:
     ],
 )  # fmt: skip
 def test_what_can_be_taken_is_summed_gross(
-    instructions: Sequence[Instruction], expected: tuple[int, int, dict[str, int]]
+    instructions: Sequence[Instruction], expected: tuple[int, int, dict[str, int]], payer: Pubkey
 ) -> None:
-    assert bound(*instructions) == expected
+    assert bound(payer, *instructions) == expected
 
 
 REFUSED = {
@@ -226,12 +232,46 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("payer", PAYERS.values(), ids=PAYERS)
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_bounded_is_refused(name: str) -> None:
+def test_what_cannot_be_bounded_is_refused(name: str, payer: Pubkey) -> None:
     instructions, rule = REFUSED[name]
     with pytest.raises(Unbounded) as refused:
-        worst_case(message(*instructions), str(W))
+        worst_case(message(*instructions, payer=payer), str(W))
     assert refused.value.rule == rule
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_sponsors_durable_nonce_is_refused_wherever_it_is_advanced(at: int) -> None:
+    """With one, what the wallet signed could be landed at any time."""
+    sponsor = PAYERS["another's fee"]
+    steps = [sent(5, STRANGER), call(MEMO_PROGRAM, b"hello", W)]
+    steps.insert(at, system(4, b"", ACCOUNT, SYSVAR, sponsor))
+    with pytest.raises(Unbounded, match="durable nonce"):
+        worst_case(message(*steps, payer=sponsor), str(W))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        system(2, u64(9), PAYERS["another's fee"], STRANGER),
+        token(b"\x0c" + u64(9) + b"\x06", OTHER, MINT, STRANGER, PAYERS["another's fee"]),
+        opened(OWN, W, funder=PAYERS["another's fee"]),
+        system(2, u64(9), PAYERS["another's fee"], W),
+    ],
+    ids=["its transfer", "its token transfer", "an account of the wallet's", "a gift"],
+)
+def test_what_a_sponsor_signs_for_itself_takes_nothing_of_the_wallet(step: Instruction) -> None:
+    sponsor = PAYERS["another's fee"]
+    budget = [set_compute_unit_limit(100_001), set_compute_unit_price(5_000_000)]
+    found = worst_case(message(*budget, step, sent(5, STRANGER), payer=sponsor), str(W))
+    assert (found.costs, found.lamports, dict(found.tokens)) == (0, 0, {str(MINT): 5})
+
+
+def test_the_rent_of_accounts_that_the_wallet_funds_is_its_own_whoever_pays_the_fee() -> None:
+    sponsor = PAYERS["another's fee"]
+    found = worst_case(message(opened(OWN, W), sent(5, STRANGER), payer=sponsor), str(W))
+    assert (found.fee_lamports, found.rent_lamports, found.costs) == (0, RENT, RENT)
 
 
 def test_an_undecoded_program_with_the_wallets_key_is_referred_to_a_pocket() -> None:
