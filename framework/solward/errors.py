@@ -2,6 +2,7 @@
 
     SolwardError
     ├── InvalidRequest             a value is missing or wrong; names the field     (HTTP 400)
+    │   └── PaymentRefused         a seller's offer, or its site, is refused; a code   (HTTP 400)
     ├── NotFound                                                                    (HTTP 404)
     │   ├── WalletNotFound         "Wallet not found"
     │   └── AgentNotFound          "Agent not found"
@@ -56,6 +57,16 @@ class SolwardError(Exception):
 
 class InvalidRequest(SolwardError):
     """A value is missing or invalid; the message names the field and what was expected."""
+
+
+class PaymentRefused(InvalidRequest):
+    """A request is not paid for: its site, or what the seller offers, is refused before anything is
+    judged. `code` is stable, and stands at the end of the text."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(f"{reason} ({code})")
+        self.code = code
+        self.reason = reason
 
 
 class NotFound(SolwardError):

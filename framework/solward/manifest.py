@@ -141,6 +141,11 @@ class Site(NamedTuple):
         return f"{'' if self.scheme == 'https' else 'http://'}{self.host}{port}"
 
 
+def site_name(site: Site) -> str:
+    """A site as grants and payments name it: host, and port where it is not the scheme's own."""
+    return site.host if site.port == _PORTS[site.scheme] else f"{site.host}:{site.port}"
+
+
 class Target(NamedTuple):
     """An allowed request's destination.
 
@@ -181,7 +186,7 @@ def site_of(manifest: Manifest | None, url: str, configured: Iterable[str] = ())
         raise SkillError(
             "no_network", "The plugin has no manifest, so it has no network: declare its sites"
         )
-    site, path = _split(url)
+    site, path = split_url(url)
     if site in map(_configured_site, configured):
         return Target(site, path, configured=True)
     if site.scheme != "https":
@@ -209,8 +214,8 @@ def check_paid_site(manifest: Manifest | None, url: str) -> None:
         raise SkillError(
             "no_network", "The plugin has no manifest, so it pays no site: declare its sites"
         )
-    site, _path = _split(url)
-    named = site.host if site.port == _PORTS[site.scheme] else f"{site.host}:{site.port}"
+    site, _path = split_url(url)
+    named = site_name(site)
     if named not in manifest.sites:
         raise SkillError("site_not_declared", f"The plugin's manifest does not name {named}")
 
@@ -363,7 +368,7 @@ def _secret(secret: Secret) -> str:
     return f"secret: {secret.env} to {secret.site}{where}"
 
 
-def _split(url: str) -> tuple[Site, str]:
+def split_url(url: str) -> tuple[Site, str]:
     """A URL's site, and its path with query.
 
     Strict where parsers differ: what is not exactly of this form goes nowhere.

@@ -47,6 +47,8 @@ from solward.live_plugins import LivePlugins
 from solward.manifest import Terms
 from solward.money import SOL_DECIMALS
 from solward.operations.approvals import Approvals, Keys, swept
+from solward.operations.payments.pay import Payments
+from solward.operations.payments.sites import Sites
 from solward.operations.perform import Operations, SkillCalls
 from solward.operations.swap import SwapLimits
 from solward.policies import Policies
@@ -113,6 +115,7 @@ class Solward:
     wallets: Wallets
     engine: Engine
     operations: Operations
+    payments: Payments
     registry: Registry
     events: EventBus
     audit: AuditLog
@@ -219,6 +222,18 @@ class Solward:
             await stack.enter_async_context(registered(database, engine.process, engine.reconcile))
             stack.push_async_callback(engine.close)
             venues = await stack.enter_async_context(VenueClients(settings, cluster))
+            payments = Payments(
+                engine=engine,
+                database=database,
+                wallets=wallets,
+                ledger=cluster.ledger,
+                tokens=tokens,
+                network=cluster.network,
+                sites=Sites(settings.payments_private_sites),
+                localnet_as=settings.payments_localnet_as,
+            )
+            stack.push_async_callback(payments.close)
+            payments.use_protocols(registry.payments)
             service = cls(
                 settings=settings,
                 network=cluster.network,
@@ -236,7 +251,9 @@ class Solward:
                     venues=venues.venues(registry),
                     swap_limits=SwapLimits(settings.max_slippage_bps),
                     swap_venue=settings.swap_venue,
+                    payments=payments,
                 ),
+                payments=payments,
                 registry=registry,
                 events=events,
                 audit=AuditLog(database),
@@ -272,6 +289,7 @@ class Solward:
             self.engine.use_guardrails(registry.guardrails)
         self.registry = registry
         self.operations.use_venues(venues.venues(registry))
+        self.payments.use_protocols(registry.payments)
         _log.info("plugins_loaded", skills=len(registry.skills), problems=len(registry.problems))
 
     def add_problem(self, problem: Problem) -> None:
@@ -415,6 +433,19 @@ class Solward:
         if record is None:
             raise NotFound("Transaction not found")
         return record
+
+    async def payment_of(self, name: str) -> str | None:
+        """The payment that an Idempotency-Key stands for, by its transaction's id; None where a
+        person approved it and its caller is to ask again.
+
+        Raises:
+            Held: it is a hold that is open.
+        """
+        kind, _, hold_id = name.partition(":")
+        if kind != "hold":
+            return name
+        record = await self.engine.end_of_hold(hold_id)
+        return None if record is None else record.id
 
     async def holds(
         self,

@@ -70,6 +70,9 @@ KEY = {
     "POST /holds/<id>/approve",
     "POST /holds/<id>/deny",
     "POST /quote",
+    "POST /wallets/<id>/pay",
+    "GET /payments",
+    "GET /payments/<id>",
     "GET /skills",
     "GET /plugins",
     "GET /agents",
@@ -88,7 +91,15 @@ def routes(api: Api) -> set[str]:
     found = set()
     for rule in api.app.url_map.iter_rules():
         path = rule.rule.removeprefix("/api/v1")
-        for name in ("wallet_id", "agent_id", "key_id", "pocket_id", "hold_id", "principal"):
+        for name in (
+            "wallet_id",
+            "agent_id",
+            "key_id",
+            "pocket_id",
+            "hold_id",
+            "payment_id",
+            "principal",
+        ):
             path = path.replace(f"<{name}>", "<id>")
         found |= {f"{method} {path}" for method in rule.methods - {"HEAD", "OPTIONS"}}
     return found

@@ -27,6 +27,7 @@ from solward.operations import transfer_token as _transfer_token  # noqa: F401
 from solward.operations import wrapping as _wrapping  # noqa: F401
 from solward.operations.declared import OPERATIONS, Operation
 from solward.operations.declared.swap import SWAP
+from solward.operations.payments.pay import PaymentQuote, Payments
 from solward.operations.plans import PLANS, Plan, run_plan
 from solward.operations.plugin_draft import plain, plugin_draft
 from solward.operations.pocket_use import plan_use, read_request
@@ -74,8 +75,13 @@ class Operations:
         venues: Sequence[Venue],
         swap_limits: SwapLimits = NO_SWAP_LIMITS,
         swap_venue: str = BEST_VENUE,
+        payments: Payments | None = None,
     ) -> None:
+        """Args:
+        payments: makes payments over HTTP; None where there are none.
+        """
         self._engine = engine
+        self.payments = payments
         self._wallets = wallets
         self._tokens = tokens
         self._sources: dict[str, Any] = {
@@ -243,12 +249,20 @@ class Operations:
         raise LedgerUnavailable("Other processes use pockets of this wallet; try again")
 
     async def pay(self, wallet_id: str, actor: Actor, request: PayRequest) -> PaidAnswer:
-        """Make a request over HTTP, and pay for it where its site asks for that.
+        """Make a request over HTTP, and pay for it where its seller asks for that; see
+        `Payments.pay`."""
+        return await self._found_payments().pay(wallet_id, actor, request)
 
-        Raises:
-            InvalidRequest: a value that does not fit, or no payment that may be made.
-        """
-        raise InvalidRequest(f"No payment protocol is loaded that could pay {request.url}")
+    async def quote_payment(
+        self, wallet_id: str, actor: Actor, request: PayRequest
+    ) -> PaymentQuote:
+        """What `pay` would pay now; see `Payments.quote`."""
+        return await self._found_payments().quote(wallet_id, actor, request)
+
+    def _found_payments(self) -> Payments:
+        if self.payments is None:
+            raise InvalidRequest("This process makes no payments over HTTP")
+        return self.payments
 
     @asynccontextmanager
     async def _pocket(self, wallet_id: str, request: PocketRequest) -> AsyncIterator[Pocket]:

@@ -45,6 +45,12 @@ DASHBOARD_ORIGINS = ("http://localhost:3000", "http://127.0.0.1:3000")
 
 _DEPENDENT = "default_factory_not_called"
 
+_PRIVATE_SITE = re.compile(
+    r"(?P<host>[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:]{2,39}\]):(?P<port>[1-9][0-9]{0,4})"
+)
+_MAX_PORT = 65_535
+_METADATA = frozenset({"metadata.google.internal", "[fd00:ec2::254]", "168.63.129.16"})
+
 Network = Literal["localnet", "devnet", "testnet", "mainnet-beta"]
 ApiKeyStoreKind = Literal["memory", "database"]
 JupiterApi = Literal["build", "order", "v1"]
@@ -141,6 +147,11 @@ class Settings(AccessSettings, VendorSettings):
     approval_webhook_url: SecretStr | None = None
     approval_webhook_secret: SecretStr | None = None
 
+    # Offers of which other network count on a localnet, whose genesis hash no seller knows.
+    payments_localnet_as: Literal["devnet"] | None = None
+    # `host:port` of sellers on this machine or a private network.
+    payments_private_sites: Annotated[tuple[str, ...], NoDecode] = ()
+
     model_processes: int = Field(1, ge=1, le=64)
     models_folder: Path = Field(default_factory=models.default_root)
 
@@ -186,6 +197,7 @@ class Settings(AccessSettings, VendorSettings):
         "blocked_addresses",
         "regulated_mints",
         "price_sources",
+        "payments_private_sites",
         mode="before",
     )
     @classmethod
@@ -243,6 +255,22 @@ class Settings(AccessSettings, VendorSettings):
             raise ValueError(
                 f"expected nothing, or {','.join(_PRICE_SOURCES)}: one source alone is not believed"
             )
+        return value
+
+    @field_validator("payments_private_sites")
+    @classmethod
+    def _private_sites(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for site in value:
+            found = _PRIVATE_SITE.fullmatch(site)
+            if found is None or int(found["port"]) > _MAX_PORT:
+                raise ValueError(
+                    "expected host:port in lower case, separated by commas, such as"
+                    f" 127.0.0.1:4021; got {site!r}"
+                )
+            if found["host"] in _METADATA or found["host"].startswith("169.254."):
+                raise ValueError(
+                    f"{site} is where a cloud tells a machine its secrets; no seller is there"
+                )
         return value
 
     @field_validator("jupiter_api_url", "coingecko_api_url")
@@ -363,6 +391,11 @@ class Settings(AccessSettings, VendorSettings):
                 )
         if not is_protected(self.coingecko_api_url):
             raise ValueError("COINGECKO_API_URL must be https://, but for a loopback address")
+        if self.payments_localnet_as is not None and self.solana_network != "localnet":
+            raise ValueError(
+                "PAYMENTS_LOCALNET_AS must be unset where SOLANA_NETWORK is"
+                f" {self.solana_network}: offers of another network would be paid with its money"
+            )
         if "*" in self.solward_plugins_unconfined:
             raise ValueError("SOLWARD_PLUGINS_UNCONFINED must name distributions, each by itself")
         if self.mainnet and self.solward_plugins_unconfined:

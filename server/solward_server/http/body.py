@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -16,9 +17,12 @@ from solward.errors import InvalidRequest
 MAX_BODY_BYTES = 64 * 1024
 # Holds a book of 1,000 addresses and 1,000 grants, written out.
 MAX_POLICY_BYTES = 1024 * 1024
+# Of a request that is paid for: its own body of 1 MiB, written as JSON.
+MAX_PAY_BYTES = 2 * 1024 * 1024
 MAX_LIST = 500
 DEFAULT_LIST = 50
 _POLICY = "/api/v1/policy"
+_PAY = re.compile(r"/api/v1/wallets/[^/]+/pay")
 NOT_JSON = "The request body must be valid JSON"
 
 Body = Mapping[str, Any]
@@ -49,6 +53,8 @@ def json_response(body: dict[str, Any], status: int = 200) -> Response:
 def max_body_bytes(path: str) -> int:
     """The most bytes that a request's body on this path may have."""
     is_policy = path == _POLICY or path.startswith(f"{_POLICY}/")
+    if _PAY.fullmatch(path):
+        return MAX_PAY_BYTES
     return MAX_POLICY_BYTES if is_policy else MAX_BODY_BYTES
 
 
@@ -148,6 +154,16 @@ def body_texts(
             f"{field} must be an array of at most {most} strings of 1 to 64 characters"
         )
     return tuple(value)
+
+
+def body_flag(body: Body, field: str) -> bool:
+    """A boolean field, false where it is absent."""
+    value = body.get(field)
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"{field} must be true or false")
+    return value
 
 
 def query_text(field: str) -> str | None:

@@ -36,7 +36,7 @@ _MEANINGS = {
     404: "Not known, or not for this key.",
     408: "The request body took too long to arrive.",
     409: "The first request with this Idempotency-Key still runs, or what is meant has changed.",
-    413: "The request body is larger than 64 KiB; of a policy 1 MiB.",
+    413: "The request body is larger than 64 KiB; of a policy 1 MiB, of a payment 2 MiB.",
     422: "The Idempotency-Key was used with another body.",
     429: "Too many requests, or no room in a budget.",
     500: "The text says what failed; `Internal error` is a bug, with its traceback in the log.",

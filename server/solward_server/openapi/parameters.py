@@ -33,7 +33,8 @@ def _parameter(place: str, name: str, schema: Schema, **more: Any) -> Parameter:
     return {"name": name, "in": place, "description": description, "schema": bare} | more
 
 
-def _path(name: str, schema: Schema, example: str) -> Parameter:
+def path_parameter(name: str, schema: Schema, example: Any) -> Parameter:
+    """A part of the path."""
     return _parameter("path", name, schema, required=True, example=example)
 
 
@@ -47,13 +48,13 @@ def query(name: str, schema: Schema, **more: Any) -> Parameter:
     return _parameter("query", name, schema, **more)
 
 
-WALLET_ID = _path("walletId", identifier("The wallet."), WALLET)
-AGENT_ID = _path("agentId", identifier("The agent."), AGENT)
+WALLET_ID = path_parameter("walletId", identifier("The wallet."), WALLET)
+AGENT_ID = path_parameter("agentId", identifier("The agent."), AGENT)
 POCKET = "9B5XszUGdMaxCZ7uSQhPzdks5ZQSmWxrmzCSvtJ6Ns6g"
-POCKET_ID = _path("pocketId", address("The pocket."), POCKET)
+POCKET_ID = path_parameter("pocketId", address("The pocket."), POCKET)
 HOLD = "3f0e8a52-7a5c-4c0b-9d1e-5a0c6d2f4b18"
-HOLD_ID = _path("holdId", identifier("The hold."), HOLD)
-KEY_ID = _path("keyId", identifier("The key."), KEY)
+HOLD_ID = path_parameter("holdId", identifier("The hold."), HOLD)
+KEY_ID = path_parameter("keyId", identifier("The key."), KEY)
 
 LIMIT = query("limit", whole("How many at most.", 1, 500, default=50))
 MEMORY_LIMIT = query("limit", whole("How many at most.", 1, 100, default=100))

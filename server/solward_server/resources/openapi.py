@@ -28,6 +28,7 @@ from solward_server.resources import (
     mcp,
     metrics,
     operations,
+    payments,
     plugins,
     policy,
     quotes,
@@ -51,6 +52,7 @@ _TAGS = {
     "wallets": "Wallets, what they hold, their limits.",
     "transactions": "Records of everything that was asked for.",
     "money": "Transfers, swaps, the faucet.",
+    "payments": "Requests over HTTP that a wallet pays for.",
     "tokens": "Tokens of a wallet's own.",
     "staking": "Stakes and wrapped SOL.",
     "policy": "Grants: who may do what, and how much of it; the admin's alone.",
@@ -98,6 +100,7 @@ def describe(registry: Registry, prefix: str) -> dict[str, Any]:
         | wallets.PATHS
         | transactions.PATHS
         | operations.PATHS
+        | payments.PATHS
         | quotes.PATHS
         | stakes.PATHS
         | skills.PATHS

@@ -121,6 +121,15 @@ async def get(connection: AsyncConnection, transaction_id: str) -> TransactionRe
     return await _first(connection, select(*RECORD).where(transactions.c.id == transaction_id))
 
 
+async def of_ids(
+    connection: AsyncConnection, transaction_ids: Collection[str]
+) -> dict[str, TransactionRecord]:
+    """id -> its record, of those that exist."""
+    statement = select(*RECORD).where(transactions.c.id.in_(transaction_ids))
+    found = [record_of(row) for row in await connection.execute(statement)]
+    return {record.id: record for record in found}
+
+
 async def traces(connection: AsyncConnection, seqs: Sequence[int]) -> dict[str, str | None]:
     """transaction id -> what requested it."""
     wanted = select(transactions.c.id, transactions.c.trace).where(transactions.c.seq.in_(seqs))

@@ -1,0 +1,309 @@
+"""Which of a seller's offers may be paid, and which is; what an offer says is the seller's word."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from solward import jsontext
+from solward.errors import InvalidRequest, PaymentRefused
+from solward.guardrail import SOL
+from solward.manifest import site_name
+from solward.money import SOL_DECIMALS, format_amount, from_units
+from solward.operations.payments.requests import Most, SellerRequest, address_of
+from solward.payment import MAX_UNITS, PaymentMode, PaymentOffer, is_address
+from solward.solana.ledger import ReadLedger
+from solward.solana.programs import (
+    TOKEN_2022_WRAPPED_SOL_MINT,
+    TOKEN_PROGRAM,
+    WRAPPED_SOL_MINT,
+)
+from solward.solana.token_list import TokenList
+from solward.solana.tokens import NON_TRANSFERABLE, TRANSFER_FEE, TRANSFER_HOOK, read_mint
+
+MOST_OFFERS: Final = 32
+MOST_SPLITS: Final = 8
+MAX_MEMO_BYTES: Final = 256
+MAX_RAW_BYTES: Final = 32 << 10
+# Micro-lamports for a compute unit: the least that a payment sets.
+LEAST_UNIT_PRICE: Final = 1
+_SHOWN: Final = 160
+
+# Mint extensions of Token-2022 by which more leaves, less arrives, others move or stop it, or the
+# amount is hidden or shown as another (`ExtensionType`): transfer fee, confidential transfer,
+# default state of accounts, non-transferable, interest, permanent delegate, transfer hook,
+# confidential fee, confidential mint and burn, scaled amounts, pausable.
+_REFUSED_EXTENSIONS: Final = frozenset(
+    {TRANSFER_FEE, 4, 6, NON_TRANSFERABLE, 10, 12, TRANSFER_HOOK, 16, 24, 25, 26}
+)
+# Push is the surest: whether it landed is the service's own to know. A sponsored one costs nothing.
+_PREFERENCE: Final = (PaymentMode.PUSH, PaymentMode.SPONSORED, PaymentMode.UNSPONSORED)
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """What a payment is made in.
+
+    Attributes:
+        mint: `SOL` or a mint.
+        program: the mint's token program; None of SOL.
+    """
+
+    mint: str
+    decimals: int
+    program: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """An offer that may be paid, and how."""
+
+    protocol: str
+    offer: PaymentOffer
+    mode: PaymentMode
+    asset: Asset
+
+
+class Assets:
+    """What payments may be made in; kept in memory, since of a mint none of it changes."""
+
+    def __init__(self, ledger: ReadLedger) -> None:
+        self._ledger = ledger
+        self._known: dict[str, Asset | str] = {SOL: Asset(SOL, SOL_DECIMALS)}
+
+    async def get(self, mint: str) -> Asset:
+        """Decimals and program of an asset; asks the ledger once.
+
+        Raises:
+            PaymentRefused: `asset_refused`: it is no mint, or one of which another amount could
+                leave or arrive than is paid.
+            LedgerError: the ledger did not answer.
+        """
+        found = self._known.get(mint)
+        if found is None:
+            found = await self._read(mint)
+            if len(self._known) > _MOST_KNOWN:
+                # Sellers name mints; none may fill the memory.
+                self._known = {SOL: self._known[SOL]}
+            self._known[mint] = found
+        if isinstance(found, str):
+            raise PaymentRefused("asset_refused", found)
+        return found
+
+    async def _read(self, address: str) -> Asset | str:
+        if address in (WRAPPED_SOL_MINT, TOKEN_2022_WRAPPED_SOL_MINT):
+            # Ceilings bound SOL however it is wrapped; sent as a token it would pass them by.
+            return "wrapped SOL is not paid with; a seller may ask for SOL"
+        try:
+            mint = await read_mint(self._ledger, address, "asset")
+        except InvalidRequest:
+            # It may be made later.
+            raise PaymentRefused("asset_refused", f"{address} is no mint here") from None
+        if mint.program != TOKEN_PROGRAM and _REFUSED_EXTENSIONS.intersection(mint.extensions):
+            return (
+                f"{address} has a Token-2022 extension by which other than the paid amount could"
+                " leave or arrive"
+            )
+        return Asset(address, mint.decimals, mint.program)
+
+
+_MOST_KNOWN: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What an offer must fit.
+
+    Attributes:
+        networks: names and CAIP-2 ids of the service's own ledger.
+        wallet: the payer's address.
+        managed: those of these addresses that are wallets of this service.
+    """
+
+    request: SellerRequest
+    networks: Collection[str]
+    wallet: str
+    tokens: TokenList
+    managed: Collection[str]
+
+    def most_of(self) -> tuple[Most, str] | None:
+        """`max` and the asset that it names: `SOL` or a mint.
+
+        Raises:
+            InvalidRequest: neither a known symbol nor a mint.
+        """
+        most = self.request.most
+        if most is None:
+            return None
+        mint = self.tokens.resolve(most.asset, "max: the asset")
+        return most, SOL if mint == WRAPPED_SOL_MINT else mint
+
+    def name_of(self, asset: str) -> str:
+        """An asset for people: its symbol where it has one."""
+        return asset if asset == SOL else self.tokens.symbol_of(asset) or asset
+
+
+async def acceptable(
+    offer: PaymentOffer, terms: Terms, assets: Assets
+) -> tuple[Asset, tuple[PaymentMode, ...]]:
+    """What a payment of an offer is made in, and the ways in which it may be paid.
+
+    Raises:
+        PaymentRefused: it may not be paid; `code` says why.
+        InvalidRequest: `max` names no asset.
+        LedgerError: the ledger did not answer.
+    """
+    _check_words(offer)
+    most = terms.most_of()
+    if offer.network not in terms.networks:
+        raise PaymentRefused("network_mismatch", f"its network is {shown(offer.network)}")
+    if most is not None and offer.asset != most[1]:
+        raise PaymentRefused(
+            "asset_mismatch",
+            f"it asks for {terms.name_of(offer.asset)}, and max is in {terms.name_of(most[1])}",
+        )
+    _check_resource(offer, terms.request)
+    if offer.expires_ms is not None and offer.expires_ms <= time.time() * 1000:
+        raise PaymentRefused("offer_expired", "its time to be paid has ended")
+    if offer.opens_accounts:
+        raise PaymentRefused(
+            "opens_accounts", "it wants token accounts opened at the wallet's cost"
+        )
+    receivers = (offer.pay_to, *(each.recipient for each in offer.splits))
+    if terms.wallet in receivers:
+        raise PaymentRefused("pays_itself", "it pays the wallet itself")
+    modes = _modes(offer, terms)
+    asset = await assets.get(offer.asset)
+    if most is not None and from_units(offer.units, asset.decimals) > most[0].amount:
+        name = terms.name_of(offer.asset)
+        raise PaymentRefused(
+            "price_above_max",
+            f"it asks {amount_text(offer.units, asset.decimals)} {name}, and max is"
+            f" {format_amount(most[0].amount)} {name}",
+        )
+    if offer.decimals is not None and offer.decimals != asset.decimals:
+        raise PaymentRefused(
+            "decimals_mismatch",
+            f"it counts {offer.decimals} decimals, and {offer.asset} has {asset.decimals}",
+        )
+    if offer.token_program is not None and offer.token_program != asset.program:
+        raise PaymentRefused(
+            "program_mismatch", f"it names another token program than that of {offer.asset}"
+        )
+    return asset, modes
+
+
+def preferred(candidates: Sequence[Chosen], *, has_sol: bool) -> Chosen:
+    """The one that is paid: by mode, then in the sellers' own order.
+
+    Args:
+        has_sol: whether the wallet can pay a network fee.
+    """
+    order = _PREFERENCE if has_sol else (PaymentMode.SPONSORED, *_PREFERENCE)
+    return min(candidates, key=lambda each: order.index(each.mode))
+
+
+def refused(site: str, reasons: Sequence[tuple[str, InvalidRequest]]) -> PaymentRefused:
+    """The refusal where no offer of a seller may be paid.
+
+    Args:
+        reasons: protocol -> why one of its offers may not be.
+    """
+    if not reasons:
+        return PaymentRefused(
+            "no_offer", f"{site} asks for a payment that no loaded protocol can make"
+        )
+    first = reasons[0][1]
+    code = first.code if isinstance(first, PaymentRefused) else "offer_malformed"
+    texts = list(dict.fromkeys(f"{protocol}: {_reason(each)}" for protocol, each in reasons))
+    more = f"; and {len(texts) - 4} more" if len(texts) > 4 else ""
+    return PaymentRefused(
+        code, f"{site} makes no offer that may be paid: {'; '.join(texts[:4])}{more}"
+    )
+
+
+def amount_text(units: int, decimals: int) -> str:
+    """Whole units, exactly."""
+    return format_amount(from_units(units, decimals))
+
+
+def one_line(text: str, most: int = _SHOWN) -> str:
+    """What somebody else wrote, on one line and bounded."""
+    line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def shown(text: str) -> str:
+    """What a seller wrote, in quotation marks."""
+    return jsontext.dumps(one_line(text))
+
+
+def _check_words(offer: PaymentOffer) -> None:
+    """Refuse values that no offer has, whatever plugin read them."""
+    split = sum(each.units for each in offer.splits if type(each.units) is int)
+    amounts = (offer.units, *(each.units for each in offer.splits))
+    if not all(type(each) is int and 1 <= each <= MAX_UNITS for each in amounts):
+        raise PaymentRefused("amount_invalid", "its amount is no whole number of units")
+    if split >= offer.units:
+        raise PaymentRefused("amount_invalid", "its splits leave nothing of its amount")
+    if len(offer.splits) > MOST_SPLITS:
+        raise PaymentRefused("too_many_splits", f"it has more than {MOST_SPLITS} splits")
+    addresses = [offer.pay_to, *(each.recipient for each in offer.splits)]
+    addresses += [each for each in (offer.fee_payer, offer.token_program) if each is not None]
+    addresses += [] if offer.asset == SOL else [offer.asset]
+    if not all(map(is_address, addresses)):
+        raise PaymentRefused("address_invalid", "it names what is no Solana address")
+    if offer.memo is not None and not 1 <= len(_encoded(offer.memo)) <= MAX_MEMO_BYTES:
+        raise PaymentRefused(
+            "memo_invalid", f"its memo must be text of 1 to {MAX_MEMO_BYTES} bytes"
+        )
+    if offer.most_unit_price < LEAST_UNIT_PRICE or offer.most_compute_units < 1:
+        raise PaymentRefused("budget_invalid", "it leaves no room for compute units")
+    if len(jsontext.dumps(dict(offer.raw))) > MAX_RAW_BYTES:
+        raise PaymentRefused("offer_too_large", f"it has more than {MAX_RAW_BYTES >> 10} KiB")
+
+
+def _check_resource(offer: PaymentOffer, request: SellerRequest) -> None:
+    if offer.resource is None:
+        return
+    try:
+        site = address_of(offer.resource, "resource")[1]
+    except InvalidRequest:
+        site = None
+    if site != request.site:
+        raise PaymentRefused(
+            "resource_mismatch",
+            f"it is for {shown(offer.resource)}, which is not of {site_name(request.site)}",
+        )
+
+
+def _modes(offer: PaymentOffer, terms: Terms) -> tuple[PaymentMode, ...]:
+    modes = tuple(each for each in _PREFERENCE if each in offer.modes)
+    if PaymentMode.SPONSORED not in modes:
+        if not modes:
+            raise PaymentRefused("no_mode", "it takes no mode of payment that the service has")
+        return modes
+    problem = None
+    if offer.fee_payer is None:
+        problem = PaymentRefused("fee_payer_missing", "it names nobody who pays the network fee")
+    elif offer.fee_payer == terms.wallet or offer.fee_payer in terms.managed:
+        # Signed by the wallet as its authority, it would be signed as the payer of the fee.
+        problem = PaymentRefused(
+            "fee_payer_own", "it has a wallet of this service pay the network fee"
+        )
+    if problem is None:
+        return modes
+    others = tuple(each for each in modes if each is not PaymentMode.SPONSORED)
+    if not others:
+        raise problem
+    return others
+
+
+def _reason(error: InvalidRequest) -> str:
+    return error.reason if isinstance(error, PaymentRefused) else one_line(str(error))
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")

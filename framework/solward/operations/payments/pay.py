@@ -1,0 +1,542 @@
+"""Paying for a request: ask, choose an offer, hand a payment over, ask again, keep the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol, TypeVar
+
+import structlog
+
+from solward.clock import now_ms
+from solward.errors import (
+    IdempotencyInFlight,
+    InvalidRequest,
+    LedgerError,
+    NotFound,
+    PaymentRefused,
+    SkillError,
+    TransactionError,
+    TransactionFailed,
+)
+from solward.guardrail import SOL
+from solward.manifest import site_name
+from solward.money import from_units
+from solward.operations.payments.offers import (
+    MOST_OFFERS,
+    Assets,
+    Chosen,
+    Terms,
+    acceptable,
+    amount_text,
+    one_line,
+    preferred,
+    refused,
+)
+from solward.operations.payments.requests import (
+    SellerRequest,
+    read_request,
+    shown_headers,
+)
+from solward.operations.payments.sites import SiteAnswer, Sites
+from solward.operations.payments.transactions import payment_draft
+from solward.operations.payments.view import payment_states, payment_view, stored_answer
+from solward.paid import PaidAnswer, PaymentView, PayRequest
+from solward.payment import (
+    HttpAnswer,
+    PaymentMode,
+    PaymentOffer,
+    PaymentProof,
+    PaymentReceipt,
+    PaymentSpec,
+    Served,
+    read_offer,
+)
+from solward.record import TransactionRecord, TransactionStatus
+from solward.solana.clusters import CHAIN_IDS, chain_id
+from solward.solana.fees import LAMPORTS_PER_SIGNATURE
+from solward.solana.token_list import TokenList
+from solward.solana.tokens import associated_address, token_account
+from solward.vault.ledger.protocol import Ledger
+from solward.vault.store import payments as store
+from solward.vault.store import transactions as transaction_store
+from solward.vault.store.database import Database
+from solward.vault.store.payments import StoredAnswer
+from solward.vault.transactions.failures import refusal
+from solward.vault.transactions.request import Actor, Draft, Payment
+from solward.vault.transactions.trial import Trial
+from solward.vault.wallets import Wallet, Wallets
+
+T = TypeVar("T")
+
+# The status of an answer that asks for a payment.
+PAYMENT_REQUIRED: Final = 402
+# A seller may compute what is asked for before it asks for a payment, or begins to answer a paid
+# request. A payment's bytes live about a minute.
+ASK_WAIT_S: Final = 15.0
+ANSWER_WAIT_S: Final = 40.0
+# What is answered usually lands within it.
+SETTLE_WAIT_S: Final = 2.0
+_CLOSE_WAIT_S: Final = 5.0
+# A signature and a price that pays for itself.
+_FEE_LAMPORTS: Final = 2 * LAMPORTS_PER_SIGNATURE
+
+_log = structlog.get_logger(__name__)
+
+
+class PaymentProtocol(Protocol):
+    """A loaded protocol (`registry.loaded.LoadedPayment`)."""
+
+    @property
+    def spec(self) -> PaymentSpec:
+        """Its declaration."""
+
+    async def offers(self, answer: HttpAnswer) -> Sequence[PaymentOffer]:
+        """See the hook `payment_offers`."""
+
+    async def headers(self, offer: PaymentOffer, proof: PaymentProof) -> Mapping[str, str]:
+        """See the hook `payment_headers`."""
+
+    async def receipt(self, offer: PaymentOffer, answer: HttpAnswer) -> PaymentReceipt | None:
+        """See the hook `payment_receipt`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentQuote:
+    """What a request would cost, and whether it would be paid.
+
+    Attributes:
+        answer: of the seller to the request without a payment.
+        payment: what would be paid; None where the seller asks for nothing.
+        trial: the judgement, without anything stored or signed; None likewise.
+        description: what is sold, as the seller says; one line.
+    """
+
+    answer: PaidAnswer
+    payment: Payment | None = None
+    trial: Trial | None = None
+    symbol: str | None = None
+    description: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As a dry run of the route answers: `offer` is what would be paid, null for nothing."""
+        status = {"status": self.answer.status}
+        if self.payment is None or self.trial is None:
+            return {
+                "dryRun": True,
+                "allowed": True,
+                "guardrailsApplied": [],
+                "offer": None,
+            } | status
+        paid = self.payment
+        shown = {
+            "protocol": paid.protocol,
+            "mode": paid.mode.value,
+            "site": paid.site,
+            "url": paid.url,
+            "method": paid.method,
+            "asset": paid.asset,
+            "symbol": self.symbol,
+            "amount": from_units(paid.units, paid.decimals),
+            "payTo": paid.pay_to,
+            "description": self.description or None,
+        }
+        offer = {name: value for name, value in shown.items() if value is not None}
+        return self.trial.to_json() | {"offer": offer} | status
+
+
+@dataclass(slots=True)
+class Payments:
+    """Payments over HTTP of every wallet of a service.
+
+    Attributes:
+        localnet_as: whose offers count as the localnet's; see PAYMENTS_LOCALNET_AS.
+    """
+
+    engine: Any
+    database: Database
+    wallets: Wallets
+    ledger: Ledger
+    tokens: TokenList
+    network: str
+    sites: Sites
+    localnet_as: str | None = None
+    _protocols: Mapping[str, PaymentProtocol] = field(default_factory=dict, init=False)
+    _assets: Assets = field(init=False)
+    _chain: str | None = field(default=None, init=False)
+    _busy: set[str] = field(default_factory=set, init=False)
+    _running: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        self._assets = Assets(self.ledger)
+
+    def use_protocols(self, protocols: Mapping[str, PaymentProtocol]) -> None:
+        """Pay by these from now on."""
+        self._protocols = protocols
+
+    async def pay(self, wallet_id: str, actor: Actor, request: PayRequest) -> PaidAnswer:
+        """Make a request, and pay for it where the seller asks for that: once, whatever it answers.
+
+        The same action, or Idempotency-Key, asked for again gets the answer that is stored; where
+        none came, the same payment is shown again while it may land. A caller that is cancelled
+        cancels nothing that was signed.
+
+        Returns:
+            The seller's answer, of any status, 0 where none came in time; `payment` says what was
+            paid.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            InvalidRequest: a field is wrong; names it.
+            PaymentRefused: no offer of the seller may be paid; nothing was judged or stored.
+            IdempotencyInFlight: the same request is being made.
+            Otherwise what `Engine.hand_over` and `Engine.execute` raise.
+        """
+        wallet = await self.wallets.get(wallet_id)
+        asked = read_request(request, needs_most=not actor.is_admins)
+        with self._alone(actor):
+            known = await self._known(actor)
+            if known is not None:
+                return await self.again(known, asked)
+            return await self._first(wallet, actor, asked)
+
+    async def quote(self, wallet_id: str, actor: Actor, request: PayRequest) -> PaymentQuote:
+        """What `pay` would pay now: makes the request without a payment; nothing is stored.
+
+        Raises:
+            As `pay`, before anything is judged.
+        """
+        wallet = await self.wallets.get(wallet_id)
+        asked = read_request(request, needs_most=not actor.is_admins)
+        found = await self._ask(asked)
+        answer = _as_paid(found)
+        if found.answer.status != PAYMENT_REQUIRED:
+            return PaymentQuote(answer)
+        with self.engine.deadline():
+            chosen = await self._choose(wallet, asked, found.answer)
+        draft = payment_draft(wallet.address, asked, chosen)
+        trial = await self.engine.dry_run(wallet_id, _via(actor, asked), draft)
+        symbol = SOL if chosen.asset.mint == SOL else self.tokens.symbol_of(chosen.asset.mint)
+        description = one_line(chosen.offer.description)
+        return PaymentQuote(answer, draft.payment, trial, symbol, description)
+
+    async def again(self, transaction_id: str, request: SellerRequest | PayRequest) -> PaidAnswer:
+        """What became of a payment whose request is made again.
+
+        The stored answer; where there is none, the same payment shown again while the seller may
+        take it. Nothing is signed.
+
+        Raises:
+            InvalidRequest: it paid for another request.
+            TransactionError: it was blocked or failed, and the seller gave no answer.
+            IdempotencyInFlight: it is being shown.
+        """
+        asked = (
+            read_request(request, needs_most=False) if isinstance(request, PayRequest) else request
+        )
+        record, row, wire = await self.engine.payment(transaction_id)
+        if row is None:
+            raise refusal(record)
+        if row.fingerprint != asked.fingerprint:
+            raise InvalidRequest(
+                "url, method, headers or body are not those of the request that this action paid"
+                " for before"
+            )
+        if row.answer is not None:
+            return await self.stored(transaction_id)
+        if record.status in (TransactionStatus.BLOCKED, TransactionStatus.FAILED):
+            raise refusal(record)
+        wallet = await self.wallets.get(record.wallet_id)
+        offer = read_offer(row.offer)
+        if row.mode is PaymentMode.PUSH:
+            landed = record.status is TransactionStatus.CONFIRMED
+            proof = _pushed(wallet, record) if landed else None
+        else:
+            proof = None if wire is None else PaymentProof(row.mode, wallet.address, wire=wire)
+        if proof is None:
+            return await self.stored(transaction_id)
+        return await self._shielded(self._show(record, asked, row.protocol, offer, proof))
+
+    async def stored(self, transaction_id: str) -> PaidAnswer:
+        """A payment with the answer that is kept of it.
+
+        Raises:
+            NotFound: no such payment.
+        """
+        async with self.database.read() as connection:
+            row = await store.get(connection, transaction_id)
+            record = await transaction_store.get(connection, transaction_id)
+            states = await payment_states(connection, [transaction_id])
+        if row is None or record is None:
+            raise NotFound("Payment not found")
+        return stored_answer(row, payment_view(record, row, states[record.id], self.tokens))
+
+    async def listed(
+        self, wallet_id: str | None, limit: int, before: str | None
+    ) -> list[PaymentView]:
+        """The newest payments, of one wallet or all, older than that of the record `before`.
+
+        Raises:
+            WalletNotFound: no such wallet.
+            InvalidRequest: `before` is no payment's id.
+        """
+        if wallet_id is not None:
+            await self.wallets.get(wallet_id)
+        async with self.database.read() as connection:
+            if before is not None and await store.get(connection, before) is None:
+                raise InvalidRequest("before must be the id of a payment")
+            rows = await store.listed(connection, wallet_id, limit, before)
+            ids = [row.transaction_id for row in rows]
+            states = await payment_states(connection, ids)
+            records = await transaction_store.of_ids(connection, ids)
+        return [
+            payment_view(records[row.transaction_id], row, states[row.transaction_id], self.tokens)
+            for row in rows
+        ]
+
+    async def close(self) -> None:
+        """Wait a while for sellers' answers, then close the connections; what is cut off is found
+        at the next start, as after a crash at that point."""
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=_CLOSE_WAIT_S)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+        await self.sites.close()
+
+    async def _known(self, actor: Actor) -> str | None:
+        """The id of the payment of an action that was asked for before."""
+        try:
+            record = await self.engine.known_action(actor)
+        except TransactionError as error:
+            # Its seller may have answered all the same.
+            record = error.record
+        return None if record is None else record.id
+
+    async def _first(self, wallet: Wallet, actor: Actor, request: SellerRequest) -> PaidAnswer:
+        found = await self._ask(request)
+        if found.answer.status != PAYMENT_REQUIRED:
+            return _as_paid(found)
+        with self.engine.deadline():
+            chosen = await self._choose(wallet, request, found.answer)
+        draft = payment_draft(wallet.address, request, chosen)
+        actor = replace(_via(actor, request), recipe=None)
+        return await self._shielded(self._paid(wallet, actor, request, chosen, draft))
+
+    async def _ask(self, request: SellerRequest) -> SiteAnswer:
+        found = await self.sites.request(request, ASK_WAIT_S)
+        if found.broken:
+            raise PaymentRefused(
+                "no_answer", f"{site_name(request.site)}: its answer broke off or took too long"
+            )
+        return found
+
+    async def _choose(self, wallet: Wallet, request: SellerRequest, answer: HttpAnswer) -> Chosen:
+        loaded = self._protocols
+        if request.protocol is not None:
+            if request.protocol not in loaded:
+                known = ", ".join(loaded) or "none is loaded"
+                raise InvalidRequest(f"protocol must be one of the loaded ones ({known})")
+            loaded = {request.protocol: loaded[request.protocol]}
+        found: list[tuple[str, PaymentOffer]] = []
+        reasons: list[tuple[str, InvalidRequest]] = []
+        for name, protocol in loaded.items():
+            try:
+                made = await protocol.offers(answer)
+            except (InvalidRequest, SkillError) as error:
+                reasons.append((name, InvalidRequest(one_line(str(error)))))
+            else:
+                found += [(name, each) for each in made[:MOST_OFFERS]]
+        terms = await self._terms(wallet, request, [each for _, each in found])
+        terms.most_of()
+        candidates: list[Chosen] = []
+        for name, offer in found:
+            try:
+                asset, modes = await acceptable(offer, terms, self._assets)
+            except PaymentRefused as error:
+                reasons.append((name, error))
+            else:
+                candidates += [Chosen(name, offer, mode, asset) for mode in modes]
+        if not candidates:
+            raise refused(site_name(request.site), reasons)
+        return preferred(candidates, has_sol=await self._has_sol(wallet, candidates))
+
+    async def _terms(
+        self, wallet: Wallet, request: SellerRequest, offers: Sequence[PaymentOffer]
+    ) -> Terms:
+        networks = {self.network}
+        if self.network in CHAIN_IDS:
+            networks.add(CHAIN_IDS[self.network])
+        elif any(":" in each.network for each in offers):
+            if self._chain is None:
+                self._chain = chain_id(await self.ledger.genesis_hash())
+            networks.add(self._chain)
+        if self.localnet_as is not None:
+            networks |= {self.localnet_as, CHAIN_IDS[self.localnet_as]}
+        payers = {each.fee_payer for each in offers if each.fee_payer is not None}
+        managed = await self.wallets.managed(payers) if payers else frozenset()
+        return Terms(request, networks, wallet.address, self.tokens, managed)
+
+    async def _has_sol(self, wallet: Wallet, candidates: Sequence[Chosen]) -> bool:
+        """Whether the wallet can pay a network fee; asked where that decides."""
+        modes = {each.mode for each in candidates}
+        if PaymentMode.SPONSORED not in modes or len(modes) == 1:
+            return True
+        spent = max(each.offer.units if each.asset.mint == SOL else 0 for each in candidates)
+        return await self.ledger.balance(wallet.address) >= spent + _FEE_LAMPORTS
+
+    async def _paid(
+        self,
+        wallet: Wallet,
+        actor: Actor,
+        request: SellerRequest,
+        chosen: Chosen,
+        draft: Draft,
+    ) -> PaidAnswer:
+        try:
+            if chosen.mode is PaymentMode.PUSH:
+                record = await self.engine.execute(wallet.id, actor, draft)
+                if record.status is not TransactionStatus.CONFIRMED:
+                    # Shown once it has landed, where the request is made again.
+                    return await self.stored(record.id)
+                proof = _pushed(wallet, record)
+            else:
+                handed = await self.engine.hand_over(wallet.id, actor, draft)
+                record = handed.record
+                proof = PaymentProof(chosen.mode, wallet.address, wire=handed.wire)
+        except TransactionFailed as error:
+            raise await self._explained(error, wallet, chosen) from None
+        return await self._show(record, request, chosen.protocol, chosen.offer, proof)
+
+    async def _show(
+        self,
+        record: TransactionRecord,
+        request: SellerRequest,
+        protocol_name: str,
+        offer: PaymentOffer,
+        proof: PaymentProof,
+    ) -> PaidAnswer:
+        """Make the request with its payment, and keep what is answered; then wait a little for the
+        ledger."""
+        protocol = self._protocols.get(protocol_name)
+        if protocol is None:
+            raise PaymentRefused(
+                "protocol_unknown", f"{protocol_name} is not loaded, so nothing can be shown"
+            )
+        with self._only(record.id):
+            try:
+                made = shown_headers(await protocol.headers(offer, proof), protocol_name)
+                found = await self.sites.request(request, ANSWER_WAIT_S, made)
+            except (InvalidRequest, SkillError) as error:
+                _log.warning("payment_not_answered", transaction=record.id, error=str(error))
+            else:
+                await self._keep(record, protocol, offer, found)
+        await self.engine.settled(record.id, SETTLE_WAIT_S)
+        return await self.stored(record.id)
+
+    async def _keep(
+        self,
+        record: TransactionRecord,
+        protocol: PaymentProtocol,
+        offer: PaymentOffer,
+        found: SiteAnswer,
+    ) -> None:
+        answer = found.answer
+        served = Served.YES if 200 <= answer.status < 300 else Served.NO
+        receipt = await protocol.receipt(offer, answer)
+        await self.engine.answered(
+            record.id,
+            StoredAnswer(
+                status=answer.status,
+                headers=answer.headers,
+                body=answer.body,
+                served=Served.UNKNOWN if found.broken else served,
+                hint=None if receipt is None else receipt.signature,
+                answered_ms=now_ms(),
+            ),
+        )
+
+    async def _explained(
+        self, error: TransactionFailed, wallet: Wallet, chosen: Chosen
+    ) -> TransactionFailed:
+        """The error of a payment that cannot succeed, with the account that is the cause where it
+        is one: nodes name a place in the transaction."""
+        asset, offer = chosen.asset, chosen.offer
+        if asset.program is None:
+            return error
+        receivers = (offer.pay_to, *(each.recipient for each in offer.splits))
+        source = associated_address(wallet.address, asset.mint, asset.program)
+        named = {associated_address(to, asset.mint, asset.program): to for to in receivers}
+        try:
+            states = await self.ledger.accounts([source, *named])
+        except LedgerError:
+            return error
+        name = self.tokens.symbol_of(asset.mint) or asset.mint
+        reason = None
+        for address, owner in named.items():
+            account = token_account(states[address])
+            if account is None:
+                reason = f"the seller's {owner} has no token account of {name}"
+            elif account.is_frozen:
+                reason = f"the token account of {name} of the seller's {owner} is frozen"
+        held = token_account(states[source])
+        if held is None or held.amount < offer.units:
+            units = 0 if held is None else held.amount
+            reason = (
+                f"the wallet holds {amount_text(units, asset.decimals)} {name} in its associated"
+                f" account, and {amount_text(offer.units, asset.decimals)} is asked"
+            )
+        elif held.is_frozen:
+            reason = f"the wallet's token account of {name} is frozen"
+        return error if reason is None else TransactionFailed(f"{error}: {reason}", error.record)
+
+    @contextmanager
+    def _alone(self, actor: Actor) -> Iterator[None]:
+        """One request at a time of an action, or of an Idempotency-Key."""
+        key = actor.action_key
+        if key is None and actor.idempotency is not None:
+            key = actor.idempotency.scope
+        if key is None:
+            yield
+            return
+        with self._only(f"action:{key}"):
+            yield
+
+    @contextmanager
+    def _only(self, name: str) -> Iterator[None]:
+        if name in self._busy:
+            raise IdempotencyInFlight
+        self._busy.add(name)
+        try:
+            yield
+        finally:
+            self._busy.discard(name)
+
+    async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+
+def _via(actor: Actor, request: SellerRequest) -> Actor:
+    """The actor of a payment: the site is of its chain, whoever asks."""
+    return replace(actor, via=(*actor.via, f"site:{site_name(request.site)}"))
+
+
+def _pushed(wallet: Wallet, record: TransactionRecord) -> PaymentProof:
+    return PaymentProof(PaymentMode.PUSH, wallet.address, signature=record.signature)
+
+
+def _as_paid(found: SiteAnswer) -> PaidAnswer:
+    answer = found.answer
+    return PaidAnswer(
+        status=answer.status,
+        headers=answer.headers,
+        body=answer.body,
+        payment=None,
+        truncated=found.truncated,
+    )

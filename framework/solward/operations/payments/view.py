@@ -1,0 +1,122 @@
+"""What is shown of a payment, and of the answer that was paid for."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from solward.guardrail import SOL
+from solward.money import from_units
+from solward.operations.payments.sites import MAX_ANSWER_BYTES
+from solward.paid import PaidAnswer, PaymentState, PaymentView
+from solward.payment import Served
+from solward.record import TransactionRecord
+from solward.solana.token_list import TokenList
+from solward.vault.store.attempts import AttemptState
+from solward.vault.store.payments import PaymentRow
+from solward.vault.store.tables import attempts
+
+_STATES = {
+    AttemptState.LANDED_OK: PaymentState.LANDED,
+    AttemptState.LANDED_ERR: PaymentState.LANDED_ERROR,
+    AttemptState.DEAD: PaymentState.EXPIRED,
+    AttemptState.PRESUMED_DEAD: PaymentState.EXPIRED,
+}
+
+
+async def payment_states(
+    connection: AsyncConnection, transaction_ids: Collection[str]
+) -> dict[str, PaymentState]:
+    """transaction id -> where its payment stands; without signed bytes it is reserved."""
+    columns = attempts.c.transaction_id, attempts.c.state
+    rows = await connection.execute(
+        select(*columns).where(attempts.c.transaction_id.in_(transaction_ids))
+    )
+    found = dict.fromkeys(transaction_ids, PaymentState.RESERVED)
+    return found | {row[0]: _STATES.get(row[1], PaymentState.HANDED_OVER) for row in rows}
+
+
+def payment_view(
+    record: TransactionRecord, row: PaymentRow, state: PaymentState, tokens: TokenList
+) -> PaymentView:
+    """A payment as its callers see it.
+
+    Args:
+        record: of the same transaction.
+        state: where it stands.
+    """
+    return PaymentView(
+        id=record.id,
+        wallet_id=record.wallet_id,
+        status=record.status,
+        state=state,
+        served=row.served,
+        protocol=row.protocol,
+        mode=row.mode,
+        site=row.site,
+        url=row.url,
+        method=row.method,
+        asset=row.asset,
+        amount=from_units(row.units, row.decimals),
+        pay_to=row.pay_to,
+        created_ms=record.created_ms,
+        symbol=SOL if row.asset == SOL else tokens.symbol_of(row.asset),
+        signature=record.signature,
+        error=record.error,
+    )
+
+
+def stored_answer(row: PaymentRow, view: PaymentView) -> PaidAnswer:
+    """What a seller answered to a payment; status 0 where no answer came."""
+    answer = row.answer
+    if answer is None:
+        return PaidAnswer(status=0, headers=(), body=b"", payment=view)
+    return PaidAnswer(
+        status=answer.status,
+        headers=answer.headers,
+        body=answer.body,
+        payment=view,
+        # What broke off is kept as far as it came, and counts as no answer.
+        truncated=len(answer.body) >= MAX_ANSWER_BYTES or answer.served is Served.UNKNOWN,
+    )
+
+
+def response_json(answer: PaidAnswer) -> dict[str, Any] | None:
+    """A seller's answer as the API shows it; null where none came."""
+    if not answer.status:
+        return None
+    headers: dict[str, str] = {}
+    for name, value in answer.headers:
+        lower = name.lower()
+        headers[lower] = f"{headers[lower]}, {value}" if lower in headers else value
+    shown: dict[str, Any] = {"status": answer.status, "headers": headers}
+    text = None if "content-encoding" in headers else _text(answer.body, answer.truncated)
+    if text is None:
+        shown["bodyBase64"] = base64.b64encode(answer.body).decode()
+    else:
+        shown["body"] = text
+    shown["truncated"] = answer.truncated
+    return shown
+
+
+def paid_json(answer: PaidAnswer) -> dict[str, Any]:
+    """An answer and what was paid for it, as the API shows them."""
+    payment = answer.payment
+    return {
+        "response": response_json(answer),
+        "payment": None if payment is None else payment.to_json(),
+    }
+
+
+def _text(body: bytes, truncated: bool) -> str | None:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        # A character that is cut at the end is left out.
+        return decoder.decode(body, final=not truncated)
+    except UnicodeDecodeError:
+        return None
