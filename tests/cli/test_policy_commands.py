@@ -81,6 +81,25 @@ def test_a_grant_is_removed_by_its_number_and_the_last_leaves_who_only_reads(liv
     assert live.invoke("policy", "remove", f"key:{key}").exit_code == 2
 
 
+def test_paying_sites_is_granted_by_sentences_and_a_site_without_a_grant_is_not_paid(
+    live: Live,
+) -> None:
+    key = live.key()
+    pays = f"Key {key} may pay up to 0.05 SOL at once and 1 a day, to anybody, through "
+    pays += "127.0.0.1:4021 or api.example.com."
+    site = "Site ads.example.com may be paid up to 1 SOL a day."
+    for each in (pays, site):
+        live.run("policy", "add", each, "--yes")
+    assert {pays, site} <= {*sentences(live)}
+    live.run("policy", "remove", "site:ads.example.com", "1")
+    assert "Site ads.example.com may not be paid." in sentences(live)
+    live.run("policy", "remove", "site:ads.example.com", "--all", "--yes")
+    assert not any("ads.example.com" in each for each in sentences(live))
+    capitals = pays.replace("api.example.com", "API.example.com")
+    refused = live.error("policy", "add", capitals, "--yes")
+    assert refused.startswith("grants[0].via[1]: a host in lower case and ASCII")
+
+
 def test_check_says_what_is_not_in_force_and_changes_nothing(live: Live) -> None:
     live.run("policy", "add", f"Key {live.key()} may stake up to 1 SOL a day.", "--yes")
     before = live.get("/policy")

@@ -56,6 +56,38 @@ async def test_a_policy_is_put_shown_and_put_again_as_it_was_shown(api: Api) -> 
     assert again.json["policy"] | {"version": 0} == shown["policy"] | {"version": 0}
 
 
+async def test_sites_are_put_under_grants_by_their_own_names(api: Api) -> None:
+    _, key = await api.key(name="ci")
+    usdc = {"USDC": {"per": {"24h": "1"}}}
+    through = {
+        "who": f"key:{key}",
+        "may": ["pay"],
+        "assets": usdc,
+        "via": ["site:127.0.0.1:4021", "site:api.example.com"],
+    }
+    site = {"who": "site:127.0.0.1:4021", "may": ["pay"], "assets": usdc}
+    once = await put(api, {"grants": [through, site], "readOnly": ["site:[::1]:4021"]})
+    assert once.status == 200, once.text
+    assert once.json["policy"]["grants"] == [through, site]
+    assert once.json["sentences"] == [
+        "Key ci may pay up to 1 USDC a day, to anybody, through 127.0.0.1:4021 or api.example.com.",
+        "Site 127.0.0.1:4021 may be paid up to 1 USDC a day.",
+        "Site [::1]:4021 may not be paid.",
+    ]
+    assert (await put(api, once.json["policy"])).status == 200
+    for written in once.json["sentences"][:2]:
+        said = (await api.post("/policy/check", {"grants": [written]})).json
+        assert said["sentences"] == [written]
+    path = "/policy/site:127.0.0.1:4021"
+    shown = (await api.get(path)).json
+    assert (shown["principal"], shown["grants"]) == ("site:127.0.0.1:4021", [site])
+    assert (await put(api, {"grants": []}, path)).json["sentences"] == [
+        "Site 127.0.0.1:4021 may not be paid."
+    ]
+    assert (await put(api, {"grants": None}, path)).json["grants"] is None
+    assert (await api.get("/policy/site:EXAMPLE.com")).status == 404
+
+
 async def test_what_is_gone_keeps_the_policy_writable(api: Api) -> None:
     _, gone = await api.key(grants=[])
     shown = (await policy(api))["policy"]

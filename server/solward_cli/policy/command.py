@@ -41,6 +41,7 @@ async def add(call: ServiceCall, grant: str, yes: bool) -> RenderableType:
 
     \b
     solward policy add "Agent scout may transfer up to 5 USDC a day, to @vendors."
+    solward policy add "Agent scout may pay up to 1 USDC a day, through api.example.com."
     solward policy add '{...}' is read from a file or -: a grant, an array of grants, or a
     policy, whose address book and readOnly are added too.
     """
@@ -68,7 +69,8 @@ async def add(call: ServiceCall, grant: str, yes: bool) -> RenderableType:
 async def remove(
     call: ServiceCall, who: str, number: int | None, all_: bool, yes: bool
 ) -> RenderableType:
-    """Remove grant NUMBER of WHO, such as `agent:scout 2`; without a grant left it only reads."""
+    """Remove grant NUMBER of WHO, such as `agent:scout 2`; without a grant left it only reads, and
+    a site is not paid."""
     from solward_cli.policy.render import render_change, render_policy
     from solward_cli.render import show
     from solward_cli.service_call import fail

@@ -65,17 +65,21 @@ class _Editor:
         who = str(policy.grants[at]["who"])
         details = [policy.sentences[at]]
         if [each["who"] for each in policy.grants].count(who) == 1:
-            details.append("It is its last one: it may only read then.")
+            left = "not be paid" if _is_site(who) else "only read"
+            details.append(f"It is its last one: it may {left} then.")
         with self._dialogs:
             agreed = await confirmed("Remove this grant?", details, "Remove")
         if agreed:
             await self._replace(without(policy, at), "The grant is removed")
 
     async def only_read(self, policy: Policy, who: str) -> None:
+        question, done = ("Let it only read?", "It may only read")
+        if _is_site(who):
+            question, done = ("Let nobody pay it?", "It may not be paid")
         with self._dialogs:
-            agreed = await confirmed("Let it only read?", [who, "Its grants go."], "Only read")
+            agreed = await confirmed(question, [who, "Its grants go."], _withdraw(who))
         if agreed:
-            await self._replace(reading(policy, who), "It may only read")
+            await self._replace(reading(policy, who), done)
 
     async def _replace(self, document: Mapping[str, Any], done: str) -> None:
         try:
@@ -85,6 +89,15 @@ class _Editor:
         else:
             ui.notify(done, type="positive")
         await self.changed()
+
+
+def _is_site(who: str) -> bool:
+    return who.startswith("site:")
+
+
+def _withdraw(who: str) -> str:
+    """What takes all of a principal's grants away, and leaves it under grants."""
+    return "Pay nothing" if _is_site(who) else "Only read"
 
 
 async def _nothing() -> None:
@@ -125,8 +138,10 @@ def _grants(policy: Policy, editor: _Editor) -> None:
             with ui.element("div").classes("sw-row"):
                 ui.label(who).classes("sw-card-title sw-text")
                 ui.space()
-                only = ui.button("Only read", color=None).props("outline no-caps")
-                only.props["aria-label"] = f"Let {who} only read"
+                only = ui.button(_withdraw(who), color=None).props("outline no-caps")
+                only.props["aria-label"] = (
+                    f"Pay {who} nothing" if _is_site(who) else f"Let {who} only read"
+                )
                 only.on_click(lambda who=who: editor.only_read(policy, who))
             with ui.element("div").classes("sw-list"):
                 for at in numbers:
@@ -137,7 +152,7 @@ def _grants(policy: Policy, editor: _Editor) -> None:
                         remove.on_click(lambda at=at: editor.remove(policy, at))
     if policy.read_only:
         with ui.element("section").classes("sw-card").props('data-testid="read-only"'):
-            ui.label("Only read").classes("sw-card-title")
+            ui.label("Under grants, and without one").classes("sw-card-title")
             for sentence in policy.sentences[len(policy.grants) :]:
                 ui.label(sentence).classes("sw-text")
 

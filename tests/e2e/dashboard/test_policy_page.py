@@ -113,6 +113,23 @@ def test_a_principal_is_let_only_read_and_addresses_are_whole(
     assert api.get("/policy").json()["policy"]["book"]["bakery"][0]["note"] == "bread"
 
 
+def test_a_site_is_paid_nothing_once_its_grants_go(
+    browser: Browser, api: httpx.Client, key: Key
+) -> None:
+    pays = f"Key {key.name} may pay up to 1 SOL a day, to anybody, through api.example.com."
+    site = "Site api.example.com may be paid up to 2 SOL a day."
+    stored = api.put("/policy", json={"grants": [pays, site]})
+    assert stored.status_code == 200, stored.text
+    browser.open("/policy")
+    browser.wait_for(pays)
+    browser.wait_for(site)
+    browser.click("Pay site:api.example.com nothing")
+    browser.press("confirm")
+    browser.wait_for("Site api.example.com may not be paid.")
+    assert api.get("/policy").json()["policy"]["readOnly"] == ["site:api.example.com"]
+    api.put("/policy/site:api.example.com", json={"grants": None})
+
+
 def test_a_wallet_says_what_can_leave_it_and_what_is_left_of_grants(
     browser: Browser, api: httpx.Client, service: Service, key: Key
 ) -> None:
