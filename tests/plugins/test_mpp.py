@@ -243,8 +243,11 @@ async def test_a_currency_is_sol_a_mint_or_a_symbol_as_sellers_resolve_it(
     assert (offer.network, offer.asset) == (network, asset)
 
 
-async def test_a_charge_without_a_network_is_of_mainnet(protocol: LoadedPayment) -> None:
-    for wanted in (request(methodDetails={}), {k: REQUEST[k] for k in list(REQUEST)[:3]}):
+async def test_mainnet_is_the_network_of_no_name_and_of_both_its_names(
+    protocol: LoadedPayment,
+) -> None:
+    unnamed = (request(methodDetails={}), {k: REQUEST[k] for k in list(REQUEST)[:3]})
+    for wanted in (*unnamed, details(network="mainnet"), details(network="mainnet-beta")):
         (offer,) = await protocol.offers(asking(challenge(wanted)))
         assert offer.network == "mainnet-beta"
 

@@ -24,7 +24,7 @@ from typing import Any
 import httpx
 import pytest
 from solders.hash import Hash
-from solders.instruction import Instruction
+from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
@@ -197,6 +197,19 @@ class Ledger:
         options = {"commitment": "confirmed", "limit": 1000}
         return list(self.call("getSignaturesForAddress", str(account), options))
 
+    def strangers_rows(self, owner: str, count: int) -> None:
+        """Transactions of others that name the associated account of `owner` and move nothing."""
+        payer = self.giver.pubkey()
+        account = get_associated_token_address(Pubkey.from_string(owner), MINT)
+        named = AccountMeta(account, is_signer=False, is_writable=False)
+        latest = Hash.from_string(self.call("getLatestBlockhash")["value"]["blockhash"])
+        for number in range(1, count + 1):
+            made = transfer(TransferParams(from_pubkey=payer, to_pubkey=payer, lamports=number))
+            row = Instruction(made.program_id, bytes(made.data), [*made.accounts, named])
+            message = MessageV0.try_compile(payer, [row], [], latest)
+            last = self.send(bytes(VersionedTransaction(message, [self.giver])))
+        self.landed(last)
+
     def buyer(self, usdc: int, lamports: int = 0) -> Keypair:
         """A new key that holds these."""
         keypair = Keypair()
@@ -211,14 +224,16 @@ class Seller:
     Attributes:
         url: where it serves, without a path.
         pay_to: owner of what it is paid.
-        fee_payer: who pays the fees of sponsored payments; empty where nobody does.
+        fee_payer: who pays the fees of sponsored payments.
         log: what it wrote of itself.
+        split: owner of what it has others paid; empty where it has nobody paid.
     """
 
     url: str
     pay_to: str
     fee_payer: str
     log: Path
+    split: str
     process: subprocess.Popen[str] = field(repr=False)
 
     @property
@@ -261,9 +276,10 @@ class Counterparts:
         sponsor = self.ledger.buyer(0, LAMPORTS)
         return self._seller("pay_kit", "seller.py", sponsor, key=_bytes(sponsor))
 
-    def facilitator(self, environment: str) -> tuple[Keypair, str]:
-        """A facilitator: who pays its fees, and where it serves."""
-        sponsor = self.ledger.buyer(0, LAMPORTS)
+    def facilitator(self, environment: str, sponsor: Keypair | None = None) -> tuple[Keypair, str]:
+        """A facilitator: who pays its fees, somebody new where nobody is named, and where it
+        serves."""
+        sponsor = sponsor or self.ledger.buyer(0, LAMPORTS)
         program = "x402_facilitator.mjs" if environment == "npm" else "facilitator.py"
         process, log = self.start(environment, program, key=_bytes(sponsor))
         return sponsor, _address(process, log)
@@ -303,7 +319,8 @@ class Counterparts:
     def _seller(self, environment: str, program: str, sponsor: Keypair, **given: Any) -> Seller:
         pay_to = str(self.ledger.buyer(0).pubkey())
         process, log = self.start(environment, program, payTo=pay_to, **given)
-        return Seller(_address(process, log), pay_to, str(sponsor.pubkey()), log, process)
+        split, fee_payer = given.get("split", ""), str(sponsor.pubkey())
+        return Seller(_address(process, log), pay_to, fee_payer, log, split, process)
 
     def _command(self, environment: str, program: str) -> Sequence[str]:
         if environment != "npm":

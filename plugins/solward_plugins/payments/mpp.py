@@ -51,6 +51,8 @@ _INTENT: Final = "charge"
 _NETWORKS: Final = ("mainnet-beta", "devnet", "localnet")
 # What an offer without a network means, and where symbols have their mints of a localnet.
 _MAINNET: Final = "mainnet-beta"
+# What solana-pay-kit's sellers call it; those of @solana/mpp call it as Solana does.
+_MAINNET_OF_PAY_KIT: Final = "mainnet"
 _SYMBOLS: Final = frozenset({"PYUSD", "USDC", "USDT"})
 
 # As the sellers check them.
@@ -142,6 +144,8 @@ def _offer(challenge: dict[str, str]) -> PaymentOffer | None:
     details = object_of(request.get("methodDetails", {}), f"{where}.methodDetails")
     at = f"{where}.methodDetails"
     network = details.get("network", _MAINNET)
+    if network == _MAINNET_OF_PAY_KIT:
+        network = _MAINNET
     splits = _splits(details, f"{at}.splits")
     if network not in _NETWORKS or any(memo for _, _, memo in splits):
         return None

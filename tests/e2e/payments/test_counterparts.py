@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from tests.support.payment_sellers import LAMPORTS, Counterparts, Seller, payment_stage
+from tests.support.payment_sellers import LAMPORTS, Counterparts, Seller
+from tests.support.settling_seller import SettlingSeller
 
 # The first run makes the environments.
 pytestmark = [pytest.mark.more, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counterparts]:
-    with payment_stage(tmp_path_factory.mktemp("stage")) as counterparts:
-        yield counterparts
 
 
 def buys(
@@ -70,3 +63,15 @@ def test_mpp_of_python_settles_what_clients_pay(stage: Counterparts) -> None:
     assert buys(stage, seller, "/unsponsored", ("pay_kit", "buyer.py"), lamports=LAMPORTS) > 0
     npm = ("npm", "mpp_buyer.mjs")
     assert buys(stage, seller, "/push", npm, lamports=LAMPORTS, push=True) > 0
+
+
+def test_the_tests_own_seller_settles_what_clients_that_others_made_pay(
+    stage: Counterparts,
+) -> None:
+    with SettlingSeller().on(stage.ledger) as seller:
+        for number, client in enumerate((("x402_python", "buyer.py"), ("npm", "x402_buyer.mjs"))):
+            buyer = stage.ledger.buyer(1_000_000)
+            answer = stage.bought(*client, buyer, url=seller.url)
+            assert answer == {"status": 200, "body": {"served": number + 1}}
+            assert stage.ledger.usdc(str(buyer.pubkey())) == 950_000
+        assert seller.took == 100_000

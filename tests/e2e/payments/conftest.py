@@ -1,0 +1,37 @@
+"""A localnet for a module, sellers that settle on it, and services that buy from them."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.paying_service import beside
+from tests.support.payment_sellers import Counterparts, payment_stage
+from tests.support.service_process import Service
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counterparts]:
+    """A ledger with somebody on it who gives USDC, and what is started against it."""
+    with payment_stage(tmp_path_factory.mktemp("stage")) as counterparts:
+        yield counterparts
+
+
+@pytest.fixture(scope="module")
+def serving(
+    stage: Counterparts, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Service]]:
+    """Starts services beside the module's ledger that may pay the sites that are named."""
+    made: list[Service] = []
+
+    def serve(*sites: str, **environment: str) -> Service:
+        home: Path = tmp_path_factory.mktemp("service") / "home"
+        made.append(beside(home, stage.ledger, *sites, **environment))
+        return made[-1].start()
+
+    yield serve
+    for service in made:
+        if service.process is not None:
+            service.stop(signal.SIGKILL)

@@ -1,0 +1,207 @@
+"""A service whose wallets pay sellers, on a ledger that sellers settle on as well."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tests.support.payment_sellers import Ledger
+from tests.support.service_process import Service, free_port
+
+
+def beside(home: Path, ledger: Ledger, *sites: str, **environment: str) -> Service:
+    """A service on a ledger of its own process, which lives on when the service is killed."""
+    return Service(
+        home,
+        SOLANA_RPC_URL=ledger.rpc,
+        SOLANA_NETWORK="localnet",
+        **_paying(sites),
+        **environment,
+    )
+
+
+def with_ledger(home: Path, *sites: str, slot_ms: int = 100, **environment: str) -> Service:
+    """A service with its embedded ledger, which it serves to others as well; not started."""
+    service = Service(home, LOCALNET_SLOT_MS=str(slot_ms), **_paying(sites), **environment)
+    service.starting = ("up", "--no-dashboard", "--rpc-port", str(free_port()))
+    return service
+
+
+def rpc_of(service: Service) -> str:
+    """Where a service with its own ledger serves it."""
+    return f"http://127.0.0.1:{service.starting[-1]}"
+
+
+def allow(service: Service, *sites: str) -> None:
+    """Let it pay these sites of this machine from its next start on."""
+    service.environment |= _paying(sites)
+
+
+def _paying(sites: Sequence[str]) -> dict[str, str]:
+    return {"PAYMENTS_LOCALNET_AS": "devnet", "PAYMENTS_PRIVATE_SITES": ",".join(sites)}
+
+
+def may_pay(*sites: str, per_day: str = "1", per_tx: str = "0.2", **more: Any) -> dict[str, Any]:
+    """A grant to pay these sites in USDC; every site where none is named."""
+    limit = {"perTx": per_tx, "per": {"24h": per_day}}
+    grant: dict[str, Any] = {"may": ["pay"], "assets": {"USDC": limit}} | more
+    return grant | ({"via": [f"site:{each}" for each in sites]} if sites else {})
+
+
+@dataclass
+class Buyer:
+    """A wallet and the key that pays from it.
+
+    Attributes:
+        lamports: what it was given; none where sellers must pay its fees.
+        usdc: units that it was given.
+        token: of a key under grants.
+    """
+
+    service: Service
+    ledger: Ledger
+    wallet: str
+    address: str
+    token: str
+    key: str
+    usdc: int
+    lamports: int
+    http: httpx.Client = field(repr=False)
+
+    @classmethod
+    def made(
+        cls,
+        service: Service,
+        ledger: Ledger,
+        *grants: dict[str, Any],
+        usdc: int = 1_000_000,
+        lamports: int = 0,
+        name: str = "buyer",
+    ) -> Buyer:
+        """A new wallet with USDC, and a new key that `grants` bound."""
+        with service.client() as admin:
+            wallet = admin.post("/wallets", json={"name": name}).json()
+            fields = {
+                "name": name,
+                "walletId": wallet["walletId"],
+                "grants": list(grants),
+                "rateLimit": 100_000,
+            }
+            made = admin.post("/keys", json=fields)
+            assert made.status_code == 200, made.text
+            key = made.json()
+        ledger.give(wallet["address"], usdc, lamports)
+        token = str(key["apiKey"])
+        return cls(
+            service=service,
+            ledger=ledger,
+            wallet=wallet["walletId"],
+            address=wallet["address"],
+            token=token,
+            key=str(key["id"]),
+            usdc=usdc,
+            lamports=lamports,
+            http=service.client(token),
+        )
+
+    def pay(
+        self, url: str, most: str = "0.1 USDC", key: str | None = None, **body: Any
+    ) -> httpx.Response:
+        """`POST /wallets/:id/pay`."""
+        headers = {} if key is None else {"Idempotency-Key": key}
+        asked = {"url": url, "max": most} | body
+        return self.http.post(f"/wallets/{self.wallet}/pay", json=asked, headers=headers)
+
+    def paid(self, url: str, **options: Any) -> Any:
+        """The answer to a payment that the service made, whatever the seller answered."""
+        answer = self.pay(url, **options)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def refused(self, url: str, **options: Any) -> str:
+        """Why the service did not pay."""
+        answer = self.pay(url, **options)
+        assert answer.status_code in (400, 403, 500), (answer.status_code, answer.text)
+        return str(answer.json()["error"])
+
+    def payment(self, payment_id: str) -> Any:
+        """`GET /payments/:id`, without the kept answer."""
+        answer = self.http.get(f"/payments/{payment_id}")
+        assert answer.status_code == 200, answer.text
+        found = answer.json()
+        return found.get("payment", found)
+
+    def payments(self) -> list[Any]:
+        """All of the wallet's, newest first."""
+        answer = self.http.get("/payments", params={"walletId": self.wallet, "limit": 500})
+        assert answer.status_code == 200, answer.text
+        return list(answer.json()["payments"])
+
+    def record(self, payment_id: str) -> Any:
+        """Its record among the wallet's transactions."""
+        answer = self.http.get(f"/wallets/{self.wallet}/transactions", params={"limit": 500})
+        [found] = [each for each in answer.json()["transactions"] if each["id"] == payment_id]
+        return found
+
+    def ended(self, payment_id: str, within_s: float = 60) -> Any:
+        """The payment once its end is known."""
+        deadline = time.monotonic() + within_s
+        while True:
+            payment = self.payment(payment_id)
+            if payment["status"] != "pending":
+                return payment
+            assert time.monotonic() < deadline, payment
+            time.sleep(0.05)
+
+    def left(self) -> int:
+        """Units that the wallet holds, by the ledger."""
+        return self.ledger.usdc(self.address)
+
+    def spent(self) -> int:
+        """Units that left the wallet, by the ledger."""
+        return self.usdc - self.left()
+
+    def counted(self) -> int:
+        """Units that count in the window of the key's first grant, reserved ones included."""
+        answer = self.http.get(f"/wallets/{self.wallet}/limits")
+        assert answer.status_code == 200, answer.text
+        [limit] = [
+            each
+            for each in answer.json()["grants"][0]["grants"][0]["limits"]
+            if each["asset"] == "USDC"
+        ]
+        return units(limit["used"])
+
+
+def command(
+    buyer: Buyer, *arguments: str, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`solward ARGUMENTS` against the buyer's service, by its key."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "SOLWARD_HOME": str(buyer.service.home),
+        "SOLWARD_API_KEY": buyer.token,
+        "SOLWARD_API_URL": re.sub(r"/api/v1$", "", buyer.service.url),
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "solward_cli", *arguments],
+        env=environment,
+        cwd=cwd or buyer.service.home.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def units(amount: Any) -> int:
+    """Smallest units of an amount of USDC."""
+    return int(Decimal(str(amount)).scaleb(6))
