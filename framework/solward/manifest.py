@@ -142,8 +142,8 @@ class Site(NamedTuple):
 
 
 def site_name(site: Site) -> str:
-    """A site as grants and payments name it: host, and port where it is not the scheme's own."""
-    return site.host if site.port == _PORTS[site.scheme] else f"{site.host}:{site.port}"
+    """A site as grants and payments name it: host, and port where it is not 443, by http too."""
+    return site.host if site.port == _PORTS["https"] else f"{site.host}:{site.port}"
 
 
 class Target(NamedTuple):

@@ -58,7 +58,7 @@ class PaymentView:
     Attributes:
         id: of its transaction's record.
         served: whether the seller gave what was paid for.
-        site: host, with the port where it is not the scheme's own.
+        site: host, with the port where it is not 443.
         url: without query and fragment.
         asset: `SOL` or a mint.
         symbol: of the asset, None where it has none that is known.

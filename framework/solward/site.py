@@ -26,22 +26,6 @@ _HTTPS_PORT: Final = 443
 _PUNYCODE: Final = "xn--"
 
 
-def site_name(host: str, port: int, path: str = "url") -> str:
-    """The site of a request, as grants spell it.
-
-    Args:
-        host: as the connection is made to it: in ASCII, an IPv6 address with brackets or without.
-        port: that the connection is made to, the scheme's own too.
-        path: of the URL, for the refusal.
-
-    Raises:
-        InvalidRequest: the host is not spelled as a site has it, such as with a dot at its end.
-    """
-    if ":" in host and not host.startswith("["):
-        host = f"[{host}]"
-    return read_site(host if port == _HTTPS_PORT else f"{host}:{port}", path)
-
-
 def read_site(text: str, path: str) -> str:
     """A site, spelled as every site is; raises `InvalidRequest` naming the path.
 

@@ -24,7 +24,7 @@ class Payment:
         served: whether the seller gave what was paid for: `yes`, `no` or `unknown`.
         protocol: the plugin that read the seller's offer, such as `x402`.
         mode: `sponsored`, `unsponsored` or `push`.
-        site: host, with the port where it is not the scheme's own.
+        site: host, with the port where it is not 443.
         url: without its query.
         asset: `SOL` or a mint.
         symbol: of the asset, where it is known.

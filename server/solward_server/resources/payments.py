@@ -165,7 +165,7 @@ PAYMENT: dict[str, Schema] = {
     "served": choice("Whether the seller gave what was paid for.", *Served),
     "protocol": text("The plugin that read the offer, such as `x402`."),
     "mode": choice("Who pays the network fee, and who sends.", *PaymentMode),
-    "site": text("Host, and port where it is not the scheme's own."),
+    "site": text("Host, and port where it is not 443."),
     "url": text("Without its query."),
     "method": choice("Of the request.", *METHODS),
     "asset": text("`SOL` or a mint."),

@@ -13,8 +13,9 @@ import httpx
 
 from solward import jsontext
 from solward.errors import InvalidRequest, PaymentRefused, SkillError
-from solward.manifest import MAX_URL, Site, split_url
+from solward.manifest import MAX_URL, Site, site_name, split_url
 from solward.paid import PayRequest, max_parts
+from solward.site import read_site
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 MAX_BODY_BYTES: Final = 1 << 20
@@ -103,9 +104,8 @@ def address_of(text: str, field: str) -> tuple[str, Site, str]:
         site, path = split_url(made)
     except (httpx.InvalidURL, SkillError, ValueError):
         raise InvalidRequest(expected) from None
-    if site.host.endswith("."):
-        # The same site by another name, under which nothing is granted or known.
-        raise InvalidRequest(f"{field}: the host must not end with a dot")
+    # By another spelling it would be another site, under which nothing is granted or known.
+    read_site(site_name(site), field)
     return made, site, path
 
 

@@ -185,7 +185,7 @@ class Payment:
 
     Attributes:
         protocol: name of the plugin that read the offer.
-        site: host, and port where it is not the scheme's own, of the request that is paid for.
+        site: host, and port where it is not 443, of the request that is paid for.
         url: of that request, without query and fragment.
         method: of that request.
         fingerprint: SHA-256 of the whole request, hex: made again, it is the same one.
