@@ -22,6 +22,7 @@ _COMMANDS = {
         "solward_cli.wallet.command:wallet",
         "Wallets: made, funded, paid from, brought, taken.",
     ),
+    "pay": ("solward_cli.pay.command:pay", "Requests over HTTP that a wallet pays for."),
     "tx": ("solward_cli.tx.command:tx", "Transactions, and what became of them."),
     "agent": ("solward_cli.agent.command:agent", "Agents: made, started, asked, watched."),
     "key": ("solward_cli.key:key", "API keys: made, listed, revoked."),

@@ -116,7 +116,8 @@ def service_call(function: Command) -> Callable[..., None]:
         try:
             code = asyncio.run(_run(function, address, settings, as_json, parameters))
         except Held as held:
-            _tell(held, as_json)
+            tell_held(held, as_json)
+            sys.exit(EXIT_HELD)
         except SolwardError as error:
             fail(_explained(error))
         except KeyboardInterrupt:
@@ -129,10 +130,29 @@ def service_call(function: Command) -> Callable[..., None]:
 
 def fail(text: str) -> NoReturn:
     """Print the error on one line of standard error, and end with exit code 1."""
+    print_error(text)
+    sys.exit(EXIT_FAILED)
+
+
+def print_error(text: str) -> None:
+    """Print an error on one line of standard error."""
     from solward_cli.render import visible
 
     click.echo(f"Error: {visible(' '.join(text.split()))}", err=True)
-    sys.exit(EXIT_FAILED)
+
+
+def tell_held(held: Held, as_json: bool) -> None:
+    """Print that a person is asked, on standard error; with `as_json` the answer's JSON too."""
+    from solward import jsontext
+    from solward_cli.render import moment, visible
+
+    if as_json:
+        click.echo(jsontext.dumps(dict(held.raw)))
+    then = f"A person may approve it until {moment(held.expires_at)} UTC"
+    if held.state != "held":
+        then = "It is approved, and not carried out yet"
+    click.echo(f"Held, nothing was sent: {visible(held.sentence)}", err=True)
+    click.echo(f"{then}: solward hold approve {visible(held.hold_id)}", err=True)
 
 
 @contextlib.contextmanager
@@ -205,20 +225,6 @@ async def _run(
         else:
             show(result)
     return call.exit_code
-
-
-def _tell(held: Held, as_json: bool) -> NoReturn:
-    from solward import jsontext
-    from solward_cli.render import moment, visible
-
-    if as_json:
-        click.echo(jsontext.dumps(dict(held.raw)))
-    then = f"A person may approve it until {moment(held.expires_at)} UTC"
-    if held.state != "held":
-        then = "It is approved, and not carried out yet"
-    click.echo(f"Held, nothing was sent: {visible(held.sentence)}", err=True)
-    click.echo(f"{then}: solward hold approve {visible(held.hold_id)}", err=True)
-    sys.exit(EXIT_HELD)
 
 
 def _explained(error: Exception) -> str:

@@ -16,6 +16,7 @@ PAGES = (
     ("/agents", "Agents", "smart_toy"),
     ("/wallets", "Wallets", "account_balance_wallet"),
     ("/transactions", "Transactions", "receipt_long"),
+    ("/payments", "Payments", "shopping_cart"),
     ("/holds", "Approvals", "how_to_reg"),
     ("/policy", "Policy", "policy"),
     ("/api-keys", "API keys", "key"),

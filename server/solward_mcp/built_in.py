@@ -1,6 +1,6 @@
 """Tools beside the skills: what a session may do, what it did, and what a payment would do.
 
-None of them sends anything.
+None of them sends anything but `pay`, which is listed here and done by `tools`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,14 @@ import mcp_types as types
 
 from solward.client import NotFoundError, SolwardClient, Transaction, Wallet
 from solward_mcp.conversion import BadArgument, exact, pop_wallet
+from solward_mcp.paying import (
+    DESCRIPTION,
+    PAY,
+    QUOTE,
+    QUOTE_DESCRIPTION,
+    SCHEMA,
+    read_params,
+)
 from solward_mcp.scope import WalletScope
 
 # Skill -> money route whose dry run judges the same operation.
@@ -61,6 +69,10 @@ async def _transaction(scope: WalletScope, wallet: Wallet, params: _Params) -> M
 
 async def _quote(scope: WalletScope, _wallet: Wallet, params: _Params) -> Mapping[str, Any]:
     return await scope.client.quote(params)
+
+
+async def _quote_payment(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
+    return (await scope.client.wallets.quote_payment(wallet.id, **read_params(params))).raw
 
 
 async def _dry_run(scope: WalletScope, wallet: Wallet, params: _Params) -> Mapping[str, Any]:
@@ -145,6 +157,7 @@ _TOOLS: dict[str, tuple[str, dict[str, Any], _Answer]] = {
         ),
         _quote,
     ),
+    QUOTE: (QUOTE_DESCRIPTION, dict(SCHEMA), _quote_payment),
     "dry_run": (
         "What would become of a tool that spends: judged by every limit and grant and simulated;"
         " nothing is sent, reserved or recorded.",
@@ -164,7 +177,8 @@ _TOOLS: dict[str, tuple[str, dict[str, Any], _Answer]] = {
 
 def built_in(*, one_wallet: bool) -> list[types.Tool]:
     """The tools; the wallet is optional where the session is for one wallet."""
-    return [_tool(name, one_wallet) for name in _TOOLS]
+    reading = [_tool(name, *_TOOLS[name][:2], one_wallet) for name in _TOOLS]
+    return [_tool(PAY, DESCRIPTION, SCHEMA, one_wallet, pays=True), *reading]
 
 
 def is_built_in(name: str) -> bool:
@@ -189,8 +203,14 @@ async def answer(scope: WalletScope, name: str, arguments: Mapping[str, Any]) ->
     return await work(scope, wallet, params)
 
 
-def _tool(name: str, one_wallet: bool) -> types.Tool:
-    description, schema, _work = _TOOLS[name]
+def _tool(
+    name: str,
+    description: str,
+    schema: Mapping[str, Any],
+    one_wallet: bool,
+    *,
+    pays: bool = False,
+) -> types.Tool:
     wallet = _string(
         "Name or id of the wallet."
         + (" This session acts on one wallet, which is taken when none is named." * one_wallet)
@@ -199,9 +219,15 @@ def _tool(name: str, one_wallet: bool) -> types.Tool:
     return types.Tool(
         name=name,
         description=description,
-        input_schema=schema
-        | {"properties": {"wallet": wallet, **schema["properties"]}, "required": required},
+        input_schema={
+            **schema,
+            "properties": {"wallet": wallet, **schema["properties"]},
+            "required": required,
+        },
         annotations=types.ToolAnnotations(
-            read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True
+            read_only_hint=not pays,
+            destructive_hint=pays,
+            idempotent_hint=not pays,
+            open_world_hint=True,
         ),
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -36,7 +37,10 @@ from solward_mcp.conversion import (
     wallet_parameter,
 )
 from solward_mcp.held import HeldCalls
+from solward_mcp.paying import PAY, SKILL, pay, read_params
 from solward_mcp.scope import WalletChoice, WalletScope
+
+T = TypeVar("T")
 
 # Time for a supervisor to restart the service; MCP clients wait a minute or more for a tool.
 _RESTART_S = 30.0
@@ -51,7 +55,7 @@ async def list_tools(scope: WalletScope) -> types.ListToolsResult:
     `ClientError`."""
     skills = await scope.client.skills()
     one = scope.only is not None
-    tools = [tool_of(skill, one_wallet=one) for skill in skills]
+    tools = [tool_of(skill, one_wallet=one) for skill in skills if skill.name != SKILL]
     names = {tool.name for tool in tools}
     return types.ListToolsResult(
         tools=tools + [tool for tool in built_in(one_wallet=one) if tool.name not in names]
@@ -74,6 +78,12 @@ async def call_tool(
     try:
         skill = await _skill(scope, name)
         fields = dict(arguments or {})
+        if skill is None and name == PAY:
+            wallet = await scope.wallet(pop_wallet(fields, "wallet"))
+            request = read_params(fields)
+            paying = partial(pay, scope.client, wallet.id, request)
+            key = idempotency_key(meta)
+            return _structured(await _continued(scope, wallet.id, name, request, key, paying))
         if skill is None:
             return _structured(await answer(scope, name, fields))
         wallet = await scope.wallet(pop_wallet(fields, wallet_parameter(skill)))
@@ -81,7 +91,9 @@ async def call_tool(
             field: exact(value, field, money=skill.effects != READ and not is_text(skill, field))
             for field, value in fields.items()
         }
-        text = await _continued(scope, wallet.id, name, params, idempotency_key(meta))
+        running = partial(_run_skill, scope.client, wallet.id, name, params)
+        key = idempotency_key(meta)
+        text = await _continued(scope, wallet.id, name, params, key, running)
     except Held as held:
         return _held(held)
     except (BadArgument, WalletChoice, InvalidRequest) as error:
@@ -99,15 +111,20 @@ def error_text(error: ClientError) -> str:
 
 
 async def _continued(
-    scope: WalletScope, wallet_id: str, name: str, params: Mapping[str, Any], key: str | None
-) -> str:
-    """Run it; where the same call is held, ask what became of that, in place of another payment."""
+    scope: WalletScope,
+    wallet_id: str,
+    name: str,
+    params: Mapping[str, Any],
+    key: str | None,
+    work: Callable[[str], Awaitable[T]],
+) -> T:
+    """Do it; where the same call is held, ask what became of that, in place of another payment."""
     call = HeldCalls.name(scope.caller, wallet_id, name, params)
     if key is not None:
-        return await _run(scope.client, wallet_id, name, params, key)
+        return await _once(work, key)
     key = scope.held.key(call) or str(uuid.uuid4())
     try:
-        text = await _run(scope.client, wallet_id, name, params, key)
+        done = await _once(work, key)
     except Held as held:
         scope.held.remember(call, key, held.expires_at)
         raise
@@ -115,13 +132,17 @@ async def _continued(
         scope.held.forget(call)
         raise
     scope.held.forget(call)
-    return text
+    return done
 
 
-async def _run(
+async def _run_skill(
     client: SolwardClient, wallet_id: str, name: str, params: Mapping[str, Any], key: str
 ) -> str:
-    """Run it once; where the service stops responding, repeat the request under the same key.
+    return await client.wallets.run_skill(wallet_id, name, params, idempotency_key=key)
+
+
+async def _once(work: Callable[[str], Awaitable[T]], key: str) -> T:
+    """Do it once; where the service stops responding, repeat the request under the same key.
 
     Raises:
         ClientError: `Unreachable` with the key where the outcome is still unknown.
@@ -130,7 +151,7 @@ async def _run(
     unknown: Unreachable | None = None
     while True:
         try:
-            return await client.wallets.run_skill(wallet_id, name, params, idempotency_key=key)
+            return await work(key)
         except Unreachable as error:
             unknown = unknown or (error if error.idempotency_key is not None else None)
             if unknown is None or time.monotonic() >= until:
@@ -141,7 +162,7 @@ async def _run(
 async def _skill(scope: WalletScope, name: str) -> Skill | None:
     """The skill; None where it is a built-in tool."""
     skills = {skill.name: skill for skill in await scope.client.skills()}
-    if name not in skills and not is_built_in(name):
+    if name not in skills and name != PAY and not is_built_in(name):
         raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {name}")
     return skills.get(name)
 

@@ -94,6 +94,7 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "wallet withdraw-stake": (unstaked, "withdraw_stake"),
     "wallet wrap-sol": (wallet("0.5"), "wrap_sol"),
     "wallet unwrap-sol": (wrapped, "unwrap_sol"),
+    "pay list": (lambda _live: [], "Nothing was paid for."),
     "tx list": (lambda _live: ["--limit", "5"], "TYPE"),
     "tx show": (latest, "airdrop"),
     "tx watch": (latest, "confirmed"),
@@ -139,8 +140,8 @@ CASES: dict[str, tuple[Arguments, str]] = {
     "skills run": (lambda live: ["check_balance", "--wallet", live.wallet(1)], "SOL balance: 1"),
 }
 
-# Beside these: they print on both outputs, and their own tests look at both.
-APART = {"key create", "key rotate", "wallet sweep"}
+# Beside these: they print on both outputs, or need a seller; their own tests look at that.
+APART = {"key create", "key rotate", "pay curl", "pay show", "wallet sweep"}
 
 
 def service_commands() -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from solward_dashboard.pages import api_keys, holds, plugins, policy
+from solward_dashboard.pages import api_keys, holds, payments, plugins, policy
 from solward_dashboard.pages.agents import detail as agent
 from solward_dashboard.pages.agents import page as agents
 from solward_dashboard.pages.overview import page as overview
@@ -21,6 +21,7 @@ def register() -> None:
     ui.page("/wallets")(wallets.page)
     ui.page("/wallets/{wallet_id}")(wallet.page)
     ui.page("/transactions")(transactions.page)
+    ui.page("/payments")(payments.page)
     ui.page("/holds")(holds.page)
     ui.page("/holds/{hold_id}")(holds.one)
     ui.page("/policy")(policy.page)

@@ -121,6 +121,7 @@ class _Head:
                 self._status = StatusBadge()
             with ui.element("div").classes("sw-row sw-dim"):
                 self._wallet = ui.link("…", "/wallets")
+                self._payments = ui.link("Payments of its wallet", "/payments")
                 self._provider_text = ui.label().classes("sw-text")
             self._error = ui.label().classes("sw-bad sw-text")
             self._error.set_visibility(False)
@@ -132,6 +133,7 @@ class _Head:
         self._status.show(agent)
         self._wallet.set_text(f"Wallet {latest.wallet}")
         self._wallet.props["href"] = f"/wallets/{agent.wallet_id}"
+        self._payments.props["href"] = f"/payments?wallet={agent.wallet_id}"
         self._provider_text.set_text(_provider_text(agent))
         self._error.set_text(agent.error or "")
         self._error.set_visibility(agent.error is not None)

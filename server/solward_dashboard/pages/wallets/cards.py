@@ -60,6 +60,7 @@ class Head:
                 copy_button(wallet.address, "Address")
                 code = ui.button(icon="qr_code_2", color=None, on_click=lambda: show_qr(wallet))
                 code.props('flat round dense size=sm aria-label="Show the QR code"')
+                ui.link("Payments", f"/payments?wallet={wallet.id}")
         if wallet.tags != self._shown_tags:
             self._shown_tags = wallet.tags
             self._tags.clear()

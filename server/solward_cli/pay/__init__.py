@@ -1,0 +1,1 @@
+"""`solward pay`: requests over HTTP that a wallet pays for."""
