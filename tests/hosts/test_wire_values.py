@@ -277,6 +277,7 @@ class Own(errors.SkillError):
 ERRORS: list[errors.SolwardError] = [
     errors.SolwardError("x"),
     errors.InvalidRequest("amount must be more than 0"),
+    errors.PaymentRefused("no_offer", "nothing can be paid"),
     errors.NotFound("nothing"),
     errors.WalletNotFound(),
     errors.AgentNotFound(),

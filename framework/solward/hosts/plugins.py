@@ -1,7 +1,7 @@
 """Third parties' plugins in plugin hosts, as the registry takes them.
 
-A distribution has one host for its skills, providers and venues, and another for its guardrails:
-rules judge what the others do, so they must not share a process with them.
+A distribution has one host for its skills, providers, venues and payment protocols, and another for
+its guardrails: rules judge what the others do, so they must not share a process with them.
 """
 
 from __future__ import annotations
@@ -48,8 +48,13 @@ from solward.hosts.wire.frames import HostileFrame
 from solward.hosts.wire.values import (
     AGENT_VIEW,
     EFFECTS,
+    HTTP_ANSWER,
     INTENT,
     KNOWN_TOKEN,
+    PAYMENT_OFFER,
+    PAYMENT_PROOF,
+    PAYMENT_RECEIPT,
+    PAYMENT_SPEC,
     PROVIDER_SPEC,
     QUOTE,
     QUOTE_REQUEST,
@@ -63,12 +68,22 @@ from solward.hosts.wire.values import (
     to_json,
 )
 from solward.manifest import MAX_STORAGE_MB, Manifest, Terms
+from solward.payment import HttpAnswer, PaymentOffer, PaymentProof, PaymentReceipt, PaymentSpec
 from solward.provider import (
     ProviderSpec,
 )
 from solward.registry.discovery import Candidate, canonical
-from solward.registry.hooks import GUARDRAILS, HOOKS, OPTIONAL, SKILLS, VENUES, broken
+from solward.registry.hooks import (
+    GUARDRAILS,
+    HOOKS,
+    OPTIONAL,
+    PAYMENTS,
+    SKILLS,
+    VENUES,
+    broken,
+)
 from solward.registry.load import Declared, Found
+from solward.registry.loaded import PROTOCOL_TIME_LIMIT_S
 from solward.registry.problems import Problem, ProblemCode, Rejected, shortened
 from solward.skill import Effects, SkillSpec
 from solward.vault.transactions.plugin_rules import TIME_LIMIT_S
@@ -96,7 +111,7 @@ _QUIET_S: Final = 2 * TIME_LIMIT_S
 _FAULTS: Final = 3
 _FAULT_WINDOW_S: Final = 60.0
 _NOISY: Final = "its plugin host logs more than anybody reads: most of its lines are left out"
-# Of a skill's time limit; the call of its host begins a little later than it.
+# Of the time limit of a skill or a protocol; the call of its host begins a little later than it.
 _LATE: Final = 0.9
 # The longest that a call of a version that was replaced goes on.
 _DRAIN_S: Final = 60.0
@@ -313,7 +328,7 @@ class PluginHosts:
         megabytes = [0]
         for candidate, plugin in zip(candidates, specs.plugins, strict=True):
             spec = plugin.spec
-            declared = None if isinstance(spec, methods.Problem | None) else spec.manifest
+            declared = getattr(spec, "manifest", None)
             wanted = 0 if declared is None else declared.storage_mb
             if candidate.installed is not None:
                 key = f"{candidate.group}:{candidate.name}"
@@ -365,7 +380,7 @@ def _found(
         if isinstance(spec, methods.Problem):
             return Rejected(_code(spec.code), spec.detail)
         group = candidate.group
-        made: SkillSpec | ProviderSpec | VenueSpec | None
+        made: SkillSpec | ProviderSpec | VenueSpec | PaymentSpec | None
         match group, spec:
             case "solward.skills", values.SkillSpec():
                 made = SKILL_SPEC.from_wire(spec)
@@ -375,6 +390,8 @@ def _found(
                 made = replace(made, options=_numbers(made.options))
             case "solward.venues", values.VenueSpec():
                 made = VENUE_SPEC.from_wire(spec)
+            case "solward.payments", values.PaymentSpec():
+                made = PAYMENT_SPEC.from_wire(spec)
             case "solward.guardrails", None:
                 made = None
             case _:
@@ -428,11 +445,11 @@ def _numbers(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Plugin:
-    """A skill, a venue or a guardrail: each hook as a call into its host."""
+    """A skill, a venue, a payment protocol or a guardrail: each hook as a call into its host."""
 
     host: TenantHost
     name: str
-    spec: SkillSpec | VenueSpec | None
+    spec: SkillSpec | VenueSpec | PaymentSpec | None
     secret: SecretOf = field(repr=False)
 
     def calls(self, group: str) -> dict[str, Callable[..., Any]]:
@@ -445,12 +462,18 @@ class _Plugin:
                 "venue_instructions": self.venue_instructions,
                 "venue_swap": self.venue_swap,
             }
+        if group == PAYMENTS:
+            return {
+                "payment_offers": self.payment_offers,
+                "payment_headers": self.payment_headers,
+                "payment_receipt": self.payment_receipt,
+            }
         return {"guardrail_check": self.guardrail_check}
 
     @property
     def manifest(self) -> Manifest | None:
         """What it declared."""
-        return None if self.spec is None else self.spec.manifest
+        return Terms.of(self.spec).manifest
 
     async def skill_execute(self, params: dict[str, Any], context: SkillContext) -> str:
         """Run the skill; money calls and reads come back as calls of this one's capability."""
@@ -565,6 +588,42 @@ class _Plugin:
         answer = await self._of_venue(methods.VENUE_SWAP, asked, running)
         made: SwapTransaction = self.host.read(SWAP_TRANSACTION.from_wire, answer)
         return made
+
+    async def _of_protocol(self, method: methods.Method[Any, Any], request: Any) -> Any:
+        """A call of a payment protocol, which gets nothing beside its arguments."""
+        running = RunningCall(self.name)
+        running.late = asyncio.get_running_loop().time() + _LATE * PROTOCOL_TIME_LIMIT_S
+        try:
+            return await self.host.call(method, request, running)
+        except HostBug as bug:
+            # The host has logged its traceback.
+            raise SkillError("internal_error", bug.type_name) from None
+        except SolwardError as error:
+            raise sayable(error, (InvalidRequest,)) from None
+
+    async def payment_offers(self, answer: HttpAnswer) -> list[PaymentOffer]:
+        """What a seller's answer offers."""
+        asked = methods.ReadOffers(self.name, HTTP_ANSWER.to_wire(answer))
+        found = await self._of_protocol(methods.PAYMENT_OFFERS, asked)
+        return [self.host.read(PAYMENT_OFFER.from_wire, each) for each in found.offers]
+
+    async def payment_headers(self, offer: PaymentOffer, proof: PaymentProof) -> dict[str, str]:
+        """The headers that show a payment."""
+        asked = methods.ShowPayment(
+            self.name, PAYMENT_OFFER.to_wire(offer), PAYMENT_PROOF.to_wire(proof)
+        )
+        answer = await self._of_protocol(methods.PAYMENT_HEADERS, asked)
+        return dict(answer.headers)
+
+    async def payment_receipt(
+        self, offer: PaymentOffer, answer: HttpAnswer
+    ) -> PaymentReceipt | None:
+        """What a seller says of a payment."""
+        asked = methods.ReadReceipt(
+            self.name, PAYMENT_OFFER.to_wire(offer), HTTP_ANSWER.to_wire(answer)
+        )
+        found = await self._of_protocol(methods.PAYMENT_RECEIPT, asked)
+        return None if found.receipt is None else PAYMENT_RECEIPT.from_wire(found.receipt)
 
     async def guardrail_check(
         self, intent: Intent, effects: TransactionEffects

@@ -26,8 +26,13 @@ from solward.hosts.wire.values import (
     COMPLETION,
     COMPLETION_REQUEST,
     EFFECTS,
+    HTTP_ANSWER,
     INTENT,
     MODEL_PRICE,
+    PAYMENT_OFFER,
+    PAYMENT_PROOF,
+    PAYMENT_RECEIPT,
+    PAYMENT_SPEC,
     PROVIDER_SPEC,
     QUOTE,
     QUOTE_REQUEST,
@@ -38,6 +43,7 @@ from solward.hosts.wire.values import (
     VENUE_SPEC,
     from_json,
 )
+from solward.payment import PaymentOffer, PaymentReceipt
 from solward.provider import Completion, ModelPrice, ProviderContext, Usage
 from solward.registry.containment import PluginCrash, contained, contained_stream, deliberate
 from solward.registry.hooks import (
@@ -45,6 +51,7 @@ from solward.registry.hooks import (
     GUARDRAILS,
     HOOKS,
     OPTIONAL,
+    PAYMENTS,
     PROVIDERS,
     SKILLS,
     VENUES,
@@ -62,7 +69,12 @@ P = TypeVar("P", bound="Plugins")
 ENTRY_POINTS = "entry_points"
 """The option that names the plugins: JSON of `[group, name, value]`s."""
 
-_PAIRS: dict[str, Any] = {SKILLS: SKILL_SPEC, PROVIDERS: PROVIDER_SPEC, VENUES: VENUE_SPEC}
+_PAIRS: dict[str, Any] = {
+    SKILLS: SKILL_SPEC,
+    PROVIDERS: PROVIDER_SPEC,
+    VENUES: VENUE_SPEC,
+    PAYMENTS: PAYMENT_SPEC,
+}
 # Of a venue's requests, as the service's own client has it.
 _VENUE_TIMEOUT_S = 15.0
 
@@ -97,6 +109,9 @@ def handlers(tenant: Plugins) -> dict[str, Handler]:
         methods.VENUE_QUOTE.name: tenant.venue_quote,
         methods.VENUE_INSTRUCTIONS.name: tenant.venue_instructions,
         methods.VENUE_SWAP.name: tenant.venue_swap,
+        methods.PAYMENT_OFFERS.name: tenant.payment_offers,
+        methods.PAYMENT_HEADERS.name: tenant.payment_headers,
+        methods.PAYMENT_RECEIPT.name: tenant.payment_receipt,
         methods.GUARDRAIL_CHECK.name: tenant.guardrail_check,
     }
 
@@ -253,6 +268,50 @@ class Plugins:
             incoming, "venue_swap", quote=QUOTE.from_wire(request.quote), wallet=request.wallet
         )
         return SWAP_TRANSACTION.to_wire(_of_type(made, SwapTransaction, "venue_swap"))
+
+    async def payment_offers(self, incoming: Incoming) -> methods.Offers:
+        """What a seller's answer offers."""
+        request: methods.ReadOffers = incoming.request
+        offers = await self._payment(
+            incoming, "payment_offers", answer=HTTP_ANSWER.from_wire(request.answer)
+        )
+        # A generator would run where none of the guards around a hook is.
+        if not isinstance(offers, list | tuple):
+            raise TypeError(f"payment_offers must answer a list, not {type(offers).__name__}")
+        kept = [_of_type(each, PaymentOffer, "payment_offers") for each in offers]
+        return methods.Offers(tuple(map(PAYMENT_OFFER.to_wire, kept)))
+
+    async def payment_headers(self, incoming: Incoming) -> methods.ShownHeaders:
+        """The headers that show a payment."""
+        request: methods.ShowPayment = incoming.request
+        headers = await self._payment(
+            incoming,
+            "payment_headers",
+            offer=PAYMENT_OFFER.from_wire(request.offer),
+            proof=PAYMENT_PROOF.from_wire(request.proof),
+        )
+        if not isinstance(headers, Mapping):
+            found = type(headers).__name__
+            raise TypeError(f"payment_headers must answer a mapping, not {found}")
+        return methods.ShownHeaders(dict(headers))
+
+    async def payment_receipt(self, incoming: Incoming) -> methods.Receipt:
+        """What a seller says of a payment."""
+        request: methods.ReadReceipt = incoming.request
+        receipt = await self._payment(
+            incoming,
+            "payment_receipt",
+            offer=PAYMENT_OFFER.from_wire(request.offer),
+            answer=HTTP_ANSWER.from_wire(request.answer),
+        )
+        if receipt is None:
+            return methods.Receipt(None)
+        said = _of_type(receipt, PaymentReceipt, "payment_receipt")
+        return methods.Receipt(PAYMENT_RECEIPT.to_wire(said))
+
+    async def _payment(self, incoming: Incoming, hook: str, **given: Any) -> Any:
+        bound = self._bound(PAYMENTS, incoming.request.name, hook)
+        return await self._run(self._call(incoming), partial(bound, **given))
 
     async def guardrail_check(self, incoming: Incoming) -> methods.Verdict:
         """A rule's answer; one that raises, or answers anything else, has refused."""

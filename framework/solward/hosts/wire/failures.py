@@ -56,6 +56,7 @@ class ErrorData(Wire):
 # travels as the nearest class above it.
 _ATTRIBUTES: Final[dict[type[SolwardError], dict[str, str]]] = {
     errors.SkillError: {"code": "code"},
+    errors.PaymentRefused: {"code": "code", "reason": "reason"},
     errors.GuardrailBlocked: {"rule": "rule", "reason": "reason"},
     errors.TransactionError: {"record": "record"},
     errors.Held: {"hold": "hold"},

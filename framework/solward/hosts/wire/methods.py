@@ -25,6 +25,7 @@ from solward.hosts.wire.values import (
     Completion,
     CompletionRequest,
     Empty,
+    HttpAnswer,
     Instructions,
     Intent,
     Json,
@@ -35,6 +36,10 @@ from solward.hosts.wire.values import (
     Names,
     Natural,
     PaidAnswer,
+    PaymentOffer,
+    PaymentProof,
+    PaymentReceipt,
+    PaymentSpec,
     ProviderSpec,
     Quote,
     QuoteRequest,
@@ -173,7 +178,8 @@ class Plugin(Wire):
     """One entry point of the distribution, in the service's order.
 
     Attributes:
-        group: `solward.skills`, `solward.providers`, `solward.venues` or `solward.guardrails`.
+        group: `solward.skills`, `solward.providers`, `solward.venues`, `solward.payments` or
+            `solward.guardrails`.
         hooks: the hooks it implements.
         spec: its declaration, None of a guardrail.
     """
@@ -181,7 +187,7 @@ class Plugin(Wire):
     group: Name
     name: Name
     hooks: Annotated[tuple[Name, ...], Meta(max_length=16)] = ()
-    spec: SkillSpec | ProviderSpec | VenueSpec | Problem | None = None
+    spec: SkillSpec | ProviderSpec | VenueSpec | PaymentSpec | Problem | None = None
 
 
 class Specs(Wire):
@@ -264,6 +270,35 @@ class VenueSwap(Wire):
     pools: Addresses = ()
 
 
+class ReadOffers(Wire):
+    name: Name
+    answer: HttpAnswer
+
+
+class Offers(Wire):
+    offers: Annotated[tuple[PaymentOffer, ...], Meta(max_length=256)]
+
+
+class ShowPayment(Wire):
+    name: Name
+    offer: PaymentOffer
+    proof: PaymentProof
+
+
+class ShownHeaders(Wire):
+    headers: Annotated[dict[Name, Text], Meta(max_length=256)]
+
+
+class ReadReceipt(Wire):
+    name: Name
+    offer: PaymentOffer
+    answer: HttpAnswer
+
+
+class Receipt(Wire):
+    receipt: PaymentReceipt | None
+
+
 class GuardrailCheck(Wire):
     name: Name
     intent: Intent
@@ -302,6 +337,9 @@ PROVIDER_PRICE = Method("provider.price", ProviderPrice, Price)
 VENUE_QUOTE = Method("venue.quote", VenueQuote, Quote)
 VENUE_INSTRUCTIONS = Method("venue.instructions", VenueInstructions, SwapInstructions)
 VENUE_SWAP = Method("venue.swap", VenueSwap, SwapTransaction)
+PAYMENT_OFFERS = Method("payment.offers", ReadOffers, Offers, largest=_BIG)
+PAYMENT_HEADERS = Method("payment.headers", ShowPayment, ShownHeaders)
+PAYMENT_RECEIPT = Method("payment.receipt", ReadReceipt, Receipt)
 GUARDRAIL_CHECK = Method("guardrail.check", GuardrailCheck, Verdict)
 POCKET_BUILD = Method("pocket.build", PocketBuild, Built)
 

@@ -374,6 +374,61 @@ class SwapTransaction(Wire):
     last_valid_block_height: int
 
 
+# Payment protocols.
+
+
+class PaymentSpec(Wire, tag="payment"):
+    name: Name
+
+
+class HttpAnswer(Wire):
+    """An answer of a seller, given to a protocol."""
+
+    url: Text
+    method: Name
+    status: int
+    headers: Annotated[tuple[tuple[Text, Text], ...], Meta(max_length=_MAX_ITEMS)] = ()
+    body: Annotated[bytes, Meta(max_length=4 << 20)] = b""
+
+
+class PaymentSplit(Wire):
+    recipient: Address
+    units: Natural
+
+
+class PaymentOffer(Wire):
+    network: Name
+    asset: Address
+    units: Natural
+    pay_to: Address
+    modes: Annotated[tuple[payment.PaymentMode, ...], Meta(max_length=8)]
+    fee_payer: Address | None = None
+    memo: Text | None = None
+    nonce_memo: bool = False
+    splits: Annotated[tuple[PaymentSplit, ...], Meta(max_length=64)] = ()
+    opens_accounts: bool = False
+    decimals: int | None = None
+    token_program: Address | None = None
+    most_compute_units: Natural = 1_400_000
+    most_unit_price: Natural = 5_000_000
+    expires_ms: int | None = None
+    resource: Text | None = None
+    description: Text = ""
+    raw: Json = "{}"
+
+
+class PaymentProof(Wire):
+    mode: payment.PaymentMode
+    payer: Address
+    wire: Bytes | None = None
+    signature: Name | None = None
+
+
+class PaymentReceipt(Wire):
+    signature: Name | None = None
+    reason: Text | None = None
+
+
 # The ledger, and what a skill sees of its call.
 
 
@@ -704,3 +759,9 @@ QUOTE_REQUEST = Pair(venue.QuoteRequest, QuoteRequest)
 QUOTE = Pair(venue.Quote, Quote)
 SWAP_INSTRUCTIONS = Pair(venue.SwapInstructions, SwapInstructions)
 SWAP_TRANSACTION = Pair(venue.SwapTransaction, SwapTransaction)
+PAYMENT_SPEC = Pair(payment.PaymentSpec, PaymentSpec)
+HTTP_ANSWER = Pair(payment.HttpAnswer, HttpAnswer)
+PAYMENT_SPLIT = Pair(payment.PaymentSplit, PaymentSplit)
+PAYMENT_OFFER = Pair(payment.PaymentOffer, PaymentOffer)
+PAYMENT_PROOF = Pair(payment.PaymentProof, PaymentProof)
+PAYMENT_RECEIPT = Pair(payment.PaymentReceipt, PaymentReceipt)
