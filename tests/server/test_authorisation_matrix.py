@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.support.agents import agent_body
 from tests.support.api import NOBODY, SECRET, Answer, Api
@@ -91,16 +93,7 @@ def routes(api: Api) -> set[str]:
     found = set()
     for rule in api.app.url_map.iter_rules():
         path = rule.rule.removeprefix("/api/v1")
-        for name in (
-            "wallet_id",
-            "agent_id",
-            "key_id",
-            "pocket_id",
-            "hold_id",
-            "payment_id",
-            "principal",
-        ):
-            path = path.replace(f"<{name}>", "<id>")
+        path = re.sub(r"<(\w+_id|principal)>", "<id>", path)
         found |= {f"{method} {path}" for method in rule.methods - {"HEAD", "OPTIONS"}}
     return found
 
@@ -183,6 +176,9 @@ async def test_a_key_confined_to_one_wallet_finds_no_other_and_nothing_of_it(api
         elif path.startswith("/holds/<id>"):
             answer = await ask(api, route, token)
             assert (answer.status, answer.error) == (404, "Hold not found"), route
+        elif path.startswith("/payments/<id>"):
+            answer = await ask(api, route, token)
+            assert (answer.status, answer.error) == (404, "Payment not found"), route
         elif path != "/mcp":  # tests/mcp/test_mcp_http.py
             answer = await ask(api, route, token)
             # A quote's fields are missing here: it tells of no wallet.

@@ -143,7 +143,7 @@ _COMMON: dict[str, Schema] = {
 }
 _PLUGIN: Schema = {
     "oneOf": [
-        response_object({"kind": choice("What it is.", "skill", "venue")} | _COMMON),
+        response_object({"kind": choice("What it is.", "payment", "skill", "venue")} | _COMMON),
         response_object(
             {"kind": choice("What it is.", "provider")}
             | _COMMON

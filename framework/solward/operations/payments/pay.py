@@ -14,12 +14,10 @@ from solward.clock import now_ms
 from solward.errors import (
     IdempotencyInFlight,
     InvalidRequest,
-    LedgerError,
     NotFound,
     PaymentRefused,
     SkillError,
     TransactionError,
-    TransactionFailed,
 )
 from solward.guardrail import SOL
 from solward.manifest import site_name
@@ -30,7 +28,6 @@ from solward.operations.payments.offers import (
     Chosen,
     Terms,
     acceptable,
-    amount_text,
     one_line,
     preferred,
     refused,
@@ -58,7 +55,6 @@ from solward.record import TransactionRecord, TransactionStatus
 from solward.solana.clusters import CHAIN_IDS, chain_id
 from solward.solana.fees import LAMPORTS_PER_SIGNATURE
 from solward.solana.token_list import TokenList
-from solward.solana.tokens import associated_address, token_account
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import payments as store
 from solward.vault.store import transactions as transaction_store
@@ -396,19 +392,16 @@ class Payments:
         chosen: Chosen,
         draft: Draft,
     ) -> PaidAnswer:
-        try:
-            if chosen.mode is PaymentMode.PUSH:
-                record = await self.engine.execute(wallet.id, actor, draft)
-                if record.status is not TransactionStatus.CONFIRMED:
-                    # Shown once it has landed, where the request is made again.
-                    return await self.stored(record.id)
-                proof = _pushed(wallet, record)
-            else:
-                handed = await self.engine.hand_over(wallet.id, actor, draft)
-                record = handed.record
-                proof = PaymentProof(chosen.mode, wallet.address, wire=handed.wire)
-        except TransactionFailed as error:
-            raise await self._explained(error, wallet, chosen) from None
+        if chosen.mode is PaymentMode.PUSH:
+            record = await self.engine.execute(wallet.id, actor, draft)
+            if record.status is not TransactionStatus.CONFIRMED:
+                # Shown once it has landed, where the request is made again.
+                return await self.stored(record.id)
+            proof = _pushed(wallet, record)
+        else:
+            handed = await self.engine.hand_over(wallet.id, actor, draft)
+            record = handed.record
+            proof = PaymentProof(chosen.mode, wallet.address, wire=handed.wire)
         return await self._show(record, request, chosen.protocol, chosen.offer, proof)
 
     async def _show(
@@ -458,40 +451,6 @@ class Payments:
                 answered_ms=now_ms(),
             ),
         )
-
-    async def _explained(
-        self, error: TransactionFailed, wallet: Wallet, chosen: Chosen
-    ) -> TransactionFailed:
-        """The error of a payment that cannot succeed, with the account that is the cause where it
-        is one: nodes name a place in the transaction."""
-        asset, offer = chosen.asset, chosen.offer
-        if asset.program is None:
-            return error
-        receivers = (offer.pay_to, *(each.recipient for each in offer.splits))
-        source = associated_address(wallet.address, asset.mint, asset.program)
-        named = {associated_address(to, asset.mint, asset.program): to for to in receivers}
-        try:
-            states = await self.ledger.accounts([source, *named])
-        except LedgerError:
-            return error
-        name = self.tokens.symbol_of(asset.mint) or asset.mint
-        reason = None
-        for address, owner in named.items():
-            account = token_account(states[address])
-            if account is None:
-                reason = f"the seller's {owner} has no token account of {name}"
-            elif account.is_frozen:
-                reason = f"the token account of {name} of the seller's {owner} is frozen"
-        held = token_account(states[source])
-        if held is None or held.amount < offer.units:
-            units = 0 if held is None else held.amount
-            reason = (
-                f"the wallet holds {amount_text(units, asset.decimals)} {name} in its associated"
-                f" account, and {amount_text(offer.units, asset.decimals)} is asked"
-            )
-        elif held.is_frozen:
-            reason = f"the wallet's token account of {name} is frozen"
-        return error if reason is None else TransactionFailed(f"{error}: {reason}", error.record)
 
     @contextmanager
     def _alone(self, actor: Actor) -> Iterator[None]:
