@@ -24,6 +24,7 @@ from solward.money import U64_MAX, lamports_to_sol, sol_to_lamports
 from solward.settings.access import AccessSettings, http_address, is_protected
 from solward.settings.masking import addresses_of, masked_value, secret_fields
 from solward.settings.vendors import ADDRESS_ENDINGS, POOLS_ENDING, VendorSettings
+from solward.site import read_site
 from solward.solana.fees import DEFAULT_MAX_NETWORK_FEE, LAMPORTS_PER_SIGNATURE
 from solward.telemetry.scrub import conceal, secrets_of_database_url, secrets_of_url
 from solward.venue import BEST_VENUE
@@ -45,11 +46,7 @@ DASHBOARD_ORIGINS = ("http://localhost:3000", "http://127.0.0.1:3000")
 
 _DEPENDENT = "default_factory_not_called"
 
-_PRIVATE_SITE = re.compile(
-    r"(?P<host>[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:]{2,39}\]):(?P<port>[1-9][0-9]{0,4})"
-)
-_MAX_PORT = 65_535
-_METADATA = frozenset({"metadata.google.internal", "[fd00:ec2::254]", "168.63.129.16"})
+_METADATA = ("169.254.", "168.63.129.16", "metadata.google.internal", "[fd00:ec2::254]")
 
 Network = Literal["localnet", "devnet", "testnet", "mainnet-beta"]
 ApiKeyStoreKind = Literal["memory", "database"]
@@ -149,7 +146,7 @@ class Settings(AccessSettings, VendorSettings):
 
     # Offers of which other network count on a localnet, whose genesis hash no seller knows.
     payments_localnet_as: Literal["devnet"] | None = None
-    # `host:port` of sellers on this machine or a private network.
+    # Sellers on this machine or a private network, as grants name sites.
     payments_private_sites: Annotated[tuple[str, ...], NoDecode] = ()
 
     model_processes: int = Field(1, ge=1, le=64)
@@ -261,16 +258,12 @@ class Settings(AccessSettings, VendorSettings):
     @classmethod
     def _private_sites(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for site in value:
-            found = _PRIVATE_SITE.fullmatch(site)
-            if found is None or int(found["port"]) > _MAX_PORT:
-                raise ValueError(
-                    "expected host:port in lower case, separated by commas, such as"
-                    f" 127.0.0.1:4021; got {site!r}"
-                )
-            if found["host"] in _METADATA or found["host"].startswith("169.254."):
-                raise ValueError(
-                    f"{site} is where a cloud tells a machine its secrets; no seller is there"
-                )
+            try:
+                read_site(site, "a site")
+            except InvalidRequest as error:
+                raise ValueError(f"expected sites separated by commas; {error}") from None
+            if site.startswith(_METADATA):
+                raise ValueError(f"{site} is where a cloud tells a machine its secrets, no seller")
         return value
 
     @field_validator("jupiter_api_url", "coingecko_api_url")

@@ -63,7 +63,9 @@ def test_what_is_no_address_of_a_site_is_refused(url: str) -> None:
 
 
 def test_a_site_has_no_second_name() -> None:
-    refused("url: the host must not end with a dot", "https://api.example.com./")
+    refused("url: a host in lower case", "https://api.example.com./")
+    refused("url: a host in lower case", "https://2130706433/")
+    refused("url: a host in lower case", "https://127.1/")
 
 
 @pytest.mark.parametrize(
