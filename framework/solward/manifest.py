@@ -215,7 +215,7 @@ def check_paid_site(manifest: Manifest | None, url: str) -> None:
             "no_network", "The plugin has no manifest, so it pays no site: declare its sites"
         )
     site, _path = split_url(url)
-    named = site.host if site.port == _PORTS[site.scheme] else f"{site.host}:{site.port}"
+    named = site_name(site)
     if named not in manifest.sites:
         raise SkillError("site_not_declared", f"The plugin's manifest does not name {named}")
 

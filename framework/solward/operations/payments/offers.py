@@ -10,8 +10,9 @@ from typing import Final
 from solward import jsontext
 from solward.errors import InvalidRequest, PaymentRefused
 from solward.guardrail import SOL
+from solward.manifest import site_name
 from solward.money import SOL_DECIMALS, format_amount, from_units
-from solward.operations.payments.requests import Most, SellerRequest, address_of, named
+from solward.operations.payments.requests import Most, SellerRequest, address_of
 from solward.payment import MAX_UNITS, PaymentMode, PaymentOffer, is_address
 from solward.solana.ledger import ReadLedger
 from solward.solana.programs import (
@@ -274,7 +275,7 @@ def _check_resource(offer: PaymentOffer, request: SellerRequest) -> None:
     if site != request.site:
         raise PaymentRefused(
             "resource_mismatch",
-            f"it is for {shown(offer.resource)}, which is not of {named(request.site)}",
+            f"it is for {shown(offer.resource)}, which is not of {site_name(request.site)}",
         )
 
 

@@ -20,6 +20,7 @@ from solward.errors import (
     TransactionError,
 )
 from solward.guardrail import SOL
+from solward.manifest import site_name
 from solward.money import from_units
 from solward.operations.payments.offers import (
     MOST_OFFERS,
@@ -33,7 +34,6 @@ from solward.operations.payments.offers import (
 )
 from solward.operations.payments.requests import (
     SellerRequest,
-    named,
     read_request,
     shown_headers,
 )
@@ -326,7 +326,7 @@ class Payments:
         found = await self.sites.request(request, ASK_WAIT_S)
         if found.broken:
             raise PaymentRefused(
-                "no_answer", f"{named(request.site)}: its answer broke off or took too long"
+                "no_answer", f"{site_name(request.site)}: its answer broke off or took too long"
             )
         return found
 
@@ -357,7 +357,7 @@ class Payments:
             else:
                 candidates += [Chosen(name, offer, mode, asset) for mode in modes]
         if not candidates:
-            raise refused(named(request.site), reasons)
+            raise refused(site_name(request.site), reasons)
         return preferred(candidates, has_sol=await self._has_sol(wallet, candidates))
 
     async def _terms(
@@ -483,7 +483,7 @@ class Payments:
 
 def _via(actor: Actor, request: SellerRequest) -> Actor:
     """The actor of a payment: the site is of its chain, whoever asks."""
-    return replace(actor, via=(*actor.via, f"site:{named(request.site)}"))
+    return replace(actor, via=(*actor.via, f"site:{site_name(request.site)}"))
 
 
 def _pushed(wallet: Wallet, record: TransactionRecord) -> PaymentProof:

@@ -13,9 +13,9 @@ import httpx
 
 from solward import jsontext
 from solward.errors import InvalidRequest, PaymentRefused, SkillError
-from solward.manifest import MAX_URL, Site, split_url
+from solward.manifest import MAX_URL, Site, site_name, split_url
 from solward.paid import PayRequest, max_parts
-from solward.site import site_name
+from solward.site import read_site
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 MAX_BODY_BYTES: Final = 1 << 20
@@ -84,11 +84,6 @@ class SellerRequest:
         return self.url.partition("?")[0]
 
 
-def named(site: Site) -> str:
-    """A site as grants name it."""
-    return site_name(site.host, site.port)
-
-
 def address_of(text: str, field: str) -> tuple[str, Site, str]:
     """An address as it is requested, its site, and its path with query.
 
@@ -110,7 +105,7 @@ def address_of(text: str, field: str) -> tuple[str, Site, str]:
     except (httpx.InvalidURL, SkillError, ValueError):
         raise InvalidRequest(expected) from None
     # By another spelling it would be a site under which nothing is granted or known.
-    site_name(site.host, site.port, field)
+    read_site(site_name(site), field)
     return made, site, path
 
 

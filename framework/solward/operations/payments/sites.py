@@ -22,8 +22,8 @@ from solward.hosts.egress.addresses import CheckedConnections, Dial, Resolve, Sy
 from solward.hosts.egress.connection import dial_tcp
 from solward.hosts.egress.limits import AnswerReading, Limits, ReadPace, current_reading
 from solward.hosts.egress.messages import host_header, waiting
-from solward.manifest import Site
-from solward.operations.payments.requests import SellerRequest, named, with_headers
+from solward.manifest import Site, site_name
+from solward.operations.payments.requests import SellerRequest, with_headers
 from solward.payment import HttpAnswer
 from solward.settings.access import is_loopback
 
@@ -100,7 +100,7 @@ class Sites:
             return
         raise PaymentRefused(
             "https_only",
-            f"{named(site)} must be called by https; http is for loopback addresses that"
+            f"{site_name(site)} must be called by https; http is for loopback addresses that"
             " PAYMENTS_PRIVATE_SITES names",
         )
 
@@ -205,7 +205,7 @@ class Sites:
         return bytes(body[:MAX_ANSWER_BYTES]), False, False
 
     def _is_private(self, site: Site) -> bool:
-        return named(site) in self._private
+        return site_name(site) in self._private
 
     def _pool(self, site: Site) -> httpcore.AsyncConnectionPool:
         private = self._is_private(site)
@@ -238,7 +238,7 @@ def _headers(
 
 
 def _refusal(error: SkillError, site: Site) -> PaymentRefused:
-    name = named(site)
+    name = site_name(site)
     if error.code == "address_refused":
         return PaymentRefused(
             error.code,

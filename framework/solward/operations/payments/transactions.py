@@ -11,9 +11,10 @@ from spl.token.instructions import transfer_checked
 from spl.token.models import TransferCheckedParams
 
 from solward.guardrail import SOL, Intent
+from solward.manifest import site_name
 from solward.money import from_units
 from solward.operations.payments.offers import Chosen
-from solward.operations.payments.requests import SellerRequest, named
+from solward.operations.payments.requests import SellerRequest
 from solward.payment import PaymentMode, offer_json
 from solward.record import TransactionType
 from solward.solana.programs import MEMO_PROGRAM
@@ -52,7 +53,7 @@ def payment_draft(wallet: str, request: SellerRequest, chosen: Chosen) -> Draft:
         receivers = {*accounts, *accounts.values()}
     memos = [] if memo is None else [_memo(memo)]
     is_sol = asset.mint == SOL
-    site = named(request.site)
+    site = site_name(request.site)
     intent = Intent(
         type=TransactionType.PAYMENT,
         wallet=wallet,
