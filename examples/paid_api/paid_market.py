@@ -53,6 +53,12 @@ class Market:
 
     async def land(self, instructions: Sequence[Instruction], *signers: Keypair) -> str:
         """Send a transaction of the buyer's; its signature."""
+        wire = await self.signed(instructions, *signers)
+        options = {"encoding": "base64", "preflightCommitment": "processed"}
+        return str(await self.localnet.call("sendTransaction", [wire, options]))
+
+    async def signed(self, instructions: Sequence[Instruction], *signers: Keypair) -> str:
+        """A transaction of the buyer's, which nobody has sent; base64."""
         latest = await self.localnet.call("getLatestBlockhash")
         message = MessageV0.try_compile(
             self.buyer.pubkey(),
@@ -60,9 +66,8 @@ class Market:
             [],
             Hash.from_string(latest["value"]["blockhash"]),
         )
-        wire = base64.b64encode(bytes(VersionedTransaction(message, [self.buyer, *signers])))
-        options = {"encoding": "base64", "preflightCommitment": "processed"}
-        return str(await self.localnet.call("sendTransaction", [wire.decode(), options]))
+        wire = bytes(VersionedTransaction(message, [self.buyer, *signers]))
+        return base64.b64encode(wire).decode()
 
     async def mint(self) -> None:
         """A mint, of which the buyer holds a million units; both have an account of it."""
@@ -124,8 +129,10 @@ def asked(challenge: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def credential(challenge: Mapping[str, str], signature: Any) -> dict[str, str]:
-    """The header that shows a payment."""
-    shown = {"challenge": challenge, "payload": {"type": "signature", "signature": signature}}
+def credential(
+    challenge: Mapping[str, str], payment: Any, kind: str = "signature"
+) -> dict[str, str]:
+    """The header that shows a payment: a signature, or the transaction itself."""
+    shown = {"challenge": challenge, "payload": {"type": kind, kind: payment}}
     text = base64.urlsafe_b64encode(json.dumps(shown).encode()).decode().rstrip("=")
     return {"Authorization": f"Payment {text}"}

@@ -1,7 +1,8 @@
-"""MPP: `charge` by the method `solana`, where the buyer sends the transaction (push mode).
+"""MPP: `charge` by the method `solana`, where the buyer pays the network fee.
 
-The seller needs no key and no facilitator: it reads the transaction on the ledger, and serves each
-signature once.
+The buyer hands the transaction over and the seller sends it, or the buyer has sent it and shows its
+signature (push mode). The seller needs no key and no facilitator: it reads the transaction on the
+ledger, and serves each signature once.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import httpx
 from quart import Response, current_app, jsonify, request
 from solders.pubkey import Pubkey
 from solders.token.associated import get_associated_token_address
+from solders.transaction import VersionedTransaction
 
 from .charging import CannotTell, NotPaid, Price, Served, decoded
 
@@ -160,13 +162,14 @@ class Mpp:
         expires = datetime.fromisoformat(texts["expires"])
         if expires <= datetime.now(UTC):
             raise NotPaid("the challenge has expired")
-        signature = shown.get("signature")
-        if shown.get("type") != "signature" or not isinstance(signature, str):
-            raise NotPaid('only a payload of type "signature" is taken: send the transaction first')
-        if _SIGNATURE.fullmatch(signature) is None:
-            raise NotPaid("the signature is not one of a transaction")
+        wire = shown.get("transaction") if shown.get("type") == "transaction" else None
+        signature = shown.get("signature") if wire is None else _signature_of(wire)
+        if not isinstance(signature, str) or _SIGNATURE.fullmatch(signature) is None:
+            raise NotPaid("the payload has neither a transaction nor the signature of one")
         if self._served.has(signature):
             raise NotPaid("the signature was served already")
+        if wire is not None:
+            await self._send(wire)
         landed = await self._landed(signature)
         not_before = (expires - LIFETIME).timestamp() - CLOCK_SKEW_S
         check(landed, decoded(texts["request"], "the request"), price.token_program, not_before)
@@ -181,21 +184,36 @@ class Mpp:
             "commitment": "confirmed",
             "maxSupportedTransactionVersion": 0,
         }
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "getTransaction", "params": [signature, how]}
         for look in range(LOOKS):
             if look:
                 await asyncio.sleep(LOOK_S)
-            try:
-                answer = await self._http.post(self._rpc_url, json=asked)
-                found = answer.json()
-            except (httpx.HTTPError, ValueError):
-                raise CannotTell("the ledger cannot be read now") from None
-            if not isinstance(found, dict) or "result" not in found:
+            found = await self._ask("getTransaction", signature, how)
+            if "result" not in found:
                 raise CannotTell("the ledger cannot be read now")
             if found["result"] is not None:
                 landed: Mapping[str, Any] = found["result"]
                 return landed
         raise NotPaid("no transaction of this signature is confirmed")
+
+    async def _send(self, wire: str) -> None:
+        """Send what the buyer signed; whether it is the payment is checked once it has landed."""
+        how = {"encoding": "base64", "preflightCommitment": "confirmed"}
+        found = await self._ask("sendTransaction", wire, how)
+        # Shown again, it may be there already.
+        problem = str(found.get("error", {}).get("message", ""))
+        if problem and "already been processed" not in problem:
+            raise NotPaid(f"the ledger refuses the transaction: {problem}")
+
+    async def _ask(self, method: str, *params: Any) -> Mapping[str, Any]:
+        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        try:
+            answer = await self._http.post(self._rpc_url, json=asked)
+            found = answer.json()
+        except (httpx.HTTPError, ValueError):
+            raise CannotTell("the ledger cannot be read now") from None
+        if not isinstance(found, dict):
+            raise CannotTell("the ledger cannot be read now")
+        return found
 
 
 def check(
@@ -238,6 +256,15 @@ def check(
     )
     if arrived != int(wanted["amount"]):
         raise NotPaid("another amount has arrived")
+
+
+def _signature_of(wire: Any) -> str:
+    """The signature that the ledger knows a transaction by."""
+    try:
+        transaction = VersionedTransaction.from_bytes(base64.b64decode(wire, validate=True))
+        return str(transaction.signatures[0])
+    except (TypeError, ValueError, IndexError):
+        raise NotPaid("the transaction cannot be read") from None
 
 
 def _goes_to(step: Mapping[str, Any], account: str) -> bool:

@@ -65,6 +65,39 @@ async def test_who_paid_is_served_once_and_gets_a_receipt(
     assert "served already" in await reason(anew)
 
 
+async def test_who_hands_the_transaction_over_is_served_once_and_has_paid_once(
+    market: Market, seller: QuartClient
+) -> None:
+    challenge = challenge_of(await seller.get("/forecast"))
+    wire = await market.signed([market.transfer(), memo(asked(challenge)["externalId"])])
+    headers = credential(challenge, wire, "transaction")
+    answers = await asyncio.gather(*(seller.get("/forecast", headers=headers) for _ in range(3)))
+    assert sorted(answer.status_code for answer in answers) == [200, 402, 402]
+    again = await seller.get("/forecast", headers=headers)
+    assert "served already" in await reason(again)
+    held = await market.localnet.call(
+        "getTokenAccountBalance", [str(market.account(market.seller))]
+    )
+    assert held["value"]["amount"] == str(PRICE)
+
+
+@pytest.mark.parametrize("wire", [None, 7, "!", "", "AA==", "AIAA"], ids=repr)
+async def test_what_is_no_transaction_is_refused(seller: QuartClient, wire: object) -> None:
+    challenge = challenge_of(await seller.get("/forecast"))
+    headers = credential(challenge, wire, "transaction")
+    assert (await seller.get("/forecast", headers=headers)).status_code == 402
+
+
+async def test_a_transaction_that_cannot_pay_is_refused_with_the_ledgers_reason(
+    market: Market, seller: QuartClient
+) -> None:
+    challenge = challenge_of(await seller.get("/forecast"))
+    steps = [market.transfer(2_000_000), memo(asked(challenge)["externalId"])]
+    headers = credential(challenge, await market.signed(steps), "transaction")
+    answer = await seller.get("/forecast", headers=headers)
+    assert "the ledger refuses the transaction" in await reason(answer)
+
+
 async def test_two_requests_at_once_with_one_payment_are_served_once(
     market: Market, seller: QuartClient
 ) -> None:

@@ -38,8 +38,9 @@ _SHOWN: Final = 160
 _REFUSED_EXTENSIONS: Final = frozenset(
     {TRANSFER_FEE, 4, 6, NON_TRANSFERABLE, 10, 12, TRANSFER_HOOK, 16, 24, 25, 26}
 )
-# Push is the surest: whether it landed is the service's own to know. A sponsored one costs nothing.
-_PREFERENCE: Final = (PaymentMode.PUSH, PaymentMode.SPONSORED, PaymentMode.UNSPONSORED)
+# A sponsored one costs nothing. Push is the last: who is paid before he says whether he takes it
+# keeps the money, and sellers of MPP do not say that they take none; by default some do not.
+_PREFERENCE: Final = (PaymentMode.SPONSORED, PaymentMode.UNSPONSORED, PaymentMode.PUSH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +196,9 @@ async def acceptable(
     return asset, modes
 
 
-def preferred(candidates: Sequence[Chosen], *, has_sol: bool) -> Chosen:
-    """The one that is paid: by mode, then in the sellers' own order.
-
-    Args:
-        has_sol: whether the wallet can pay a network fee.
-    """
-    order = _PREFERENCE if has_sol else (PaymentMode.SPONSORED, *_PREFERENCE)
-    return min(candidates, key=lambda each: order.index(each.mode))
+def preferred(candidates: Sequence[Chosen]) -> Chosen:
+    """The one that is paid: by mode, then in the sellers' own order."""
+    return min(candidates, key=lambda each: _PREFERENCE.index(each.mode))
 
 
 def refused(site: str, reasons: Sequence[tuple[str, InvalidRequest]]) -> PaymentRefused:

@@ -53,7 +53,6 @@ from solward.payment import (
 )
 from solward.record import TransactionRecord, TransactionStatus
 from solward.solana.clusters import CHAIN_IDS, chain_id
-from solward.solana.fees import LAMPORTS_PER_SIGNATURE
 from solward.solana.token_list import TokenList
 from solward.vault.ledger.protocol import Ledger
 from solward.vault.store import payments as store
@@ -76,8 +75,6 @@ ANSWER_WAIT_S: Final = 40.0
 # What is answered usually lands within it.
 SETTLE_WAIT_S: Final = 2.0
 _CLOSE_WAIT_S: Final = 5.0
-# A signature and a price that pays for itself.
-_FEE_LAMPORTS: Final = 2 * LAMPORTS_PER_SIGNATURE
 
 _log = structlog.get_logger(__name__)
 
@@ -358,7 +355,7 @@ class Payments:
                 candidates += [Chosen(name, offer, mode, asset) for mode in modes]
         if not candidates:
             raise refused(site_name(request.site), reasons)
-        return preferred(candidates, has_sol=await self._has_sol(wallet, candidates))
+        return preferred(candidates)
 
     async def _terms(
         self, wallet: Wallet, request: SellerRequest, offers: Sequence[PaymentOffer]
@@ -375,14 +372,6 @@ class Payments:
         payers = {each.fee_payer for each in offers if each.fee_payer is not None}
         managed = await self.wallets.managed(payers) if payers else frozenset()
         return Terms(request, networks, wallet.address, self.tokens, managed)
-
-    async def _has_sol(self, wallet: Wallet, candidates: Sequence[Chosen]) -> bool:
-        """Whether the wallet can pay a network fee; asked where that decides."""
-        modes = {each.mode for each in candidates}
-        if PaymentMode.SPONSORED not in modes or len(modes) == 1:
-            return True
-        spent = max(each.offer.units if each.asset.mint == SOL else 0 for each in candidates)
-        return await self.ledger.balance(wallet.address) >= spent + _FEE_LAMPORTS
 
     async def _paid(
         self,
