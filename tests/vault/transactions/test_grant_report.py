@@ -116,6 +116,18 @@ def test_dollars_of_any_asset_are_told_beside_the_amounts_of_named_ones() -> Non
     assert (both.bounds[MINT], both.bounds["SOL"], both.dollars) == (20, 10 * SOL, {})
 
 
+def test_what_may_be_paid_over_http_can_leave_through_whatever_sites() -> None:
+    pays = [Operation.PAY]
+    one = grant(AGENT, pays, via=("site:a.example",), **{MINT: limit(MINT, 20)})
+    other = grant(AGENT, pays, via=("site:b.example",), **{MINT: limit(MINT, 5)})
+    assert leaving({AGENT: UNLIMITED}, one).bounds[MINT] == 20
+    assert leaving({AGENT: UNLIMITED}, one, other).bounds[MINT] == 25
+    assert leaving({AGENT: UNLIMITED}, one, other).bounds["SOL"] == 0
+    # What sites are paid at most is paid by these callers, or by the operator.
+    site = grant("site:a.example", pays, **{MINT: limit(MINT, 7)})
+    assert leaving({AGENT: UNLIMITED}, one, site).bounds[MINT] == 20
+
+
 async def test_the_report_says_what_is_used_and_left(bench: Bench) -> None:
     wallet = bench.wallet.id
     made = grant(AGENT, SOL=limit("SOL", {DAY_MS: SOL, HOUR_MS: SOL // 2}))

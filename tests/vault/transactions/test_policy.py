@@ -117,6 +117,7 @@ class Past:
         age_ms: int = 0,
         kept: int | None = None,
         operation: Operation = Operation.TRANSFER,
+        via: tuple[str, ...] = (),
     ) -> None:
         """Args:
         kept: of its units still count.
@@ -124,7 +125,8 @@ class Past:
         self.count += 1
         id_, at = f"t{self.count}", await self.now_ms() - age_ms
         line = Line(operation, asset, units, to, to, 6)
-        case = Case("w", ("wallet:w", WHO), (line,), 5_000, (at, at))
+        lines = (line,) if units else ()
+        case = Case("w", ("wallet:w", WHO, *via), lines, 5_000, (at, at))
         counted = {"SOL": 0, "COSTS": 5_000, asset: units if kept is None else kept}
         async with self.database.write() as connection:
             row = judged_form.to_row(Judged(id_, "transfer", case, ALLOWED, 0))
@@ -155,6 +157,47 @@ async def test_a_new_grant_starts_with_what_it_would_have_covered(past: Past) ->
     assert await past.counted(made, "COSTS") == Counted(10_000, 2)
     # A rate counts transactions.
     assert (await past.counted(made, "SOL")).transactions == 2
+
+
+async def test_a_new_grant_with_sites_starts_with_what_they_were_paid_and_gives_nothing_back(
+    past: Past,
+) -> None:
+    limits = {MINT: limit(MINT, 100)}
+    one, other = "site:a.example", "site:b.example"
+    await past.pay(10, operation=Operation.PAY, via=(one,))
+    await past.pay(20, operation=Operation.PAY, via=(other,))
+    await past.pay(40)
+    # Takes nothing: of grants for every site alone.
+    await past.pay(0)
+    pay = [Operation.PAY]
+    narrow = grant(WHO, pay, via=(one,), **limits)
+    both = grant(WHO, pay, via=(one, other), **limits)
+    every = grant(WHO, pay, **limits)
+    for made, units, count in ((narrow, 10, 1), (both, 30, 2), (every, 30, 2)):
+        await replace_set(past.database, WHO, [made])
+        assert await past.counted(made) == Counted(units, count)
+    assert (await past.counted(narrow, "SOL")).transactions == 1
+    assert (await past.counted(every, "SOL")).transactions == 3
+
+
+@pytest.mark.parametrize(
+    ("who", "other"),
+    [
+        ("site:a.example", "site:a.example:8443"),
+        ("skill:pay_request", "skill:pay-request"),
+        ("plugin:acme", "plugin:Acme"),
+    ],
+)
+async def test_what_others_moved_through_a_site_a_skill_or_a_plugin_counts_in_its_new_grant(
+    past: Past, who: str, other: str
+) -> None:
+    await past.pay(10, operation=Operation.PAY, via=("skill:first", who))
+    await past.pay(20, operation=Operation.PAY, via=(other,))
+    await past.pay(40, operation=Operation.PAY, via=(who,), age_ms=2 * DAY_MS)
+    made = grant(who, [Operation.PAY], **{MINT: limit(MINT, 100)})
+    for grants in ([made], [], [made]):
+        await replace_set(past.database, who, grants)
+    assert await past.counted(made) == Counted(10, 1)
 
 
 async def test_writing_a_grant_anew_or_another_beside_it_gives_back_nothing(past: Past) -> None:

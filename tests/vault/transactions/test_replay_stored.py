@@ -49,6 +49,7 @@ MINT = "So1dTokenNobodyLists11111111111111111111111"
 BURNED = "So1dTokenNobodyLists22222222222222222222222"
 WALLETS = ("w", "v")
 AGENT, KEY, SKILL = "agent:a", "key:k", "skill:s"
+SITES = ("site:a.example", "site:127.0.0.1:4021")
 # A wallet of this service's own, and strangers of whom two look alike.
 PEOPLE = ("v-address", "shop1111", "shop2111", "bar")
 DAY = 86_400_000
@@ -93,7 +94,7 @@ class Service:
         wallet: str = "w",
         costs: int = 5_000,
     ) -> str:
-        """Judge and reserve; returns the outcome."""
+        """Judge and reserve; returns the outcome. What a site is asked for is paid."""
         tokens: dict[str, int] = {}
         for line in lines:
             if line.asset != SOL:
@@ -101,7 +102,8 @@ class Service:
         lamports = sum(line.units for line in lines if line.asset == SOL)
         outflow = Outflow(lamports, costs, 0, tokens, tuple(lines))
         effects = TransactionEffects(lamports, costs, tokens_out=tokens, outflow=outflow)
-        intent = Intent("transfer", f"{wallet}-address", lamports, tokens_out=tokens)
+        kind = "payment" if set(SITES) & set(actor.via) else "transfer"
+        intent = Intent(kind, f"{wallet}-address", lamports, tokens_out=tokens)
         record = TransactionRecord(
             str(uuid.uuid4()),
             wallet,
@@ -193,15 +195,22 @@ def pays(units: int, to: str = "bar", asset: str = MINT) -> Line:
     return Line(Operation.TRANSFER, asset, units, to, decimals=decimals)
 
 
+OPERATIONS = {Operation.TRANSFER, Operation.BURN, Operation.FUND, Operation.PAY}
+
+
 def random_policy(rng: random.Random) -> GrantPolicy:
     found: dict[str, Grant] = {}
     for _ in range(rng.randint(0, 5)):
         asset = rng.choice([MINT, MINT, SOL, ANY_ASSET])
+        who = rng.choice([AGENT, AGENT, KEY, SKILL, "wallet:w", SITES[0]])
+        is_payer = who in SITES or rng.random() < 0.3
+        via_sites = is_payer and who not in SITES
         lengths = sorted(rng.sample([40, 200, 3_600_000, DAY, 30 * DAY], rng.randint(1, 3)))
         made = Grant(
             "",
-            rng.choice([AGENT, AGENT, KEY, SKILL, "wallet:w"]),
-            frozenset({Operation.TRANSFER, Operation.BURN, Operation.FUND}),
+            who,
+            frozenset({Operation.PAY} if is_payer else OPERATIONS),
+            via=tuple(rng.sample(SITES, rng.choice([0, 1, 2]))) if via_sites else (),
             wallet=rng.choice([None, None, "w"]),
             assets={
                 asset: AssetLimit(
@@ -240,7 +249,10 @@ async def live(service: Service, steps: int) -> None:
             if rng.random() < 0.1:
                 lines = [Line(Operation.BURN, BURNED, rng.randint(1, 40), decimals=6)]
             costs = rng.choice([5_000, 5_000, 0, 40_000])
-            await service.ask(rng.choice(ACTORS), lines, rng.choice(["w", "w", "v"]), costs)
+            actor = rng.choice(ACTORS)
+            if rng.random() < 0.25:
+                actor = replace(actor, via=(*actor.via, rng.choice(SITES)))
+            await service.ask(actor, lines, rng.choice(["w", "w", "v"]), costs)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +305,25 @@ async def test_a_draft_lists_what_it_would_have_changed(service: Service) -> Non
     assert (change["then"], change["now"], change["olderPolicy"]) == ("allowed", "refused", False)
     assert change["chain"] == ["wallet:w", AGENT]
     assert "0.00008" in change["sentence"]
+
+
+async def test_a_draft_that_names_a_site_refuses_what_other_sites_were_paid(
+    service: Service,
+) -> None:
+    pay = frozenset({Operation.PAY})
+    wide = replace(grant(), may=pay)
+    await service.edit(policy(replace(wide, id=grant_id(wide))))
+    for site in SITES:
+        actor = replace(ACTORS[0], via=(site,))
+        assert await service.ask(actor, [pays(10)]) == "pending"
+    assert await service.ask(ACTORS[0], [pays(10)]) == "blocked"
+    narrow = replace(wide, via=SITES[:1])
+    (change,) = (await service.replay(policy(replace(narrow, id=grant_id(narrow)))))["changes"]
+    assert change["chain"] == ["wallet:w", AGENT, SITES[1]]
+    assert (change["then"], change["now"], change["type"]) == ("allowed", "refused", "payment")
+    assert (
+        change["sentence"] == f"Grant 1 lets {AGENT.replace(':', ' ')} pay through a.example only."
+    )
 
 
 async def test_what_is_asked_for_again_while_it_is_held_is_one(service: Service) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -41,16 +42,15 @@ async def note_judged(connection: AsyncConnection, row: Mapping[str, Any]) -> No
     await connection.execute(_JUDGED[connection.dialect.name], row)
 
 
-_COUNTING = (
+_RESERVED = (
     select(judged_effects, reservations.c.created_ms.label("reserved_ms"))
     .join(reservations, reservations.c.transaction_id == judged_effects.c.transaction_id)
-    .where(
-        reservations.c.scope == bindparam("b_scope"),
-        reservations.c.asset == SOL,
-        reservations.c.created_ms > bindparam("b_after"),
-    )
+    .where(reservations.c.asset == SOL, reservations.c.created_ms > bindparam("b_after"))
     .order_by(reservations.c.created_ms)
 )
+_COUNTING = _RESERVED.where(reservations.c.scope == bindparam("b_scope"))
+# Of these every transaction has reservations; skills, plugins and sites stand in its chain alone.
+_SCOPES = ("wallet:", "agent:", "key:")
 _LOCK_PENDING = (
     select(transactions.c.id)
     .where(transactions.c.id.in_(bindparam("ids", expanding=True)), UNFINISHED)
@@ -78,10 +78,13 @@ class Counting:
     kept: Mapping[str, int]
 
 
-async def counting(connection: AsyncConnection, scope: str, after_ms: int) -> list[Counting]:
-    """The transactions that count in a scope since a time, oldest first."""
-    rows = await connection.execute(_COUNTING, {"b_scope": scope, "b_after": after_ms})
-    found = [dict(row._mapping) for row in rows]
+async def counting(connection: AsyncConnection, who: str, after_ms: int) -> list[Counting]:
+    """A principal's transactions that still count since a time, oldest first."""
+    if who.startswith(_SCOPES):
+        rows = await connection.execute(_COUNTING, {"b_scope": who, "b_after": after_ms})
+        found = [dict(row._mapping) for row in rows]
+    else:
+        found = await _through(connection, who, after_ms)
     by_wallet: dict[str, list[str]] = {}
     for row in found:
         by_wallet.setdefault(row["wallet_id"], []).append(row["transaction_id"])
@@ -98,6 +101,16 @@ async def counting(connection: AsyncConnection, scope: str, after_ms: int) -> li
         for row in found
         if row["transaction_id"] in kept
     ]
+
+
+async def _through(connection: AsyncConnection, who: str, after_ms: int) -> list[dict[str, Any]]:
+    statement = _RESERVED.where(
+        reservations.c.scope == literal("wallet:") + judged_effects.c.wallet_id,
+        judged_effects.c.chain.contains(f'"{who}"', autoescape=True),
+    )
+    rows = await connection.execute(statement, {"b_after": after_ms})
+    # Databases compare letters each in its own way.
+    return [dict(row._mapping) for row in rows if who in json.loads(row.chain)]
 
 
 class JudgedRow(NamedTuple):
