@@ -187,8 +187,8 @@ class _List:
 
 
 def amount(payment: Payment) -> str:
-    """The amount with its unit; a mint that nothing names is whole."""
-    return f"{plain(payment.amount)} {payment.symbol or payment.asset}"
+    """The amount with its unit; the details have the whole mint."""
+    return f"{plain(payment.amount)} {payment.symbol or short(payment.asset)}"
 
 
 def state(payment: Payment) -> str:
@@ -218,14 +218,19 @@ async def _show_payment(answer: PaidAnswer, payment: Payment, wallet: str) -> No
             fact("Wallet", wallet or payment.wallet_id)
             fact("Time", payment.timestamp.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"))
             if payment.signature is not None:
-                fact("Signature", payment.signature, "sw-mono")
+                _signature(payment.signature)
             fact("Payment", payment.id, "sw-mono")
-        with ui.element("div").classes("sw-row"):
-            if payment.signature is not None:
-                ui.label("Copy the signature").classes("sw-dim")
-                copy_button(payment.signature, "Signature")
         _answer(answer)
     await result_of(dialog)
+
+
+def _signature(signature: str) -> None:
+    with ui.element("div"):
+        with ui.element("dt"):
+            ui.label("Signature")
+        with ui.element("dd").classes("sw-row"):
+            ui.label(signature).classes("sw-mono").props('data-testid="signature"')
+            copy_button(signature, "Signature")
 
 
 def _answer(answer: PaidAnswer) -> None:

@@ -1,0 +1,188 @@
+"""`context.pay` in a plugin host: the service makes the request, and pays what was declared."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import httpcore
+import pytest
+from tests.hosts.test_egress import ADDRESS, API, LISTEN, Request, Site, authority, says
+from tests.support.hosted_plugins import Opened, opened_hosts
+from tests.support.plugin_distributions import HEAD, Shelf, shelf, skill_source
+
+from solward import service
+from solward.errors import InvalidRequest, PaymentRefused, SkillError
+from solward.operations.payments.sites import Sites
+
+__all__ = ["authority", "shelf"]
+
+URL = f"https://{API}/report?day=1"
+pytestmark = pytest.mark.samples(
+    "test_a_plugin_asks_and_the_service_makes_the_request",
+    "test_what_may_not_be_paid_is_refused_with_its_code_in_the_plugin",
+)
+MANIFEST = f"Manifest(sites=({API!r},), operations=('pay',), assets=('USDC',))"
+
+
+def source(name: str, body: str, manifest: str = MANIFEST, effects: str = "Effects.SPEND") -> str:
+    made = skill_source(name, body=body, manifest=manifest, effects=effects)
+    return f"{HEAD}\nfrom solward import Manifest\n{made}"
+
+
+@dataclass
+class Seller:
+    """A site of the Internet, as the service's payments find it."""
+
+    site: Site
+
+
+@pytest.fixture
+async def seller(
+    authority: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Seller]:
+    ca, certificate = authority
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    made = Seller(Site(says("42", "HTTP/1.1 200 OK\r\nX-Report: 7")))
+    server = await asyncio.start_server(made.site.serve, LISTEN, 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+
+    async def resolve(_host: str, _port: int) -> list[str]:
+        return [ADDRESS]
+
+    async def dial(_address: str, _port: int, timeout: float | None) -> httpcore.AsyncNetworkStream:
+        return await httpcore.AnyIOBackend().connect_tcp(LISTEN, port, timeout)
+
+    trusted = ssl.create_default_context(cafile=ca)
+    monkeypatch.setattr(
+        service, "Sites", partial(Sites, resolve=resolve, dial=dial, trusted=trusted)
+    )
+    yield made
+    server.close()
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Opened:
+    return opened_hosts(monkeypatch, tmp_path)
+
+
+async def test_a_plugin_asks_and_the_service_makes_the_request(
+    shelf: Shelf, opened: Opened, seller: Seller
+) -> None:
+    asks = f"""
+        answer = await context.pay(
+            url={URL!r}, method="POST", headers={{"X-Day": "1"}}, body="what?", max="0.01 USDC")
+        assert type(answer).__name__ == "PaidAnswer"
+        assert answer.payment is None
+        assert not answer.truncated
+        return f"{{answer.status}} {{answer.header('x-report')}} {{answer.body!r}}"
+    """
+    shelf.install("acme", {"asks": source("asks", asks)})
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        assert await hosted.run("asks", wallet.id) == "200 7 b'42'"
+        [request] = seller.site.requests
+        assert request.line == "POST /report?day=1 HTTP/1.1"
+        assert (request.header("x-day"), request.body) == ("1", b"what?")
+        assert await wallet.records() == []
+
+
+async def test_what_may_not_be_paid_is_refused_with_its_code_in_the_plugin(
+    shelf: Shelf, opened: Opened, seller: Seller
+) -> None:
+    seller.site.answer = says("pay me", "HTTP/1.1 402 Pay")
+    asks = f"""
+        from solward import errors
+        try:
+            await context.pay(url={URL!r}, max="0.01 USDC")
+        except errors.PaymentRefused as error:
+            assert error.code and error.reason, error
+            raise
+    """
+    shelf.install("acme", {"asks": source("asks", asks)})
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        with pytest.raises(PaymentRefused) as caught:
+            await hosted.run("asks", wallet.id)
+        assert caught.value.code
+        assert await wallet.records() == []
+
+
+@pytest.mark.parametrize(
+    ("manifest", "request_", "code"),
+    [
+        (MANIFEST, "url='https://other.example.com/', max='1 USDC'", "site_not_declared"),
+        (MANIFEST, f"url={URL!r}, max='1 SOL'", "asset_not_declared"),
+        (
+            MANIFEST.replace("pay", "transfer"),
+            f"url={URL!r}, max='1 USDC'",
+            "operation_not_declared",
+        ),
+        ("None", f"url={URL!r}, max='1 USDC'", "no_network"),
+    ],
+    ids=["site", "asset", "operation", "no-manifest"],
+)
+async def test_what_a_manifest_does_not_name_is_not_asked_for(
+    shelf: Shelf, opened: Opened, seller: Seller, manifest: str, request_: str, code: str
+) -> None:
+    shelf.install("acme", {"asks": source("asks", f"await context.pay({request_})", manifest)})
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        with pytest.raises(SkillError) as caught:
+            await hosted.run("asks", wallet.id)
+        assert caught.value.code == code
+        assert seller.site.requests == []
+
+
+async def test_a_skill_that_reads_pays_nothing(
+    shelf: Shelf, opened: Opened, seller: Seller
+) -> None:
+    asks = f"await context.pay(url={URL!r}, max='1 USDC')"
+    # A READ skill names no operation.
+    manifest = f"Manifest(sites=({API!r},))"
+    shelf.install("acme", {"asks": source("asks", asks, manifest, "Effects.READ")})
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        with pytest.raises(SkillError) as caught:
+            await hosted.run("asks", wallet.id)
+        assert caught.value.code == "read_only"
+        assert seller.site.requests == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["max='1'", "max='free'", "max='1 USDC', method='G ET'", "max='1 USDC', body=b'x' * 70_000"],
+    ids=["no-asset", "no-amount", "method", "body"],
+)
+async def test_what_is_no_request_is_named(
+    shelf: Shelf, opened: Opened, seller: Seller, given: str
+) -> None:
+    shelf.install("acme", {"asks": source("asks", f"await context.pay(url={URL!r}, {given})")})
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        with pytest.raises(InvalidRequest, match=r"max|method|body"):
+            await hosted.run("asks", wallet.id)
+        assert seller.site.requests == []
+
+
+async def test_a_large_answer_comes_whole_up_to_a_mebibyte(
+    shelf: Shelf, opened: Opened, seller: Seller
+) -> None:
+    async def large(_request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n" + b"a" * 3_000_000)
+        await writer.drain()
+
+    seller.site.answer = large
+    asks = f"""
+        answer = await context.pay(url={URL!r}, max="0.01 USDC")
+        return f"{{len(answer.body)}} {{answer.truncated}}"
+    """
+    shelf.install("acme", {"asks": source("asks", asks)})
+    async with opened() as hosted:
+        wallet = await hosted.stand.wallet()
+        assert await hosted.run("asks", wallet.id) == f"{1 << 20} True"
